@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from components.acceptance.evidence import HopRole
-from components.fabric.links import list_links
+from components.fabric.links import list_links, routed_neighbours
 from components.model.cluster import ClusterSpec
 from components.model.once import once
 
@@ -29,17 +29,36 @@ def _routed_ports(spec: ClusterSpec) -> Mapping[tuple[str, str], tuple[tuple[str
 def ports_between(spec: ClusterSpec, leaf: str, other: str) -> Way:
     """The uplinks of a leaf, what comes into the spines and leaves them, and the other's uplinks.
 
-    Two leaves with a link of their own use that alone: the way over a spine is longer. Between
-    leaves without a common spine nothing is listed.
+    Two leaves with a link of their own use that alone: the way over a spine is longer. Where they
+    have no spine in common, super-spines are on the way, and count as spines do. Between leaves
+    that no routed links join nothing is listed.
     """
-    ports = _routed_ports(spec)
-    way: Way = []
-    for here, there in ports.get((leaf, other), ()):
-        way.extend([("uplink_egress", leaf, here), ("downlink_ingress", other, there)])
-    spines = [far for near, far in ports if near == leaf and (far, other) in ports]
-    for spine in spines if not way else ():
-        for here, there in ports[leaf, spine]:
-            way.extend([("uplink_egress", leaf, here), ("spine_ingress", spine, there)])
-        for here, there in ports[spine, other]:
-            way.extend([("spine_egress", spine, here), ("downlink_ingress", other, there)])
-    return way
+    distances = _distances(spec, other)
+    way: dict[tuple[HopRole, str, str], None] = {}
+    waiting, seen = [leaf] if leaf in distances else [], set[str]()
+    while waiting:
+        near = waiting.pop()
+        nearer = [far for far in _onward(spec, near) if distances[far] == distances[near] - 1]
+        for far in nearer if near not in seen else ():
+            for here, there in _routed_ports(spec)[near, far]:
+                way["uplink_egress" if near == leaf else "spine_egress", near, here] = None
+                way["downlink_ingress" if far == other else "spine_ingress", far, there] = None
+        waiting += [far for far in reversed(nearer) if near not in seen]
+        seen.add(near)
+    return [*way]
+
+
+def _onward(spec: ClusterSpec, name: str) -> tuple[str, ...]:
+    return routed_neighbours(spec).get(name, ())
+
+
+def _distances(spec: ClusterSpec, to: str) -> dict[str, int]:
+    """Each switch to its number of routed links from one of them."""
+    found = {to: 0}
+    waiting = [to]
+    for name in waiting:
+        for far in _onward(spec, name):
+            if far not in found:
+                found[far] = found[name] + 1
+                waiting.append(far)
+    return found

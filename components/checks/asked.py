@@ -19,6 +19,7 @@ _FIXES: Final[dict[Topic, str]] = {
     "port-ecn": "remove the thresholds of the port, so that it follows rdma",
     "queue-setting": "remove it",
     "packet-spreading": "remove adaptive_routing, so that each flow keeps its path (ECMP)",
+    "bond-system": "leave the ports out of the file, so that their bundle stays as it is",
     "routed-link": "make the link a trunk without routing, with one link between two switches, or "
     "use a switch system that is routed: cumulus, eos or sonic",
 }
@@ -46,6 +47,10 @@ def _path(index: int, place: tuple[str, ...]) -> SpecPath:
 def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
     if place[0] == "rdma":
         return getattr(spec.rdma, place[1])
+    if place[0] == "bonds":
+        return switch.bonds[place[1]].to
+    if place[0] == "mlag":
+        return switch.mlag.peer if switch.mlag else None
     if place[0] == "routing":
         return getattr(switch.routing, place[1])
     return getattr(switch.ports[place[1]], place[2])
@@ -110,6 +115,15 @@ def check_packet_spreading(spec: ClusterSpec) -> Iterator[Finding]:
 def check_routed_link(spec: ClusterSpec) -> Iterator[Finding]:
     """A link is routed only between switches whose driver sets routed ports and BGP."""
     return _find(spec, "routed-link")
+
+
+def check_bond_system(spec: ClusterSpec) -> Iterator[Finding]:
+    """A bundle is written only where the driver sets bundles, under a name that the system takes.
+
+    Cumulus and SONiC have bundles by LACP, and two Cumulus switches share one as a pair (MLAG).
+    Elsewhere bundles stay what they are: ports that are not in the file are left alone.
+    """
+    return _find(spec, "bond-system")
 
 
 def check_reserved_vlan(spec: ClusterSpec) -> Iterator[Finding]:

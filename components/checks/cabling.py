@@ -23,7 +23,7 @@ def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
                 f"{port.switch.name} has a port to {reason}",
                 (at(port.path, port.port.to),),
                 "name a host and a rail of its NICs, as <host>/<rail>, or remove the port: one of "
-                "a bond, of management or of storage is left alone.",
+                "management or storage is left alone, and a bundle of them is written under bonds.",
             )
 
 

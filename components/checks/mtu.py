@@ -8,8 +8,15 @@ from itertools import pairwise
 from typing import Final
 
 from components.checks.rule import Finding, at
-from components.checks.topology import Cable, PlacedNic, list_cables, list_nics
+from components.checks.topology import (
+    Cable,
+    PlacedNic,
+    list_cables,
+    list_link_ports,
+    list_nics,
+)
 from components.core.problem import SpecPath
+from components.fabric.links import link_addresses
 from components.model.cluster import ClusterSpec
 
 _ROCE_HEADERS_BYTES: Final = 96
@@ -80,6 +87,35 @@ def _compare(*chain: _Hop) -> Iterator[Finding]:
                 (at(inner.path, inner.mtu_bytes), at(outer.path, outer.mtu_bytes)),
                 f"raise the {outer.name} to {inner.mtu_bytes} or more, or lower the {inner.name} "
                 f"to {outer.mtu_bytes} or less.",
+            )
+
+
+_IPV6_BYTES: Final = 1280
+"""Least MTU of a link that carries IPv6 (RFC 8200): BGP between link-local addresses needs it."""
+
+
+def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+    """A link between switches takes the packets of the cards, and IPv6 where BGP speaks by it.
+
+    A smaller one drops the large packets of every rail that crosses it, and none of the small ones:
+    ping works, and RDMA hangs in retries.
+    """
+    numbered = link_addresses(spec)
+    for port in list_link_ports(spec):
+        mtu, path = spec.rdma.port_mtu_bytes, ("rdma", "port_mtu_bytes")
+        if port.port.mtu_bytes is not None:
+            mtu, path = port.port.mtu_bytes, (*port.path, "mtu_bytes")
+        bare = port.port.mode == "routed" and (port.switch.name, port.name) not in numbered
+        least, why = spec.rdma.mtu_bytes, "the cards send packets of"
+        if bare and least < _IPV6_BYTES:
+            least, why = _IPV6_BYTES, "BGP without an address of the link needs"
+        if mtu < least:
+            where = at(("rdma", "mtu_bytes"), spec.rdma.mtu_bytes)
+            yield Finding(
+                f"the link at port {port.name} of {port.switch.name} has an MTU of {mtu}, and "
+                f"{why} {least}.",
+                (at(path, mtu), *([where] if why.startswith("the") else [])),
+                f"raise it to {least} or more at both ends.",
             )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
-from itertools import combinations
 from typing import Final
 
+from components.checks.as_numbers import in_words
 from components.checks.rule import Finding, at
 from components.checks.topology import list_ports
 from components.core.problem import SpecPath
-from components.fabric.links import joined_by_routes, list_links, reachable, switches_of_rails
+from components.fabric.links import joined_by_routes, reachable, switches_of_rails
+from components.fabric.tiers import LEAF, SPINE, leaves_below, tiers_of, units_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.reading.wording import did_you_mean
@@ -126,18 +127,28 @@ def _parts(r: int, rail: Rail) -> Iterator[Finding]:
                 (at(_path(r, leaf, "subnet"), part.subnet), whole),
                 "choose a part of it, or give the rail a subnet that holds all of them.",
             )
-    for (one, first), (other, second) in combinations(rail.leaves.items(), 2):
-        if first.subnet.overlaps(second.subnet):
-            yield Finding(
-                f"the subnets of {rail.name} on {one}, {first.subnet}, and on {other}, "
-                f"{second.subnet}, overlap: both leaves would announce the same addresses.",
-                (
-                    at(_path(r, one, "subnet"), first.subnet),
-                    at(_path(r, other, "subnet"), second.subnet),
-                ),
-                f"choose parts that have no address in common, for example "
-                f"{suggest_leaves(rail, [*rail.leaves])}.",
-            )
+    for group in _overlapping(rail):
+        parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
+        yield Finding(
+            f"the subnets of {rail.name} {in_words(parts)} overlap: these leaves would announce "
+            "the same addresses.",
+            tuple(at(_path(r, leaf, "subnet"), rail.leaves[leaf].subnet) for leaf in group),
+            f"choose parts that have no address in common, for example "
+            f"{suggest_leaves(rail, [*rail.leaves])}.",
+        )
+
+
+def _overlapping(rail: Rail) -> Iterator[list[str]]:
+    """Leaves whose parts overlap, each group once, in the order of addresses."""
+    group, end = list[str](), -1
+    for leaf in sorted(rail.leaves, key=lambda leaf: rail.leaves[leaf].subnet):
+        part = rail.leaves[leaf].subnet
+        if int(part.network_address) > end:
+            yield from [group] if len(group) > 1 else []
+            group = []
+        group.append(leaf)
+        end = max(end, int(part.broadcast_address))
+    yield from [group] if len(group) > 1 else []
 
 
 def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iterator[Finding]:
@@ -164,36 +175,41 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iter
 
 
 def check_spine_link(spec: ClusterSpec) -> Iterator[Finding]:
-    """A spine that serves one leaf of a rail serves all of them.
+    """A spine that serves one leaf of a rail serves all of them in its scalable unit.
 
     A spine without a link to one leaf knows no way there: the others send to that leaf over fewer
-    spines than they have links for. Fabrics in which a spine is of some rails only are not meant.
+    spines than they have links for. A super-spine leads to the leaves of every unit likewise.
+    Fabrics in which a spine is of some rails only are not meant.
     """
-    holders = switches_of_rails(spec)
+    holders, units, tiers = switches_of_rails(spec), units_of(spec), tiers_of(spec)
     numbers = {switch.name: index for index, switch in enumerate(spec.switches)}
     told: set[tuple[str, str]] = set()
-    for spine, below in _below_spines(spec).items():
+    for spine in (name for name, tier in tiers.items() if tier > LEAF):
+        under = leaves_below(spec)[spine]
+        unit = frozenset[str]().union(*(units[leaf] for leaf in under))
         for rail in spec.rails:
             on = [leaf for leaf in rail.leaves if leaf in holders[rail.name]]
-            linked = [leaf for leaf in on if leaf in below]
-            lacking = [leaf for leaf in on if leaf not in below and (spine, leaf) not in told]
+            on = [leaf for leaf in on if leaf in unit or tiers[spine] > SPINE]
+            linked = [leaf for leaf in on if leaf in under]
+            lacking = [leaf for leaf in on if leaf not in under and (spine, leaf) not in told]
+            if linked and tiers[spine] > SPINE:
+                # One link to a unit serves all of its leaves: it is missed once.
+                lacking = [*{units[leaf]: leaf for leaf in reversed(lacking)}.values()][::-1]
             for leaf in lacking if linked else ():
+                told |= {(spine, each) for each in (leaf, *units[leaf]) if tiers[spine] > SPINE}
                 told.add((spine, leaf))
-                yield Finding(
-                    f"{spine} has no link to {leaf}, and {rail.name} is there and on "
-                    f"{', '.join(linked)}, which it has links to.",
-                    (at(("switches", numbers[spine], "name"), spine),),
-                    f"write a link with mode: routed between {spine} and {leaf}, at both ends.",
-                    "warning",
-                )
+                yield _missing_link(spine, leaf, rail, linked, numbers[spine], tiers[spine])
 
 
-def _below_spines(spec: ClusterSpec) -> dict[str, set[str]]:
-    """Each switch without hosts that has routed links, to the switches at their other ends."""
-    leaves = {name for names in switches_of_rails(spec).values() for name in names}
-    served: dict[str, set[str]] = {}
-    for link in list_links(spec):
-        for end, far in ((link.one, link.other), (link.other, link.one)):
-            if end.port.mode == "routed" and end.switch.name not in leaves:
-                served.setdefault(end.switch.name, set()).add(far.switch.name)
-    return served
+def _missing_link(
+    spine: str, leaf: str, rail: Rail, linked: Sequence[str], number: int, tier: int
+) -> Finding:
+    what = "link to" if tier == SPINE else "way down to"
+    far = leaf if tier == SPINE else f"a spine of {leaf}"
+    return Finding(
+        f"{spine} has no {what} {leaf}, and {rail.name} is there and on "
+        f"{in_words(linked)}, which it has links to.",
+        (at(("switches", number, "name"), spine),),
+        f"write a link with mode: routed between {spine} and {far}, at both ends.",
+        "warning",
+    )

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
+from components.checks.as_numbers import find_wrong_numbers
 from components.checks.rail_leaves import suggest_leaves
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
-from components.fabric.links import (
-    LinkEnd,
-    bridging_switches_of_rails,
-    list_links,
-    switches_of_rails,
-)
+from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.kept import probe_address
@@ -23,8 +19,10 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
     """A switch with routed links has `routing`, and numbers that let every path be used.
 
     Each leaf has a number of its own: BGP refuses a route that has passed the same number before.
-    All spines above a leaf share one: several paths are used at once only if they come from the
-    same neighbouring number. A router's identifier is unique. Both ends of a link have BFD or none.
+    All spines above a leaf share one, and so do all super-spines above them: several paths are used
+    at once only if they have passed the same numbers. The spines of two scalable units, which
+    super-spines join, have different ones. A router's identifier is unique, and is in no network of
+    others. Both ends of a link have BFD or none.
     """
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
     for index, switch in enumerate(spec.switches):
@@ -51,8 +49,7 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
                 (at(("switches", index, "routing", "router_id"), routing.router_id),),
                 "choose an address that nothing else has, for example 10.255.0.1.",
             )
-    yield from _same_number(spec)
-    yield from _uneven_paths(spec)
+    yield from find_wrong_numbers(spec)
     yield from _one_sided(spec)
 
 
@@ -62,40 +59,11 @@ def _why_no_identifier(spec: ClusterSpec, address: IPv4Address) -> str | None:
     if rail is not None:
         return f"lies in the subnet of {rail.name}, {rail.subnet}"
     host = next((host for host in spec.reached if str(address) == host.way.address), None)
-    return f"is the address of {host.name}" if host else None
-
-
-def _asn(spec: ClusterSpec, name: str) -> tuple[int, int] | None:
-    """Index and number of a switch."""
-    for index, switch in enumerate(spec.switches):
-        if switch.name == name and switch.routing:
-            return index, switch.routing.asn
-    return None
-
-
-def _same_number(spec: ClusterSpec) -> Iterator[Finding]:
-    leaves = {name for names in switches_of_rails(spec).values() for name in names}
-    first: dict[int, str] = {}
-    for index, switch in enumerate(spec.switches):
-        if switch.routing is None or switch.name not in leaves:
-            continue
-        other = first.setdefault(switch.routing.asn, switch.name)
-        if other != switch.name:
-            yield Finding(
-                f"the leaves {other} and {switch.name} have the same asn {switch.routing.asn}, and "
-                "would refuse each other's routes.",
-                (at(("switches", index, "routing", "asn"), switch.routing.asn),),
-                "give each leaf a number of its own, for example 65101, 65102 and so on.",
-            )
-    for link in list_links(spec):
-        one, other = (_asn(spec, end.switch.name) for end in (link.one, link.other))
-        if link.one.port.mode == "routed" and one and other and one[1] == other[1]:
-            yield Finding(
-                f"{link.one.switch.name} and {link.other.switch.name} are joined by a routed link "
-                f"and have the same asn {one[1]}; the session is one between different numbers.",
-                tuple(at(("switches", i, "routing", "asn"), asn) for i, asn in (one, other)),
-                "give the two sides of a routed link different numbers.",
-            )
+    if host is not None:
+        return f"is the address of {host.name}"
+    ends = link_addresses(spec).items()
+    link = next((key for key, (own, _) in ends if own == address), None)
+    return f"is the address of {link[0]} on its link {link[1]}" if link else None
 
 
 def _one_sided(spec: ClusterSpec) -> Iterator[Finding]:
@@ -121,33 +89,6 @@ def _one_sided(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _has_no_bfd(switch: Switch) -> bool:
     return switch.routing is None or not switch.routing.bfd
-
-
-def _uneven_paths(spec: ClusterSpec) -> Iterator[Finding]:
-    above: dict[str, dict[str, LinkEnd]] = {}
-    leaves = {name for names in switches_of_rails(spec).values() for name in names}
-    for link in list_links(spec):
-        for end, far in ((link.one, link.other), (link.other, link.one)):
-            if end.port.mode == "routed" and end.switch.name in leaves:
-                above.setdefault(end.switch.name, {})[far.switch.name] = far
-    seen: set[tuple[str, str]] = set()
-    for leaf, spines in above.items():
-        above_it = [name for name in spines if name not in leaves]
-        known = [(name, found) for name in above_it if (found := _asn(spec, name)) is not None]
-        for name, (index, asn) in known[1:]:
-            base, (first_index, first_asn) = known[0]
-            if asn == first_asn or (base, name) in seen:
-                continue
-            seen.add((base, name))
-            yield Finding(
-                f"{leaf} reaches the fabric over {base} with asn {first_asn} and over {name} with "
-                f"asn {asn}: paths of different numbers are not used together.",
-                (
-                    at(("switches", first_index, "routing", "asn"), first_asn),
-                    at(("switches", index, "routing", "asn"), asn),
-                ),
-                "give all spines the same asn.",
-            )
 
 
 def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:

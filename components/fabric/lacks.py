@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -22,6 +23,7 @@ Topic = Literal[
     "queue-setting",
     "packet-spreading",
     "routed-link",
+    "bond-system",
 ]
 
 
@@ -54,6 +56,7 @@ def lacks(rdma: Rdma, switch: Switch) -> Iterator[Lack]:
     yield from _queues(rdma, switch, system)
     yield from _spreading(rdma, switch, system)
     yield from _routing(switch, system)
+    yield from _bonds(switch, system)
     yield from _watchdog(rdma, switch, system)
     yield from _ports(rdma, switch, system)
 
@@ -157,11 +160,26 @@ def _routing(switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
     if switch.routing is not None and missing is not None and not linked:
         what = f"{switch.name} cannot route on {_title(switch)}"
         yield Lack("routed-link", what, missing, ("routing", "asn"))
-    if switch.routing is not None and switch.routing.bfd and missing is None:
-        why = system.routed.no_bfd
-        what = f"there is no BFD of {switch.name} on {_title(switch)}"
-        if why is not None:
-            yield Lack("routed-link", what, why, ("routing", "bfd"), "remove bfd at both ends")
+
+
+def _bonds(switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
+    """Bundles and pairs, each by the key that asks for it."""
+    form, title = system.bonds, _title(switch)
+    places: list[tuple[str, ...]] = [("bonds", name) for name in switch.bonds]
+    places += [("mlag",)] if switch.mlag else []
+    if isinstance(form, str):
+        for place in places:
+            what = f"{'a pair' if place == ('mlag',) else place[-1]} cannot be set on {title}"
+            yield Lack("bond-system", what, form, place)
+        return
+    for name in switch.bonds:
+        if not re.fullmatch(form.name, name):
+            what, fix = f"no bundle is called {name} on {title}", f"call it {form.example}"
+            yield Lack("bond-system", what, f"it takes {form.example}", ("bonds", name), fix)
+    if switch.mlag is not None and form.no_pairs is not None:
+        fix = "cable the bundle to one switch, or use Cumulus for the pair"
+        what = f"{switch.name} cannot share bundles on {title}"
+        yield Lack("bond-system", what, form.no_pairs, ("mlag",), fix)
 
 
 def _watchdog(rdma: Rdma, switch: Switch, system: SwitchSystem) -> Iterator[Lack]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch, SwitchPort
 from components.model.once import once
+from components.model.rail_subnets import link_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,23 @@ def list_links(spec: ClusterSpec) -> tuple[Link, ...]:
     return tuple(links)
 
 
+@once
+def link_addresses(spec: ClusterSpec) -> Mapping[tuple[str, str], tuple[IPv4Address, IPv4Address]]:
+    """Each end of a numbered link, by switch and port, to its own address and that of the other.
+
+    One end of the file says an address; a second one must be the other of the /31, which
+    `link-address` holds.
+    """
+    found: dict[tuple[str, str], tuple[IPv4Address, IPv4Address]] = {}
+    for link in list_links(spec):
+        one, other = link.one.port.address, link.other.port.address
+        if link.one.port.mode == link.other.port.mode == "routed" and (one or other):
+            own = one or link_of(other or IPv4Address(0))[1]
+            far = other or link_of(own)[1]
+            found |= {link.one.key: (own, far), link.other.key: (far, own)}
+    return found
+
+
 def rails_on_link(spec: ClusterSpec, port: SwitchPort) -> tuple[Rail, ...]:
     """The rails whose VLANs a trunk between switches carries, in the order of the file."""
     if port.mode == "routed":
@@ -98,15 +117,21 @@ def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
 
 
 @once
-def joined_by_routes(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
-    """Switch to all that routed links join it with, itself among them."""
-    neighbours: dict[str, set[str]] = {}
+def routed_neighbours(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
+    """Switch to those at the other ends of its routed links, each once, in the order of links."""
+    found: dict[str, dict[str, None]] = {}
     for link in list_links(spec):
         one, other = link.one.switch.name, link.other.switch.name
         if link.one.port.mode == link.other.port.mode == "routed":
-            neighbours.setdefault(one, set()).add(other)
-            neighbours.setdefault(other, set()).add(one)
-    return _islands(neighbours)
+            found.setdefault(one, {})[other] = None
+            found.setdefault(other, {})[one] = None
+    return {name: tuple(names) for name, names in found.items()}
+
+
+@once
+def joined_by_routes(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
+    """Switch to all that routed links join it with, itself among them."""
+    return _islands({name: {*far} for name, far in routed_neighbours(spec).items()})
 
 
 @once

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from components.core.errors import SpecError
+from components.fabric.bond_plan import bond_vlans, member_ports, plan_bonds
 from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.exec_plan import ExecPlan, plan_exec
@@ -153,17 +154,19 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
         name: _plan_port(spec, switch, switch.ports[name], queues.settle(name, intent.port))
         for name in sorted(switch.ports, key=port_key)
     }
-    vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
+    vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)} | bond_vlans(switch)
     state = intent.switch.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": _longest_cable(switch),
             "adaptive_routing": True if queues.spreading else None,
             **plan_routing(spec, switch),
+            **plan_bonds(spec, switch),
             "ports": ports,
         }
     )
-    return with_repairs(state, system, spec.guards, spec.rdma)
+    mended = with_repairs(state, system, spec.guards, spec.rdma)
+    return mended.model_copy(update={"ports": {**mended.ports, **member_ports(switch)}})
 
 
 _DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
 from typing import Final
 
-from components.fabric.links import bridging_switches_of_rails, list_links
+from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.fabric.state import MTU_WORD, BgpState
 from components.fabric.systems import system_of
 from components.fabric.systems.ranges import port_key
@@ -16,6 +16,8 @@ from components.model.rail_subnets import link_of, subnets_of
 
 ANY_OTHER: Final = "external"
 """A neighbour of any other number than the switch's own."""
+_TWO_ENDS: Final = 31
+"""Prefix length of a link with two ends (RFC 3021)."""
 Addresses = dict[str, tuple[str, ...]]
 
 
@@ -80,12 +82,14 @@ def _port_addresses(
     spec: ClusterSpec, switch: Switch, cards: Mapping[str, tuple[str, str]]
 ) -> Addresses:
     """What makes each link one that BGP speaks over, and the address of each port to a card."""
-    form = system_of(switch.os).routed
+    form, numbered = system_of(switch.os).routed, link_addresses(spec)
     found: Addresses = {}
     for name in sorted(switch.ports, key=port_key):
         if switch.ports[name].mode != "routed":
             continue
         ways = (cards[name][0],) if name in cards else form.link
+        if (switch.name, name) in numbered:
+            ways = (f"{numbered[switch.name, name][0]}/{_TWO_ENDS}",)
         if switch.ports[name].peer is None and name not in cards:
             continue  # `routed-port` asks for the card's address
         mtu_bytes = switch.ports[name].mtu_bytes or spec.rdma.port_mtu_bytes
@@ -102,12 +106,19 @@ def _routed_links(switch: Switch) -> Iterator[str]:
 
 
 def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
-    """Each routed link to the number at its other end, where the system has to say it."""
+    """Each routed link, by port or by the other end's address, to the number at its other end.
+
+    Where the system has not to say that number, any other one than its own will do.
+    """
+    numbered, far = link_addresses(spec), dict[tuple[str, str], str]()
+    names = {
+        name: str(numbered[switch.name, name][1]) if (switch.name, name) in numbered else name
+        for name in _routed_links(switch)
+    }
     if not system_of(switch.os).routed.says_number:
-        return dict.fromkeys(_routed_links(switch), ANY_OTHER)
-    far: dict[tuple[str, str], str] = {}
+        return dict.fromkeys(names.values(), ANY_OTHER)
     for link in list_links(spec):
         for end, other in ((link.one, link.other), (link.other, link.one)):
             if other.switch.routing is not None:
                 far[end.key] = str(other.switch.routing.asn)
-    return {name: far.get((switch.name, name), ANY_OTHER) for name in _routed_links(switch)}
+    return {shown: far.get((switch.name, name), ANY_OTHER) for name, shown in names.items()}

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from components.core.difference import Difference, diff_settings
 from components.fabric import old_states
 from components.fabric.alike import spread_ports
+from components.fabric.bond_state import Bonds, MlagState, bond_settings
 from components.fabric.ib_state import IbState
 
 
@@ -214,6 +215,10 @@ class SwitchState(_Frozen):
     `mtu 9214`, where a routed interface has a line of its own for that. None: not ours."""
     bgp: Annotated[BgpState | None, _SAID] = None
     """None: not ours."""
+    bonds: Annotated[Bonds | None, _SAID] = None
+    """Bundles of ports by name; None: not ours, or there is none."""
+    mlag: Annotated[MlagState | None, _SAID] = None
+    """None: not ours, or it is half of no pair."""
     adaptive_routing: Annotated[bool | None, _SAID] = None
     """The same of the switch as a whole (Cumulus); None: not ours."""
     rewrite_dscp: Annotated[bool | None, _SAID] = None
@@ -249,6 +254,7 @@ class SwitchState(_Frozen):
         for name, addresses in (self.addresses or {}).items():
             flat |= {_address_setting(name, each): _address_text(each) for each in addresses}
         flat |= self.bgp.settings() if self.bgp else {}
+        flat |= bond_settings(self.bonds, self.mlag)
         for name, port in self.ports.items():
             flat |= {(f"port {name}", key): text for key, text in _port_settings(port).items()}
         return flat | (self.ib.settings() if self.ib else {})

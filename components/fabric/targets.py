@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from components.fabric.bond_state import (
+    MlagState,
+    drop_bonds,
+    overlay_bonds,
+    restore_bonds,
+)
 from components.fabric.ib_targets import (
     ib_dropped,
     ib_overlay,
@@ -98,6 +104,8 @@ def target_of_restore(
         roce_cable_m=None if owned.roce_cable_m is None else baseline.roce_cable_m or 0,
         addresses=addresses,
         bgp=restore_bgp(actual.bgp, owned.bgp, baseline.bgp),
+        bonds=restore_bonds(owned.bonds, baseline.bonds),
+        mlag=None if owned.mlag is None else baseline.mlag or MlagState(),
         adaptive_routing=None
         if owned.adaptive_routing is None
         else baseline.adaptive_routing or False,
@@ -225,6 +233,8 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         roce_cable_m=previous.roce_cable_m if desired.roce_cable_m is None else None,
         addresses=drop_addresses(previous.addresses or {}, desired.addresses or {}),
         bgp=drop_bgp(previous.bgp, desired.bgp),
+        bonds=drop_bonds(previous.bonds, desired.bonds),
+        mlag=previous.mlag if desired.mlag is None else None,
         adaptive_routing=previous.adaptive_routing if desired.adaptive_routing is None else None,
         ib=ib_dropped(previous.ib, desired.ib),
         ports={name: port for name, port in ports.items() if port != PortState()},
@@ -269,6 +279,8 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         roce_cable_m=first(top.roce_cable_m, base.roce_cable_m),
         addresses=overlay_addresses(base.addresses, top.addresses),
         bgp=overlay_bgp(base.bgp, top.bgp),
+        bonds=overlay_bonds(base.bonds, top.bonds),
+        mlag=first(top.mlag, base.mlag),
         adaptive_routing=first(top.adaptive_routing, base.adaptive_routing),
         ib=ib_overlay(base.ib, top.ib),
         native={**base.native, **top.native},

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJs
 from components.catalogue.switches import find_model
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
+from components.model.bonds import Bond, BondName, Mlag
 from components.model.queues import Gbit, Marking, Percent, Schedule, TrafficClass, WatchdogTimes
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
 from components.model.refusal import refuse
@@ -196,6 +197,10 @@ class SwitchPort(Frozen):
     """VLAN on this port; default the rail's."""
     rails: tuple[DnsLabel, ...] | None = None
     """Rails whose VLANs a link between switches carries; default all. Both ends name the same."""
+    address: Ipv4 | None = None
+    """Address of this end of a routed link, over which BGP then speaks: `10.254.0.0`. The other end
+    has the other one of the /31, and needs no line for it. Default: none, and BGP speaks between
+    link-local addresses. A range counts them in brackets: `10.254.0.[0,2,4,6]`."""
     mtu_bytes: MtuBytes | None = None
     """MTU of this port in bytes; default `rdma.port_mtu_bytes`."""
     ecn_min_kib: Kib | None = None
@@ -226,8 +231,9 @@ class Routing(Frozen):
     """A switch that routes between its rails and other switches, by BGP over its routed links."""
 
     asn: Annotated[int, Field(ge=1, le=4_294_967_294)]
-    """Autonomous system number. Each leaf has its own; all spines share one, so that the paths
-    over them are equal and all of them are used."""
+    """Autonomous system number. Each leaf has its own. The spines above a leaf share one, so that
+    the paths over them are equal and all are used, and so do all super-spines; the spines of
+    another scalable unit have another one, or each would refuse the other's leaves."""
     router_id: RouterId
     """Address of the loopback interface, unique in the fabric."""
     bfd: bool = False
@@ -311,6 +317,12 @@ class Switch(Frozen):
     entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`. Other ports are left
     alone.
     """
+    bonds: dict[BondName, Bond] = Field(default_factory=dict)
+    """Bundles of ports for management or storage, by the name that the switch has for them:
+    `bond1` on Cumulus, `PortChannel1` on SONiC. Their ports are not in `ports`. Default: none, and
+    bundles that the switch has are left alone."""
+    mlag: Mlag | None = None
+    """The pair that the switch is half of (Cumulus); needed where a bond has an `mlag` number."""
     sm_priority: Annotated[int, Field(ge=0, le=15)] | None = None
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""
 

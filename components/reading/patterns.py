@@ -8,6 +8,7 @@ from typing import Final
 
 from components.model.acceptance import CASE_NAME
 from components.model.alignment import CPU_LIST
+from components.model.bonds import BOND_NAME, MAC
 from components.model.cloud import INSTANCE_IMAGE, LOCATION
 from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
 from components.model.fabric import RAIL_RESOURCE
@@ -79,6 +80,8 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a text of the form <host>/<rail>, for example gpu01/rail-0, or <switch>:<port>",
         _no_idea,
     ),
+    BOND_NAME: ("the switch's name of a bundle, which ends in a number, such as bond1", _no_idea),
+    MAC: ("a MAC address in small letters, such as 44:38:39:ff:00:01", str.lower),
     NODE_NAME: ("a name of lower-case letters, digits, inner hyphens and dots", str.lower),
     FOLDER: ("an absolute path of letters, digits, dots, hyphens and underscores", _no_idea),
     PCI_ID: ("a PCI device id of four hex digits in small letters", str.lower),

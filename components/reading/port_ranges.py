@@ -105,12 +105,17 @@ def _spread_switch(
 
 
 def _is_range(key: str, value: Json) -> bool:
-    return "-" in key or "[" in _target(value)
+    return "-" in key or "[" in _target(value) + _address(value)
 
 
 def _target(value: Json) -> str:
     to = value.get("to") if isinstance(value, dict) else value
     return to if isinstance(to, str) else ""
+
+
+def _address(value: Json) -> str:
+    address = value.get("address") if isinstance(value, dict) else None
+    return address if isinstance(address, str) else ""
 
 
 def _ports_between(
@@ -152,16 +157,12 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
             f"{key} and {spread.written[taken[0]]} of {spread.name} overlap in {_in_words(taken)}.",
             "let each port stand in one entry.",
         )
-    if "-" not in key and "[" not in _target(value):
+    if not _is_range(key, value):
         _keep(key, value, taken, spread)
         return
-    targets = _targets(_target(value), len(names))
-    if isinstance(targets, str):
-        spread.refuse(
-            (key,),
-            f"{key} of {spread.name} is {_count(len(names))}, and {targets}.",
-            "name as many as there are ports, for example gpu[01-04]/rail-0.",
-        )
+    targets = _counted(key, _target(value), names, "gpu[01-04]/rail-0", spread)
+    addresses = _counted(key, _address(value), names, "10.254.0.[0,2,4,6]", spread, needed=False)
+    if not targets or not addresses:
         return
     if not re.match(PORT_TARGET, targets[0]):
         spread.refuse(
@@ -171,11 +172,27 @@ def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None
             "write for example gpu[01-04]/rail-0.",
         )
         return
-    for name, target in zip(names, targets, strict=True):
+    for name, target, address in zip(names, targets, addresses, strict=True):
         if name in taken:
             continue
-        spread.ports[name] = {**value, "to": target} if isinstance(value, dict) else target
+        own = {"to": target, "address": address} if address else {"to": target}
+        spread.ports[name] = {**value, **own} if isinstance(value, dict) else target
         spread.written[name] = key
+
+
+def _counted(
+    key: str, text: str, names: Sequence[str], example: str, spread: _Spread, *, needed: bool = True
+) -> list[str]:
+    """One text for each port; none where they are not as many, which is said."""
+    found = _targets(text, len(names)) if text or needed else [""] * len(names)
+    if isinstance(found, str):
+        spread.refuse(
+            (key,),
+            f"{key} of {spread.name} is {_count(len(names))}, and {found}.",
+            f"name as many as there are ports, for example {example}.",
+        )
+        return []
+    return found
 
 
 def _keep(key: str, value: Json, taken: Sequence[str], spread: _Spread) -> None:

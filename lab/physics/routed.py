@@ -3,7 +3,7 @@
 Where the switches have FRR, its routes are followed (lab/routing). Elsewhere the lab computes them.
 A route is then there only where a real one would be: a switch announces a network that its
 configuration names and that an interface of its own is in; a session is up where both ends of a
-link that is up name each other as neighbours (unnumbered BGP: docs/explanation/sources.md#cumulus);
+link that is up name each other as neighbours, by their ports or by addresses in one network;
 a switch takes no route that has passed its own number. Several next hops are used together where
 their paths are of the same numbers (FRR's `maximum-paths` without `multipath-relax`), chosen by a
 hash over the addresses, so that one connection takes one path; which hash the hardware has is a
@@ -186,14 +186,20 @@ def _session(hop: Hop, routers: Routers) -> bool:
     one, other = ends
     if one is None or other is None or one.asn is None or other.asn is None:
         return False
-    return _takes(one, hop[0], other.asn) and _takes(other, hop[1], one.asn)
+    near, far = hop
+    return _takes(one, near, (other, far)) and _takes(other, far, (one, near))
 
 
 def _is_routed(port: PortView) -> bool:
     return not port.allowed_vlans and not port.access_vlan
 
 
-def _takes(router: RouterView, port: PortView, asn: int) -> bool:
-    wanted = router.neighbors.get(port.port, "")
-    same = router.asn == asn
-    return wanted == ("internal" if same else "external") or wanted == str(asn)
+def _takes(router: RouterView, port: PortView, end: tuple[RouterView, PortView]) -> bool:
+    """Whether it is to be a neighbour, by the port or by an address in a network of both."""
+    other, far = end
+    own = {IPv4Interface(each).network for each in router.addresses.get(port.port, ())}
+    near = [IPv4Interface(each) for each in other.addresses.get(far.port, ())]
+    names = (port.port, *(str(each.ip) for each in near if each.network in own))
+    wanted = [router.neighbors[name] for name in names if name in router.neighbors]
+    same = router.asn == other.asn
+    return any(each in {"internal" if same else "external", str(other.asn)} for each in wanted)

@@ -117,7 +117,13 @@ def _route_cards(site: dict[str, Any]) -> None:
 
 
 def routed_of(
-    system: str, *, bfd: bool = False, spine: str = "", cards: bool = False, **rdma: object
+    system: str,
+    *,
+    bfd: bool = False,
+    spine: str = "",
+    cards: bool = False,
+    numbered: bool = False,
+    **rdma: object,
 ) -> ClusterSpec:
     """Two leaves below a spine, joined by routed links, with a part of both rails on each leaf.
 
@@ -126,6 +132,7 @@ def routed_of(
         bfd: Whether the links have it.
         spine: Of the spine; that of the leaves by default.
         cards: Whether ports to hosts are routed too.
+        numbered: Whether the first link of each leaf has a /31.
         rdma: What the file says of RDMA.
     """
     site = chain_of(system, 2, **rdma).model_dump(mode="json")
@@ -144,6 +151,8 @@ def routed_of(
             here, there = port_name(system, 29 + link), port_name(far, 2 * number + link)
             leaf["ports"][here] = {"to": f"spine-01:{there}", "mode": "routed"}
             ends[there] = {"to": f"{leaf['name']}:{here}", "mode": "routed"}
+            if numbered and not link:
+                leaf["ports"][here]["address"] = f"10.254.0.{2 * number}"
     if cards:
         _route_cards(site)
     kind = KINDS[far]
@@ -153,6 +162,76 @@ def routed_of(
         | {"routing": {"asn": 65001, "router_id": "10.255.0.9", "bfd": bfd}, "ports": ends}
         | {"ssh": {**site["switches"][0]["ssh"], "address": "192.168.1.20"}}
     )
+    return ClusterSpec.model_validate(site)
+
+
+def units_of(system: str, mode: str = "lossless") -> ClusterSpec:
+    """Two scalable units, each a leaf below a spine, and a super-spine over both."""
+    site = routed_of(system, mode=mode).model_dump(mode="json")
+    spine = site["switches"][2]
+    top = dict[str, object]()
+    for number, leaf in enumerate(site["switches"][:2], start=1):
+        name, ports = f"spine-{number:02}", dict[str, object]()
+        for link in (0, 1):
+            up, down = port_name(system, 29 + link), port_name(system, 1 + link)
+            leaf["ports"][up]["to"] = f"{name}:{down}"
+            ports[down] = {"to": f"{leaf['name']}:{up}", "mode": "routed"}
+        ports[port_name(system, 5)] = {"to": f"super-01:{port_name(system, number)}"}
+        top[port_name(system, number)] = {"to": f"{name}:{port_name(system, 5)}"}
+        routing = {"asn": 65000 + number, "router_id": f"10.255.1.{number}"}
+        site["switches"].append(spine | {"name": name, "routing": routing, "ports": ports})
+    del site["switches"][2]
+    routing = {"asn": 64900, "router_id": "10.255.2.1"}
+    site["switches"].append(spine | {"name": "super-01", "routing": routing, "ports": top})
+    for number, switch in enumerate(site["switches"]):
+        switch["ssh"] = {**spine["ssh"], "address": f"192.168.1.{20 + number}"}
+        for port in switch["ports"].values():
+            port["mode"] = "routed" if ":" in port["to"] else "trunk"
+    return ClusterSpec.model_validate(site)
+
+
+BONDS = {"cumulus": "bond{}", "sonic": "PortChannel{}"}
+"""System to how it calls its bundles."""
+
+
+def bonded_of(system: str, *, pair: bool = False, routed: bool = False) -> ClusterSpec:
+    """Two leaves with bundles for storage and management beside their rails.
+
+    Args:
+        system: Of the leaves.
+        pair: Whether the leaves are a pair that shares the first bundle.
+        routed: Whether a spine joins them.
+    """
+    plain = routed_of(system, mode="lossless") if routed else chain_of(system, 2, mode="lossless")
+    site = plain.model_dump(mode="json")
+    for number, leaf in enumerate(site["switches"][:2]):
+        ports = [port_name(system, each) for each in range(10, 16)]
+        leaf["bonds"] = {
+            BONDS[system].format(1): {
+                "to": "mgmt01/bond0",
+                "network": "storage",
+                "ports": ports[:2],
+                "vlans": [301, 300],
+                "mlag": 1 if pair else None,
+            },
+            BONDS[system].format(2): {
+                "to": f"gpu0{number + 1}/bond1",
+                "network": "management",
+                "ports": ports[2:3],
+                "untagged": 400,
+            },
+            BONDS[system].format(3): {
+                "to": "core-01:bond7",
+                "network": "management",
+                "ports": ports[3:4],
+                "vlans": [400],
+                "untagged": 401,
+            },
+        }
+        if pair:
+            peer = site["switches"][1 - number]["name"]
+            mac = "44:38:39:ff:00:01"
+            leaf["mlag"] = {"peer": peer, "ports": ports[4:], "mac": mac}
     return ClusterSpec.model_validate(site)
 
 

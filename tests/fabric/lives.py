@@ -67,9 +67,10 @@ def unowned(room: Room) -> object:
         rest = {name: port for name, port in ports.items() if name not in ours.ports}
         return texts, rest, _beside(switch, ours)
     if isinstance(switch, SonicSwitch):
-        return _foreign(switch.stored.running, {*ours.ports})
+        neighbors = (*(ours.bgp.neighbors if ours.bgp else ()), *(ours.bonds or {}))
+        return _foreign(switch.stored.running, {*ours.ports, *neighbors})
     tree = copy.deepcopy(switch.stored.applied)
-    named = {*ours.ports, *(ours.addresses or {})}
+    named = {*ours.ports, *(ours.addresses or {}), *(ours.bonds or {}), "peerlink.4094"}
     interfaces = child(tree, "interface")
     return {name: each for name, each in interfaces.items() if name not in named}, tree.get("acl")
 
@@ -81,12 +82,15 @@ def _beside(switch: EosSwitch, ours: SwitchState) -> object:
     named = {*(ours.addresses or {})}
     networks = {*(bgp.networks if bgp else ())} - {*(ours.bgp.networks if ours.bgp else ())}
     others = {name: each for name, each in routing.interfaces.items() if name not in named}
-    return others, bgp.addresses if bgp else {}, networks
+    neighbors = {*(ours.bgp.neighbors if ours.bgp else ())}
+    peers = bgp.addresses.items() if bgp else ()
+    return others, {name: each for name, each in peers if name not in neighbors}, networks
 
 
 def _foreign(db: Db, ours: set[str]) -> Db:
     """Rows that neither name a port of the file nor bear our name, nor are a rail's VLAN."""
     ours = ours | {"RAILYARD", "Vlan111", "Vlan112", "Loopback0"}
+    ours |= {f"Vlan{vlan}" for vlan in (300, 301, 400, 401)}
     kept: Db = {}
     for table, rows in db.items():
         for key, fields in rows.items():
@@ -100,7 +104,8 @@ def _foreign(db: Db, ours: set[str]) -> Db:
 def agree(room: Room, spec: ClusterSpec) -> None:
     """Every hop pauses exactly the priority that the DSCP of RoCE maps to, or none."""
     rdma = spec.rdma
-    for name in room.plan.desired.ports:
+    members = {port for bond in (room.plan.desired.bonds or {}).values() for port in bond.members}
+    for name in {*room.plan.desired.ports} - members:
         view = room.switch.port_view(name)
         priority = view.dscp_to_priority[rdma.dscp]
         assert view.trust in {"L3", "both"}

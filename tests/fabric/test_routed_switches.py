@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from components.acceptance.between_leaves import ports_between
 from components.checks.registry import RULES
 from components.core.errors import DeviceError
 from components.core.problem import Problem
@@ -18,10 +19,12 @@ from components.fabric.state import SwitchState, diff_states
 from components.hosts.routing import routing_settings
 from components.model.cluster import ClusterSpec
 from lab.physics.routed import find_hops
+from lab.switches.cumulus.config import child
+from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import RoutingSwitch
 from lab.switches.eos.server import EosSwitch
 from tests.fabric import sonic_lab, test_cumulus_exchange, test_eos_exchange, test_sonic_exchange
-from tests.fabric.fabric_lab import Room, chain_of, port_name, rooms_of, routed_of
+from tests.fabric.fabric_lab import Room, chain_of, port_name, rooms_of, routed_of, units_of
 from tests.fabric.in_process import edit, restore
 from tests.fabric.lives import live
 from tests.fabric.test_sonic_exchange import merge
@@ -86,12 +89,14 @@ HISTORIES = {
 @pytest.mark.parametrize("system", HISTORIES)
 def test_the_life_of_routed_switches(system: str) -> None:
     @QUICK
-    @given(history=HISTORIES[system], bfd=st.booleans(), own=st.booleans())
-    def play(history: list[str], bfd: bool, own: bool) -> None:  # noqa: FBT001 - drawn
+    @given(history=HISTORIES[system], flags=st.tuples(st.booleans(), st.booleans(), st.booleans()))
+    def play(history: list[str], flags: tuple[bool, bool, bool]) -> None:
+        bfd, own, numbered = flags
         odd = TAKES if own else (*TAKES, "10.1.1.1", "group U")  # another number would end these
+        odd = (*odd, "10.1.1.0/31") if numbered and system == "eos" else odd  # one address a port
         lines = [line for line in history if not any(word in line for word in odd)]
         lines = lines if own else [line.replace("{asn}", "64999") for line in lines]
-        live(routed_of(system, mode="lossless", bfd=bfd and system != "cumulus"), lines)
+        live(routed_of(system, mode="lossless", bfd=bfd, numbered=numbered), lines)
 
     play()
 
@@ -187,6 +192,93 @@ def test_packets_cross_a_spine_of_any_routed_system(
     assert find_way(rooms, spec, "10.99.0.1") is None
 
 
+@pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])
+def test_packets_cross_numbered_links_and_super_spines(system: str, tmp_path: Path) -> None:
+    numbered = routed_of(system, numbered=True, mode="lossless")
+    rooms = rooms_of(numbered, tmp_path)
+    for room in rooms:
+        room.apply()
+    assert isinstance(rooms[0].switch, RoutingSwitch)
+    number = "65001" if system == "eos" else "external"
+    neighbors = rooms[0].switch.router_view().neighbors
+    assert neighbors == {"10.254.0.3": number, port_name(system, 30): number}
+    assert find_way(rooms, numbered, "10.10.111.139") == ("spine-01", "leaf-02")
+    units = units_of(system, mode="lossless")
+    assert told(units) == {}
+    rooms = rooms_of(units, tmp_path / "units")
+    for room in rooms:
+        room.apply()
+    assert find_way(rooms, units, "10.10.112.139") == (
+        "spine-01",
+        "super-01",
+        "spine-02",
+        "leaf-02",
+    )
+    live(units, [])
+
+
+@pytest.mark.parametrize(
+    ("release", "peer", "switch", "other"),
+    [
+        ("5.14.0", {"enable": "on"}, {}, "profile railyard"),
+        (
+            "5.15.0",
+            {"profile": "railyard"},
+            {"state": "enabled", "profile": {"railyard": {"detect-multiplier": 3}}},
+            "enable on",
+        ),
+    ],
+)
+def test_bfd_of_cumulus_is_in_the_words_of_its_release(
+    release: str, peer: object, switch: object, other: str, tmp_path: Path
+) -> None:
+    site = routed_of("cumulus", bfd=True, numbered=True, mode="lossless").model_dump(mode="json")
+    for each in site["switches"]:
+        each["release"] = release
+    spec = ClusterSpec.model_validate(site)
+    live(spec, [])
+    live(spec, ["nv set router bgp autonomous-system 65101"])
+    room = rooms_of(spec, tmp_path)[0]
+    room.apply()
+    assert isinstance(room.switch, CumulusSwitch)
+    tree = room.switch.stored.applied
+    peers = child(tree, "vrf", "default", "router", "bgp", "neighbor")
+    assert {name: child(peers, name, "bfd") for name in peers} == {
+        "10.254.0.3": peer,
+        "swp30": peer,
+    }
+    assert child(tree, "router", "bfd") == switch
+    assert {*room.switch.router_view().bfd} == {"10.254.0.3", "swp30"}
+    line = f"nv set vrf default router bgp neighbor swp30 bfd {other}"
+    assert "Invalid parameter" in room.switch.run_line(line)
+
+
+def test_scalable_units_need_numbers_of_their_own() -> None:
+    site = units_of("eos").model_dump(mode="json")
+    site["switches"][3]["routing"]["asn"] = 65001
+    (problem,) = _of("routing", site)
+    assert problem.what == (
+        "spine-01 and spine-02 have the same asn 65001 above different leaves, so that each would "
+        "refuse the routes to the other's."
+    )
+    whole = units_of("eos")
+    way = ports_between(whole, "leaf-01", "leaf-02")
+    assert [(role, switch) for role, switch, _ in way] == [
+        ("uplink_egress", "leaf-01"),
+        ("spine_ingress", "spine-01"),
+        ("uplink_egress", "leaf-01"),
+        ("spine_ingress", "spine-01"),
+        ("spine_egress", "spine-01"),
+        ("spine_ingress", "super-01"),
+        ("spine_egress", "super-01"),
+        ("spine_ingress", "spine-02"),
+        ("spine_egress", "spine-02"),
+        ("downlink_ingress", "leaf-02"),
+        ("spine_egress", "spine-02"),
+        ("downlink_ingress", "leaf-02"),
+    ]
+
+
 UNDONE = {
     "eos": [
         "no ip routing ipv6 interfaces",
@@ -238,8 +330,7 @@ def test_what_a_hand_takes_away_is_drift_and_comes_back(system: str, tmp_path: P
 @pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])
 def test_an_edit_gives_back_what_it_drops_and_can_renumber(system: str) -> None:
     before, after = (
-        routed_of(system, mode="lossless", bfd=bfd and system != "cumulus").model_dump(mode="json")
-        for bfd in (True, False)
+        routed_of(system, mode="lossless", bfd=bfd).model_dump(mode="json") for bfd in (True, False)
     )
     after["switches"][0]["routing"] |= {"asn": 65199, "router_id": "10.255.0.77"}
     last = port_name(system, 30)
@@ -300,6 +391,7 @@ def test_a_sonic_switch_says_what_its_routing_needs(tmp_path: Path) -> None:
 def told(spec: ClusterSpec) -> dict[str, list[str]]:
     """Rules on links and routing to the fixes that they give."""
     names = {"link-loop", "routed-link", "routing", "rail-gateway", "rail-leaf", "link-match"}
+    names |= {"link-address", "spine-link"}
     problems = [problem for rule in RULES if rule.name in names for problem in rule.problems(spec)]
     return {
         problem.rule: [each.fix for each in problems if each.rule == problem.rule]
@@ -323,15 +415,13 @@ def test_the_fix_of_a_loop_passes(system: str) -> None:
     assert told(ClusterSpec.model_validate(routed)) == {}
 
 
-def test_bfd_is_refused_where_one_side_has_it_or_none_can() -> None:
+def test_bfd_is_refused_where_one_side_has_it() -> None:
     site = routed_of("eos", bfd=True).model_dump(mode="json")
     site["switches"][2]["routing"]["bfd"] = False
     assert told(ClusterSpec.model_validate(site)) == {
         "routing": ["write bfd: true on both switches, or on neither."] * 2
     }
-    fixes = told(routed_of("cumulus", bfd=True))
-    assert [*fixes] == ["routed-link"]
-    assert all(fix.startswith("remove bfd at both ends.") for fix in fixes["routed-link"])
+    assert told(routed_of("cumulus", bfd=True)) == {}
 
 
 def test_onyx_is_still_not_routed() -> None:

@@ -35,6 +35,13 @@ NUMBERS: Final = {"leaf-01": 65101, "leaf-02": 65102, "spine-01": 65100, "spine-
 NETWORKS: Final = {"leaf-01": "10.0.1.0/24", "leaf-02": "10.0.2.0/24"}
 
 
+ADDRESSES: Final = {
+    ("leaf-02", "swp52"): ("10.254.0.0", "10.254.0.1"),
+    ("spine-02", "swp2"): ("10.254.0.1", "10.254.0.0"),
+}
+"""The one link with a /31: its own address, and the other end's."""
+
+
 def config_of(name: str, os: str = "cumulus") -> SwitchConfig:
     cards = {"swp1": HOSTS[name]} if name in HOSTS else {}
     return SwitchConfig(
@@ -47,7 +54,10 @@ def lines_of(name: str) -> Iterator[str]:
     """The lines that Railyard sends to such a switch (components/fabric/systems/cumulus)."""
     for port in LINKS[name]:
         yield f"nv set interface {port} link state up"
-        yield f"nv set vrf default router bgp neighbor {port} remote-as external"
+        own, peer = ADDRESSES.get((name, port), ("", port))
+        yield f"nv set vrf default router bgp neighbor {peer} remote-as external"
+        if own:
+            yield f"nv set interface {port} ip address {own}/31"
     number = [*LINKS].index(name) + 1
     yield f"nv set router bgp autonomous-system {NUMBERS[name]}"
     yield f"nv set router bgp router-id 10.255.0.{number}"
@@ -122,7 +132,8 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
 def is_whole(room: Room) -> None:
     """All sessions are up, and both leaves send over both spines."""
     for name, links in LINKS.items():
-        until(lambda name=name: room.states(name), dict.fromkeys(links, "Established"))
+        peers = [ADDRESSES.get((name, port), ("", port))[1] for port in links]
+        until(lambda name=name: room.states(name), dict.fromkeys(peers, "Established"))
     until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ("swp51", "swp52"))
     until(lambda: room.ways("leaf-02", "10.0.1.0/24"), ("swp51", "swp52"))
 

@@ -71,6 +71,22 @@ def test_a_site_in_short_is_the_site_in_full() -> None:
     assert in_short.places.line_of((*ports, "1/4")) == line + 1
 
 
+def test_a_range_counts_the_addresses_of_its_links() -> None:
+    links: Json = {"to": "spine-[01-02]:1/1", "mode": "routed", "address": "10.254.0.[0,2]"}
+    assert spread("SN2700", "onyx", {"1/31-1/32": links}) == {
+        "1/31": {"to": "spine-01:1/1", "mode": "routed", "address": "10.254.0.0"},
+        "1/32": {"to": "spine-02:1/1", "mode": "routed", "address": "10.254.0.2"},
+    }
+    few = '      "1/1-1/4": {to: "gpu0[1-4]/rail-0", address: "10.254.0.[0,2]"}\n'
+    (problem,) = [
+        each
+        for each in parse_site(SITE.replace(LONG, few), "s").problems
+        if each.rule == "port-range"
+    ]
+    assert "is 4 ports, and 10.254.0.[0,2] counts 2" in problem.what
+    assert "10.254.0.[0,2,4,6]" in problem.fix
+
+
 def test_of_an_unknown_model_nothing_is_guessed() -> None:
     loaded = parse_site(SITE.replace("SN2700", "SN1").replace('"1/1":', '"1/1-1/2":'), "s")
     assert any("1/1-1/2" in problem.what for problem in loaded.problems)

@@ -74,8 +74,19 @@ class RoutedForm:
     """Equal paths to ask for; None: all are used by default."""
     forwards: bool | None = None
     """Routing is a line of its own."""
-    no_bfd: str | None = None
-    """Why its driver sets no BFD; None: it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class BondForm:
+    """How a system that has bundles of ports calls them."""
+
+    name: str
+    """Pattern of their names."""
+    example: str
+    no_pairs: str | None = None
+    """Why two switches cannot share one; None: they can."""
+    peer_link: str = ""
+    """The bundle between the two switches of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +145,8 @@ class SwitchSystem:
     """First release that is routed between switches."""
     routed: RoutedForm = RoutedForm()
     """How it says so."""
+    bonds: BondForm | str = "its driver sets none"
+    """Its bundles of ports, or why it has none of ours."""
     reserved_vlans: range = range(0)
     """VLANs that the switching chip uses itself."""
     all_strict: bool = False

@@ -15,8 +15,9 @@ from typing import Final, Protocol
 
 from lab.switches.cumulus import show
 from lab.switches.cumulus.config import Stored
-from lab.switches.cumulus.nvue import NvueError, change_tree
+from lab.switches.cumulus.nvue import change_tree
 from lab.switches.cumulus.revisions import Revisions, parse_apply
+from lab.switches.cumulus.values import NvueError
 from lab.switches.emulators import Daemons
 from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults

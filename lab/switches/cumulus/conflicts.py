@@ -14,7 +14,38 @@ _WHOLE: Final = 100
 
 def find_conflict(tree: Tree) -> str | None:
     """What does not go together in a revision, or None."""
-    return next(iter((*_schedule_conflicts(tree), *_bridge_conflicts(tree))), None)
+    found = (*_schedule_conflicts(tree), *_bridge_conflicts(tree), *_bfd_conflicts(tree))
+    return next(iter((*found, *_bond_conflicts(tree))), None)
+
+
+def _bond_conflicts(tree: Tree) -> Iterator[str]:
+    """Pages "Bonding - Link Aggregation" and "MLAG": a port is in one bundle; a pair has a link."""
+    interfaces = child(tree, "interface")
+    taken: dict[str, str] = {}
+    for name in interfaces:
+        for port in child(interfaces, name, "bond", "member"):
+            if taken.setdefault(port, name) != name:
+                yield f"interface {port}: it is in {taken[port]} and in {name}"
+            if {"bridge", "ip"} & {*child(interfaces, port)}:
+                yield f"interface {port}: a bond member is in no bridge and has no IP address"
+        numbered = child(interfaces, name, "bond", "mlag")
+        if numbered and not child(tree, "mlag"):
+            yield f"interface {name}: bond mlag needs mlag"
+    held = child(tree, "mlag")
+    if held and not {"backup", "peer-ip"} <= {*held}:
+        yield "mlag: backup and peer-ip are needed"
+    if held and "peerlink" not in interfaces:
+        yield "mlag: there is no peerlink"
+
+
+def _bfd_conflicts(tree: Tree) -> Iterator[str]:
+    """A neighbour names a profile that there is."""
+    there = child(tree, "router", "bfd", "profile")
+    neighbors = child(tree, "vrf", "default", "router", "bgp", "neighbor")
+    for name in neighbors:
+        profile = child(neighbors, name, "bfd").get("profile")
+        if profile is not None and profile not in there:
+            yield f"vrf default router bgp neighbor {name}: there is no bfd profile {profile}"
 
 
 def _schedule_conflicts(tree: Tree) -> Iterator[str]:

@@ -7,15 +7,14 @@ branches vanish after an `unset` is a guess as well.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
-from ipaddress import ip_interface
 from typing import Final, cast
 
 from pydantic import JsonValue
 
-from lab.switches.cumulus.config import TRUST_WORDS, Tree
+from lab.switches.cumulus.config import Tree, child
+from lab.switches.cumulus.values import VALUES, NvueError, bad
 from lab.switches.release import numbers
 
 QOS_PROFILES: Final = ("mapping", "remark", "egress-scheduler", "congestion-control", "pfc")
@@ -27,15 +26,15 @@ SET_PATHS: Final = tuple(
         "bridge domain <name> vlan <vlans>",
         "bridge domain <name> stp priority =number",
         "interface <any>",
-        "interface <ports> description =text",
+        "interface <member> description =text",
         "interface <ports> link mtu =mtu",
         "interface <ports> link state <state>",
         "interface <any> ip address <prefix>",
         "interface <ports> qos pfc-watchdog state =toggle",
-        "interface <ports> bridge domain <name>",
-        "interface <ports> bridge domain <name> access =vlan",
-        "interface <ports> bridge domain <name> untagged =native",
-        "interface <ports> bridge domain <name> vlan <vlans>",
+        "interface <member> bridge domain <name>",
+        "interface <member> bridge domain <name> access =vlan",
+        "interface <member> bridge domain <name> untagged =native",
+        "interface <member> bridge domain <name> vlan <vlans>",
         *(f"interface <ports> qos {each} profile =name" for each in QOS_PROFILES),
         "qos mapping <name> trust =trust",
         "qos mapping <name> dscp <dscps> switch-priority =class",
@@ -68,22 +67,22 @@ SET_PATHS: Final = tuple(
         "vrf <name> router bgp neighbor <peer> bfd detect-multiplier =number",
         "vrf <name> router bgp neighbor <peer> bfd min-rx-interval =number",
         "vrf <name> router bgp neighbor <peer> bfd min-tx-interval =number",
+        "vrf <name> router bgp neighbor <peer> bfd profile =name",
+        "router bfd state =state-word",
+        "interface <bond> bond member <ports>",
+        "interface <bond> bond mlag id =number",
+        "interface <bond> bond mode =bond-mode",
+        "interface <bond> bond lacp-rate =lacp-rate",
+        "mlag mac-address =mac",
+        "mlag backup <peer>",
+        "mlag peer-ip =peer-ip",
+        "mlag init-delay =number",
+        "router bfd profile <name> detect-multiplier =number",
+        "router bfd profile <name> min-rx-interval =number",
+        "router bfd profile <name> min-tx-interval =number",
         "vrf <name> router bgp address-family ipv4-unicast network <prefix>",
     )
 )
-_VLANS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
-_NAME = re.compile(r"[A-Za-z][\w-]*")
-_MAX_VLAN: Final = 4094
-_MTU_RANGE: Final = range(552, 9217)
-"""NVUE reference, `nv set interface <interface-id> link mtu`."""
-
-
-_CABLE_RANGE: Final = range(1, 100_001)
-"""NVUE reference, `nv set qos roce cable-length`."""
-
-
-class NvueError(Exception):
-    """A line that NVUE refuses, in its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +95,8 @@ class _Step:
 
 _SINCE: Final = {"pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
 """Word of a path to the release that brought it (NVUE reference)."""
-_UNTIL: Final = {"bfd": (5, 15)}
-"""Word of a path to the release that has another form of it: profiles, which are not played."""
+_BFD_BY_PROFILE: Final = (5, 15)
+"""From here on a neighbour names a profile of BFD, before it `enable on` (NVUE reference)."""
 
 
 def change_tree(
@@ -117,8 +116,10 @@ def change_tree(
     """
     for word in words if release else ():
         now = numbers(release)
-        if now < _SINCE.get(word, ()) or now >= _UNTIL.get(word, (*now, 0)):
-            raise _bad(word, f"a part of {' '.join(words)}")
+        if now < _SINCE.get(word, ()):
+            raise bad(word, f"a part of {' '.join(words)}")
+    if release and "bfd" in words:
+        _check_bfd(words, new=numbers(release) >= _BFD_BY_PROFILE)
     if release and "adaptive-routing" in words:
         _check_words(words, numbers(release) >= _STATE_WORDS)
     steps = _match(words, ports, whole=verb == "set")
@@ -135,7 +136,14 @@ _STATE_WORDS: Final = (5, 15)
 def _check_words(words: list[str], new: bool) -> None:  # noqa: FBT001 - of the release
     other = "enable" if new else "state"
     if other in words:
-        raise _bad(other, f"a part of {' '.join(words)}")
+        raise bad(other, f"a part of {' '.join(words)}")
+
+
+def _check_bfd(words: list[str], *, new: bool) -> None:
+    """One neighbour has times of its own, or the name of some, as the release has it."""
+    is_profile = words[:2] == ["router", "bfd"] or "profile" in words
+    if is_profile != new and (words[-1] != "bfd" or is_profile):
+        raise bad("bfd", f"a part of {' '.join(words)}")
 
 
 def _match(words: list[str], ports: Collection[str], *, whole: bool) -> list[_Step]:
@@ -159,138 +167,8 @@ def _step(word: str, part: str, ports: Collection[str]) -> _Step:
     if part[0] not in "<=":
         return _Step((word,))
     kind = part.strip("<>=")
-    values = _VALUES[kind](word, ports)
+    values = VALUES[kind](word, ports)
     return _Step(tuple(map(str, values))) if part[0] == "<" else _Step(value=values[0])
-
-
-def _bad(word: str, what: str) -> NvueError:
-    return NvueError(f"Error: Invalid parameter\n  '{word}' is not {what}")
-
-
-def _ports(word: str, ports: Collection[str]) -> list[JsonValue]:
-    names = list(expand(word))
-    for name in names:
-        if name not in ports:
-            raise NvueError(f"Error: {name} is not a physical interface on this switch")
-    return list(names)
-
-
-def _vlan_list(word: str, _ports: Collection[str]) -> list[JsonValue]:
-    if not _VLANS.fullmatch(word):
-        raise _bad(word, "a list of VLANs")
-    found: list[JsonValue] = [int(vlan) for vlan in expand(word)]
-    if not all(isinstance(vlan, int) and 1 <= vlan <= _MAX_VLAN for vlan in found):
-        raise _bad(word, f"in the range 1-{_MAX_VLAN}")
-    return found
-
-
-def _one_vlan(word: str, ports: Collection[str]) -> list[JsonValue]:
-    found = _vlan_list(word, ports)
-    if len(found) != 1:
-        raise _bad(word, "one VLAN")
-    return found
-
-
-def _native(word: str, ports: Collection[str]) -> list[JsonValue]:
-    return ["none"] if word == "none" else _one_vlan(word, ports)
-
-
-def _mtu(word: str, _ports: Collection[str]) -> list[JsonValue]:
-    if not word.isdigit() or int(word) not in _MTU_RANGE:
-        raise _bad(word, f"in the range {_MTU_RANGE.start}-{_MTU_RANGE.stop - 1}")
-    return [int(word)]
-
-
-def _number(word: str, _ports: Collection[str]) -> list[JsonValue]:
-    if not word.isdigit():
-        raise _bad(word, "a number")
-    return [int(word)]
-
-
-def _name(word: str, _ports: Collection[str]) -> list[JsonValue]:
-    if not _NAME.fullmatch(word):
-        raise _bad(word, "a name")
-    return [word]
-
-
-def _one_of(word: str, choices: Collection[str]) -> list[JsonValue]:
-    if word not in choices:
-        raise _bad(word, f"one of {sorted(choices)}")
-    return [word]
-
-
-def _any_interface(word: str, ports: Collection[str]) -> list[JsonValue]:
-    """A port, the loopback, a VLAN's interface, or the management port."""
-    if re.fullmatch(r"lo|eth\d|vlan\d+", word):
-        return [word]
-    return _ports(word, ports)
-
-
-def _prefix(word: str, _ports: Collection[str]) -> list[JsonValue]:
-    try:
-        ip_interface(word)
-    except ValueError as error:
-        raise _bad(word, "an address with its prefix length") from error
-    return [word]
-
-
-def _length(word: str, ports: Collection[str]) -> list[JsonValue]:
-    if _number(word, ports)[0] not in _CABLE_RANGE:
-        raise _bad(word, f"in the range {_CABLE_RANGE.start}-{_CABLE_RANGE.stop - 1}")
-    return [int(word)]
-
-
-_Reader = Callable[[str, Collection[str]], list[JsonValue]]
-
-
-def _numbers_below(end: int) -> _Reader:
-    def read(word: str, _ports: Collection[str]) -> list[JsonValue]:
-        found = list(expand(word))
-        if not all(each.isdigit() and int(each) < end for each in found):
-            raise _bad(word, f"in the range 0-{end - 1}")
-        return list(map(int, found))
-
-    return read
-
-
-_VALUES: Final[dict[str, _Reader]] = {
-    "ports": _ports,
-    "any": _any_interface,
-    "prefix": _prefix,
-    "length": _length,
-    "peer": lambda word, _ports: [word],
-    "switch": lambda word, _ports: _one_of(word, ("on", "off")),
-    "state-word": lambda word, _ports: _one_of(word, ("enabled", "disabled")),
-    "toggle": lambda word, _ports: _one_of(word, ("enable", "disable")),
-    "vlans": _vlan_list,
-    "vlan": _one_vlan,
-    "native": _native,
-    "mtu": _mtu,
-    "number": _number,
-    "name": _name,
-    "text": lambda word, _ports: [word],
-    "state": lambda word, _ports: _one_of(word, ("up", "down")),
-    "trust": lambda word, _ports: _one_of(word, tuple(TRUST_WORDS)),
-    "classes": _numbers_below(8),
-    "class": _numbers_below(8),
-    "dscps": _numbers_below(64),
-    "dscp": _numbers_below(64),
-    "percent": _numbers_below(101),
-    "layer": lambda word, _ports: _one_of(word, ("l2", "l3", "both")),
-    "schedule": lambda word, _ports: _one_of(word, ("dwrr", "strict")),
-    "roce": lambda word, _ports: _one_of(word, ("lossless", "lossy")),
-}
-
-
-def expand(text: str) -> Iterator[str]:
-    """Spell out `swp1-3,swp7` and `10-12,20`."""
-    for part in text.split(","):
-        found = re.fullmatch(r"([A-Za-z]*)(\d+)-(\d+)", part)
-        if found is None:
-            yield part
-            continue
-        for number in range(int(found[2]), int(found[3]) + 1):
-            yield f"{found[1]}{number}"
 
 
 def _set(tree: Tree, steps: list[_Step]) -> None:
@@ -323,9 +201,12 @@ def _settle(tree: Tree, steps: list[_Step]) -> None:
     if words == ["qos", "roce"] and steps[-1].value is None:
         _below(tree, "qos", "roce")["enable"] = "on"
     elif words[:1] == ["interface"]:
-        _type_interface(tree, words[1])
+        for name in steps[1].keys:
+            _type_interface(tree, name)
     elif words[:2] == ["router", "bgp"]:
         _below(tree, "router", "bgp")["enable"] = "on"
+    elif words[:1] == ["mlag"]:
+        _below(tree, "mlag")["enable"] = "on"
     elif words[:1] == ["vrf"]:
         _switch_on_bgp(tree, words)
 
@@ -333,6 +214,16 @@ def _settle(tree: Tree, steps: list[_Step]) -> None:
 def _type_interface(tree: Tree, name: str) -> None:
     if name == "lo":
         _below(tree, "interface", "lo")["type"] = "loopback"
+    elif name.startswith("bond"):
+        held = _below(tree, "interface", name)
+        held["type"] = "bond"
+        mlag = child(held, "bond", "mlag")
+        if mlag:
+            mlag["enable"] = "on"
+    elif name == "peerlink":
+        _below(tree, "interface", name)["type"] = "peerlink"
+        sub: Tree = {"base-interface": name, "type": "sub", "vlan": 4094}
+        _below(tree, "interface").setdefault(f"{name}.4094", sub)
     elif name.startswith("vlan"):
         _below(tree, "interface", name).update({"type": "svi", "vlan": int(name[4:])})
 
@@ -340,8 +231,10 @@ def _type_interface(tree: Tree, name: str) -> None:
 def _switch_on_bgp(tree: Tree, words: list[str]) -> None:
     bgp = _below(tree, *words[:4])
     bgp["enable"] = "on"
-    if words[4] == "neighbor" and words[5].startswith("swp"):
-        _below(bgp, "neighbor", words[5])["type"] = "unnumbered"
+    if words[4] == "neighbor":
+        # `numbered` is a guess: the driver reads no type.
+        kind = "unnumbered" if words[5].startswith("swp") else "numbered"
+        _below(bgp, "neighbor", words[5])["type"] = kind
     if words[4] == "address-family":
         _below(bgp, *words[4:6])["enable"] = "on"
 

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from lab.switches.cumulus.config import Stored, Tree, Unconfirmed
 from lab.switches.cumulus.conflicts import find_conflict
-from lab.switches.cumulus.nvue import NvueError
+from lab.switches.cumulus.values import NvueError
 
 DEFAULT_CONFIRM_S: Final = 600
 """Ten minutes (NVUE reference)."""

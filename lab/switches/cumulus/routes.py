@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.switches.cumulus.config import BRIDGE, Tree, child
-from lab.switches.cumulus.nvue import expand
+from lab.switches.cumulus.values import expand
 from lab.views import BfdView, RouterView
 
 
@@ -41,16 +41,24 @@ def router_view(switch: str, tree: Tree) -> RouterView:
         networks=tuple(child(family, "network")),
         router_id=str(router_id) if router_id is not None else None,
         bfd={
-            name: _bfd(child(neighbors, key, "bfd"))
+            name: _bfd(held)
             for key in neighbors
             for name in expand(key)
-            if child(neighbors, key, "bfd").get("enable") == "on"
+            if (held := _times(tree, child(neighbors, key, "bfd"))) is not None
         },
     )
 
 
 def _addresses(interfaces: Tree, key: str) -> tuple[str, ...]:
     return tuple(child(interfaces, key, "ip", "address"))
+
+
+def _times(tree: Tree, held: Tree) -> Tree | None:
+    """Where the times of a neighbour are: at the neighbour, or in the profile that it names."""
+    if "profile" not in held:
+        return held if held.get("enable") == "on" else None
+    on = child(tree, "router", "bfd").get("state") == "enabled"
+    return child(tree, "router", "bfd", "profile", str(held["profile"])) if on else None
 
 
 def _bfd(held: Tree) -> BfdView:

@@ -28,9 +28,9 @@ from lab.switches.cumulus.config import (
     port_trust,
     roce_mode,
 )
-from lab.switches.cumulus.nvue import NvueError, expand
 from lab.switches.cumulus.revisions import Revisions
 from lab.switches.cumulus.routes import router_view
+from lab.switches.cumulus.values import NvueError, expand
 from lab.switches.emulators import Daemons
 from lab.switches.lines import serve_bash
 from lab.switches.lldp import Told, tell

@@ -32,6 +32,17 @@ class Group(Part):
     """`next-hop address-family ipv6 originate`, there."""
 
 
+class Neighbor(Part):
+    """A neighbour that is an address."""
+
+    asn: int
+    description: str | None = None
+    bfd: bool = False
+    shutdown: bool = False
+    active: bool = False
+    """`activate` in words, which is needed only without `bgp default ipv4-unicast`."""
+
+
 class Bgp(Part):
     """`router bgp` of the default VRF."""
 
@@ -41,8 +52,9 @@ class Bgp(Part):
     groups: dict[str, Group] = Field(default_factory=dict[str, Group])
     ports: dict[str, tuple[str, int]] = Field(default_factory=dict[str, tuple[str, int]])
     """Port to its group and to the number of its neighbour."""
-    addresses: dict[str, int] = Field(default_factory=dict[str, int])
-    """Address of a neighbour to its number."""
+    addresses: dict[str, Neighbor] = Field(default_factory=dict[str, Neighbor])
+    carries: bool = True
+    """`bgp default ipv4-unicast`."""
     networks: list[str] = Field(default_factory=list[str])
 
 

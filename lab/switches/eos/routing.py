@@ -14,7 +14,7 @@ from typing import Final
 from lab.switches.eos.config import Port
 from lab.switches.eos.configure import Place
 from lab.switches.eos.grammar import INVALID, EosError, Handler, port_name, table, within
-from lab.switches.eos.routed import Bgp, Forwarding, Group, Interface
+from lab.switches.eos.routed import Bgp, Forwarding, Group, Interface, Neighbor
 
 _MAX_ASN: Final = 4_294_967_295
 _MAX_PATHS: Final = 128
@@ -181,7 +181,10 @@ def _no_group(place: Place, name: str) -> str:
 
 def _of_group(key: str, *, on: bool) -> Callable[[Place, str], str]:
     def answer(place: Place, name: str) -> str:
-        if on or name in _bgp(place).groups:
+        held = _bgp(place).addresses.get(name)
+        if held is not None:
+            setattr(held, key, on)
+        elif on or name in _bgp(place).groups:
             setattr(_known(place, name), key, on)
         return ""
 
@@ -205,8 +208,36 @@ def _no_peer(place: Place, port: str) -> str:
 def _neighbor(place: Place, address: str, asn: str) -> str:
     if not re.fullmatch(r"\d+(\.\d+){3}", address):
         raise EosError(INVALID)
-    _bgp(place).addresses[address] = within(asn, 1, _MAX_ASN)
+    found = _bgp(place).addresses.setdefault(address, Neighbor(asn=1))
+    found.asn = within(asn, 1, _MAX_ASN)
     return ""
+
+
+def _described_neighbor(place: Place, address: str, text: str) -> str:
+    if address not in _bgp(place).addresses:
+        raise EosError(INVALID)  # a guess: peer groups are not modelled with one
+    _bgp(place).addresses[address].description = text
+    return ""
+
+
+def _no_described_neighbor(place: Place, address: str) -> str:
+    held = _bgp(place).addresses.get(address)
+    if held is not None:
+        held.description = None
+    return ""
+
+
+def _no_neighbor(place: Place, address: str) -> str:
+    _bgp(place).addresses.pop(address, None)
+    return ""
+
+
+def _carry(*, on: bool) -> Handler:
+    def answer(place: Place) -> str:
+        _bgp(place).carries = on
+        return ""
+
+    return answer
 
 
 def _network(place: Place, text: str) -> str:
@@ -245,6 +276,11 @@ ROUTER: Final = table(
         ("neighbor interface <port> peer-group <word> remote-as <int>", _peer),
         ("no neighbor interface <port>", _no_peer),
         ("neighbor <word> remote-as <int>", _neighbor),
+        ("neighbor <word> description <text>", _described_neighbor),
+        ("no neighbor <word> description", _no_described_neighbor),
+        ("no neighbor <word>", _no_neighbor),
+        ("bgp default ipv4-unicast", _carry(on=True)),
+        ("no bgp default ipv4-unicast", _carry(on=False)),
         ("network <word>", _network),
         ("no network <word>", _no_network),
         ("address-family ipv4", _family),

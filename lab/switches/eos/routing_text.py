@@ -50,12 +50,19 @@ def _router_lines(bgp: Bgp) -> Iterator[str]:
         yield f"router-id {bgp.router_id}"
     if bgp.max_paths > 1:
         yield f"maximum-paths {bgp.max_paths}"
+    if not bgp.carries:
+        yield "no bgp default ipv4-unicast"
     for name, group in sorted(bgp.groups.items()):
         yield f"neighbor {name} peer group"
         yield from [f"neighbor {name} shutdown"] if group.shutdown else []
         yield from [f"neighbor {name} bfd"] if group.bfd else []
-    for address, asn in sorted(bgp.addresses.items()):
-        yield f"neighbor {address} remote-as {asn}"
+    for address, peer in sorted(bgp.addresses.items()):
+        yield f"neighbor {address} remote-as {peer.asn}"
+        yield from [f"neighbor {address} shutdown"] if peer.shutdown else []
+        yield from (
+            [f"neighbor {address} description {peer.description}"] if peer.description else []
+        )
+        yield from [f"neighbor {address} bfd"] if peer.bfd else []
     for port, (group, asn) in sorted(bgp.ports.items(), key=lambda each: port_order(each[0])):
         short = port.replace("Ethernet", "Et")  # as captures show it
         yield f"neighbor interface {short} peer-group {group} remote-as {asn}"
@@ -68,6 +75,8 @@ def _router_lines(bgp: Bgp) -> Iterator[str]:
         )
         if on
     ]
+    named = sorted(bgp.addresses.items())
+    inner += [f"neighbor {address} activate" for address, peer in named if peer.active]
     inner += [f"network {network}" for network in bgp.networks]
     if inner:
         yield from ("!", "address-family ipv4", *(f"   {line}" for line in inner))
@@ -88,14 +97,17 @@ def router_view(switch: str, config: Config) -> RouterView:
     found |= {
         name: (port.address,) for name, port in config.ports.items() if port.routed and port.address
     }
-    speaks = bgp is not None and routing.forwarding == "ipv6 interfaces" and routing.ipv6
+    over_ports = bgp is not None and routing.forwarding == "ipv6 interfaces" and routing.ipv6
     if routing.forwarding == "off":
         found = {}
     return RouterView(
         switch=switch,
         addresses=found,
         asn=bgp.asn if bgp is not None and routing.forwarding != "off" else None,
-        neighbors={name: str(number) for name, number in _sessions(config)} if speaks else {},
+        neighbors={
+            **({name: str(number) for name, number in _sessions(config)} if over_ports else {}),
+            **_addressed(bgp),
+        },
         networks=tuple(bgp.networks) if bgp is not None else (),
         max_paths=bgp.max_paths if bgp is not None else 1,
     )
@@ -104,6 +116,15 @@ def router_view(switch: str, config: Config) -> RouterView:
 def _is_up(config: Config, name: str) -> bool:
     vlan = name.removeprefix("Vlan")
     return not vlan.isdigit() or int(vlan) in config.vlans
+
+
+def _addressed(bgp: Bgp | None) -> dict[str, str]:
+    """Neighbours that are addresses, and carry IPv4."""
+    return {
+        address: str(peer.asn)
+        for address, peer in (bgp.addresses.items() if bgp else ())
+        if not peer.shutdown and (bgp is None or bgp.carries or peer.active)
+    }
 
 
 def _sessions(config: Config) -> Iterator[tuple[str, int]]:

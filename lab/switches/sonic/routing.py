@@ -8,6 +8,7 @@ modelled. A number that is there is never changed: another one acts once the row
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv4Address, IPv4Interface
 from typing import Final
 
 from lab.switches.sonic.config import Db, Stored, row
@@ -56,6 +57,15 @@ def router_view(switch: str, stored: Stored) -> RouterView:
     )
 
 
+def is_address(name: str) -> bool:
+    """Whether a neighbour is named by its IPv4 address."""
+    try:
+        IPv4Address(name)
+    except AddressValueError:
+        return False
+    return True
+
+
 def _addresses(db: Db) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for table in _INTERFACES:
@@ -68,11 +78,13 @@ def _addresses(db: Db) -> dict[str, tuple[str, ...]]:
 
 
 def _sessions(db: Db) -> Iterator[tuple[str, str]]:
-    """Neighbours over ports that have a link-local address, and carry IPv4."""
+    """Neighbours that carry IPv4: over a port with a link-local address, or by one in a network."""
+    networks = [IPv4Interface(each).network for held in _addresses(db).values() for each in held]
     for key, fields in db.get("BGP_NEIGHBOR", {}).items():
         vrf, _, name = key.partition("|")
         family = row(db, "BGP_NEIGHBOR_AF", f"{key}|{_FAMILY}")
         uses = row(db, "INTERFACE", name).get("ipv6_use_link_local_only") == "enable"
+        uses |= is_address(name) and any(IPv4Address(name) in each for each in networks)
         up = fields.get("admin_status", "true") in _ON and family.get("admin_status") in _ON
         if vrf == "default" and uses and up:
             yield name, fields.get("asn", fields.get("peer_type", ""))

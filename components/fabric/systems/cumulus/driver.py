@@ -82,6 +82,8 @@ class CumulusDriver:
             roce_cable_m=config.cable_m,
             addresses=config.routing.addresses,
             bgp=config.routing.bgp,
+            bonds=config.bonds,
+            mlag=config.mlag,
             adaptive_routing=config.spreads,
             native={
                 WHOLE: write_list(
@@ -98,11 +100,12 @@ class CumulusDriver:
                 for name, port in wanted.ports.items()
             },
         )
+        ours = {*wanted.ports, *(wanted.bonds or {})}
         holders = {
-            vlan: tuple(name for name in names if name not in wanted.ports)
+            vlan: tuple(name for name in names if name not in ours)
             for vlan, names in config.holders.items()
         }
-        rest = {name: each for name, each in config.ports.items() if name not in wanted.ports}
+        rest = {name: each for name, each in config.ports.items() if name not in ours}
         return Reading(
             state,
             {vlan: names for vlan, names in holders.items() if names},

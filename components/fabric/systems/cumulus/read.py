@@ -13,9 +13,11 @@ from typing import Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from components.fabric.bond_state import BondState, MlagState
 from components.fabric.state import EcnState, Neighbour
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.cumulus import profiles
+from components.fabric.systems.cumulus.bonds import parse_bonds, parse_mlag, words_of_bonds
 from components.fabric.systems.cumulus.facts import BYTES_PER_KIB
 from components.fabric.systems.cumulus.qos import OwnQos, own_qos
 from components.fabric.systems.cumulus.routing import Routing, parse_routing
@@ -98,6 +100,8 @@ class Config:
     """As the header says; empty: it does not."""
     profiles: Mapping[str, str]
     """Our profiles and who names them."""
+    bonds: dict[str, BondState] | None
+    mlag: MlagState | None
     cable_m: int
     """Length of the longest cable in the RoCE profile; 0: none."""
 
@@ -133,7 +137,9 @@ def parse_config(command: str, text: str) -> Config:
     cable = child(tree, "qos", "roce").get("cable-length")
     return Config(
         vlans=vlans,
-        implied=_bridge_implied(tree),
+        implied=(*_bridge_implied(tree), *words_of_bonds(tree, interfaces)),
+        bonds=parse_bonds(interfaces),
+        mlag=parse_mlag(tree),
         ports=ports,
         holders=holders_of(named),
         spreads=spreads(tree),

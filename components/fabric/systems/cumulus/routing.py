@@ -1,9 +1,9 @@
 """Routed interfaces and BGP of a Cumulus switch: reading NVUE's tree, and the lines.
 
 Paths and keys: the vendor's page "BGP, Configuration Example" of release 5.15, with what NVUE adds
-by itself (`enable: on`, `type: …`); docs/explanation/sources.md#cumulus. Sessions are unnumbered:
-a port names its neighbour, and no address is needed between switches. Several paths from one
-autonomous system are all used by default (page "Optional BGP Configuration", ECMP).
+by itself (`enable: on`, `type: …`); docs/explanation/sources.md#cumulus. A neighbour is a port, so
+that no address is needed between switches, or an address. Several paths from one autonomous system
+are all used by default (page "Optional BGP Configuration", ECMP).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from components.fabric.native import WHOLE, read_list
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import Change
+from components.fabric.systems.cumulus import bfd
 from components.fabric.systems.ranges import port_key
 
 Tree = dict[str, JsonValue]
@@ -31,6 +32,8 @@ _PORT: Final = re.compile(r"swp\d+(?:s\d+)?")
 _RESTART: Final = "every BGP session restarts"
 _SWITCHED_ON: Final = frozenset({"enable", "state"})
 """What NVUE writes by itself when something below is set: `enable: on`, later `state: enabled`."""
+NEW_WORDS: Final = "states in words"
+"""In `whole_words` of a switch whose release, 5.15 or later, says `state enabled`."""
 _THERE: Final = "stands"
 """Marks an interface that is in the configuration; recorded baselines hold it."""
 
@@ -71,7 +74,7 @@ def parse_routing(tree: Tree, interfaces: Mapping[str, Tree], expand: Expand) ->
         for name in expand(key)
     }
     asn, router_id = (own.get(key, common.get(key)) for key in ("autonomous-system", "router-id"))
-    bgp = BgpState(
+    state = BgpState(
         asn=int(asn) if isinstance(asn, int | str) and str(asn).isdigit() else None,
         router_id=str(router_id) if router_id is not None else None,
         neighbors={
@@ -79,12 +82,18 @@ def parse_routing(tree: Tree, interfaces: Mapping[str, Tree], expand: Expand) ->
             for name in sorted(peers, key=lambda name: (port_key(name), name))
         },
         networks=tuple(_child(family, "network")),
+        bfd=tuple(name for name, peer in peers.items() if bfd.has_bfd(peer)),
     )
-    return Routing(addresses, bgp, (*there, *bare, *_branches(common, own, family, peers)))
+    implied = (*there, *bare, *_branches(common, own, family, peers), *bfd.words_of_bfd(tree))
+    return Routing(addresses, state, implied)
 
 
 def _branches(common: Tree, own: Tree, family: Tree, peers: Mapping[str, Tree]) -> Iterator[str]:
-    plain = all({*peer} <= {"remote-as", "type", *_SWITCHED_ON} for peer in peers.values())
+    plain = all(
+        {*peer} <= {"remote-as", "type", "bfd", *_SWITCHED_ON}
+        and {*_child(peer, "bfd")} <= bfd.KNOWN
+        for peer in peers.values()
+    )
     families = _child(own, "address-family")
     bare_family = {*family} <= {"network", *_SWITCHED_ON}
     known = (
@@ -171,6 +180,9 @@ def _bgp_lines(
         yield from _peer_lines(was, wanted, actual, target)
     elif was.neighbors or was.networks:
         yield Change((f"nv unset {VRF}",))
+    if NEW_WORDS in whole_words(actual):
+        recorded = read_list(target.native.get(WHOLE))
+        yield from bfd.switch_changes(whole_words(actual), recorded, wanted)
 
 
 def _identity_lines(was: BgpState, wanted: BgpState) -> Iterator[Change]:
@@ -193,6 +205,7 @@ def _peer_lines(
         if was.neighbors.get(name) != asn:
             verb, value = ("set", f" {asn}") if asn else ("unset", "")
             yield Change((f"nv {verb} {VRF} neighbor {name} remote-as{value}",))
+    yield from bfd.peer_changes(VRF, was, wanted, new=NEW_WORDS in whole_words(actual))
     if not _leaves(FAMILY, actual, target, empty=not wanted.networks):
         yield from _list_lines(f"{FAMILY} network", was.networks, wanted.networks)
     elif was.networks:

@@ -12,11 +12,9 @@ from typing import Final
 from components.fabric.native import WRITTEN, is_written
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change
-from components.fabric.systems.cumulus.routing import whole_words
+from components.fabric.systems.cumulus.routing import NEW_WORDS, whole_words
 from components.fabric.systems.cumulus.tree import Tree, child
 
-NEW_WORDS: Final = "states in words"
-"""In `whole_words` of a switch whose release says `state enabled`."""
 WORDS: Final = "adaptive routing in words"
 """In `whole_words` of a switch whose configuration says whether it is on."""
 KEY: Final = "adaptive_routing"

@@ -9,6 +9,7 @@ from typing import Final
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import bash_cli
+from components.fabric.systems.cumulus.bonds import PEER_LINK
 from components.fabric.systems.cumulus.driver import CumulusDriver
 from components.fabric.systems.cumulus.facts import (
     CNP_PRIORITY,
@@ -25,7 +26,7 @@ from components.fabric.systems.cumulus.profiles import GIVEN
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.exec_form import ExecForm
-from components.fabric.systems.switch_system import Intent, RoceProfile, RoutedForm, SwitchSystem
+from components.fabric.systems.switch_system import BondForm, Intent, RoceProfile, SwitchSystem
 from components.model.fabric import Rdma
 
 
@@ -64,6 +65,10 @@ def _find_missing(desired: SwitchState) -> str | None:
     )
     if own:
         return "it cannot restore which profile of marking or shares a port named"
+    if desired.bgp is not None and desired.bgp.bfd:
+        return "it cannot tell which commands for BFD the release of the switch has"
+    if desired.bonds:
+        return "it cannot tell bundles of the file from those of others"
     return "it cannot restore adaptive routing" if desired.adaptive_routing else None
 
 
@@ -124,11 +129,8 @@ SYSTEM: Final = SwitchSystem(
     adaptive_routing=(5, 6, 0),
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
-    # NVUE reference: `nv set router bfd state` and profiles of BFD came with 5.15.0.
-    routed=RoutedForm(
-        no_bfd="releases from 5.15 on have other commands for it than those before, and its driver "
-        "sends the same lines to all of them"
-    ),
+    # Names that begin otherwise need a type, or are refused (page "Bonding - Link Aggregation").
+    bonds=BondForm(name=r"bond\d+", example="bond1", peer_link=PEER_LINK),
     # Page "VLAN-aware Bridge Mode": the default of 4.4 and 5.x.
     reserved_vlans=range(3725, 4000),
 )

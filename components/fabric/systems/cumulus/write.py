@@ -13,6 +13,7 @@ from components.fabric.native import is_default, is_written, sources
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.cumulus import profiles
+from components.fabric.systems.cumulus.bonds import bond_changes
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.routing import (
     has_left_over,
@@ -35,6 +36,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         *profiles.profile_changes(actual, target),
         *spreading_changes(actual, target),
         *_port_changes(actual, target),
+        *bond_changes(actual, target),
         *routing_changes(actual, target),
         *_cable_lines(actual, target),
     ]

@@ -1,8 +1,9 @@
 """Routed interfaces and BGP of an EOS switch, read from its running configuration.
 
-Sessions are between link-local IPv6 addresses of ports, and carry IPv4 (RFC 5549): no address is
-needed between switches. Lines and their order: configurations of aristanetworks/avd and captures of
-cEOS and vEOS; docs/explanation/sources.md#eos.
+Sessions are between link-local IPv6 addresses of ports, and carry IPv4 (RFC 5549), so that no
+address is needed between switches; or between the addresses of a /31 (`numbered`). Lines and their
+order: configurations of aristanetworks/avd and captures of cEOS and vEOS;
+docs/explanation/sources.md#eos.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.fabric.state import MTU_WORD, BgpState
+from components.fabric.systems.eos import numbered
 from components.fabric.systems.eos.config import Section
+from components.fabric.systems.eos.numbered import FAMILY, WITHIN
 
 ROUTING: Final = "show running-config sanitized | include routing"
 """`ip routing …`, `ipv6 unicast-routing` and which model of routing protocols runs."""
@@ -22,9 +25,6 @@ WORDS: Final = "routing"
 """Key of a switch's `native`: the lines as they are, and what of an interface is beside ours."""
 GROUP: Final = "RAILYARD"
 """Our peer group: EOS has each neighbour that is a port in one."""
-FAMILY: Final = "address-family ipv4"
-WITHIN: Final = " | "
-"""Between an address family and a line in it."""
 LINK_LOCAL: Final = "link-local"
 MODEL: Final = "service routing protocols model multi-agent"
 """Sessions between link-local addresses need it, since 4.22.1F; it changes at a reload only."""
@@ -34,7 +34,6 @@ IPV4_ONLY: Final = "ip routing"
 _SVI: Final = re.compile(r"(?:Vlan|Loopback)\d+")
 _ROUTER_LINE: Final = re.compile(r"router bgp (?:(\d+)\.)?(\d+)")
 _NEIGHBOR: Final = re.compile(r"neighbor interface (\S+) peer-group (\S+)(?: remote-as (\S+))?(.*)")
-_ADDRESS_NEIGHBOR: Final = re.compile(r"neighbor ([\da-f.:]*[.:][\da-f.:]*) remote-as (\S+)")
 _PATHS: Final = re.compile(r"maximum-paths (\d+)(?: ecmp \d+)?")
 _LOW_HALF: Final = 16
 """Bits of the second part of a number that is written `65120.12100` (RFC 5396)."""
@@ -159,7 +158,8 @@ def bare(name: str) -> str:
 def bgp_of(asn: int | None, lines: tuple[str, ...], *, forwards: bool = False) -> BgpState:
     """The BGP that some lines make."""
     held, peers = {*lines}, read_peers(lines)
-    found = {match[1]: match[2] for line in lines if (match := _ADDRESS_NEIGHBOR.fullmatch(line))}
+    found = numbered.read_addresses(lines)
+    by_address = tuple(name for name in found if numbered.has_bfd(name, lines))
     found |= {name: _number_of(peer, held) for name, peer in peers.items()}
     paths = [int(match[1]) for line in lines if (match := _PATHS.fullmatch(line))]
     routers = [line.removeprefix("router-id ") for line in lines if line.startswith("router-id ")]
@@ -168,7 +168,10 @@ def bgp_of(asn: int | None, lines: tuple[str, ...], *, forwards: bool = False) -
         router_id=routers[0] if routers else None,
         neighbors=found,
         networks=tuple(_networks(lines)),
-        bfd=tuple(name for name, peer in peers.items() if bfd_line(peer.group) in held),
+        bfd=(
+            *by_address,
+            *(name for name, peer in peers.items() if bfd_line(peer.group) in held),
+        ),
         max_paths=paths[0] if paths else None,
         forwards=forwards or None,
     )

@@ -8,14 +8,13 @@ from typing import Final
 from components.fabric.native import read_list
 from components.fabric.state import MTU_WORD, BgpState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.eos.numbered import FAMILY, WITHIN, address_lines, is_ours
 from components.fabric.systems.eos.routing import (
-    FAMILY,
     FORWARDING,
     GROUP,
     IPV4_ONLY,
     LINK_LOCAL,
     MODEL,
-    WITHIN,
     WORDS,
     bare,
     bfd_line,
@@ -130,7 +129,8 @@ def _bgp_changes(actual: SwitchState, target: SwitchState, wanted: BgpState) -> 
             f"BGP between ports needs `{MODEL}`, which the switch has not. It takes a "
             "reload, so we do not set it: do so once, save, reload the switch, and run this again"
         )
-    if was.asn is not None and wanted.asn != was.asn and _is_ours(held):
+    others = tuple(line for line in held if not is_ours(line, held))
+    if was.asn is not None and wanted.asn != was.asn and _is_ours(others):
         if wanted.asn is None and (wanted.neighbors or wanted.networks):
             wanted = wanted.model_copy(update={"asn": was.asn})
         else:
@@ -176,13 +176,14 @@ def _top_lines(
         plain = " ".join(_paths(wanted))
         yield (said[0] if said else plain) if wanted.max_paths else "no maximum-paths"
     yield from _group_lines(wanted, held, recorded, in_family=False)
+    yield from address_lines(was, wanted, held, recorded, in_family=False)
     before, now = read_peers(recorded), read_peers(held)
     recorded_numbers = bgp_of(None, recorded).neighbors
     for name in was.neighbors:
         if name in now and name not in wanted.neighbors:
             yield f"no neighbor interface {name}"
     for name, number in wanted.neighbors.items():
-        if was.neighbors.get(name) == number:
+        if was.neighbors.get(name) == number or not name.startswith("Ethernet"):
             continue
         own = f"neighbor interface {name} peer-group {GROUP} remote-as {number}"
         yield before[name].line if before.get(name) and recorded_numbers[name] == number else own
@@ -226,6 +227,7 @@ def _family_lines(
     was: BgpState, wanted: BgpState, held: tuple[str, ...], recorded: tuple[str, ...]
 ) -> Iterator[str]:
     yield from _group_lines(wanted, held, recorded, in_family=True)
+    yield from address_lines(was, wanted, held, recorded, in_family=True)
     for network in was.networks:
         if network not in wanted.networks:
             yield f"no network {network}"

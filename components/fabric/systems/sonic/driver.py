@@ -8,7 +8,7 @@ not in the file keep theirs (docs/explanation/sources.md#sonic).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from components.core.difference import ABSENT, Difference
@@ -20,6 +20,7 @@ from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.beside import beside_of, other_ports
+from components.fabric.systems.sonic.bonds import bond_words, bonds_of
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
 from components.fabric.systems.sonic.routing import (
@@ -94,11 +95,13 @@ class SonicDriver:
             roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
             addresses=addresses_of(tables),
             bgp=bgp_of(tables),
+            bonds=bonds_of(tables),
             native={
                 WHOLE: write_list(config.implied),
                 "held_rows": write_list(config.holders(wanted.ports)),
                 **write_rows(config.rows()),
                 **routing_words(tables),
+                **bond_words(tables),
             },
             ports={
                 name: config.port(name).model_copy(
@@ -107,7 +110,8 @@ class SonicDriver:
                 for name, port in wanted.ports.items()
             },
         )
-        return Reading(state, _vlan_holders(tables, wanted), other_ports(tables, wanted.ports))
+        ours = {*wanted.ports, *(wanted.bonds or {})}
+        return Reading(state, _vlan_holders(tables, ours), other_ports(tables, ours))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `sonic_actions`."""
@@ -178,12 +182,12 @@ def _reason_of(text: str) -> str:
     return said[1] if said else text
 
 
-def _vlan_holders(tables: Tables, wanted: SwitchState) -> dict[int, tuple[str, ...]]:
+def _vlan_holders(tables: Tables, ours: Collection[str]) -> dict[int, tuple[str, ...]]:
     """Ports outside those that were asked for, and interfaces, that use a VLAN."""
     named: dict[str, set[int]] = {}
     for key in tables.get("VLAN_MEMBER", {}):
         vlan, _, port = key.partition("|")
-        if port not in wanted.ports:
+        if port not in ours:
             named.setdefault(port, set()).add(vlan_number(vlan))
     for key in tables.get("VLAN_INTERFACE", {}):
         vlan = key.partition("|")[0]

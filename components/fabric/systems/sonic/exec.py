@@ -54,6 +54,8 @@ def find_missing(desired: SwitchState) -> str | None:
     """What of a desired state a chain cannot give back, and why; None: nothing."""
     if desired.bgp is not None:
         return "it cannot tell its addresses and BGP from those of others, which it would take away"
+    if desired.bonds:
+        return "it cannot tell bundles of the file from those of others"
     if all(port.cable_m is None for port in desired.ports.values()):
         return None
     return (

@@ -15,7 +15,7 @@ from components.fabric.systems.sonic import exec as sonic_exec
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.systems.sonic.facts import MIN_RELEASE, parse_branch
 from components.fabric.systems.sonic.routing import LINK_LOCAL, LOOPBACK, MAX_PATHS
-from components.fabric.systems.switch_system import Intent, RoutedForm, SwitchSystem
+from components.fabric.systems.switch_system import BondForm, Intent, RoutedForm, SwitchSystem
 from components.model.fabric import Rdma
 
 
@@ -81,6 +81,12 @@ SYSTEM: Final = SwitchSystem(
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
     routing=(MIN_RELEASE, 0, 0),
     routed=RoutedForm(loopback=LOOPBACK, vlan="Vlan{}", link=(LINK_LOCAL,), max_paths=MAX_PATHS),
+    # Names: sonic-portchannel.yang. ICCP: INCLUDE_ICCPD in rules/config of sonic-buildimage.
+    bonds=BondForm(
+        name=r"PortChannel\d{1,4}",
+        example="PortChannel1",
+        no_pairs="the images of community SONiC are built without iccpd, which such a pair needs",
+    ),
     mark_percent=None,
     class_shares=None,
     watchdog_ms=None,

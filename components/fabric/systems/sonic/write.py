@@ -16,6 +16,7 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
+from components.fabric.systems.sonic.bonds import coming_bonds, leaving_bonds
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
 from components.fabric.systems.sonic.port import PortPlan, plan_port
 from components.fabric.systems.sonic.routing_lines import coming_changes, leaving_changes
@@ -44,8 +45,10 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     rows = _Rows.of(actual, target, plans)
     return (
         *(Change((say.add_vlan(vlan),)) for vlan in _only(target.vlans, actual.vlans)),
+        *leaving_bonds(actual, target),
         *leaving_changes(actual, target),
         *_member_changes(actual, target),
+        *coming_bonds(actual, target),
         *coming_changes(actual, target),
         *(Change((line,)) for line in say.write_rows(rows.written)),
         *_length_changes(plans),

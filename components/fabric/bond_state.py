@@ -1,0 +1,94 @@
+"""Bundles of ports as a switch has them: the same type for wanted, actual and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+
+class BondState(BaseModel):
+    """One bundle, all of it; without members: there is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    members: tuple[str, ...] = ()
+    """Its ports, in their order."""
+    vlans: tuple[int, ...] | None = ()
+    """VLANs that it carries tagged, ascending; None: all of the switch, found and put back."""
+    untagged: int | None = None
+    """VLAN of frames without a tag; None: nothing says one."""
+    mlag: int | None = None
+    """Its number on both switches of a pair."""
+    is_peer_link: bool = False
+    """It joins the two switches of a pair."""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What it is, setting by setting, so that more than is wanted differs too."""
+        vlans = "all" if self.vlans is None else ",".join(map(str, self.vlans))
+        return {
+            "members": ",".join(self.members),
+            "vlans": vlans or "none",
+            "untagged": str(self.untagged or "none"),
+            "mlag": str(self.mlag or "none"),
+        }
+
+
+Bonds = dict[str, BondState]
+
+
+class MlagState(BaseModel):
+    """How a switch is half of a pair; an empty one: it is not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mac: str | None = None
+    backup: str | None = None
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What is said of it."""
+        said = (("mac", self.mac), ("backup", self.backup))
+        return {f"mlag_{key}": value for key, value in said if value is not None}
+
+
+def bond_settings(bonds: Bonds | None, mlag: MlagState | None) -> dict[tuple[str, str], str]:
+    """As `SwitchState.settings`."""
+    flat = {
+        ("switch", f"{name}_{key}"): text
+        for name, bond in (bonds or {}).items()
+        if bond.members
+        for key, text in bond.words.items()
+    }
+    return flat | {("switch", key): text for key, text in (mlag.words if mlag else {}).items()}
+
+
+def restore_bonds(owned: Bonds | None, baseline: Bonds | None) -> Bonds | None:
+    """Our bundles after an undo: as they were, or gone."""
+    if owned is None:
+        return None
+    return {name: (baseline or {}).get(name, BondState()) for name in owned}
+
+
+def drop_bonds(previous: Bonds | None, desired: Bonds | None) -> Bonds | None:
+    """Those that are no longer wanted; None: none."""
+    gone = {name: bond for name, bond in (previous or {}).items() if name not in (desired or {})}
+    return gone or None
+
+
+def overlay_bonds(base: Bonds | None, top: Bonds | None) -> Bonds | None:
+    """What `top` says of a bundle wins."""
+    return None if base is None and top is None else {**(base or {}), **(top or {})}
+
+
+def find_taken(actual: Bonds | None, target: Bonds | None) -> tuple[str, str, str] | None:
+    """A wanted member that is in a bundle which is not of the file: port, that one, ours."""
+    wanted: Mapping[str, str] = {
+        port: name for name, bond in (target or {}).items() for port in bond.members
+    }
+    for name, bond in (actual or {}).items():
+        for port in bond.members:
+            if port in wanted and name not in (target or {}):
+                return port, name, wanted[port]
+    return None

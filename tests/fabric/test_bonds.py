@@ -1,0 +1,193 @@
+"""Bundles of ports, and pairs of switches: lives of whole fabrics, drift, edits, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from components.core.errors import DeviceError
+from components.fabric.bond_state import BondState, MlagState
+from components.fabric.state import diff_states
+from components.model.cluster import ClusterSpec
+from lab.switches.cumulus.server import CumulusSwitch
+from tests.fabric import test_cumulus_exchange, test_sonic_exchange
+from tests.fabric.fabric_lab import BONDS, Room, bonded_of, rooms_of
+from tests.fabric.in_process import edit, restore
+from tests.fabric.lives import live
+from tests.fabric.test_routed_switches import TAKES
+from tests.fabric.test_sonic_exchange import merge
+
+QUICK = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
+"""A history is found in a second and shrunk in minutes: no shrinking."""
+CUMULUS = st.sampled_from(
+    [
+        "nv set interface bond9 bond member swp20",
+        "nv set interface bond1 bond member swp21-22",
+        "nv set interface bond1 bond lacp-rate slow",
+        "nv set interface bond1 bridge domain br_default vlan 300,77",
+        "nv set interface bond2 bridge domain br_default access 12",
+        "nv set interface bond3 description uplink",
+        "nv set interface bond3 bridge domain br_default",
+        "nv set interface swp12 link mtu 1500",
+        "nv set interface swp10 bridge domain br_default access 12",
+        "nv set bridge domain br_default vlan 301",
+        "nv set interface peerlink bond member swp25",
+        " ; ".join(  # noqa: FLY002 - one long line
+            (
+                "nv set mlag init-delay 9",
+                "nv set mlag backup 10.9.9.9",
+                "nv set mlag peer-ip linklocal",
+                "nv set interface peerlink bond member swp25",
+            )
+        ),
+    ]
+)
+SONIC = st.sampled_from(
+    [
+        merge('{"PORTCHANNEL":{"PortChannel9":{"admin_status":"up"}}}'),
+        merge('{"PORTCHANNEL_MEMBER":{"PortChannel9|Ethernet200":{}}}'),
+        merge('{"PORTCHANNEL":{"PortChannel1":{"admin_status":"down","min_links":"1"}}}'),
+        merge('{"PORTCHANNEL_MEMBER":{"PortChannel1|Ethernet208":{}}}'),
+        merge('{"PORTCHANNEL":{"PortChannel2":{}}}'),
+        merge('{"VLAN":{"Vlan300":{"vlanid":"300"}}}'),
+        merge(
+            '{"VLAN":{"Vlan300":{"vlanid":"300"}},'
+            '"VLAN_MEMBER":{"Vlan300|PortChannel1":{"tagging_mode":"untagged"}}}'
+        ),
+        merge(
+            '{"VLAN":{"Vlan12":{"vlanid":"12"}},'
+            '"VLAN_MEMBER":{"Vlan12|Ethernet88":{"tagging_mode":"untagged"}}}'
+        ),
+        "sudo config interface shutdown Ethernet96",
+    ]
+)
+HISTORIES = {
+    "sonic": st.lists(st.one_of(SONIC, test_sonic_exchange.LINES), max_size=8),
+    "cumulus": st.lists(
+        st.one_of(CUMULUS, test_cumulus_exchange.HISTORIES.map(" ; ".join)), max_size=6
+    ),
+}
+
+
+@pytest.mark.parametrize("system", HISTORIES)
+def test_the_life_of_switches_with_bundles(system: str) -> None:
+    @QUICK
+    @given(history=HISTORIES[system], pair=st.booleans(), routed=st.booleans())
+    def play(history: list[str], pair: bool, routed: bool) -> None:  # noqa: FBT001 - drawn
+        lines = [line for line in history if not any(word in line for word in TAKES)]
+        live(bonded_of(system, pair=pair and system == "cumulus", routed=routed), lines)
+
+    play()
+
+
+def room_of(spec: ClusterSpec, folder: Path) -> Room:
+    room = rooms_of(spec, folder)[0]
+    room.record()
+    room.apply()
+    return room
+
+
+DB = "sudo sonic-db-cli CONFIG_DB"
+UNDONE = {
+    "sonic": [
+        f"{DB} DEL 'PORTCHANNEL_MEMBER|PortChannel1|Ethernet80'",
+        merge('{"PORTCHANNEL_MEMBER":{"PortChannel1|Ethernet208":{}}}'),
+        f"{DB} DEL 'VLAN_MEMBER|Vlan300|PortChannel1'",
+        f"{DB} HSET 'VLAN_MEMBER|Vlan300|PortChannel1' tagging_mode untagged",
+        merge('{"VLAN_MEMBER":{"Vlan111|PortChannel2":{"tagging_mode":"tagged"}}}'),
+        "sudo config interface shutdown Ethernet96",
+    ],
+    "cumulus": [
+        "nv unset interface bond1",
+        "nv unset interface bond1 bond member swp11",
+        "nv set interface bond1 bond member swp20",
+        "nv set interface bond1 bridge domain br_default vlan 302",
+        "nv unset interface bond2 bridge domain",
+        "nv set interface bond3 bridge domain br_default untagged 400",
+        "nv unset interface bond1 bond mlag",
+        "nv set mlag mac-address 44:38:39:ff:00:99",
+        "nv unset interface peerlink bond member swp15",
+        "nv set interface swp12 link state down",
+    ],
+}
+
+
+@pytest.mark.parametrize("system", UNDONE)
+def test_what_a_hand_changes_is_drift_and_comes_back(system: str, tmp_path: Path) -> None:
+    room = room_of(bonded_of(system, pair=system == "cumulus"), tmp_path)
+    whole = room.switch.snapshot()
+    for line in UNDONE[system]:
+        room.switch.run_line(line)
+        assert diff_states(room.read(), room.plan.desired), line
+        assert room.apply(), line
+        assert room.switch.snapshot() == whole, line
+
+
+@pytest.mark.parametrize("system", HISTORIES)
+def test_an_edit_gives_back_a_bundle_and_changes_another(system: str, tmp_path: Path) -> None:
+    spec = bonded_of(system)
+    before, after = room_of(spec, tmp_path / "one"), spec.model_dump(mode="json")
+    first = BONDS[system].format(1)
+    del after["switches"][0]["bonds"][BONDS[system].format(3)]
+    after["switches"][0]["bonds"][first] |= {"vlans": [300], "untagged": 402}
+    later = rooms_of(ClusterSpec.model_validate(after), tmp_path / "two")[0].plan.desired
+    assert before.baseline is not None
+    edit(before.talk(), before.plan.desired, later, before.baseline)
+    held = before.talk().read(later).state.bonds or {}
+    assert {*held} == {BONDS[system].format(n) for n in (1, 2)}
+    assert (held[first].vlans, held[first].untagged) == ((300,), 402)
+    restore(before.talk(), later, before.baseline)
+    assert before.talk().read(later).state.bonds is None
+
+
+def test_a_pair_of_cumulus_switches_has_the_guides_lines(tmp_path: Path) -> None:
+    room = rooms_of(bonded_of("cumulus", pair=True), tmp_path)[0]
+    lines = room.plan.commands_from_factory
+    assert [line for line in lines if "bond" in line or "mlag" in line or "peerlink" in line] == [
+        "nv set interface bond1 bond member swp10-11",
+        "nv set interface bond1 bond mlag id 1",
+        "nv set interface bond1 bridge domain br_default vlan 300-301",
+        "nv set interface bond2 bond member swp12",
+        "nv set interface bond2 bridge domain br_default access 400",
+        "nv set interface bond3 bond member swp13",
+        "nv set interface bond3 bridge domain br_default untagged 401",
+        "nv set interface bond3 bridge domain br_default vlan 400",
+        "nv set interface peerlink bond member swp14-15",
+        "nv set mlag mac-address 44:38:39:ff:00:01",
+        "nv set mlag backup 192.168.1.6",
+        "nv set mlag peer-ip linklocal",
+    ]
+    room.apply()
+    read = room.read()
+    assert read.mlag == MlagState(mac="44:38:39:ff:00:01", backup="192.168.1.6")
+    assert (read.bonds or {})["peerlink"] == BondState(
+        members=("swp14", "swp15"), is_peer_link=True
+    )
+
+
+def test_a_port_in_a_bundle_of_others_is_refused_before_a_change(tmp_path: Path) -> None:
+    room = rooms_of(bonded_of("cumulus"), tmp_path)[0]
+    assert isinstance(room.switch, CumulusSwitch)
+    room.switch.run_line("nv set interface bond9 bond member swp11")
+    first = room.switch.snapshot()
+    with pytest.raises(DeviceError, match="swp11 is in bond9, which is not of the file, and bond1"):
+        room.apply()
+    assert room.switch.snapshot() == first
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("nv set interface bond1 bond member swp12", "it is in bond1 and in bond2"),
+        ("nv set interface swp10 bridge domain br_default", "a bond member is in no bridge"),
+        ("nv unset interface peerlink", "there is no peerlink"),
+        ("nv set mlag mac-address 01:38:39:ff:00:01", "is not a MAC address of one machine"),
+        ("nv set interface login1 bond member swp20", "is not a bond"),
+    ],
+)
+def test_the_emulated_switch_refuses_what_nvue_refuses(line: str, why: str, tmp_path: Path) -> None:
+    room = room_of(bonded_of("cumulus", pair=True), tmp_path)
+    assert why in room.switch.run_line(line)
