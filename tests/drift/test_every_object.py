@@ -53,7 +53,7 @@ KINDS = {
 """All that Railyard makes by itself, over all example files and what none of them shows."""
 
 
-def _of_registry(spec: ClusterSpec) -> ClusterSpec:
+def of_registry(spec: ClusterSpec) -> ClusterSpec:
     login = {"user": "puller", "password": {"secret": "registry_password"}}
     registry = Registry.model_validate({"address": "registry.example:5000", "login": login})
     return changed_spec(spec, sources=spec.sources.model_copy(update={"registry": registry}))
@@ -64,7 +64,7 @@ def plans() -> Iterator[ClusterPlan]:
         yield make_plan(example_site(file), "dev")
     for example, change in OTHERS.values():
         yield make_plan(change(example_site(f"{example}/site.yaml")), "dev")
-    yield make_plan(_of_registry(example_site("dgx-roce/site.yaml")), "dev")
+    yield make_plan(of_registry(example_site("dgx-roce/site.yaml")), "dev")
 
 
 @cache
@@ -72,13 +72,18 @@ def objects() -> tuple[Body, ...]:
     """What drift asks for, each different object once."""
     found: dict[str, Body] = {}
     for plan in plans():
-        applied = Applied(steps=as_applied(plan).steps, objects={"any": {}})
-        asked = asked_of_cluster(plan, applied, SECRETS)
-        read = asked.objects if asked else ()
-        assert [*map(_name, read)] == [_name(each.body) for each in manifests_of(plan)]
-        for body in read:
+        for body in asked_objects(plan):
             found[json.dumps(body, sort_keys=True)] = body
     return tuple(found.values())
+
+
+def asked_objects(plan: ClusterPlan) -> tuple[Body, ...]:
+    """What drift asks for of one plan, after it was applied."""
+    applied = Applied(steps=as_applied(plan).steps, objects={"any": {}})
+    asked = asked_of_cluster(plan, applied, SECRETS)
+    read = asked.objects if asked else ()
+    assert [*map(_name, read)] == [_name(each.body) for each in manifests_of(plan)]
+    return read
 
 
 def made_objects() -> tuple[Body, ...]:
