@@ -242,7 +242,7 @@ def _delegate(
         with _named(kind, config):
             _find_plugin(kind, node)
             mtu, more, card = _made(call, taken.devices)
-            asked = Asked(node.name, card, number_at(main, "vlan"), f"{pod.uid}/{ref.interface}")
+            asked = Asked(node.machine, card, number_at(main, "vlan"), f"{pod.uid}/{ref.interface}")
             ips = give_addresses(main, node, taken.addresses, asked, ref.ips)
         for each in chained:
             with _named(text_at(each, "type"), config):
