@@ -91,7 +91,10 @@ def with_owner(
     plan = plan_kubernetes(owned, f"{stack}-owner")
     if plan is None:
         raise Bug("a site with K3s has a plan of it")
-    return owned, replace(plan, agents=tuple(_called(step, owned) for step in plan.agents))
+    agents = tuple(_called(step, owned) for step in plan.agents)
+    return owned, replace(
+        plan, agents=agents, nodes=tuple(_called(step, owned) for step in plan.nodes)
+    )
 
 
 def _distribution(plane: ExistingPlane) -> str | None:
@@ -99,9 +102,9 @@ def _distribution(plane: ExistingPlane) -> str | None:
 
 
 def _called(step: RemoteStep, owned: ClusterSpec) -> RemoteStep:
-    """The step of a node that waits for it under the name that it has in the cluster."""
-    host = owned.host(step.endpoint.device)
+    """A step that waits for a node, under the name that this has in the cluster."""
     lines = parse_state(step.desired).values
+    host = owned.host(lines["node"])
     node = host.node if host else lines["node"]
     return replace(step, desired=HostState({**lines, "node": node}).render())
 
