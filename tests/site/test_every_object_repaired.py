@@ -230,8 +230,8 @@ def said_as(lines: Sequence[str], texts: Mapping[str, Sequence[str]]) -> None:
     assert sorted(line.partition(": ")[0] for line in lines) == sorted(texts)
     for line in lines:
         name, _, fields = line.partition(": ")
-        found = fields.split("; ")
-        for text, one in zip(texts[name], found, strict=True):
+        found = sorted(fields.split("; "))
+        for text, one in zip(sorted(texts[name]), found, strict=True):
             assert one.startswith(text) if text.endswith(" want") else one == text, line
 
 
