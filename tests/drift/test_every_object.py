@@ -16,6 +16,7 @@ from components.kubernetes.live.compare import compare_object
 from components.kubernetes.live.judge import Asked, ClusterLook, judge_look
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
+from components.kubernetes.pods import pods_in
 from components.model.cluster import ClusterSpec
 from components.model.sources import Registry
 from components.plan.make import ClusterPlan, make_plan
@@ -197,3 +198,15 @@ def test_every_field_that_is_taken_away_is_named(kind: str) -> None:
         if value_at(body, path) not in (False, 0, ""):
             drift = drift_of(body, changed(body, path, remove=True))
             assert drift.touched, (_name(body), path)
+
+
+def test_no_pod_says_what_the_server_leaves_out() -> None:
+    """Else each refresh finds it gone, and the engine puts it back in every update."""
+    said = [
+        _name(body)
+        for body in objects()
+        for pod in pods_in(body)
+        for key in ("hostNetwork", "hostPID", "hostIPC")
+        if pod.get(key) is False
+    ]
+    assert said == []

@@ -16,6 +16,7 @@ from lab.engine.install import Engine
 from lab.engine.recover import Pulumi
 
 COMMAND_TIMEOUT_S: Final = 120
+UNCHANGED: Final = frozenset({"same", "refresh"})
 PROJECT_FILE: Final = "name: {name}\nruntime: python\n"
 
 
@@ -122,7 +123,7 @@ class EngineRunner:
         steps = tuple(
             (step["op"], step["urn"].rsplit("::", 1)[-1])
             for step in digest.get("steps", [])
-            if step["op"] != "same" and not _is_stack(step["urn"])
+            if step["op"] not in UNCHANGED and not _is_stack(step["urn"])
         )
         messages = tuple(
             (note["severity"], note["message"]) for note in digest.get("diagnostics", [])
@@ -168,7 +169,7 @@ class EngineRunner:
         steps = tuple(
             (step["op"], step["urn"].rsplit("::", 1)[-1])
             for step in metadata
-            if step["op"] not in {"same", "refresh"} and not _is_stack(step["urn"])
+            if step["op"] not in UNCHANGED and not _is_stack(step["urn"])
         )
         return Result(done.returncode, done.stdout, done.stderr, _count(steps), diagnostics, steps)
 
