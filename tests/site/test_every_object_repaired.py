@@ -40,6 +40,8 @@ run()
 """
 PROJECT: Final = "name: every-object\nruntime: python\noptions: {refresh: always}\n"
 """It refreshes as Railyard's own project file has it."""
+DEADLINE_S: Final = 600.0
+"""Of one command of the engine: an update of all objects takes a minute or two on idle cores."""
 OPERATORS: Final = "nvidia-network-operator"
 POLICIES: Final = "/apis/mellanox.com/v1alpha1/nicclusterpolicies"
 GPU_POLICIES: Final = "/apis/nvidia.com/v1/clusterpolicies"
@@ -181,7 +183,7 @@ def drift_of(result: Result) -> list[str]:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stack]:
-    engine = make_runner(ensure_engine(), tmp_path_factory.mktemp("engine"))
+    engine = make_runner(ensure_engine(), tmp_path_factory.mktemp("engine"), DEADLINE_S)
     with running_plane(tmp_path_factory.mktemp("plane")) as plane:
         _of_others(plane)
         folder = engine.project("every-object", PROGRAM)
@@ -241,6 +243,7 @@ def test_every_kind_has_an_edit_or_the_reason_why_it_has_none() -> None:
 
 
 @pytest.mark.story
+@pytest.mark.timeout(3600)
 def test_every_kind_edited_is_named_repaired_and_proven_again(stack: Stack) -> None:
     assert {str(each.body["kind"]) for each in manifests_of(plan())} == KINDS
     stack.is_quiet()
@@ -271,6 +274,7 @@ def test_every_kind_edited_is_named_repaired_and_proven_again(stack: Stack) -> N
 
 
 @pytest.mark.story
+@pytest.mark.timeout(3600)
 def test_every_object_deleted_is_named_made_again_and_proven_again(stack: Stack) -> None:
     stack.is_quiet()
     before, proofs = stack.live(FROM_MAKING), stack.proofs()
