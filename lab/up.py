@@ -32,7 +32,8 @@ from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import ensure_engine
 from lab.engine.recover import Pulumi, recover
-from lab.existing import image_steps, install, with_owner
+from lab.existing import by_hand, image_steps, install, with_owner
+from lab.existing_parts import bring_parts
 from lab.outcome import outline_of, print_outcome
 from lab.site import (
     DEV_EXAMPLE,
@@ -109,7 +110,7 @@ def start_lab(spec: ClusterSpec, stack: str) -> None:
         console.print(f"lab: {routes}")
 
 
-def _play(site: Site, spec: ClusterSpec) -> Mapping[str, str]:
+def play(site: Site, spec: ClusterSpec) -> Mapping[str, str]:
     """Start the lab, and give the secrets of the site by name."""
     secrets = secrets_of(site.stack)
     owned = with_owner(spec, site.stack, k3s_source(checksums()))
@@ -119,7 +120,9 @@ def _play(site: Site, spec: ClusterSpec) -> Mapping[str, str]:
     start_lab(owned[0], site.stack)
     console.print("lab: its owner installs the cluster that exists already")
     image = image_steps(spec, owned[0], site.stack)
-    return secrets | {"kubeconfig": install(owned[1], secrets, image)}
+    kubeconfig = install(owned[1], secrets, image, by_hand(spec, owned[0]))
+    bring_parts(spec, kubeconfig, PROJECT / ".lab" / site.stack)
+    return secrets | {"kubeconfig": kubeconfig}
 
 
 def _config(site: Site, environment: dict[str, str], *arguments: str, stdin: str = "") -> None:
@@ -206,7 +209,7 @@ def up(site: Site) -> int:
     engine = ensure_engine()
     binaries = ensure_binaries()
     spec = load_spec(site)
-    secrets = _play(site, spec)
+    secrets = play(site, spec)
     tools = {name: binaries[name] for name in ("kubectl", "helm")}
     tools["railyard"] = Path(sys.executable).with_name("railyard")
     helm = PROJECT / ".lab" / site.stack / "helm"

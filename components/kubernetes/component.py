@@ -64,6 +64,7 @@ class Cluster(pulumi.ComponentResource):
             cluster_identifier=plan.cluster,
             enable_server_side_apply=True,
             enable_config_map_mutable=True,
+            enable_secret_mutable=True,
             enable_patch_force=True,
             opts=pulumi.ResourceOptions(parent=self),
         )

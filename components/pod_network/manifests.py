@@ -122,16 +122,21 @@ def config_name(name: str, config: str) -> str:
     return f"{name}-{hashlib.sha256(config.encode()).hexdigest()[:10]}"
 
 
-def daemon_set(name: str, pod: JsonObject) -> Body:
-    """A DaemonSet of `kube-system` on every Linux node, in the host's network."""
+def daemon_set(name: str, pod: JsonObject, *, host_network: bool = True) -> Body:
+    """A DaemonSet of `kube-system` on every Linux node, by default in the host's network.
+
+    A pod of a network of its own does not say so: the API server leaves out what is false, and the
+    engine would put it back in every update.
+    """
     labels: JsonObject = {"app": name, "tier": "node", "name": name}
     template: JsonObject = {"labels": labels}
     everywhere: JsonObject = {
-        "hostNetwork": True,
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [{"operator": "Exists"}],
         "terminationGracePeriodSeconds": 10,
     }
+    if host_network:
+        everywhere["hostNetwork"] = True
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

@@ -118,7 +118,6 @@ def node_daemon_set(image: str, paths: CniPaths) -> Body:
     """
     config = f"{paths.net_d}/nv-ipam.d"
     pod: JsonObject = {
-        "hostNetwork": False,
         "serviceAccountName": NODE,
         "containers": [_node(image)],
         "volumes": [
@@ -127,7 +126,7 @@ def node_daemon_set(image: str, paths: CniPaths) -> Body:
             host_path("daemonstate", _STATE, "DirectoryOrCreate"),
         ],
     }
-    return daemon_set(NODE, pod)
+    return daemon_set(NODE, pod, host_network=False)
 
 
 def _node(image: str) -> JsonObject:

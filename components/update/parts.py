@@ -89,7 +89,7 @@ def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Pa
     return PartsAsked(
         owners=owners_of(spec),
         objects=tuple(
-            (_part_of(each), each.body)
+            (part_of(each), each.body)
             for each in manifests_of(plan)
             if not each.kind.endswith("Patch") and each.kind not in _SHARED
         ),
@@ -106,7 +106,8 @@ def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Pa
     )
 
 
-def _part_of(manifest: Manifest) -> Part | None:
+def part_of(manifest: Manifest) -> Part | None:
+    """The part that an object of ours is of; None for what no part needs."""
     if manifest.kind == "NetworkAttachmentDefinition":
         return "attachments"
     name = manifest.resource_name

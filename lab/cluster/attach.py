@@ -242,7 +242,7 @@ def _delegate(
         with _named(kind, config):
             _find_plugin(kind, node)
             mtu, more, card = _made(call, taken.devices)
-            asked = Asked(node.name, card, number_at(main, "vlan"), f"{pod.uid}/{ref.interface}")
+            asked = Asked(node.machine, card, number_at(main, "vlan"), f"{pod.uid}/{ref.interface}")
             named: Doc = {"name": text_at(config, "name"), **main}
             ips = give_addresses(named, node, taken.addresses, asked, ref.ips)
         for each in chained:

@@ -16,8 +16,8 @@ from components.core.errors import DeviceError
 from lab.cluster.devices import NodeDevices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.etcd_members import MEMBER_ADDRESS, MEMBER_NAME
-from lab.cluster.fake_nodes import NodeFacts
-from lab.cluster.k3s_config import Flags, HostPaths, K3sConfig, own_release
+from lab.cluster.fake_nodes import HOST, NodeFacts
+from lab.cluster.k3s_config import Flags, HostPaths, K3sConfig, own_release, read_hostname
 from lab.cluster.pki import KeyPair, write_private
 from lab.cluster.plane import render_kubeconfig
 
@@ -114,6 +114,7 @@ def read_facts(paths: HostPaths, config: K3sConfig, member: str = "") -> NodeFac
         labels=labels,
         annotations={
             "k3s.io/hostname": config.node_name,
+            HOST: read_hostname(paths),
             "k3s.io/node-args": json.dumps(config.node_args),
             "lab.railyard.dev/registries": _read_registries(paths),
             **({MEMBER_NAME: member, MEMBER_ADDRESS: config.node_ip} if member else {}),

@@ -31,6 +31,7 @@ from lab.cluster.document import (
     pairs_at,
     text_at,
 )
+from lab.cluster.fake_nodes import HOST
 from lab.cluster.gpu_operator import (
     GPU,
     POLICIES,
@@ -225,6 +226,7 @@ class NodeAgent:
             pods,
             cni=cni_of(labels),
             brought=policy_images(policies),
+            host=pairs_at(node, "metadata", "annotations").get(HOST, ""),
         )
         bare = replace(own, pool_files=written_files(own, self._api.config_map))
         pools = (*self._pools(bare), *policy_pools(policies, bare, labels))

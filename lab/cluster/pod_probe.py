@@ -40,7 +40,7 @@ def probe_pod(pod: Pod, world: World) -> Doc:
     return {
         "name": pod.name,
         "namespace": pod.namespace,
-        "node": pod.node,
+        "node": node.machine if node else pod.node,
         "command": list(pod.command),
         "env": environment,
         "gpus": pod.requested(GPU),

@@ -214,6 +214,13 @@ class NodeState:
     """Parts of the names of images that the network operator's DaemonSets run here."""
     pool_files: Mapping[str, Doc] = field(default_factory=dict[str, Doc])
     """Files of addresses that a pod wrote beside those of whereabouts, by their path."""
+    host: str = ""
+    """The machine, where the node is called otherwise."""
+
+    @property
+    def machine(self) -> str:
+        """What the lab calls the machine of this node."""
+        return self.host or self.name
 
     def card(self, key: str) -> Card | None:
         """The card with that PCI address or network device."""

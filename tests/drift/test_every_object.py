@@ -16,6 +16,7 @@ from components.kubernetes.live.compare import compare_object
 from components.kubernetes.live.judge import Asked, ClusterLook, judge_look
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
+from components.kubernetes.pods import pods_in
 from components.model.cluster import ClusterSpec
 from components.model.sources import Registry
 from components.plan.make import ClusterPlan, make_plan
@@ -53,7 +54,7 @@ KINDS = {
 """All that Railyard makes by itself, over all example files and what none of them shows."""
 
 
-def _of_registry(spec: ClusterSpec) -> ClusterSpec:
+def of_registry(spec: ClusterSpec) -> ClusterSpec:
     login = {"user": "puller", "password": {"secret": "registry_password"}}
     registry = Registry.model_validate({"address": "registry.example:5000", "login": login})
     return changed_spec(spec, sources=spec.sources.model_copy(update={"registry": registry}))
@@ -64,7 +65,7 @@ def plans() -> Iterator[ClusterPlan]:
         yield make_plan(example_site(file), "dev")
     for example, change in OTHERS.values():
         yield make_plan(change(example_site(f"{example}/site.yaml")), "dev")
-    yield make_plan(_of_registry(example_site("dgx-roce/site.yaml")), "dev")
+    yield make_plan(of_registry(example_site("dgx-roce/site.yaml")), "dev")
 
 
 @cache
@@ -72,13 +73,18 @@ def objects() -> tuple[Body, ...]:
     """What drift asks for, each different object once."""
     found: dict[str, Body] = {}
     for plan in plans():
-        applied = Applied(steps=as_applied(plan).steps, objects={"any": {}})
-        asked = asked_of_cluster(plan, applied, SECRETS)
-        read = asked.objects if asked else ()
-        assert [*map(_name, read)] == [_name(each.body) for each in manifests_of(plan)]
-        for body in read:
+        for body in asked_objects(plan):
             found[json.dumps(body, sort_keys=True)] = body
     return tuple(found.values())
+
+
+def asked_objects(plan: ClusterPlan) -> tuple[Body, ...]:
+    """What drift asks for of one plan, after it was applied."""
+    applied = Applied(steps=as_applied(plan).steps, objects={"any": {}})
+    asked = asked_of_cluster(plan, applied, SECRETS)
+    read = asked.objects if asked else ()
+    assert [*map(_name, read)] == [_name(each.body) for each in manifests_of(plan)]
+    return read
 
 
 def made_objects() -> tuple[Body, ...]:
@@ -192,3 +198,15 @@ def test_every_field_that_is_taken_away_is_named(kind: str) -> None:
         if value_at(body, path) not in (False, 0, ""):
             drift = drift_of(body, changed(body, path, remove=True))
             assert drift.touched, (_name(body), path)
+
+
+def test_no_pod_says_what_the_server_leaves_out() -> None:
+    """Else each refresh finds it gone, and the engine puts it back in every update."""
+    said = [
+        _name(body)
+        for body in objects()
+        for pod in pods_in(body)
+        for key in ("hostNetwork", "hostPID", "hostIPC")
+        if pod.get(key) is False
+    ]
+    assert said == []

@@ -16,6 +16,7 @@ from lab.engine.install import Engine
 from lab.engine.recover import Pulumi
 
 COMMAND_TIMEOUT_S: Final = 120
+UNCHANGED: Final = frozenset({"same", "refresh"})
 PROJECT_FILE: Final = "name: {name}\nruntime: python\n"
 
 
@@ -48,6 +49,8 @@ class EngineRunner:
 
     engine: Engine
     home: Path
+    deadline_s: float = COMMAND_TIMEOUT_S
+    """Of each command."""
 
     def project(self, name: str, program: str) -> Path:
         """Write a project with one program and a stack `dev`, and return its folder."""
@@ -73,7 +76,7 @@ class EngineRunner:
         return Pulumi(folder, folder.name, stack, self.settings().backend, self.environment())
 
     def call(
-        self, folder: Path, *arguments: str, timeout_s: float = COMMAND_TIMEOUT_S
+        self, folder: Path, *arguments: str, timeout_s: float | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run any `pulumi` command."""
         return subprocess.run(
@@ -82,7 +85,7 @@ class EngineRunner:
             env=self.environment(),
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=timeout_s or self.deadline_s,
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -122,7 +125,7 @@ class EngineRunner:
         steps = tuple(
             (step["op"], step["urn"].rsplit("::", 1)[-1])
             for step in digest.get("steps", [])
-            if step["op"] != "same" and not _is_stack(step["urn"])
+            if step["op"] not in UNCHANGED and not _is_stack(step["urn"])
         )
         messages = tuple(
             (note["severity"], note["message"]) for note in digest.get("diagnostics", [])
@@ -168,14 +171,14 @@ class EngineRunner:
         steps = tuple(
             (step["op"], step["urn"].rsplit("::", 1)[-1])
             for step in metadata
-            if step["op"] not in {"same", "refresh"} and not _is_stack(step["urn"])
+            if step["op"] not in UNCHANGED and not _is_stack(step["urn"])
         )
         return Result(done.returncode, done.stdout, done.stderr, _count(steps), diagnostics, steps)
 
 
-def make_runner(engine: Engine, home: Path) -> EngineRunner:
+def make_runner(engine: Engine, home: Path, deadline_s: float = COMMAND_TIMEOUT_S) -> EngineRunner:
     """Prepare a backend and a plugin cache in an empty folder."""
-    runner = EngineRunner(engine, home)
+    runner = EngineRunner(engine, home, deadline_s)
     write_env(runner.settings())
     return runner
 

@@ -206,6 +206,7 @@ def test_the_provider_has_an_identity_of_its_own(graph: Graph) -> None:
     assert provider["clusterIdentifier"] == "dgx-roce"
     assert provider["enableServerSideApply"] == "true"
     assert provider["enableConfigMapMutable"] == "true"
+    assert provider["enableSecretMutable"] == "true"
 
 
 def test_cluster_scoped_custom_resources_carry_no_namespace(graph: Graph) -> None:

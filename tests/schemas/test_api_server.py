@@ -70,13 +70,24 @@ def api(plane: ControlPlane, objects: dict[tuple[str, str], Any]) -> Api:
     for (kind, _), body in objects.items():
         if kind == "Namespace":
             plane.admin.apply(f"/api/v1/namespaces/{body['metadata']['name']}", body)
-    _make_namespace(plane.admin, NETWORK_NAMESPACE)
+    make_namespace(plane.admin, NETWORK_NAMESPACE)
     return plane.admin
 
 
-def _make_namespace(api: Api, name: str) -> None:
+def make_namespace(api: Api, name: str) -> None:
     body: Any = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     api.apply(f"/api/v1/namespaces/{name}", body)
+
+
+def definitions_of_charts() -> dict[str, Any]:
+    """By name; nv-ipam's pools are among them, which a site without the operator defines itself."""
+    bodies: dict[str, Any] = {}
+    for name, schema in raw_kinds().items():
+        version, kind = name.rpartition("/")[2].split(" ")
+        if (plural := PLURALS.get(kind)) is not None:
+            group = name.partition("/")[0]
+            bodies[f"{plural}.{group}"] = _definition(group, version, kind, schema)
+    return bodies
 
 
 def _make_definitions(api: Api, objects: dict[tuple[str, str], Any]) -> None:
@@ -85,11 +96,11 @@ def _make_definitions(api: Api, objects: dict[tuple[str, str], Any]) -> None:
         for (kind, _), body in objects.items()
         if kind == "CustomResourceDefinition"
     }
-    for name, schema in raw_kinds().items():
-        version, kind = name.rpartition("/")[2].split(" ")
-        if (plural := PLURALS.get(kind)) is not None:
-            group = name.partition("/")[0]
-            bodies[f"{plural}.{group}"] = _definition(group, version, kind, schema)
+    define(api, bodies | definitions_of_charts())
+
+
+def define(api: Api, bodies: dict[str, Any]) -> None:
+    """Make definitions, and wait until their kinds are served."""
     for name, body in bodies.items():
         api.apply(f"{DEFINITIONS}/{name}", body)
     for body in bodies.values():
@@ -305,7 +316,7 @@ def made(api: Api, plane: ControlPlane) -> Made:
     _make_definitions(api, definitions)
     places = {cast("Any", each["metadata"]).get("namespace") for each in bodies}
     for namespace in sorted(places - {None}):
-        _make_namespace(api, namespace)
+        make_namespace(api, namespace)
     made = Made(plane, bodies)
     made.apply()
     return made

@@ -18,7 +18,7 @@ import pytest
 
 from components.model.cluster import ClusterSpec
 from components.model.ways import each_ssh
-from lab.up import choose_site, load_spec, start_lab
+from lab.up import choose_site, load_spec, play, start_lab
 from tests.site.leftovers import (
     MARK,
     family,
@@ -144,12 +144,12 @@ def play_example(mark: str, example: str) -> Generator[Playground]:
 
 @contextmanager
 def play_site(mark: str, argument: str) -> Generator[Playground]:
-    """The same of what `SITE=` names."""
+    """The same of what `SITE=` names, with the cluster of an owner where one exists already."""
     chosen = choose_site([argument])
     name, spec = chosen.stack, load_spec(chosen)
     _refuse_a_running_lab(spec, name)
-    start_lab(spec, name)
     try:
+        play(chosen, spec)
         yield Playground(mark, take_snapshot(name), name, argument)
     finally:
         stop_and_check(mark, name)

@@ -70,8 +70,8 @@ def _perftests(spec: ClusterSpec) -> list[str]:
 
 def _pod(spec: ClusterSpec, image: str, script: str) -> JsonObject:
     """On a worker with GPUs where there is one, and without any: it must not wait for them."""
-    hosts = [host.name for host in spec.workers if host.gpus] or [h.name for h in spec.workers]
-    here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*hosts]}
+    nodes = [host.node for host in spec.workers if host.gpus] or [h.node for h in spec.workers]
+    here: JsonObject = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*nodes]}
     terms: JsonObject = {"nodeSelectorTerms": [{"matchExpressions": [here]}]}
     return {
         "spec": {
