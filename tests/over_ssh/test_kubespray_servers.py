@@ -25,6 +25,7 @@ __all__ = ["site"]
 pytestmark = pytest.mark.story
 SERVERS: Final = ("mgmt01", "mgmt02", "mgmt03")
 ALL: Final = (*SERVERS, "gpu01")
+NAMES: Final = "applies supplementary_addresses_in_ssl_keys on every node"
 RETURNED: Final = ("mgmt01", "mgmt02", "gpu01")
 """The hosts that are cleaned: mgmt03 is lost before."""
 
@@ -79,7 +80,7 @@ def test_servers_come_and_go(site: Site) -> None:
 
     joined = site.play(three)
     assert joined["changed"] == [
-        "cluster.yml: adds mgmt02 and mgmt03 to the control plane",
+        f"cluster.yml: adds mgmt02 and mgmt03 to the control plane and {NAMES}",
         told("mgmt01,mgmt02,mgmt03"),
     ]
     assert site.nodes() == dict.fromkeys(ALL, RELEASED)
@@ -127,7 +128,7 @@ def _a_lost_server_and_a_living_one_leave(site: Site) -> None:
     assert shrunk["changed"] == [
         "remove-node.yml: takes mgmt03 out and cleans nothing there, as no answer comes",
         "remove-node.yml: drains mgmt02 and takes it out",
-        "cluster.yml: tells every node the present control plane",
+        f"cluster.yml: {NAMES}",
         told("mgmt01"),
     ]
     assert site.nodes() == {"mgmt01": RELEASED, "gpu01": RELEASED}

