@@ -29,7 +29,7 @@ test: setup ## the whole suite, as CI runs it
 	@$(PY) -m lab.suite
 
 stories: setup ## the other examples, each from `make up` to `destroy`; slow, and not part of `make test`
-	@.venv/bin/pytest -q -m story tests/site
+	@.venv/bin/pytest -q -m story tests/site tests/over_ssh
 
 lab-pods: ## the plan's manifests and jobs on two real nodes in namespaces: kubelet, containerd, Multus, MPI (as root)
 	@bash lab/bootstrap.sh

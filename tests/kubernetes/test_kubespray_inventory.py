@@ -76,14 +76,15 @@ def test_nodes_groups_and_logins(spec: ClusterSpec) -> None:
 
 def test_the_control_plane_is_in_its_own_order(spec: ClusterSpec) -> None:
     request = plan_request(spec, "dev")
-    order = ("mgmt01", "gpu02", "gpu01")
+    order = ("mgmt01", "gpu02")  # gpu01 joins in a run that has not ended
     nodes = {
         name: replace(node, role="control_plane") for name, node in request.wanted.nodes.items()
     }
     wanted = replace(request.wanted, nodes=nodes, order=order)
     text = render_inventory(wanted, request.endpoints)[HOSTS]
     for group in ("kube_control_plane", "etcd"):
-        assert list(yaml.safe_load(text)["all"]["children"][group]["hosts"]) == [*order]
+        assert list(yaml.safe_load(text)["all"]["children"][group]["hosts"]) == [*order, "gpu01"]
+    assert text.count("etcd_member_name: ") == 3
 
 
 def test_variables_follow_from_the_file(spec: ClusterSpec) -> None:

@@ -8,8 +8,23 @@ from typing import Final
 import pytest
 
 from components.kubernetes.kubespray.perform import decide_on
-from components.kubernetes.kubespray.progress import Cluster, UnderWay, after, begin, end, over
-from components.kubernetes.kubespray.runs import UPGRADE, decide, reset_run, split_removal
+from components.kubernetes.kubespray.progress import (
+    Cluster,
+    UnderWay,
+    after,
+    begin,
+    end,
+    over,
+    presumed,
+)
+from components.kubernetes.kubespray.runs import (
+    UPGRADE,
+    allow_even,
+    decide,
+    refuse_lost,
+    reset_run,
+    split_removal,
+)
 from components.kubernetes.kubespray.state import State
 from components.kubernetes.kubespray.wanted import Node, Request, Source, Wanted
 from components.remote.step import Endpoint
@@ -59,9 +74,6 @@ def test_each_difference_has_its_playbook() -> None:
     assert words(cluster(), cluster(settings={"calico_mtu": 1450})) == [
         "cluster.yml: applies calico_mtu on every node"
     ]
-    assert words(cluster(), cluster(servers="abc")) == [
-        "cluster.yml: adds b and c to the control plane"
-    ]
 
 
 def test_a_worker_leaves_before_another_joins() -> None:
@@ -71,11 +83,40 @@ def test_a_worker_leaves_before_another_joins() -> None:
     ]
 
 
-def test_the_other_servers_are_told_when_one_left() -> None:
+def told(servers: str) -> str:
+    return (
+        f"upgrade-cluster.yml --limit {servers}: tells the API servers the present members of"
+        " etcd, one after the other"
+    )
+
+
+def test_a_control_plane_that_changed_is_told_to_every_api_server() -> None:
+    assert words(cluster(), cluster(servers="abc")) == [
+        "cluster.yml: adds b and c to the control plane",
+        told("a,b,c"),
+    ]
     assert words(cluster(servers="abc"), cluster(servers="a")) == [
         "remove-node.yml: drains b and c and takes them out",
         "cluster.yml: tells every node the present control plane",
+        told("a"),
     ]
+    assert words(cluster(servers="abc"), cluster(servers="abe", workers="df")) == [
+        "remove-node.yml: drains c and takes it out",
+        "cluster.yml: adds e to the control plane",
+        told("a,b,e"),
+    ]
+
+
+def test_several_members_of_etcd_in_one_run_wait_for_each_other() -> None:
+    one, two = (decide(cluster(), cluster(servers=servers)).runs[0] for servers in ("ab", "abc"))
+    assert one.variables == {}
+    assert two.variables == {"etcd_retries": 10}
+
+
+def test_no_worker_leaves_service_for_a_server() -> None:
+    (_, told_run) = decide_on(State(ends(cluster())), request(cluster(servers="abc"), "deny")).runs
+    assert told_run.limit == ("a", "b", "c")
+    assert told_run.variables == {}
 
 
 def test_an_upgrade_skips_no_minor_and_never_goes_back() -> None:
@@ -146,6 +187,53 @@ def test_what_was_killed_runs_again() -> None:
     assert after_a_kill(None, target, "cluster.yml", target) == [
         "cluster.yml: installs Kubernetes v1.34.7"
     ]
+
+
+def test_servers_that_were_not_told_of_each_other_are_in_the_next_run() -> None:
+    there, wanted = cluster(), cluster(servers="abc")
+    joined, telling = decide(there, wanted).runs
+    half = after(there, joined, wanted)
+    assert (half.order, half.of_role("control_plane")) == (("a",), ("a", "b", "c"))
+    state = State(ends(half), UnderWay(ends(wanted), UPGRADE, telling.words, upgrading=True))
+    again, last = decide_on(state, request(wanted)).runs
+    assert again.words == "cluster.yml: tells every node the present control plane"
+    assert last.words == told("a,b,c")
+    assert last.variables == {"upgrade_node_always_cordon": True}
+    higher = replace(wanted, version="v1.35.4")
+    assert decide_on(state, request(higher)).runs, "no release was on its way"
+    assert words(after(half, telling, wanted), wanted) == []
+
+
+def test_a_server_that_half_joined_leaves_etcd_too() -> None:
+    state = State(ends(cluster()), UnderWay(ends(cluster(servers="abc")), "cluster.yml", "that"))
+    removal, *_ = decide_on(state, request(cluster())).runs
+    assert removal.words == "remove-node.yml: drains b and c and takes them out"
+    reckoned = presumed(cluster(), state.under_way, cluster())
+    assert reckoned is not None
+    assert reckoned.of_role("control_plane") == ("a", "b", "c")
+
+
+def test_between_two_removals_there_may_be_two_members() -> None:
+    three, one = cluster(servers="abc"), cluster()
+    (removal, *_) = decide_on(State(ends(three)), request(one)).runs
+    lost, other = split_removal(removal, ("c",))
+    assert allow_even(lost, 3) == lost
+    left = after(three, lost, one).of_role("control_plane")
+    assert left == ("a", "b")
+    assert allow_even(other, len(left)).variables["ignore_assert_errors"] is True
+    assert allow_even(reset_run(), 2) == reset_run()
+
+
+def test_members_leave_by_a_majority_of_them() -> None:
+    three = cluster(servers="abc", workers="de")
+    assert refuse_lost(three, ("c", "d", "e")) == ""
+    assert refuse_lost(three, ("b", "c")) == (
+        "b and c of the 3 members of etcd do not answer, and the others are no majority: none can"
+        " leave, and the API stores nothing.\n"
+        "  fix    bring one of them back; if they are lost, kubespray's documentation,"
+        " operations/recover-control-plane.md, says how the others go on, by hand"
+    )
+    assert refuse_lost(cluster(), ("d",)) == ""
 
 
 def test_a_node_that_half_joined_is_taken_out_again() -> None:

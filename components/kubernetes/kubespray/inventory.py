@@ -49,16 +49,16 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
 
 
 def _variables(wanted: Wanted, name: str, endpoint: Endpoint) -> dict[str, JsonValue]:
-    address = wanted.nodes[name].address
+    node = wanted.nodes[name]
     found: dict[str, JsonValue] = {
         "ansible_host": endpoint.address,
         "ansible_port": endpoint.port,
         "ansible_user": endpoint.user,
         "ansible_ssh_common_args": _ssh_arguments(name, endpoint),
-        "ip": address,
-        "access_ip": address,
+        "ip": node.address,
+        "access_ip": node.address,
     }
-    if name in wanted.order:
+    if node.role == "control_plane":
         found["etcd_member_name"] = name
     if endpoint.private_key_secret is not None:
         found["ansible_ssh_private_key_file"] = f"{{{{ {SECRETS} }}}}/{name}"

@@ -33,9 +33,11 @@ from components.kubernetes.kubespray.progress import (
 from components.kubernetes.kubespray.runs import (
     Decision,
     PlaybookRun,
+    allow_even,
     decide,
     facts_run,
     limit_upgrade,
+    refuse_lost,
     removed_by,
     reset_run,
     split_removal,
@@ -166,11 +168,15 @@ class Performance:
         cluster = over(there, target)
         self._write(cluster)
         with self._secrets(run, cluster) as secrets:
-            return split_removal(run, player.silent(removed_by(run), secrets))
+            silent = player.silent(removed_by(run), secrets)
+        if lost := refuse_lost(there.wanted, silent):
+            raise DeviceError(f"{lost}\nNothing was changed.")
+        return split_removal(run, silent)
 
     def _run(self, player: Player, run: PlaybookRun, target: Cluster) -> None:
         there, before = self._reckoned(target.wanted), self.state.under_way
         cluster = over(there, target) if run.on == "there" and there is not None else target
+        run = allow_even(run, len(cluster.wanted.of_role("control_plane")))
         # What a killed run may have left is kept: this one may be killed as well.
         self.state = replace(self.state, there=there, under_way=begin(run, target, before))
         self._write(cluster)

@@ -40,7 +40,7 @@ _WORST: Final = ("fatal:", "failed:", "ERROR!", "[ERROR]")
 _OF_SCHEMA: Final = re.compile(r"^s[0-9]+_")
 """What Ansible 2.19 and later put before a node's name in the cache of facts."""
 _WHOLE: Final = ("cluster.yml", "upgrade-cluster.yml")
-"""They gather every node's facts again; the others use those that are kept."""
+"""They gather every node's facts again, unless they are limited; the others use what is kept."""
 _KEPT: Final = ("PATH", "HOME", "TMPDIR", "TERM", "XDG_CACHE_HOME", "SSL_CERT_FILE", AGENT)
 
 
@@ -76,7 +76,7 @@ class Player:
         """
         command = [*self._command("ansible-playbook", secrets), "--become"]
         command += ["--limit", ",".join(run.limit)] if run.limit else []
-        command += ["--flush-cache"] if run.playbook in _WHOLE else []
+        command += ["--flush-cache"] if run.playbook in _WHOLE and not run.limit else []
         command.append(run.playbook)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.touch(_OWNER_ONLY)

@@ -69,11 +69,16 @@ def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
         run: What ended well.
         wanted: What all of them lead to.
     """
-    if there is None or run.playbook in {"cluster.yml", "scale.yml"}:
+    if there is None or run.playbook == "scale.yml":
         return wanted
+    if run.playbook == "cluster.yml":
+        # The order stays until the API servers know each other's etcd: a kill before it is seen.
+        return replace(wanted, order=there.order)
     if gone := removed_by(run):
         # The order stays: the other servers do not know yet.
         return replace(there, nodes={n: v for n, v in there.nodes.items() if n not in gone})
+    if run.limit:
+        return wanted
     return replace(wanted, nodes=there.nodes, order=there.order)
 
 
@@ -105,7 +110,7 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
     if under_way is None:
         return ""
     target = under_way.cluster.wanted
-    same_release = (target.version, target.pin) == (wanted.version, wanted.pin)
+    same_release = _same_release(target, wanted)
     if there is None:
         lost = sorted({*target.nodes} - {*wanted.nodes})
         if lost or not same_release:
@@ -115,7 +120,7 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
                 f"  fix    put back what the file had ({target.version},"
                 f" {', '.join(sorted(target.nodes))}), or run `pulumi destroy` first"
             )
-    elif under_way.upgrading and not same_release:
+    elif under_way.upgrading and not same_release and not _same_release(there, target):
         return (
             f"an upgrade to {target.version} with kubespray {target.release} ended in the middle,"
             " and some nodes have it.\n"
@@ -123,3 +128,7 @@ def refuse_turn(there: Wanted | None, under_way: UnderWay | None, wanted: Wanted
             " it is through"
         )
     return ""
+
+
+def _same_release(one: Wanted, other: Wanted) -> bool:
+    return (one.version, one.pin) == (other.version, other.pin)

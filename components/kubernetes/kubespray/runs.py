@@ -26,6 +26,9 @@ REMOVAL: Final = "remove-node.yml"
 _CLEANING: Final = {"skip_confirmation": True, "reset_restart_network": False}
 """Without a question; and the host's network is not kubespray's: a restart of it would take the
 settings of cards with it that Railyard made."""
+_MANY_MEMBERS: Final = {"etcd_retries": 10}
+"""kubespray's page on nodes, for several members of etcd in one run: each has to be through before
+the next one may join."""
 _CONFIRM_RESET: Final = {**_CLEANING, "reset_confirmation": True}
 """`reset.yml` of v2.31.0 asks nothing with `skip_confirmation`, and then fails without this."""
 
@@ -109,6 +112,28 @@ def split_removal(run: PlaybookRun, silent: tuple[str, ...]) -> tuple[PlaybookRu
     return tuple(parts)
 
 
+def refuse_lost(there: Wanted, silent: tuple[str, ...]) -> str:
+    """Why nodes that do not answer cannot leave; empty: they can.
+
+    etcd takes a member out by a majority of those that there are (its page "Runtime
+    reconfiguration"), so that `remove-node.yml` would fail in the middle.
+
+    Args:
+        there: The cluster that is there.
+        silent: The nodes that are to leave and that Ansible does not reach.
+    """
+    servers = there.of_role("control_plane")
+    lost = [name for name in servers if name in silent]
+    if 2 * len(lost) < len(servers):
+        return ""
+    return (
+        f"{_list(lost)} of the {len(servers)} members of etcd do not answer, and the others are no"
+        " majority: none can leave, and the API stores nothing.\n"
+        "  fix    bring one of them back; if they are lost, kubespray's documentation,"
+        " operations/recover-control-plane.md, says how the others go on, by hand"
+    )
+
+
 def _removal(gone: list[str], more: Mapping[str, JsonValue]) -> PlaybookRun:
     return PlaybookRun(
         REMOVAL,
@@ -117,6 +142,21 @@ def _removal(gone: list[str], more: Mapping[str, JsonValue]) -> PlaybookRun:
         on="there",
         drains=True,
     )
+
+
+def allow_even(run: PlaybookRun, servers: int) -> PlaybookRun:
+    """The same run, in a control plane of which some were taken out already.
+
+    kubespray's validation refuses an even number of members, which is what there is between the
+    removal of a lost one and that of another; the page on nodes switches it off for such a run.
+
+    Args:
+        run: A removal, or another run, which stays as it is.
+        servers: How many its inventory has.
+    """
+    if not removed_by(run) or servers % 2:
+        return run
+    return replace(run, variables={**run.variables, "ignore_assert_errors": True})
 
 
 def facts_run(unknown: tuple[str, ...]) -> PlaybookRun:
@@ -155,8 +195,11 @@ def _runs(there: Wanted, wanted: Wanted) -> Iterator[PlaybookRun]:
     elif there.pin != wanted.pin:
         yield _upgrade(f"brings the cluster from kubespray {there.release} to {wanted.release}")
     elif servers or changed or there.order != wanted.order:
-        yield PlaybookRun("cluster.yml", _whole(servers, changed))
-        return  # it adds the new workers as well
+        more = _MANY_MEMBERS if len(servers) > 1 else {}
+        yield PlaybookRun("cluster.yml", _whole(servers, changed), variables=more)
+        if there.order != wanted.order:
+            yield _telling(wanted)
+        return  # the first of them adds the new workers as well
     if workers := tuple(sorted(new)):
         yield PlaybookRun("scale.yml", f"adds {_list(workers)}", workers)
 
@@ -166,6 +209,16 @@ def _whole(servers: list[str], changed: list[str]) -> str:
     words = [f"adds {_list(servers)} to the control plane"] if servers else []
     words += [f"applies {_list(changed)} on every node"] if changed else []
     return " and ".join(words) or "tells every node the present control plane"
+
+
+def _telling(wanted: Wanted) -> PlaybookRun:
+    """`cluster.yml` leaves a running API server with the members of etcd that it knew.
+
+    Its role writes their manifests again only in an upgrade (`kubeadm-upgrade.yml`), and the page
+    on nodes asks for this run after a member came. One server after the other leaves service.
+    """
+    why = "tells the API servers the present members of etcd, one after the other"
+    return PlaybookRun(UPGRADE, why, wanted.of_role("control_plane"))
 
 
 def _upgrade(why: str) -> PlaybookRun:

@@ -48,10 +48,13 @@ class Wanted:
     """The names of the control plane: the first one began the cluster."""
 
     def of_role(self, role: Role) -> tuple[str, ...]:
-        """The names of the nodes of a role, the control plane in its order."""
-        if role == "control_plane":
-            return tuple(name for name in self.order if name in self.nodes)
-        return tuple(sorted(name for name, node in self.nodes.items() if node.role == role))
+        """The names of the nodes of a role: the control plane in its order, others by name.
+
+        A server that joined in a run that was killed is in no order yet, and comes last.
+        """
+        names = sorted(name for name, node in self.nodes.items() if node.role == role)
+        known = [name for name in self.order if name in names]
+        return (*known, *(name for name in names if name not in known))
 
 
 @dataclass(frozen=True, slots=True)
