@@ -225,7 +225,7 @@ def test_who_reaches_the_api_is_set_seen_and_taken_back(site: Site) -> None:
     assert [site.lab.snapshot(host) for host in ("cp-0", "lb-0")] == before
 
 
-@pytest.mark.timeout(1200)  # six nodes come and go: minutes where the cores are shared
+@pytest.mark.timeout(1800)  # six nodes come and go: minutes where the cores are shared
 def test_install_lose_replace_shrink_and_uninstall(site: Site, tmp_path: Path) -> None:
     plan = site.plan
     for step in {step.endpoint.device: step for step in plan.steps}.values():
