@@ -9,6 +9,7 @@ from typing import Final
 
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.port_names import PortPlace
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.unplanned import why_unplanned
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
@@ -199,7 +200,7 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
                 f"a port of {model.described} cannot have MTU {mtu_bytes}.",
                 (at(path, mtu_bytes),),
                 f"choose {low} to {high}; {min(_USUAL_MTU_BYTES, high)} is usual. "
-                f"Source: {model.sources[system]}.",
+                f"Source: {SWITCH_SYSTEMS[system].mtu_source}.",
             )
     yield from _find_split(spec)
     yield from _find_too_fast(spec)
@@ -236,7 +237,7 @@ def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
         if model is None or place is None:
             continue
         count = parts[cable.port.switch.name, place.whole]
-        speed = model.speed_of(place.whole, count)
+        speed = model.speed_of(cable.port.switch.os, place.whole, count)
         if 0 < speed < nic.speed_gbit_s:
             what = f"a port of {model.described}"
             if count > 1:

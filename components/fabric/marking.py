@@ -56,4 +56,4 @@ def link_speed(switch: Switch, name: str) -> int:
     """The fastest speed of a port of the model, as far as its name says that it is split."""
     model = switch.hardware
     place = model.place(switch.os, name) if model else None
-    return model.speed_of(place.whole, place.parts) if model and place else 0
+    return model.speed_of(switch.os, place.whole, place.parts) if model and place else 0

@@ -11,9 +11,8 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from components.core.errors import UsageError
 from lab.switches import stored
-from lab.switches.onyx.config import PORTS_BY_MODEL
+from lab.switches.front import front_of
 from lab.switches.stored import Part
 
 Tree = dict[str, JsonValue]
@@ -61,9 +60,7 @@ def port_names(model: str) -> tuple[str, ...]:
     Raises:
         UsageError: The lab does not know this model.
     """
-    if model not in PORTS_BY_MODEL:
-        raise UsageError(f"the lab has no switch model {model!r}; it has {sorted(PORTS_BY_MODEL)}")
-    return tuple(f"swp{number}" for number in range(1, PORTS_BY_MODEL[model][0] + 1))
+    return tuple(f"swp{number}" for number in range(1, front_of(model, "cumulus").ports + 1))
 
 
 def child(tree: Tree, *path: str) -> Tree:

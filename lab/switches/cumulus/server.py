@@ -32,10 +32,11 @@ from lab.switches.cumulus.revisions import Revisions
 from lab.switches.cumulus.routes import router_view
 from lab.switches.cumulus.values import NvueError, expand
 from lab.switches.emulators import Daemons
+from lab.switches.front import front_of
 from lab.switches.lines import serve_bash
 from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
-from lab.switches.onyx.config import Mode, port_speed
+from lab.switches.onyx.config import Mode
 from lab.switches.plain_faults import PlainFaults, by_hand, cable, type_by_hand
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, RouterView, SwitchConfig
@@ -192,7 +193,7 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             port=port,
             admin_up=up,
             oper_up=up and port in self.cabled and port not in self.stored.link_down,
-            speed_gbit_s=port_speed(self._config.model, front_number(port)),
+            speed_gbit_s=front_of(self._config.model, "cumulus").speed(front_number(port)),
             mtu_bytes=mtu_bytes(tree, port),
             mode=mode,
             access_vlan=access,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from components.core.errors import UsageError
 from lab.switches import stored
 from lab.switches.eos.routed import Routing
+from lab.switches.front import front_of
 from lab.switches.stored import Part
 
 Trust = Literal["cos", "dscp", "none"]
@@ -22,19 +22,6 @@ ROUTED_MTU_BYTES = 1500
 """`IP MTU 1500 bytes` of every routed interface without a line for it (Arista's manual)."""
 ALL_VLANS = range(1, 4095)
 QUEUES = range(8)
-PORTS_BY_MODEL = {
-    "DCS-7050CX3-32S": (32, 100),
-    "DCS-7050DX4-32S": (32, 400),
-    "DCS-7050PX4-32S": (32, 400),
-    "DCS-7060CX-32S": (32, 100),
-    "DCS-7060DX4-32": (32, 400),
-    "DCS-7060DX5-64S": (64, 400),
-    "DCS-7060PX4-32": (32, 400),
-    "DCS-7060PX5-64S": (64, 400),
-    "DCS-7060X6-32PE": (32, 800),
-    "DCS-7060X6-64PE": (64, 800),
-}
-"""Model to number of QSFP and OSFP ports and their speed in Gbit/s."""
 EOS_RELEASE = "4.32.1F"
 
 
@@ -141,9 +128,7 @@ def factory_config(hostname: str, model: str, lanes: tuple[str, ...]) -> Config:
     Raises:
         UsageError: The lab does not know this model.
     """
-    if model not in PORTS_BY_MODEL:
-        raise UsageError(f"the lab has no switch model {model!r}; it has {sorted(PORTS_BY_MODEL)}")
-    whole = [f"Ethernet{number}/1" for number in range(1, PORTS_BY_MODEL[model][0] + 1)]
+    whole = [f"Ethernet{number}/1" for number in range(1, front_of(model, "eos").ports + 1)]
     names = sorted({*whole, *lanes}, key=port_order)
     return Config(hostname=hostname, ports={name: Port() for name in names})
 
