@@ -68,7 +68,8 @@ def front_of(model: str, system: str) -> Front:
     known = {path.stem: path for folder in FOLDERS for path in folder.glob("*.yaml")}
     if model in known and system in (front := _read(known[model])).systems:
         return front
-    raise UsageError(f"the lab has no switch model {model!r} with {system}; it has {sorted(known)}")
+    played = sorted(name for name, path in known.items() if system in _read(path).systems)
+    raise UsageError(f"the lab has no switch model {model!r} with {system}; it has {played}")
 
 
 @cache

@@ -12,7 +12,6 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from lab.switches import stored
-from lab.switches.front import front_of
 from lab.switches.stored import Part
 
 Tree = dict[str, JsonValue]
@@ -52,15 +51,6 @@ class Stored(stored.Stored):
 def front_number(port: str) -> int:
     """The number on the front panel: 3 of `swp3`, and of its part `swp3s1`."""
     return int(port.removeprefix("swp").partition("s")[0])
-
-
-def port_names(model: str) -> tuple[str, ...]:
-    """The front panel ports of a model.
-
-    Raises:
-        UsageError: The lab does not know this model.
-    """
-    return tuple(f"swp{number}" for number in range(1, front_of(model, "cumulus").ports + 1))
 
 
 def child(tree: Tree, *path: str) -> Tree:

@@ -216,7 +216,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
             port=port,
             admin_up=not held.shutdown,
             oper_up=device.up(port),
-            speed_gbit_s=device.speed_gbit_s,
+            speed_gbit_s=device.speed(port),
             mtu_bytes=mtu_bytes(held),
             mode=mode,
             access_vlan=access,

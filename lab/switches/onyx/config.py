@@ -98,6 +98,7 @@ class SavedAndRunning(stored.Stored, Generic[ConfigT]):
 class Config(CliConfig):
     """A whole configuration: what is running, or what the next boot will load."""
 
+    model: str = ""
     vlans: dict[int, str] = {FACTORY_VLAN: "default"}
     ports: dict[str, PortConfig]
     pfc_enabled: bool = False
@@ -116,7 +117,8 @@ def factory_config(hostname: str, model: str) -> Config:
         UsageError: No such model runs Onyx, as far as is known.
     """
     count = front_of(model, "onyx").ports
-    return Config(hostname=hostname, ports={f"1/{n}": PortConfig() for n in range(1, count + 1)})
+    ports = {f"1/{n}": PortConfig() for n in range(1, count + 1)}
+    return Config(hostname=hostname, model=model, ports=ports)
 
 
 def apply_roce(config: Config, mode: RoceMode) -> None:
