@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from components.core.problem import Problem
+from components.fabric.splits import splits_of
 from components.model.cluster import ClusterSpec
 
 _INDEX: Final = re.compile(r'\[(?:\d+|"[^"]*")\]')
@@ -16,6 +17,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/\[\],-]*[A-Za-z0-9\]]|[A-Za
 _PART: Final = re.compile(r"[/:]")
 _NOUNS: Final = {
     "ports": ("port", "ports"),
+    "breakouts": ("port", "ports"),
     "nics": ("NIC", "NICs"),
     "hca_sriov": ("adapter", "adapters"),
     "hca_guids": ("GUID", "GUIDs"),
@@ -55,7 +57,9 @@ def _names(spec: ClusterSpec) -> Iterator[str]:
     yield from (rail.name for rail in spec.rails)
     for switch in spec.switches:
         yield switch.name
-        yield from switch.ports
+        yield from (*switch.ports, *switch.breakouts)
+        for split in splits_of(switch).values():
+            yield from (split.whole, *split.parts)
     for host in spec.hosts:
         yield host.name
         for nic in host.nics:

@@ -8,11 +8,14 @@ from itertools import takewhile
 from typing import Final
 
 from components.catalogue.switches import MODELS
-from components.catalogue.switches.port_names import PortPlace
+from components.catalogue.switches.switch_model import SwitchModel
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.unplanned import why_unplanned
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
+from components.fabric.marking import link_speed
+from components.fabric.splits import splits_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import RoceProfile
 from components.model.cluster import ClusterSpec
@@ -199,10 +202,16 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
                 f"a port of {model.described} cannot have MTU {mtu_bytes}.",
                 (at(path, mtu_bytes),),
                 f"choose {low} to {high}; {min(_USUAL_MTU_BYTES, high)} is usual. "
-                f"Source: {model.sources[system]}.",
+                f"Source: {_mtu_source(port.switch, model)}.",
             )
     yield from _find_split(spec)
     yield from _find_too_fast(spec)
+
+
+def _mtu_source(switch: Switch, model: SwitchModel) -> str:
+    if model.most_mtu_bytes is None:
+        return SWITCH_SYSTEMS[switch.os].mtu_source
+    return "switch_models of this file" if switch.is_described else f"the file of {model.name}"
 
 
 def _find_split(spec: ClusterSpec) -> Iterator[Finding]:
@@ -224,44 +233,27 @@ def _whole_name(port: PlacedPort) -> str:
 
 
 def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
-    """A port that is split has the speed of its parts: as many as the file names of it at least."""
-    parts: dict[tuple[str, str], int] = {}
-    for port in list_all_ports(spec):
-        place = _place(port)
-        if place is not None:
-            key = (port.switch.name, place.whole)
-            parts[key] = max(parts.get(key, 1), _least_parts(port, place))
+    """A card is no faster than its port, or than the part of one that the file splits."""
     for cable in list_cables(spec):
-        model, place, nic = cable.port.switch.hardware, _place(cable.port), cable.nic.nic
-        if model is None or place is None:
+        switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
+        model, speed = switch.hardware, link_speed(switch, name)
+        if model is None or not 0 < speed < nic.speed_gbit_s:
             continue
-        count = parts[cable.port.switch.name, place.whole]
-        speed = model.speed_of(place.whole, count)
-        if 0 < speed < nic.speed_gbit_s:
-            what = f"a port of {model.described}"
-            if count > 1:
-                what = f"a part of a port of {model.described} that is split in {count}"
-            elif place.whole in model.slow_ports:
-                what = f"port {cable.port.name} of {model.described}"
-            yield Finding(
-                f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and {what} has "
-                f"{speed}.",
-                (
-                    at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
-                    at(cable.port.path, cable.port.port.to),
-                ),
-                "write the speed at which the link really runs: bandwidth is judged by it.",
-            )
-
-
-def _place(port: PlacedPort) -> PortPlace | None:
-    model = port.switch.hardware
-    return model.place(port.switch.os, port.name) if model else None
-
-
-def _least_parts(port: PlacedPort, place: PortPlace) -> int:
-    """A name of its own for a part says that the port is split; its first part is one of two."""
-    return place.parts if place.whole == port.name else max(place.parts, 2)
+        split = next((each for each in splits_of(switch).values() if name in each.parts), None)
+        what = f"a port of {model.described}"
+        if split is not None:
+            what = f"a part of a port of {model.described} that is split in {split.count}"
+        elif name in model.slow_ports:
+            what = f"port {name} of {model.described}"
+        yield Finding(
+            f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and {what} has "
+            f"{speed}.",
+            (
+                at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
+                at(cable.port.path, cable.port.port.to),
+            ),
+            "write the speed at which the link really runs: bandwidth is judged by it.",
+        )
 
 
 def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
 from components.fabric.alike import fold_ports
+from components.fabric.baselines import with_new_ports
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity
@@ -137,7 +138,7 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     with _exchange(request, environ, READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
         wanted = every_key(exchange.list_ports(), request.desired)
-        return render_baseline(exchange.read(wanted, each=True).state)
+        return render_baseline(exchange.record(wanted))
 
 
 def run_observe(text: str, environ: Mapping[str, str]) -> str:
@@ -160,7 +161,7 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
     request = parse_request(text, environ)
     previous = previous_of(environ)
     gone = dropped(previous, request.desired) if previous and request.baseline else SwitchState()
-    baseline = request.baseline or SwitchState()
+    baseline = with_new_ports(request.baseline or SwitchState(), gone, request.os)
     wanted = overlay(gone, request.desired)
     with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
         exchange.enter(configure=True)
@@ -190,7 +191,7 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
             "not known. Nothing was changed. Restore the stack's state from a backup, or put the "
             "switch back by hand and remove its steps with `pulumi state delete`."
         )
-    baseline = request.baseline
+    baseline = with_new_ports(request.baseline, request.desired, request.os)
     with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
         exchange.enter(configure=True)
         outcome = exchange.converge(
@@ -279,6 +280,7 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         roce=desired.roce,
         addresses={},
         bgp=BgpState(),
+        splits=desired.splits or {},
         ports=dict.fromkeys(ports, port),
         ib=_every_ib_key(desired.ib),
     )

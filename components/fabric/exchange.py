@@ -15,12 +15,19 @@ from typing import Final, Protocol
 from components.core.difference import ABSENT
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
+from components.fabric.hand_splits import (
+    find_splits,
+    plan_changes,
+    refuse_missing,
+    without_missing,
+)
 from components.fabric.identity import Identity, IdentityQuestions
 from components.fabric.setting_text import group_settings
 from components.fabric.state import Neighbour, SwitchState
 from components.fabric.systems.base import (
     Change,
     Driver,
+    HandSplit,
     NeighbourReader,
     Occupied,
     PortCounters,
@@ -125,11 +132,19 @@ class Exchange:
         Raises:
             DeviceError: An answer cannot be read; the text holds it.
         """
+        splits = None
+        if wanted.splits and isinstance(self.driver, HandSplit):
+            names = self.list_ports()
+            splits = find_splits(wanted.splits, names)
+            wanted = without_missing(wanted, names)
         answers = self._ask_each(wanted) if each else self._ask_whole(wanted)
         try:
-            return self.driver.parse(answers, wanted)
+            reading = self.driver.parse(answers, wanted)
         except Unreadable as error:
             raise self._unreadable(error) from error
+        if splits is None:
+            return reading
+        return replace(reading, state=reading.state.model_copy(update={"splits": splits}))
 
     def _ask_each(self, wanted: SwitchState) -> dict[str, str]:
         return self._ask(self.driver.read_commands(wanted))
@@ -141,6 +156,20 @@ class Exchange:
         while (command := driver.whole_command(answers, wanted)) is not None:
             answers[command] = self._peek(command)
         return answers | self._ask(driver.rest_commands(answers, wanted))
+
+    def record(self, wanted: SwitchState) -> SwitchState:
+        """Read what undo will lead back to.
+
+        Raises:
+            DeviceError: An answer cannot be read; or a port is not split that the file wants so,
+                and no update splits it: nothing of its parts could be recorded.
+        """
+        state = self.read(wanted, each=True).state
+        try:
+            refuse_missing(self.driver, state, wanted)
+        except Unsettable as error:
+            raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
+        return state
 
     def list_ports(self) -> tuple[str, ...]:
         """Every port of the switch."""
@@ -214,7 +243,7 @@ class Exchange:
         reading, sent, taken = before, list[Change](), list[str]()
         try:
             for _ in range(MAX_ROUNDS):
-                changes = self.driver.plan_changes(reading.state, aim(reading))
+                changes = plan_changes(self.driver, reading.state, aim(reading))
                 if not changes:
                     self._save(taken)
                     return _outcome(before, reading, sent)
@@ -231,7 +260,7 @@ class Exchange:
             raise self._put_back(_why_stopped(error), before, wanted, target) from error
         except UnreachableError as error:
             raise _lost(error, taken, self._candidate) from error
-        left = self.driver.plan_changes(reading.state, aim(reading))
+        left = plan_changes(self.driver, reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
         why = f"took every line and still differs\n  missing {lines}"
         raise self._put_back(why, before, wanted, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from components.catalogue.switches.marking import recommended
+from components.fabric.splits import part_speeds
 from components.fabric.state import EcnState
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
@@ -53,7 +54,9 @@ def port_speeds(spec: ClusterSpec, switch: Switch) -> Mapping[str, int]:
 
 
 def link_speed(switch: Switch, name: str) -> int:
-    """The fastest speed of a port of the model, as far as its name says that it is split."""
+    """The fastest speed of a port, or of a part of one that the file splits; 0: not known."""
+    speed = part_speeds(switch).get(name)
     model = switch.hardware
-    place = model.place(switch.os, name) if model else None
-    return model.speed_of(place.whole, place.parts) if model and place else 0
+    if speed is not None or model is None:
+        return speed or 0
+    return model.speed_of(switch.os, name, 1) if name in model.ports.get(switch.os, ()) else 0

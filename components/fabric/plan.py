@@ -18,9 +18,10 @@ from components.fabric.ib_plan import plan_subnet, plan_ufm, ufm_endpoint
 from components.fabric.links import rails_on_link
 from components.fabric.queues import QueuePlan
 from components.fabric.routing_plan import plan_routing
+from components.fabric.splits import plan_splits, splits_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
-from components.fabric.systems.base import flatten
+from components.fabric.systems.base import HandSplit, flatten
 from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
@@ -108,6 +109,19 @@ def render_first_commands(plan: SwitchPlan) -> tuple[str, ...]:
     return plan.commands_from_factory
 
 
+def describe_start(plan: SwitchPlan) -> str:
+    """From where those lines lead, for people: no factory has ports that people must split."""
+    driver, splits = driver_of(plan.os), plan.desired.splits
+    if not splits or not isinstance(driver, HandSplit):
+        return "From factory settings these commands lead there; an update sends what differs."
+    whole, parts = next(iter(splits.items()))
+    typed = ", ".join(line.format(whole=whole, parts=len(parts)) for line in driver.by_hand.lines)
+    return (
+        f"Not from factory settings: people split {', '.join(splits)} before ({typed}). Then these "
+        "commands lead there; an update sends what differs."
+    )
+
+
 def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
     desired = _DESIRED[switch.carries](spec, switch)
     return SwitchPlan(
@@ -151,7 +165,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     intent = system.intent(spec.rdma)
     queues = QueuePlan.of(spec, switch)
     ports = {
-        name: _plan_port(spec, switch, switch.ports[name], queues.settle(name, intent.port))
+        name: _plan_port(spec, switch, name, queues.settle(name, intent.port))
         for name in sorted(switch.ports, key=port_key)
     }
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)} | bond_vlans(switch)
@@ -162,6 +176,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
             "adaptive_routing": True if queues.spreading else None,
             **plan_routing(spec, switch),
             **plan_bonds(spec, switch),
+            "splits": None if system.speed_words else plan_splits(switch),
             "ports": ports,
         }
     )
@@ -194,7 +209,18 @@ def _own_cable(switch: Switch, port: SwitchPort) -> dict[str, object]:
     return {"cable_m": length}
 
 
-def _plan_port(spec: ClusterSpec, switch: Switch, port: SwitchPort, intent: PortState) -> PortState:
+def _own_speed(switch: Switch, name: str) -> dict[str, object]:
+    """The words that make a part of a port, where a port is split by its speed."""
+    say = system_of(switch.os).speed_words
+    split = next((s for s in splits_of(switch).values() if name in s.parts), None)
+    model = switch.hardware
+    if say is None or split is None or split.form is None or model is None:
+        return {}
+    return {"speed": say(split.speed_gbit_s, model.lanes // split.count)}
+
+
+def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) -> PortState:
+    port = switch.ports[name]
     has_own = port.mode == "routed" and system_of(switch.os).routed.own_mtu
     return intent.model_copy(
         update={
@@ -203,6 +229,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, port: SwitchPort, intent: Port
             **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, port)),
             **_own_watchdog(spec.rdma, port),
             **_own_cable(switch, port),
+            **_own_speed(switch, name),
         }
     )
 

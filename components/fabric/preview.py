@@ -11,6 +11,7 @@ from typing import Final
 
 from components.catalogue.switches import find_model
 from components.core.difference import ABSENT, Difference
+from components.fabric.hand_splits import plan_changes
 from components.fabric.plan import SwitchPlan
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
@@ -91,7 +92,7 @@ def _interruptions(
     else:
         driver = driver_of(plan.os)
         try:
-            changes = driver.plan_changes(seen, target_of_apply(seen, plan.desired))
+            changes = plan_changes(driver, seen, target_of_apply(seen, plan.desired))
         except Unsettable as error:
             yield f"will be refused: {error}"
             return

@@ -148,6 +148,9 @@ class PortState(_Frozen):
     """Its times: until it drops, and for how long."""
     adaptive_routing: Annotated[bool | None, _SAID] = None
     """Whether the port spreads what it routes by load (Cumulus)."""
+    speed: Annotated[str | None, _SAID] = None
+    """Speed and lanes in the system's words, where these are what splits a port (EOS): `400g-4`;
+    blank: no line says it."""
     dscp_priorities: Annotated[dict[int, int], _FILLED] = {}
     """DSCP to switch priority, for the DSCPs that we own; SONiC's own map has other ones."""
     priority_classes: Annotated[dict[int, int], _FILLED] = {}
@@ -221,6 +224,11 @@ class SwitchState(_Frozen):
     """None: not ours, or it is half of no pair."""
     adaptive_routing: Annotated[bool | None, _SAID] = None
     """The same of the switch as a whole (Cumulus); None: not ours."""
+    splits: Annotated[dict[str, tuple[str, ...]] | None, _SAID] = None
+    """Whole port to the ports that are there in its place: its parts, `swp1: [swp1s0, swp1s1]`, or
+    itself alone. None: not ours; a whole port that it does not name is not ours either."""
+    configured_parts: Annotated[tuple[str, ...] | None, _SAID] = None
+    """Parts of split ports of which the configuration says something: found, never wanted."""
     rewrite_dscp: Annotated[bool | None, _SAID] = None
     """The same of all ports together, where the system has one switch for it (EOS): found only."""
     ports: dict[str, PortState] = {}
@@ -249,6 +257,8 @@ class SwitchState(_Frozen):
             flat["switch", f"dscp_{dscp}_class"] = str(tc)
         if self.adaptive_routing is not None:
             flat["switch", "adaptive_routing"] = "on" if self.adaptive_routing else "off"
+        for name, parts in (self.splits or {}).items():
+            flat[f"port {name}", "breakout"] = f"{len(parts)}x"
         profile = (("roce", self.roce), ("roce_cable_m", self.roce_cable_m))
         flat |= {("switch", key): str(value) for key, value in profile if value}
         for name, addresses in (self.addresses or {}).items():
@@ -293,6 +303,7 @@ def _port_settings(port: PortState) -> dict[str, str]:
         ("adaptive_routing", port.adaptive_routing),
     )
     flat |= {key: "on" if value else "off" for key, value in switched if value is not None}
+    flat |= {"speed": port.speed or "default"} if port.speed is not None else {}
     flat |= {f"trunk_vlan_{vlan}": "allowed" for vlan in list_vlans(port.trunk_vlans or ())}
     flat |= {f"tc{tc}_schedule": "strict" for tc in port.strict_classes or ()}
     strict = port.strict_classes or ()

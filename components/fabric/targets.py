@@ -31,6 +31,7 @@ from components.fabric.routing_targets import (
     restore_addresses,
     restore_bgp,
 )
+from components.fabric.split_targets import drop_splits, overlay_splits, restore_splits
 from components.fabric.state import (
     EcnState,
     PortState,
@@ -49,6 +50,7 @@ def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
             "vlans": _union(actual.vlans, desired.vlans),
             "addresses": join_addresses(actual.addresses, desired.addresses),
             "bgp": join_bgp(actual.bgp, desired.bgp),
+            "splits": overlay_splits(actual.splits, desired.splits),
             "ib": ib_target_of_apply(actual.ib, desired.ib),
             "ports": {
                 name: _apply_port(actual.ports.get(name, PortState()), port)
@@ -106,6 +108,7 @@ def target_of_restore(
         bgp=restore_bgp(actual.bgp, owned.bgp, baseline.bgp),
         bonds=restore_bonds(owned.bonds, baseline.bonds),
         mlag=None if owned.mlag is None else baseline.mlag or MlagState(),
+        splits=restore_splits(actual, owned, baseline),
         adaptive_routing=None
         if owned.adaptive_routing is None
         else baseline.adaptive_routing or False,
@@ -143,7 +146,7 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
     simple = (
         *("admin_up", "mtu_bytes", "mode", "trust"),
         *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "cable_m"),
-        "rewrite_dscp",
+        *("rewrite_dscp", "speed"),
     )
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
@@ -235,6 +238,7 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         bgp=drop_bgp(previous.bgp, desired.bgp),
         bonds=drop_bonds(previous.bonds, desired.bonds),
         mlag=previous.mlag if desired.mlag is None else None,
+        splits=drop_splits(previous.splits, desired.splits),
         adaptive_routing=previous.adaptive_routing if desired.adaptive_routing is None else None,
         ib=ib_dropped(previous.ib, desired.ib),
         ports={name: port for name, port in ports.items() if port != PortState()},
@@ -247,7 +251,7 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     simple = (
         *("admin_up", "mtu_bytes", "mode", "access_vlan", "trust"),
         *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "lossless_buffers"),
-        *("cable_m", "rewrite_dscp", "adaptive_routing"),
+        *("cable_m", "rewrite_dscp", "adaptive_routing", "speed"),
     )
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None
@@ -281,6 +285,7 @@ def overlay(base: SwitchState, top: SwitchState) -> SwitchState:
         bgp=overlay_bgp(base.bgp, top.bgp),
         bonds=overlay_bonds(base.bonds, top.bonds),
         mlag=first(top.mlag, base.mlag),
+        splits=overlay_splits(base.splits, top.splits),
         adaptive_routing=first(top.adaptive_routing, base.adaptive_routing),
         ib=ib_overlay(base.ib, top.ib),
         native={**base.native, **top.native},

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
 from components.catalogue.switches import find_model
+from components.catalogue.switches.model_file import Mode
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
 from components.model.bonds import Bond, BondName, Mlag
@@ -314,8 +315,8 @@ class Switch(Frozen):
     on MLNX-OS.
 
     `"1/31": leaf-02:1/31` is a link to another switch; that one names this end. A range is one
-    entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`. Other ports are left
-    alone.
+    entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`; of parts it goes from
+    the first to the last, `swp1s0-swp4s1: gpu[01-08]/rail-0`. Other ports are left alone.
     """
     bonds: dict[BondName, Bond] = Field(default_factory=dict)
     """Bundles of ports for management or storage, by the name that the switch has for them:
@@ -323,6 +324,11 @@ class Switch(Frozen):
     bundles that the switch has are left alone."""
     mlag: Mlag | None = None
     """The pair that the switch is half of (Cumulus); needed where a bond has an `mlag` number."""
+    breakouts: dict[PortName, Mode] = Field(default_factory=dict[str, str])
+    """Whole port to how it is split, and the speed of each part in Gbit/s: `swp1: 4x200`. Only
+    where `ports` does not say it: by default a port has the fewest parts that are named there,
+    `swp1s0` and `swp1s1` two. Ports of Cumulus and EOS are split by an update, those of others must
+    have been split before."""
     sm_priority: Annotated[int, Field(ge=0, le=15)] | None = None
     """MLNX-OS: this switch runs the subnet manager; of several, the highest number is master."""
 

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
+from components.catalogue.switches.model_file import Mode, read_split
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.model.units import Frozen
 
-BREAKOUT: Final = r"^[2-8]x[1-9][0-9]{0,4}$"
-Breakout = Annotated[str, StringConstraints(pattern=BREAKOUT)]
-"""Parts of a split port and the speed of each in Gbit/s: `2x400`."""
 _WIDE_GBIT_S: Final = 400
 """From this speed on a port has eight lanes, unless the file says otherwise."""
-_NAMES: Final = {
-    "onyx": "1/{number}",
-    "mlnxos": "1/{number}",
-    "cumulus": "swp{number}",
-    "eos": "Ethernet{number}/1",
-    "sonic": "Ethernet{lane}",
-}
-"""How a system calls port `number` from 1 on, whose first lane is `lane`, counted from 0."""
 UNCHECKED: Final = (
     "whether the system runs on it and from which release on, its names of ports, its buffer, and "
     "for which cables it has headroom"
@@ -37,7 +27,7 @@ class DescribedSwitch(Frozen):
     """Number of whole ports. Their names are those of the switch's system, from the first on."""
     speeds_gbit_s: Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
     """Speeds of a whole port in Gbit/s."""
-    breakouts: tuple[Breakout, ...] = ()
+    breakouts: tuple[Mode, ...] = ()
     """How a port may be split, and the speed of each part: `[2x400, 4x200]`; default not at all."""
     mtu_bytes: Annotated[int, Field(ge=1500, le=65535)] | None = None
     """The largest MTU of a port in bytes; default the system's."""
@@ -51,21 +41,12 @@ class DescribedSwitch(Frozen):
         """The same facts as the catalogue holds them, for one switch system."""
         lanes = self.lanes or (8 if max(self.speeds_gbit_s) >= _WIDE_GBIT_S else 4)
         infiniband = SWITCH_SYSTEMS[system].carries == "infiniband"
-        form = _NAMES[system]
-        splits = (breakout.split("x") for breakout in self.breakouts)
         return SwitchModel(
             name=name,
-            ports={
-                system: tuple(
-                    form.format(number=number, lane=lanes * (number - 1))
-                    for number in range(1, self.ports + 1)
-                )
-            },
+            ports={system: tuple(SWITCH_SYSTEMS[system].ports.names(self.ports, lanes))},
             port_speeds_gbit_s=self.speeds_gbit_s,
-            traffic_classes=0 if infiniband else 8,
             max_lossless_priorities=0 if infiniband else self.lossless_priorities,
             lanes=lanes,
-            breakouts={int(parts): int(speed) for parts, speed in splits},
+            splits=tuple(read_split(mode) for mode in self.breakouts),
             most_mtu_bytes=self.mtu_bytes,
-            sources={system: "switch_models of this file"},
         )

@@ -17,7 +17,7 @@ import yaml
 from components.cloud.calls import CloudCall, list_calls
 from components.core.to_json import to_json
 from components.fabric.exec_plan import ExecPlan, describe_interrupts
-from components.fabric.plan import SwitchPlan, render_first_commands
+from components.fabric.plan import SwitchPlan, describe_start, render_first_commands
 from components.kubernetes.manifest import Manifest
 from components.plan.flat import as_lines, flatten
 from components.plan.make import ClusterPlan
@@ -114,9 +114,7 @@ def _switch(switch: SwitchPlan, texts: Texts, *, scripts: bool) -> Section:
     if switch.exec is not None:
         lines += _exec(switch.name, switch.exec, texts)
     elif scripts:
-        lines.append(
-            "# From factory settings these commands lead there; an update sends what differs."
-        )
+        lines.append(f"# {describe_start(switch)}")
         lines += render_first_commands(switch)
     lines.append("# Wanted state:")
     state = switch.desired.model_dump(mode="json", exclude_none=True)

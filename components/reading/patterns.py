@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from components.catalogue.switches.model_file import MODE
 from components.model.acceptance import CASE_NAME
 from components.model.alignment import CPU_LIST
 from components.model.bonds import BOND_NAME, MAC
@@ -21,7 +22,6 @@ from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
 from components.model.nic_models import PCI_ID
 from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
 from components.model.sriov import CARD_SERIAL
-from components.model.switch_models import BREAKOUT
 from components.model.sysctls import SYSCTL_VALUE
 from components.model.units import (
     ABSOLUTE_PATH,
@@ -85,7 +85,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     NODE_NAME: ("a name of lower-case letters, digits, inner hyphens and dots", str.lower),
     FOLDER: ("an absolute path of letters, digits, dots, hyphens and underscores", _no_idea),
     PCI_ID: ("a PCI device id of four hex digits in small letters", str.lower),
-    BREAKOUT: (
+    MODE: (
         "parts and their speed in Gbit/s, for example 2x400",
         lambda text: text.lower().removesuffix("g"),
     ),

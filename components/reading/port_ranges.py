@@ -1,7 +1,8 @@
 """Ranges of ports in the file, `swp1-16: gpu[01-16]/rail-0`, to one entry a port: pure.
 
 A range is written as the switch writes it, `1/1-1/8` or `1/1-8` on Onyx, `swp1-8` on Cumulus,
-`Ethernet1/1-8/1` on EOS, and holds the whole ports of the model from the first to the last.
+`Ethernet1/1-8/1` on EOS, and holds the whole ports of the model from the first to the last. From
+the first part of a port to the last one of another, `swp1s0-swp4s1`, it holds all their parts.
 Brackets count what is plugged in, as Slurm's host lists do: `gpu[01-08]/rail-0` is eight hosts,
 `gpu01/rail-[0,2]` two rails of one.
 """
@@ -36,6 +37,7 @@ class _Spread:
     path: SpecPath
     """Of its `ports`."""
     name: str
+    system: str
     ports: dict[str, Json] = field(default_factory=dict[str, Json])
     written: dict[str, str] = field(default_factory=dict[str, str])
     """Port to the key that it was written as."""
@@ -96,7 +98,7 @@ def _spread_switch(
     known = model.ports.get(system, ()) if model else ()
     if model is None or not known or not any(map(_is_range, ports, ports.values())):
         return None
-    spread = _Spread(("switches", s, "ports"), str(switch.get("name")))
+    spread = _Spread(("switches", s, "ports"), str(switch.get("name")), system)
     for key, value in ports.items():
         names = (key,) if "-" not in key else _ports_between(key, model, known, spread)
         if names:
@@ -122,6 +124,9 @@ def _ports_between(
     key: str, model: SwitchModel, known: Sequence[str], spread: _Spread
 ) -> tuple[str, ...]:
     first, _, last = (part.strip() for part in key.partition("-"))
+    parts = _parts_between(first, last, model, known, spread.system)
+    if parts:
+        return parts
     end = _full_name(first, last, known)
     for written, found in ((first, first if first in known else None), (last, end)):
         if found is None:
@@ -130,7 +135,8 @@ def _ports_between(
                 (key,),
                 f"the range {key} of {spread.name} ends at {written}, and {model.described} has no "
                 "such whole port.",
-                f"write the first and the last port of {ports}; name parts of a split port singly.",
+                f"write the first and the last port of {ports}, or the first and the last part: "
+                f"{_example(model, spread.system)}.",
             )
             return ()
     begin, stop = known.index(first), known.index(end or first)
@@ -142,11 +148,43 @@ def _ports_between(
     return tuple(known[begin : stop + 1])
 
 
-def _full_name(first: str, last: str, known: Sequence[str]) -> str | None:
-    """`4` after `swp1` is `swp4`; `4/1` after `Ethernet1/1` is `Ethernet4/1`."""
+def _parts_between(
+    first: str, last: str, model: SwitchModel, known: Sequence[str], system: str
+) -> tuple[str, ...]:
+    """The parts from the first one of a port to the last one of another; none: it is no such range.
+
+    `swp1s0-swp4s1` is both halves of four ports: the last part says into how many each is split.
+    """
+    begin = model.place(system, first)
+    for name in _longer(first, last):
+        end = model.place(system, name)
+        if begin is None or end is None or not {begin.whole, end.whole} <= {*known}:
+            continue
+        wholes = known[known.index(begin.whole) : known.index(end.whole) + 1]
+        for form in model.splits_of(system, end.whole):
+            names = [model.part_names(system, whole, form.parts) for whole in wholes]
+            if names and (names[0][0], names[-1][-1]) == (first, name):
+                return tuple(part for each in names for part in each)
+    return ()
+
+
+def _example(model: SwitchModel, system: str) -> str:
+    first = model.ports[system][-1]
+    forms = model.splits_of(system, first)
+    names = model.part_names(system, first, forms[0].parts if forms else 1)
+    return f"{names[0]}-{names[-1]}"
+
+
+def _longer(first: str, last: str) -> Iterator[str]:
+    """What the end of a range may mean: `4s1` after `swp1s0` is `swp4s1`."""
     ends = (m.end() for m in re.finditer(r"[^0-9]", first))
     heads = (first[:end] for end in reversed([0, *ends]))
-    return next((name for name in (last, *(head + last for head in heads)) if name in known), None)
+    yield from (last, *(head + last for head in heads))
+
+
+def _full_name(first: str, last: str, known: Sequence[str]) -> str | None:
+    """`4` after `swp1` is `swp4`; `4/1` after `Ethernet1/1` is `Ethernet4/1`."""
+    return next((name for name in _longer(first, last) if name in known), None)
 
 
 def _place(key: str, value: Json, names: Sequence[str], spread: _Spread) -> None:

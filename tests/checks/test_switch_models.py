@@ -80,7 +80,13 @@ def test_a_described_model_has_the_ports_of_its_system(
 def test_a_described_model_has_the_speeds_of_its_parts() -> None:
     described = DescribedSwitch(ports=4, speeds_gbit_s=(800,), breakouts=("2x400", "4x200"))
     model = described.as_model("X", "cumulus")
-    assert [model.speed_of("swp1", parts) for parts in (1, 2, 3, 4, 8)] == [800, 400, 200, 200, 0]
+    assert [model.speed_of("cumulus", "swp1", parts) for parts in (1, 2, 3, 4, 8)] == [
+        800,
+        400,
+        200,
+        200,
+        0,
+    ]
     assert (model.has_port("cumulus", "swp4s3"), model.has_port("cumulus", "swp4s4")) == (
         True,
         False,

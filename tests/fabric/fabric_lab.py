@@ -235,6 +235,32 @@ def bonded_of(system: str, *, pair: bool = False, routed: bool = False) -> Clust
     return ClusterSpec.model_validate(site)
 
 
+SPLIT_MODELS = {"cumulus": "SN5600", "eos": "DCS-7060X6-64PE", "sonic": "Z9332F", "onyx": "SN3700"}
+"""System to a model whose ports can be split in two."""
+
+
+def split_of(system: str, parts: int = 2, **rdma: object) -> ClusterSpec:
+    """A leaf of which both cards of a host are on parts of the first port: the first and the last.
+
+    Args:
+        system: Of the leaf.
+        parts: Into how many the port is split.
+        rdma: What the file says of RDMA.
+    """
+    site = chain_of(system, 1, **rdma).model_dump(mode="json")
+    leaf = site["switches"][0] | {"model": SPLIT_MODELS[system]}
+    lane = {"eos": "Ethernet1/{}", "sonic": "Ethernet{}"}
+    last = 8 - 8 // parts + (system == "eos") if system in lane else parts - (system != "onyx")
+    form = lane.get(system, {"cumulus": "swp1s{}", "onyx": "1/1/{}"}.get(system, ""))
+    first = {"cumulus": 0, "sonic": 0}.get(system, 1)
+    ends = [form.format(first), form.format(last)]
+    leaf["ports"] = dict(zip(ends, leaf["ports"].values(), strict=True))
+    for host in site["hosts"]:
+        for nic in host["nics"]:
+            nic |= {"model": "ConnectX-7", "speed_gbit_s": 100}
+    return ClusterSpec.model_validate(site | {"switches": [leaf]})
+
+
 def port_name(system: str, number: int) -> str:
     kind = KINDS[system]
     return kind.port.format(kind.lanes * (number - 1) if kind.lanes else number)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from components.fabric.baselines import with_new_ports
 from components.fabric.device import every_key
 from components.fabric.exchange import Exchange
 from components.fabric.state import SwitchState
@@ -41,7 +42,7 @@ def load_site(path: Path, **rdma: object) -> dict[str, Any]:
 
 
 def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    return exchange.read(every_key(exchange.list_ports(), desired), each=True).state
+    return exchange.record(every_key(exchange.list_ports(), desired))
 
 
 def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
@@ -49,6 +50,7 @@ def apply(exchange: Exchange, desired: SwitchState) -> tuple[str, ...]:
 
 
 def restore(exchange: Exchange, owned: SwitchState, baseline: SwitchState) -> tuple[str, ...]:
+    baseline = with_new_ports(baseline, owned, exchange.driver.system)
     return exchange.converge(
         owned, lambda r: target_of_restore(r.state, owned, baseline, r.vlan_holders)
     ).lines
@@ -59,6 +61,7 @@ def edit(
 ) -> None:
     """Apply what the file says now; what it no longer says is given back."""
     gone = dropped(previous, desired)
+    baseline = with_new_ports(baseline, gone, exchange.driver.system)
     exchange.converge(
         overlay(gone, desired),
         lambda r: target_of_update(

@@ -71,6 +71,7 @@ def unowned(room: Room) -> object:
         return _foreign(switch.stored.running, {*ours.ports, *neighbors})
     tree = copy.deepcopy(switch.stored.applied)
     named = {*ours.ports, *(ours.addresses or {}), *(ours.bonds or {}), "peerlink.4094"}
+    named |= {*(ours.splits or {})}
     interfaces = child(tree, "interface")
     return {name: each for name, each in interfaces.items() if name not in named}, tree.get("acl")
 

@@ -271,7 +271,7 @@ def test_names_are_spelled_out_and_written_short() -> None:
     assert [*expand_names("swp1-3,swp10,eth0")] == ["swp1", "swp2", "swp3", "swp10", "eth0"]
     assert [*expand_names("swp1-swp2,swp31s0-1")] == ["swp1", "swp2", "swp31s0", "swp31s1"]
     names = ["swp10", "swp1", "swp2", "swp3", "swp31s0", "swp31s1"]
-    assert collapse_ports(names) == "swp1-3,swp10,swp31s0,swp31s1"
+    assert collapse_ports(names) == "swp1-3,swp10,swp31s0-1"
 
 
 def test_ports_are_those_called_swp() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.port_names import CountedParts
-from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemEntry
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
@@ -31,16 +30,17 @@ from tests.fabric.switch_labs import LABS, SwitchLab
 from tests.over_ssh.test_switch_faults import TRAITS, Absent, Traits
 
 NAME = "minimal"
-MODEL = SwitchModel(
-    name="M8",
-    ports={NAME: PORTS},
-    port_speeds_gbit_s=(100,),
-    traffic_classes=8,
-    max_lossless_priorities=1,
-    sources={NAME: "invented"},
-)
+MODEL = f"""
+asic: invented
+systems: {{{NAME}: {{names: "p[1-{len(PORTS)}]"}}}}
+ports: {len(PORTS)}
+speeds_gbit_s: [100]
+lossless_priorities: 1
+sources:
+  {{asic: invented, systems: it, ports: it, speeds_gbit_s: it, lossless_priorities: it}}
+"""
 WHY = FOLDERS / NAME / "WHY.md"
-NAMING = CountedParts(re.compile(r"(?P<whole>p[1-8])(?P<part>/[1-4])?"), "/1")
+NAMING = CountedParts(re.compile(r"(?P<whole>p[1-8])(?P<part>/[1-4])?"), "p{}", "/1")
 WORDS = """
 # Minimal
 ## Reading
@@ -90,6 +90,12 @@ def _write(root: Path, page: Path | str, text: str) -> None:
     path.write_text(text)
 
 
+def _add_model(patch: pytest.MonkeyPatch, root: Path) -> None:
+    """A file, and nothing else."""
+    _write(root, "models/M8.yaml", MODEL)
+    patch.setattr(MODELS, "folders", (*MODELS.folders, root / "models"))
+
+
 REGISTER: dict[str, Register] = {
     "folder": lambda patch, _root: patch.setitem(
         sys.modules, f"components.fabric.systems.{NAME}.system", minimal_os
@@ -98,7 +104,7 @@ REGISTER: dict[str, Register] = {
     "line": lambda patch, _root: patch.setitem(
         SWITCH_SYSTEMS, NAME, SystemEntry("roce", NAMING, (1500, 9216))
     ),
-    "hardware": lambda patch, _root: patch.setitem(MODELS, "M8", MODEL),
+    "hardware": _add_model,
     "emulator": lambda patch, _root: patch.setitem(
         EMULATORS, NAME, f"{minimal_os.__name__}:MinimalSwitch"
     ),

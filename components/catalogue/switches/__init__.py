@@ -1,29 +1,46 @@
-"""The switch models that are known, in files by model or maker, and the registry of them."""
+"""The switch models that are known: one file each in `models/`, read when it is asked for."""
 
 from __future__ import annotations
 
-from components.catalogue.switches.arista_models import ARISTA_MODELS
-from components.catalogue.switches.dcs_7060dx5_64s import DCS_7060DX5_64S
-from components.catalogue.switches.qm8700 import QM8700
-from components.catalogue.switches.qm9700 import QM9700
-from components.catalogue.switches.sn2700 import SN2700
-from components.catalogue.switches.sn3700 import SN3700
-from components.catalogue.switches.sn4600c import SN4600C
-from components.catalogue.switches.sn5600 import SN5600
-from components.catalogue.switches.sonic_models import SONIC_MODELS
-from components.catalogue.switches.spectrum_models import SPECTRUM_MODELS
-from components.catalogue.switches.switch_model import SwitchModel
-from components.catalogue.switches.z9332f import Z9332F
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-MODELS: dict[str, SwitchModel] = {
-    model.name: model
-    for model in (
-        *(SN2700, SN3700, SN4600C, SN5600, *SPECTRUM_MODELS),
-        *(DCS_7060DX5_64S, *ARISTA_MODELS),
-        *(Z9332F, *SONIC_MODELS),
-        *(QM8700, QM9700),
-    )
-}
+from components.catalogue.switches.model_file import FOLDER, list_models, read_model
+from components.catalogue.switches.switch_model import SwitchModel
+
+
+class Catalogue(Mapping[str, SwitchModel]):
+    """Model by name. The names are those of the files; only what is looked up is read."""
+
+    def __init__(self, *folders: Path) -> None:
+        """Look at nothing yet.
+
+        Args:
+            folders: One file a model.
+        """
+        self.folders = folders
+
+    def __getitem__(self, name: str) -> SwitchModel:
+        """Read the file of a model, once."""
+        for folder in self.folders:
+            if name in list_models(folder):
+                return read_model(name, folder)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """All names, sorted."""
+        return iter(sorted({name for folder in self.folders for name in list_models(folder)}))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is one of that name, without reading it."""
+        return any(name in list_models(folder) for folder in self.folders)
+
+
+MODELS = Catalogue(FOLDER)
 
 
 def find_model(name: str) -> SwitchModel | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Final, Protocol
@@ -27,6 +27,14 @@ class PortNaming(Protocol):
         """A whole port has a name that no part of it has, so that a file says which it means."""
         ...
 
+    def names(self, count: int, lanes: int) -> Iterator[str]:
+        """The names of so many whole ports, from the first on, of so many lanes each."""
+        ...
+
+    def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
+        """The names of the parts of a port of so many lanes that is split into so many."""
+        ...
+
     def place(self, name: str, lanes: int) -> PortPlace | None:
         """Where a port is on a model whose ports have so many lanes; None: it is no name."""
         ...
@@ -42,9 +50,22 @@ class CountedParts:
 
     pattern: re.Pattern[str]
     """Group `whole` is the port, group `part` what a split adds to it."""
+    form: str
+    """The name of port `{}`, from 1 on."""
     first_part: str
     """What the first part adds."""
     holds_parts: bool = True
+
+    def names(self, count: int, lanes: int) -> Iterator[str]:
+        """See `PortNaming`."""
+        del lanes
+        return (self.form.format(number) for number in range(1, count + 1))
+
+    def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
+        """See `PortNaming`."""
+        del lanes
+        sign, first = self.first_part[0], int(self.first_part[1:])
+        return tuple(f"{whole}{sign}{first + number}" for number in range(count))
 
     def place(self, name: str, lanes: int) -> PortPlace | None:
         """See `PortNaming`."""
@@ -69,7 +90,19 @@ class LaneOfPort:
 
     pattern: re.Pattern[str]
     """Group `port`, and group `lane` from 1 on."""
+    form: str
+    """The name of lane 1 of port `{}`, from 1 on."""
     holds_parts: bool = False
+
+    def names(self, count: int, lanes: int) -> Iterator[str]:
+        """See `PortNaming`."""
+        del lanes
+        return (self.form.format(number) for number in range(1, count + 1))
+
+    def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
+        """See `PortNaming`."""
+        port = whole.rpartition("/")[0]
+        return tuple(f"{port}/{lane + 1}" for lane in range(0, lanes, lanes // count))
 
     def place(self, name: str, lanes: int) -> PortPlace | None:
         """See `PortNaming`."""
@@ -90,7 +123,19 @@ class LaneOfSwitch:
 
     pattern: re.Pattern[str]
     """Group `head`, and group `lane` from 0 on."""
+    form: str
+    """The name of the port, or part, that begins at lane `{}`, from 0 on."""
     holds_parts: bool = False
+
+    def names(self, count: int, lanes: int) -> Iterator[str]:
+        """See `PortNaming`."""
+        return (self.form.format(number * lanes) for number in range(count))
+
+    def parts(self, whole: str, count: int, lanes: int) -> tuple[str, ...]:
+        """See `PortNaming`."""
+        found = self.pattern.fullmatch(whole)
+        first = int(found["lane"]) if found else 0
+        return tuple(self.form.format(first + lane) for lane in range(0, lanes, lanes // count))
 
     def place(self, name: str, lanes: int) -> PortPlace | None:
         """See `PortNaming`."""
@@ -114,14 +159,20 @@ def _parts(lane: int, lanes: int) -> int:
 # The whole names, with their sources: what `SWITCH_SYSTEMS` chooses from.
 
 SLOT_AND_PORT: Final = CountedParts(
-    re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), first_part="/1"
+    re.compile(r"(?P<whole>[1-9]\d*/[1-9]\d*)(?P<part>/[1-8])?"), form="1/{}", first_part="/1"
 )
 """Onyx and MLNX-OS: `1/31`, split `1/31/1`; sources.md#onyx (grammar of the collection's modules).
 On the QM9700 `1/31/1` is a port, not a part (sources.md#mlnx-os)."""
-SWP: Final = CountedParts(re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), first_part="s0")
+SWP: Final = CountedParts(
+    re.compile(r"(?P<whole>swp[1-9]\d*)(?P<part>s[0-7])?"), form="swp{}", first_part="s0"
+)
 """Cumulus: `swp31`, split `swp31s0` to `s7` (sources.md#cumulus, page "Switch Port Attributes")."""
-LANE_IN_PORT: Final = LaneOfPort(re.compile(r"(?P<port>Ethernet[1-9]\d*)/(?P<lane>[1-9])"))
+LANE_IN_PORT: Final = LaneOfPort(
+    re.compile(r"(?P<port>Ethernet[1-9]\d*)/(?P<lane>[1-9])"), form="Ethernet{}/1"
+)
 """EOS: `Ethernet31/1`, at half speed `Ethernet31/1` and `Ethernet31/5` (sources.md#eos)."""
-LANE_IN_SWITCH: Final = LaneOfSwitch(re.compile(r"(?P<head>Ethernet)(?P<lane>0|[1-9]\d*)"))
+LANE_IN_SWITCH: Final = LaneOfSwitch(
+    re.compile(r"(?P<head>Ethernet)(?P<lane>0|[1-9]\d*)"), form="Ethernet{}"
+)
 """SONiC: `Ethernet8` for the second port of eight lanes, at half speed `Ethernet8` and
 `Ethernet12` (sources.md#sonic, port_config.ini)."""

@@ -18,23 +18,39 @@ Release = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """One way to split a port into parts of equal size."""
+
+    parts: int
+    speed_gbit_s: int
+    """The fastest speed of a part."""
+    systems: tuple[str, ...] | None = None
+    """Switch systems that can; None: all that run on the model."""
+    blocks_next: bool = False
+    """The port after it is gone then, so that every second one, from the first on, can do it."""
+
+    @property
+    def mode(self) -> str:
+        """As files write it: `2x400`."""
+        return f"{self.parts}x{self.speed_gbit_s}"
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchModel:
-    """One switch model; `sources.md#switch-models` says where each number comes from."""
+    """One switch model; its file in `models/` says where each number comes from."""
 
     name: str
     ports: Mapping[str, tuple[str, ...]]
     """Switch system that runs on it to its port names, unsplit."""
     port_speeds_gbit_s: tuple[int, ...]
-    traffic_classes: int
-    """0 on InfiniBand, which has none."""
     max_lossless_priorities: int
     """0 on InfiniBand, where everything is lossless."""
     asic: str = ""
     """Generation of the switching chip, for example `Spectrum-2`."""
     lanes: int = 4
     """Electrical lanes of a port, by which some systems name its parts; 4: QSFP28 and QSFP56."""
-    breakouts: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Number of parts that a port may be split into, to the speed of each in Gbit/s."""
+    splits: tuple[Split, ...] = ()
+    """The ways to split a port."""
     buffer_mb: int | None = None
     """Packet buffer that all ports share, in MB as the data sheet counts them."""
     headroom_lengths_m: Mapping[str, tuple[int, ...]] = field(
@@ -47,8 +63,6 @@ class SwitchModel:
     """Ports that are slower than the others and cannot be split, to their fastest speed."""
     most_mtu_bytes: int | None = None
     """The largest MTU of a port, where it is less than the system's."""
-    sources: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Switch system to who states its ports and MTU range."""
 
     @property
     def mtu_range_bytes(self) -> Mapping[str, tuple[int, int]]:
@@ -78,12 +92,34 @@ class SwitchModel:
         if name in ports:
             return True
         place = self.place(system, name)
-        return (
-            place is not None
-            and place.whole in ports
-            and place.whole not in self.slow_ports
-            and place.parts <= max(self.breakouts, default=1)
+        return place is not None and any(
+            split.parts >= place.parts for split in self.splits_of(system, place.whole)
         )
+
+    def splits_of(self, system: str, whole: str) -> tuple[Split, ...]:
+        """The ways in which one port can be split; none where the model has no such port."""
+        ports = self.ports.get(system, ())
+        if whole not in ports or whole in self.slow_ports:
+            return ()
+        is_first = ports.index(whole) % 2 == 0
+        return tuple(
+            split
+            for split in self.splits
+            if (split.systems is None or system in split.systems)
+            and (is_first or not split.blocks_next)
+        )
+
+    def blocked_by(self, system: str, whole: str, parts: int) -> str | None:
+        """The port that is gone where another one is split into so many parts; None: none is."""
+        ports = self.ports.get(system, ())
+        blocks = any(s.parts == parts and s.blocks_next for s in self.splits_of(system, whole))
+        return ports[ports.index(whole) + 1] if blocks else None
+
+    def part_names(self, system: str, whole: str, parts: int) -> tuple[str, ...]:
+        """The names of the parts of a port that is split so."""
+        if parts <= 1:
+            return (whole,)
+        return SWITCH_SYSTEMS[system].ports.parts(whole, parts, self.lanes)
 
     def place(self, system: str, name: str) -> PortPlace | None:
         """Where a port is on the front panel; None: it is no name of this system there."""
@@ -92,11 +128,11 @@ class SwitchModel:
         known = system in self.ports
         return SWITCH_SYSTEMS[system].ports.place(name, self.lanes) if known else None
 
-    def speed_of(self, whole: str, parts: int) -> int:
+    def speed_of(self, system: str, whole: str, parts: int) -> int:
         """The fastest speed of a port, or of a part where it is split into at least so many."""
         if parts <= 1:
             return self.slow_ports.get(whole, self.speed_gbit_s)
-        fitting = (speed for count, speed in self.breakouts.items() if count >= parts)
+        fitting = (s.speed_gbit_s for s in self.splits_of(system, whole) if s.parts >= parts)
         return max(fitting, default=0)
 
     def whole_port(self, system: str, name: str) -> str | None:
@@ -127,11 +163,11 @@ class SwitchModel:
     def describe_ports(self, system: str) -> str:
         """The port names with one system, for people."""
         naming = SWITCH_SYSTEMS[system].ports
-        return naming.describe(self.ports[system], split=bool(self.breakouts))
+        return naming.describe(self.ports[system], split=bool(self.splits))
 
     def capability_line(self) -> str:
         """Everything that the rules hold a file against, on one line, for people."""
-        split = ", ".join(f"{count} of {speed}" for count, speed in sorted(self.breakouts.items()))
+        split = ", ".join(f"{each.parts} of {each.speed_gbit_s}" for each in self.splits)
         count = len(next(iter(self.ports.values())))
         head = f"{self.name} ({self.asic})" if self.asic else self.name
         forms = f"{self.speed_gbit_s} Gbit/s{f' or split into {split}' if split else ''}"

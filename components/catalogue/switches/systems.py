@@ -29,21 +29,27 @@ class SystemEntry:
     ports: PortNaming
     """How it calls a port, and a part of a split one."""
     mtu_range_bytes: tuple[int, int]
-    """The least and the largest MTU of a port; docs/explanation/sources.md names the source."""
+    """The least and the largest MTU of a port."""
+    mtu_source: str = "docs/explanation/sources.md"
+    """Who states it."""
 
 
 SWITCH_SYSTEMS: Final[dict[str, SystemEntry]] = {
-    # MTU: module_utils/network/onyx/onyx.py of the vendor's Ansible collection.
-    "onyx": SystemEntry("roce", SLOT_AND_PORT, (1500, 9612)),
-    # MTU: `nv set interface … link mtu` (NVUE reference).
-    "cumulus": SystemEntry("roce", SWP, (552, 9216)),
-    # MTU: `l2 mtu` takes 64 to 65535 (help text in aristanetworks/avd #3164), and a frame of 9214
-    # bytes is the most that public guides set on any port; 68 is the least of IPv4 (RFC 791).
-    "eos": SystemEntry("roce", LANE_IN_PORT, (68, 9214)),
-    # MTU: `config interface mtu` (sonic-utilities, config/main.py: IntRange).
-    "sonic": SystemEntry("roce", LANE_IN_SWITCH, (68, 9216)),
-    # MTU: the least and the largest of the InfiniBand specification.
-    "mlnxos": SystemEntry("infiniband", SLOT_AND_PORT, (256, 4096)),
+    "onyx": SystemEntry(
+        "roce", SLOT_AND_PORT, (1500, 9612), "onyx.py of the mellanox.onyx collection"
+    ),
+    "cumulus": SystemEntry(
+        "roce", SWP, (552, 9216), "NVUE reference, `nv set interface <interface-id> link mtu`"
+    ),
+    # `l2 mtu` takes 64 to 65535 (help text in aristanetworks/avd #3164); 68 is the least of IPv4
+    # (RFC 791).
+    "eos": SystemEntry(
+        "roce", LANE_IN_PORT, (68, 9214), "public captures of EOS: `Ethernet MTU 9214 bytes`"
+    ),
+    "sonic": SystemEntry(
+        "roce", LANE_IN_SWITCH, (68, 9216), "sonic-utilities, config/main.py: `interface mtu`"
+    ),
+    "mlnxos": SystemEntry("infiniband", SLOT_AND_PORT, (256, 4096), "the InfiniBand specification"),
 }
 """By the name that the site file uses, in the order in which refusals list them."""
 

@@ -276,6 +276,26 @@ class WholeReader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """How a person splits a port, where an undo could not lead back exactly."""
+
+    why: str
+    """Why no update does it."""
+    lines: tuple[str, ...]
+    """What to type; `{whole}` is the port and `{parts}` into how many."""
+
+
+@runtime_checkable
+class HandSplit(Protocol):
+    """What a driver may have beside: ports must have been split before, and it is looked whether.
+
+    A driver without it reads `SwitchState.splits` by itself, or has no such thing.
+    """
+
+    by_hand: ByHand
+
+
 class Uncounted:
     """Of a driver on InfiniBand: the adapters count, and there are no classes to tell apart."""
 

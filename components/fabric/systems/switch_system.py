@@ -155,5 +155,10 @@ class SwitchSystem:
     """The class, or priority, of a DSCP before a line maps it."""
     template_marks: frozenset[int] = frozenset()
     """Classes that its template for all ports marks."""
+    splits: Release | None = None
+    """First release in which its driver splits ports; None: ports must have been split before."""
+    speed_words: Callable[[int, int], str] | None = None
+    """Speed in Gbit/s and lanes of a part as its configuration says them, where every part is
+    always there and its speed is what splits the port; None: a split is a setting of the port."""
     repairs: frozenset[str] = frozenset()
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""

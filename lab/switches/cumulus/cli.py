@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lab.switches.cumulus import show
+from lab.switches.cumulus.breakouts import names_of
 from lab.switches.cumulus.config import Stored
 from lab.switches.cumulus.nvue import change_tree
 from lab.switches.cumulus.revisions import Revisions, parse_apply
 from lab.switches.cumulus.values import NvueError
 from lab.switches.emulators import Daemons
+from lab.switches.front import Front
 from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.release import numbers
@@ -39,9 +41,11 @@ class Switch(Protocol):
     revisions: Revisions
     faults: PlainFaults
 
+    front: Front
+
     @property
     def ports(self) -> tuple[str, ...]:
-        """The front panel ports."""
+        """The ports that there are."""
         ...
 
     @property
@@ -148,7 +152,8 @@ class Session:
     def _change(self, verb: str, words: list[str]) -> str:
         stored = self.switch.stored
         tree = copy.deepcopy(stored.applied if stored.pending is None else stored.pending)
-        change_tree(tree, verb, words, self.switch.ports, self.switch.release)
+        names = names_of(tree, self.switch.front)
+        change_tree(tree, verb, words, names, self.switch.release)
         stored.pending = tree
         self.changes += 1
         self.switch.commit()

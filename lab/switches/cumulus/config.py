@@ -11,9 +11,7 @@ from typing import Literal, cast
 
 from pydantic import JsonValue
 
-from components.core.errors import UsageError
 from lab.switches import stored
-from lab.switches.onyx.config import PORTS_BY_MODEL
 from lab.switches.stored import Part
 
 Tree = dict[str, JsonValue]
@@ -53,17 +51,6 @@ class Stored(stored.Stored):
 def front_number(port: str) -> int:
     """The number on the front panel: 3 of `swp3`, and of its part `swp3s1`."""
     return int(port.removeprefix("swp").partition("s")[0])
-
-
-def port_names(model: str) -> tuple[str, ...]:
-    """The front panel ports of a model.
-
-    Raises:
-        UsageError: The lab does not know this model.
-    """
-    if model not in PORTS_BY_MODEL:
-        raise UsageError(f"the lab has no switch model {model!r}; it has {sorted(PORTS_BY_MODEL)}")
-    return tuple(f"swp{number}" for number in range(1, PORTS_BY_MODEL[model][0] + 1))
 
 
 def child(tree: Tree, *path: str) -> Tree:

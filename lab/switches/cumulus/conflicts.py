@@ -7,14 +7,17 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from lab.switches.cumulus.breakouts import find_split_conflicts
 from lab.switches.cumulus.config import Tree, child
+from lab.switches.front import Front
 
 _WHOLE: Final = 100
 
 
-def find_conflict(tree: Tree) -> str | None:
-    """What does not go together in a revision, or None."""
-    found = (*_schedule_conflicts(tree), *_bridge_conflicts(tree), *_bfd_conflicts(tree))
+def find_conflict(tree: Tree, front: Front) -> str | None:
+    """What does not go together in a revision, or is not there on the model; None: nothing."""
+    splits = find_split_conflicts(tree, front)
+    found = (*splits, *_schedule_conflicts(tree), *_bridge_conflicts(tree), *_bfd_conflicts(tree))
     return next(iter((*found, *_bond_conflicts(tree))), None)
 
 

@@ -29,6 +29,8 @@ SET_PATHS: Final = tuple(
         "interface <member> description =text",
         "interface <ports> link mtu =mtu",
         "interface <ports> link state <state>",
+        "interface <wholes> link breakout <mode>",
+        "interface <wholes> link breakout <mode> lanes-per-port =number",
         "interface <any> ip address <prefix>",
         "interface <ports> qos pfc-watchdog state =toggle",
         "interface <member> bridge domain <name>",
@@ -93,7 +95,7 @@ class _Step:
     value: JsonValue = None
 
 
-_SINCE: Final = {"pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
+_SINCE: Final = {"breakout": (5, 4, 0), "pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
 """Word of a path to the release that brought it (NVUE reference)."""
 _BFD_BY_PROFILE: Final = (5, 15)
 """From here on a neighbour names a profile of BFD, before it `enable on` (NVUE reference)."""
@@ -182,8 +184,11 @@ def _set(tree: Tree, steps: list[_Step]) -> None:
     _settle(tree, steps)
 
 
+_EITHER: Final = frozenset({"up", "down", "1x", "2x", "4x", "8x"})
+
+
 def _enter(here: Tree, key: str) -> tuple[Tree, str, Tree]:
-    if key in {"up", "down"}:
+    if key in _EITHER:
         here.clear()  # a link is one or the other
     held = here.get(key)
     below: Tree = held if isinstance(held, dict) else {}

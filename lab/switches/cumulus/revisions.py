@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from lab.switches.cumulus.config import Stored, Tree, Unconfirmed
 from lab.switches.cumulus.conflicts import find_conflict
 from lab.switches.cumulus.values import NvueError
+from lab.switches.front import Front
 
 DEFAULT_CONFIRM_S: Final = 600
 """Ten minutes (NVUE reference)."""
@@ -79,6 +80,7 @@ class Revisions:
         self,
         stored: Stored,
         clock: Callable[[], float],
+        front: Front,
         refused_by_frr: Callable[[Tree], str | None] = lambda _: None,
     ) -> None:
         """Take back what a lab that was stopped left unconfirmed: nobody keeps its timer.
@@ -86,9 +88,11 @@ class Revisions:
         Args:
             stored: The state of the switch.
             clock: In seconds.
+            front: Its front panel.
             refused_by_frr: Gives a tree to the routing daemons; what they refuse it with.
         """
         self._stored = stored
+        self._front = front
         self._refused_by_frr = refused_by_frr
         self._clock = clock
         self._expires_at_s = 0.0
@@ -128,7 +132,7 @@ class Revisions:
         if not options.yes:
             raise NvueError("Are you sure? [y/N] N\nError: aborted")  # a session cannot answer
         stored.revision += 1
-        conflict = find_conflict(stored.pending)
+        conflict = find_conflict(stored.pending, self._front)
         if conflict is not None:
             raise NvueError(f"Invalid config [rev_id: {stored.revision}]\n  {conflict}")
         refusal = self._refused_by_frr(stored.pending)

@@ -14,6 +14,7 @@ import asyncssh
 from pydantic import JsonValue
 
 from lab.switches.cumulus import show
+from lab.switches.cumulus.breakouts import parts_of, ports_of
 from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.config import (
     BRIDGE,
@@ -24,7 +25,6 @@ from lab.switches.cumulus.config import (
     child,
     front_number,
     mtu_bytes,
-    port_names,
     port_trust,
     roce_mode,
 )
@@ -32,10 +32,11 @@ from lab.switches.cumulus.revisions import Revisions
 from lab.switches.cumulus.routes import router_view
 from lab.switches.cumulus.values import NvueError, expand
 from lab.switches.emulators import Daemons
+from lab.switches.front import Front, front_of
 from lab.switches.lines import serve_bash
 from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
-from lab.switches.onyx.config import Mode, port_speed
+from lab.switches.onyx.config import Mode
 from lab.switches.plain_faults import PlainFaults, by_hand, cable, type_by_hand
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, RouterView, SwitchConfig
@@ -99,13 +100,13 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         super().__init__(config, state_path, _load(state_path), PlainFaults())
         self.frr: Daemons | None = None
         """What routes in its stead, where the lab has real daemons."""
-        self.revisions = Revisions(self.stored, clock, self._refused_by_frr)
-        self._ports = port_names(config.model)
+        self.front = front_of(config.model, "cumulus")
+        self.revisions = Revisions(self.stored, clock, self.front, self._refused_by_frr)
 
     @property
     def ports(self) -> tuple[str, ...]:
         """The front panel ports."""
-        return self._ports
+        return ports_of(self.stored.applied, self.front)
 
     @property
     def release(self) -> str:
@@ -192,7 +193,7 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             port=port,
             admin_up=up,
             oper_up=up and port in self.cabled and port not in self.stored.link_down,
-            speed_gbit_s=port_speed(self._config.model, front_number(port)),
+            speed_gbit_s=_speed(self.front, self.stored.applied, port),
             mtu_bytes=mtu_bytes(tree, port),
             mode=mode,
             access_vlan=access,
@@ -216,6 +217,13 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         """What it routes by: addresses of the bridge's VLANs, and the BGP of the default VRF."""
         self.revisions.tick()
         return router_view(self._config.name, self.stored.applied)
+
+
+def _speed(front: Front, tree: Tree, port: str) -> int:
+    """Of a port or a part, as its card and cable have it at best."""
+    number = front_number(port)
+    split = front.split(number, len(parts_of(tree, f"swp{number}")), "cumulus")
+    return front.speed(number) if split is None else int(split.mode.split("x")[1])
 
 
 def own_marking(tree: Tree, port: str) -> dict[int, tuple[int, int]]:

@@ -42,6 +42,11 @@ def _ports(word: str, ports: Collection[str]) -> list[JsonValue]:
     return list(names)
 
 
+def _wholes(word: str, ports: Collection[str]) -> list[JsonValue]:
+    """A part cannot be split again."""
+    return _ports(word, [name for name in ports if name[3:].isdigit()])
+
+
 def _vlan_list(word: str, _ports: Collection[str]) -> list[JsonValue]:
     if not _VLANS.fullmatch(word):
         raise bad(word, "a list of VLANs")
@@ -144,6 +149,8 @@ def _numbers_below(end: int) -> Reader:
 
 VALUES: Final[dict[str, Reader]] = {
     "ports": _ports,
+    "wholes": _wholes,
+    "mode": lambda word, _ports: _one_of(word, ("1x", "2x", "4x", "8x", "disabled")),
     "bond": _bundles,
     "member": _bridged,
     "mac": _mac,
@@ -180,7 +187,7 @@ VALUES: Final[dict[str, Reader]] = {
 def expand(text: str) -> Iterator[str]:
     """Spell out `swp1-3,swp7` and `10-12,20`."""
     for part in text.split(","):
-        found = re.fullmatch(r"([A-Za-z]*)(\d+)-(\d+)", part)
+        found = re.fullmatch(r"(|[A-Za-z]+|swp\d+s)(\d+)-(\d+)", part)
         if found is None:
             yield part
             continue

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from components.core.errors import UsageError
 from lab.switches import stored
 from lab.switches.eos.routed import Routing
+from lab.switches.front import Front, front_of
 from lab.switches.stored import Part
 
 Trust = Literal["cos", "dscp", "none"]
@@ -22,19 +22,6 @@ ROUTED_MTU_BYTES = 1500
 """`IP MTU 1500 bytes` of every routed interface without a line for it (Arista's manual)."""
 ALL_VLANS = range(1, 4095)
 QUEUES = range(8)
-PORTS_BY_MODEL = {
-    "DCS-7050CX3-32S": (32, 100),
-    "DCS-7050DX4-32S": (32, 400),
-    "DCS-7050PX4-32S": (32, 400),
-    "DCS-7060CX-32S": (32, 100),
-    "DCS-7060DX4-32": (32, 400),
-    "DCS-7060DX5-64S": (64, 400),
-    "DCS-7060PX4-32": (32, 400),
-    "DCS-7060PX5-64S": (64, 400),
-    "DCS-7060X6-32PE": (32, 800),
-    "DCS-7060X6-64PE": (64, 800),
-}
-"""Model to number of QSFP and OSFP ports and their speed in Gbit/s."""
 EOS_RELEASE = "4.32.1F"
 
 
@@ -72,6 +59,8 @@ class Port(Part):
 
     description: str | None = None
     shutdown: bool = False
+    speed: str | None = None
+    """Speed and lanes, `400g-4`; None: as many lanes as the port has, and its fastest speed."""
     mtu: int | None = None
     """Of routed packets; it does nothing on a switched port."""
     l2_mtu: int | None = None
@@ -98,6 +87,8 @@ class Config(Part):
     hostname: str
     vlans: dict[int, str] = {1: "default"}
     ports: dict[str, Port]
+    speeds: list[str] = []
+    """Speeds, with their lanes, that a port of the model can have."""
     dscp_classes: dict[int, int] = {}
     """DSCPs that are not in their default class."""
     class_queues: dict[int, int] = {}
@@ -141,11 +132,41 @@ def factory_config(hostname: str, model: str, lanes: tuple[str, ...]) -> Config:
     Raises:
         UsageError: The lab does not know this model.
     """
-    if model not in PORTS_BY_MODEL:
-        raise UsageError(f"the lab has no switch model {model!r}; it has {sorted(PORTS_BY_MODEL)}")
-    whole = [f"Ethernet{number}/1" for number in range(1, PORTS_BY_MODEL[model][0] + 1)]
+    front = front_of(model, "eos")
+    whole = [f"Ethernet{number}/1" for number in range(1, front.ports + 1)]
     names = sorted({*whole, *lanes}, key=port_order)
-    return Config(hostname=hostname, ports={name: Port() for name in names})
+    ports = {name: Port() for name in names}
+    return Config(hostname=hostname, ports=ports, speeds=_speeds(front))
+
+
+_OLD_LANE = 25
+"""The fastest speed of a lane that is said without it."""
+
+
+def _speeds(front: Front) -> list[str]:
+    """`400g-4` is 400 Gbit/s on four lanes; that `25g` has one is a guess."""
+    pairs = [(each.mode.split("x"), each) for each in front.splits]
+    found = [(int(speed), front.lanes // int(parts)) for (parts, speed), _ in pairs]
+    found += [(max(front.speeds_gbit_s), front.lanes)]
+    return [
+        f"{speed}g-{lanes}" if lanes > 1 or speed > _OLD_LANE else f"{speed}g"
+        for speed, lanes in found
+    ]
+
+
+def is_active(config: Config, name: str, lanes: int) -> bool:
+    """Whether a port has its first lane: one before it may take that, as by default the first does.
+
+    Of the others the fewest lanes are assumed that a port can have, which is a guess.
+    """
+    head, _, lane = name.rpartition("/")
+    for before in range(1, int(lane)):
+        port = config.ports.get(f"{head}/{before}")
+        speed = (port.speed or "") if port else ""
+        width = int(speed.partition("-")[2] or 1) if speed else (lanes if before == 1 else 1)
+        if before + width > int(lane):
+            return False
+    return True
 
 
 def port_order(name: str) -> tuple[int, ...]:

@@ -54,6 +54,7 @@ def port_lines(port: Port) -> list[str]:
     """One interface, without its indent; only what is not the default."""
     lines = [f"description {port.description}"] if port.description else []
     lines += ["shutdown"] if port.shutdown else []
+    lines += [f"speed {port.speed}"] if port.speed else []
     lines += [f"mtu {port.mtu}"] if port.mtu is not None else []
     lines += [f"l2 mtu {port.l2_mtu}"] if port.l2_mtu is not None else []
     lines += [*_switchport(port), *interface_lines(port)]

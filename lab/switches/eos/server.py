@@ -16,7 +16,6 @@ from pydantic import JsonValue
 from lab.switches.eos.cli import Faults, Session
 from lab.switches.eos.config import (
     EOS_RELEASE,
-    PORTS_BY_MODEL,
     QUEUES,
     Config,
     Port,
@@ -31,6 +30,7 @@ from lab.switches.eos.render import render
 from lab.switches.eos.routing_text import router_view
 from lab.switches.eos.sessions import ConfigSessions
 from lab.switches.eos.show import Device, carried, mtu_bytes
+from lab.switches.front import front_of
 from lab.switches.lines import answer, serve_shell
 from lab.switches.login import KeyboardLogin
 from lab.switches.onyx.config import Mode, Trust
@@ -172,7 +172,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
 
     def device(self) -> Device:
         """The view that show commands get."""
-        speed = PORTS_BY_MODEL[self._config.model][1]
+        speed = max(front_of(self._config.model, "eos").speeds_gbit_s)
         release = self._config.release or EOS_RELEASE
         return Device(self.stored, self._config.model, speed, self.cabled, self.plugged, release)
 
@@ -216,7 +216,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
             port=port,
             admin_up=not held.shutdown,
             oper_up=device.up(port),
-            speed_gbit_s=device.speed_gbit_s,
+            speed_gbit_s=device.speed(port),
             mtu_bytes=mtu_bytes(held),
             mode=mode,
             access_vlan=access,

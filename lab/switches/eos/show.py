@@ -21,7 +21,9 @@ from lab.switches.eos.config import (
     Port,
     Stored,
     class_of,
+    is_active,
 )
+from lab.switches.front import front_of
 from lab.switches.lldp import Told, tell
 from lab.switches.stored import PortCounters
 
@@ -49,7 +51,13 @@ class Device:
     def up(self, name: str) -> bool:
         """Whether a port has a link."""
         shut = self.running.ports[name].shutdown
-        return not shut and name in self.cabled and name not in self.stored.link_down
+        linked = not shut and name in self.cabled and name not in self.stored.link_down
+        return linked and is_active(self.running, name, front_of(self.model, "eos").lanes)
+
+    def speed(self, name: str) -> int:
+        """Of a port, in Gbit/s, as its card and cable have it at best."""
+        said = self.running.ports[name].speed
+        return int(said.partition("g")[0]) if said else self.speed_gbit_s
 
     def counters(self, name: str) -> PortCounters:
         """What a port has counted."""
@@ -137,7 +145,7 @@ def statuses(device: Device) -> Tree:
             "linkStatus": "connected" if device.up(name) else state,
             "lineProtocolStatus": "up" if device.up(name) else "down",
             "vlanInformation": mode,
-            "bandwidth": device.speed_gbit_s * 10**9,
+            "bandwidth": device.speed(name) * 10**9,
         }
     table["Management1"] = {"linkStatus": "connected", "vlanInformation": {}}
     return {"interfaceStatuses": table}
@@ -151,8 +159,8 @@ def interface(device: Device, name: str) -> str:
     kind = f"IP MTU {port.mtu or 1500}" if port.routed else f"Ethernet MTU {mtu_bytes(port)}"
     return (
         f"{name} is {admin}, line protocol is {'up' if up else 'down'} ({state})\n"
-        f"  {kind} bytes, BW {device.speed_gbit_s * 10**6} kbit\n"
-        f"  Full-duplex, {device.speed_gbit_s}Gb/s, auto negotiation: off, uni-link: n/a\n"
+        f"  {kind} bytes, BW {device.speed(name) * 10**6} kbit\n"
+        f"  Full-duplex, {device.speed(name)}Gb/s, auto negotiation: off, uni-link: n/a\n"
     )
 
 

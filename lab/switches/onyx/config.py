@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
-from components.core.errors import UsageError
 from lab.switches import stored
+from lab.switches.front import front_of
 from lab.switches.stored import Part
 
 Mode = Literal["access", "trunk", "hybrid"]
@@ -22,30 +22,6 @@ FACTORY_MTU_BYTES = 1500
 FACTORY_VLAN = 1
 FACTORY_ETS_WEIGHT = 12
 TRAFFIC_CLASSES = range(8)
-PORTS_BY_MODEL = {
-    "SN2700": (32, 100),
-    "SN3700": (32, 200),
-    "SN4600C": (64, 100),
-    "SN5600": (64, 800),
-    "SN2010": (22, 100),
-    "SN2100": (16, 100),
-    "SN2410": (56, 100),
-    "SN3420": (60, 100),
-    "SN3700C": (32, 100),
-    "SN4600": (64, 200),
-    "SN4700": (32, 400),
-    "SN5400": (64, 400),
-    "SN5610": (64, 800),
-}
-"""Model to number of ports and their fastest speed in Gbit/s (sources.md#switch-models)."""
-_SFP_PORTS = {"SN2010": (18, 25), "SN2410": (48, 25), "SN3420": (48, 25)}
-"""So many ports come first that are slower, and how fast they are in Gbit/s."""
-
-
-def port_speed(model: str, number: int) -> int:
-    """Speed of a port, by its number on the front panel, in Gbit/s."""
-    count, speed = _SFP_PORTS.get(model, (0, 0))
-    return speed if number <= count else PORTS_BY_MODEL[model][1]
 
 
 class Congestion(Part):
@@ -122,6 +98,7 @@ class SavedAndRunning(stored.Stored, Generic[ConfigT]):
 class Config(CliConfig):
     """A whole configuration: what is running, or what the next boot will load."""
 
+    model: str = ""
     vlans: dict[int, str] = {FACTORY_VLAN: "default"}
     ports: dict[str, PortConfig]
     pfc_enabled: bool = False
@@ -133,21 +110,15 @@ class Config(CliConfig):
 Stored = SavedAndRunning[Config]
 
 
-_MODELS = ("SN2010", "SN2100", "SN2410", "SN2700", "SN3700")
-"""Those that public pages name with Onyx (sources.md#switch-models)."""
-
-
 def factory_config(hostname: str, model: str) -> Config:
     """The configuration of a switch that nobody has touched.
 
     Raises:
         UsageError: No such model runs Onyx, as far as is known.
     """
-    if model not in _MODELS:
-        known = ", ".join(_MODELS)
-        raise UsageError(f"the lab has no switch model {model!r} with Onyx; it has {known}")
-    count, _ = PORTS_BY_MODEL[model]
-    return Config(hostname=hostname, ports={f"1/{n}": PortConfig() for n in range(1, count + 1)})
+    count = front_of(model, "onyx").ports
+    ports = {f"1/{n}": PortConfig() for n in range(1, count + 1)}
+    return Config(hostname=hostname, model=model, ports=ports)
 
 
 def apply_roce(config: Config, mode: RoceMode) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast, get_args
 
+from lab.switches.onyx.breakouts import ask_split, split
 from lab.switches.onyx.config import (
     FACTORY_VLAN,
     Config,
@@ -329,6 +330,8 @@ def _global_forms() -> dict[str, Change]:
         "vlan <int> name <word>": _name_vlan,
         "vlan <int> no name": _name_vlan,
         "default interface ethernet <ports>": _default_port,  # manual "Ethernet Interface Commands"
+        "interface ethernet <ports> module-type <word>": ask_split,
+        "interface ethernet <ports> module-type <word> force": split,
         "roce": _roce("lossless"),  # manual "RoCE Commands": `roce` is `roce lossless`
         "no roce": _roce("none"),
         "lldp": _on_config(lambda config, _: _lldp(config, on=True)),

@@ -10,12 +10,12 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.core.errors import UsageError
+from lab.switches.front import front_of
 from lab.switches.onyx.config import (
     RoceMode,
     Stored,
     apply_roce,
     factory_config,
-    port_speed,
 )
 from lab.switches.onyx.configure import COMMANDS
 from lab.switches.onyx.grammar import match_command, of_release
@@ -116,7 +116,7 @@ class OnyxSwitch(CliSwitch[Stored]):
             port=port,
             admin_up=held.admin_up,
             oper_up=oper_up(self.stored, self.cabled, port),
-            speed_gbit_s=port_speed(self._config.model, int(port.split("/")[1])),
+            speed_gbit_s=front_of(self._config.model, "onyx").speed(int(port.split("/")[1])),
             mtu_bytes=held.mtu_bytes,
             mode=held.mode,
             access_vlan=held.access_vlan,

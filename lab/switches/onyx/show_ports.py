@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 
 from pydantic import JsonValue
 
+from lab.switches.front import front_of
 from lab.switches.lldp import tell
-from lab.switches.onyx.config import Stored, port_speed
+from lab.switches.onyx.config import Stored
 from lab.switches.onyx.grammar import CliError, expand_ports
 from lab.switches.stored import PortCounters
 
@@ -52,7 +53,7 @@ def _rows(stored: Stored, model: str, cabled: Collection[str], port: str) -> dic
         "MTU": f"{mtu} bytes (Maximum packet size {mtu + FRAME_OVERHEAD_BYTES} bytes)",
         "Fec": "auto",
         "Flow-control": "receive off send off",
-        "Actual speed": f"{port_speed(model, int(port.split('/')[1]))} Gbps" if up else "0 Gbps",
+        "Actual speed": f"{_speed(model, port)} Gbps" if up else "0 Gbps",
     }
 
 
@@ -63,7 +64,7 @@ def status(stored: Stored, model: str, cabled: Collection[str]) -> str:
     rows: list[tuple[str, ...]] = [head]
     for name, port in stored.running.ports.items():
         up = oper_up(stored, cabled, name)
-        speed = f"{port_speed(model, int(name.split('/')[1]))}Gx4" if up else "Unknown"
+        speed = f"{_speed(model, name)}Gx4" if up else "Unknown"
         admin = "Enabled" if port.admin_up else "Disabled"
         text = port.description or "-"
         rows.append((f"Eth{name}", "Up" if up else "Down", admin, speed, str(port.mtu_bytes), text))
@@ -187,3 +188,7 @@ def roce_counters(stored: Stored, ports: str) -> JsonValue:
             {f"Eth{port}": [{"Rx": [dict[str, JsonValue](rx)]}, {"Tx": [dict[str, JsonValue](tx)]}]}
         )
     return table
+
+
+def _speed(model: str, port: str) -> int:
+    return front_of(model, "onyx").speed(int(port.split("/")[1]))

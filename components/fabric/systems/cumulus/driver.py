@@ -9,7 +9,7 @@ compared, not set (docs/explanation/sources.md#cumulus).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from components.core.difference import ABSENT, Difference
 from components.fabric.native import WHOLE, sources, write_list
@@ -22,8 +22,13 @@ from components.fabric.systems.cumulus import write as cumulus_actions
 from components.fabric.systems.cumulus.counters import parse_counters
 from components.fabric.systems.cumulus.facts import DSCP_PER_CLASS, FACTORY_MTU_BYTES
 from components.fabric.systems.cumulus.qos import OwnQos
-from components.fabric.systems.cumulus.read import PortConfig, Profile
+from components.fabric.systems.cumulus.read import Config, PortConfig, Profile
 from components.fabric.systems.cumulus.revisions import GUARD
+from components.fabric.systems.cumulus.splits import (
+    find_configured,
+    find_words,
+    read_splits,
+)
 from components.fabric.systems.cumulus.spreading import port_native, words_of
 from components.fabric.systems.membership import others_of
 
@@ -85,7 +90,9 @@ class CumulusDriver:
             bonds=config.bonds,
             mlag=config.mlag,
             adaptive_routing=config.spreads,
+            **_splits(config, wanted),
             native={
+                **_split_words(config, wanted),
                 WHOLE: write_list(
                     (
                         *config.implied,
@@ -124,7 +131,9 @@ class CumulusDriver:
         """
         if change.setting in {"bgp_asn", "bgp_router_id"}:
             return change.actual != ABSENT
-        return change.setting in {"mtu_bytes", "roce", "roce_cable_m", "adaptive_routing"}
+        return change.setting in {
+            *("mtu_bytes", "roce", "roce_cable_m", "adaptive_routing", "breakout"),
+        }
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""
@@ -173,6 +182,21 @@ class CumulusDriver:
             roce, queues = ROCE_COUNTERS.format(port=port), QUEUE_COUNTERS.format(port=port)
             found[port] = parse_counters(roce, answers[roce], queues, answers[queues])
         return found
+
+
+def _splits(config: Config, wanted: SwitchState) -> dict[str, Any]:
+    if wanted.splits is None:
+        return {}
+    return {
+        "splits": read_splits(config.ports, wanted.splits),
+        "configured_parts": find_configured(config.ports),
+    }
+
+
+def _split_words(config: Config, wanted: SwitchState) -> dict[str, str]:
+    if wanted.splits is None:
+        return {}
+    return find_words(config.ports, config.routing.addresses or ())
 
 
 def _wants_profile(wanted: SwitchState) -> bool:

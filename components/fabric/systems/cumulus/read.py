@@ -35,6 +35,7 @@ _TREE: TypeAdapter[Tree] = TypeAdapter(Tree)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _SWP = re.compile(r"swp\d+(s\d+)?")
 _VERSION = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
+_BREAKOUT = re.compile(r"(\d)x.*")
 _SVI = re.compile(r"vlan(\d+)")
 """The routed interface of a VLAN, which NVUE names after it."""
 SIZE = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
@@ -77,6 +78,8 @@ class PortConfig:
     """It has something that no driver writes."""
     spreads: bool | None = None
     """Adaptive routing; None: nothing is written."""
+    parts: int = 1
+    """Into how many parts it is split; its own settings are of no effect then."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """Section of QoS to the profile that the port names."""
     own: OwnQos = field(default_factory=OwnQos)
@@ -209,12 +212,16 @@ def _vlans(table: Tree) -> tuple[int, ...]:
 
 def _port(entry: Tree, tree: Tree) -> PortConfig:
     link = child(entry, "link")
+    parts = _parts(link.get("breakout"))
+    if parts > 1 and {*entry} == {"link"} and {*link} == {"breakout"}:
+        return PortConfig(parts=parts)
     state = child(link, "state") or link.get("state")
     mtu = link.get("mtu")
     mode, access, trunk = _membership(entry)
     return PortConfig(
         admin_up="down" not in state if isinstance(state, (dict, str)) else True,
         admin_written=True,
+        parts=parts,
         mtu_bytes=mtu if isinstance(mtu, int) else None,
         mode=mode,
         access_vlan=access,
@@ -226,6 +233,13 @@ def _port(entry: Tree, tree: Tree) -> PortConfig:
         named=profiles.named_of(entry),
         own=own_qos(tree, entry),
     )
+
+
+def _parts(breakout: JsonValue) -> int:
+    """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split."""
+    words = [*breakout] if isinstance(breakout, dict) else [str(breakout)]
+    found = _BREAKOUT.fullmatch(words[0]) if words else None
+    return int(found[1]) if found else 1
 
 
 def _membership(entry: Tree) -> tuple[Mode, int | None, Literal["all"] | tuple[int, ...]]:
@@ -251,7 +265,7 @@ def _watchdog(entry: Tree) -> bool | None:
 
 _OURS: Final = (
     {"link", "bridge", "type", "qos", "router", "ip"},
-    {"mtu", "state"},
+    {"mtu", "state", "breakout"},
     {"access", "untagged", "vlan"},
 )
 

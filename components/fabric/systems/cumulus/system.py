@@ -69,6 +69,8 @@ def _find_missing(desired: SwitchState) -> str | None:
         return "it cannot tell which commands for BFD the release of the switch has"
     if desired.bonds:
         return "it cannot tell bundles of the file from those of others"
+    if desired.splits:
+        return "whether a port is split already is not looked at first"
     return "it cannot restore adaptive routing" if desired.adaptive_routing else None
 
 
@@ -131,6 +133,9 @@ SYSTEM: Final = SwitchSystem(
     routing=(5, 0, 0),
     # Names that begin otherwise need a type, or are refused (page "Bonding - Link Aggregation").
     bonds=BondForm(name=r"bond\d+", example="bond1", peer_link=PEER_LINK),
+    # NVUE reference: `nv set interface <interface-id> link breakout`, 5.4.0; before it, a mode has
+    # a speed in it.
+    splits=(5, 4, 0),
     # Page "VLAN-aware Bridge Mode": the default of 4.4 and 5.x.
     reserved_vlans=range(3725, 4000),
 )

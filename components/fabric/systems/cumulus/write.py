@@ -20,6 +20,7 @@ from components.fabric.systems.cumulus.routing import (
     routing_changes,
     whole_words,
 )
+from components.fabric.systems.cumulus.splits import coming_splits, leaving_splits
 from components.fabric.systems.cumulus.spreading import spreading_changes
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
@@ -35,7 +36,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         *_vlan_lines(actual, target),
         *profiles.profile_changes(actual, target),
         *spreading_changes(actual, target),
-        *_port_changes(actual, target),
+        *_split_changes(actual, target),
         *bond_changes(actual, target),
         *routing_changes(actual, target),
         *_cable_lines(actual, target),
@@ -47,6 +48,19 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     else:
         _require_profile(actual, target)
     return tuple(changes)
+
+
+def _split_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """What goes from ports, ports that are whole again, ports that are split, and what comes.
+
+    A line that unsets a port takes its split along, and parts have settings only where they are.
+    """
+    changes = [*_port_changes(actual, target)]
+    unset = [change for change in changes if change.lines[0].startswith("nv unset")]
+    yield from unset
+    yield from leaving_splits(actual, target)
+    yield from coming_splits(actual, target)
+    yield from (change for change in changes if change not in unset)
 
 
 def _cable_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
@@ -222,6 +236,18 @@ def _joined_lines(head: str, old: _Member, new: _Member) -> Iterator[tuple[str, 
 
 
 def collapse_ports(names: Iterable[str]) -> str:
-    """Write ports as one argument: `swp1-3,swp7`; split ports stay single."""
-    runs = port_runs(names, whole=1)
-    return ",".join(run[0] if len(run) == 1 else f"{run[0]}-{port_key(run[-1])[0]}" for run in runs)
+    """Write ports as one argument: `swp1-3,swp7,swp9s0-1`."""
+    runs: list[list[str]] = []
+    for run in port_runs(names, whole=1):
+        after = runs and _follows(runs[-1][-1], run[0])
+        runs[-1:] = [[*runs[-1], *run]] if after else [*runs[-1:], run]
+    return ",".join(
+        run[0] if len(run) == 1 else f"{run[0]}-{port_key(run[-1])[-1]}" for run in runs
+    )
+
+
+def _follows(one: str, other: str) -> bool:
+    """Whether two names are neighbouring parts of one port."""
+    before, after = port_key(one), port_key(other)
+    is_part = len(before) == len(after) > 1
+    return is_part and (*before[:-1], before[-1] + 1) == after

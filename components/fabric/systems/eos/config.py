@@ -92,6 +92,11 @@ class Section:
         return int(found) if found else None
 
     @property
+    def speed(self) -> str:
+        """Speed and lanes as they are written, `400g-4`; blank: nothing is."""
+        return self._value("speed ") or ""
+
+    @property
     def trust(self) -> Trust | None:
         """None: nothing is written."""
         return next((_TRUST[line] for line in self.lines if line in _TRUST), None)

@@ -31,6 +31,13 @@ def plan_intent(rdma: Rdma) -> Intent:
     )
 
 
+def _speed_words(gbit_s: int, lanes: int) -> str:
+    """`400g-4`; that 25 Gbit/s on one lane is said without it is a guess."""
+    return f"{gbit_s}g-{lanes}" if lanes > 1 or gbit_s > _OLD_LANE else f"{gbit_s}g"
+
+
+_OLD_LANE: Final = 25
+"""The fastest speed of a lane that has no form with lanes in its name."""
 SYSTEM: Final = SwitchSystem(
     driver=EosDriver(),
     intent=plan_intent,
@@ -75,6 +82,9 @@ SYSTEM: Final = SwitchSystem(
         max_paths=MAX_PATHS,
         forwards=True,
     ),
+    # `speed 200g-4` in AMD's guide for an Arista 7388; Arista's manual, page "Octal Port Renumber".
+    splits=MIN_RELEASE,
+    speed_words=_speed_words,
     mark_percent=None,
     class_shares=None,
     watchdog_ms=None,

@@ -62,6 +62,7 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     for name, port in target.ports.items():
         was = actual.ports[name]
         lines = [
+            *_speed_lines(was, port),
             *_mtu_lines(was, port),
             *_switchport_lines(was, port),
             *_trust_lines(was, port),
@@ -78,10 +79,17 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
 def _interruption(name: str, lines: list[str]) -> str | None:
     if "shutdown" in lines:
         return f"port {name} goes down"
+    if any(line.startswith(("speed ", "no speed")) for line in lines):
+        return f"port {name} gets another speed, and with it other lanes"
     if any("l2 mtu" in line for line in lines):
         return f"the MTU of {name} changes"
     changed = any("priority-flow-control" in line and _WATCHDOG not in line for line in lines)
     return f"port {name} gets new buffers" if changed else None
+
+
+def _speed_lines(was: PortState, port: PortState) -> Iterator[str]:
+    if port.speed is not None and port.speed != (was.speed or ""):
+        yield f"speed {port.speed}" if port.speed else "no speed"
 
 
 def _mtu_lines(was: PortState, port: PortState) -> Iterator[str]:

@@ -9,6 +9,7 @@ from components.core.difference import Difference
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import (
+    ByHand,
     Change,
     PortCounters,
     PriorityCounters,
@@ -57,6 +58,13 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
 
     system = "onyx"
     title = "Onyx"
+    by_hand = ByHand(
+        "Onyx drops what the port has",
+        (
+            "interface ethernet {whole} shutdown",
+            "interface ethernet {whole} module-type qsfp-split-{parts} force",
+        ),
+    )
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The switchport table names every port."""

@@ -15,7 +15,7 @@ from components.core.difference import ABSENT, Difference
 from components.fabric.native import WHOLE, write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.base import ByHand, Change, Guard, PortCounters, Reading
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import write as sonic_actions
@@ -61,6 +61,14 @@ class SonicDriver:
 
     system = "sonic"
     title = "SONiC"
+    by_hand = ByHand(
+        "SONiC deletes what the port has, and where the platform has no platform.json it takes its "
+        "ports from port_config.ini at the next boot",
+        (
+            "show interfaces breakout",
+            "sudo config interface breakout {whole} '<a mode of {parts}>' -y -f",
+        ),
+    )
     enter: Sequence[str] = ("sudo -n true",)
     """Members of group sudo need no password on SONiC; if that was changed, say so."""
     # A reload of the configuration right now would take our lines away again.

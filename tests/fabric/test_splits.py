@@ -1,0 +1,357 @@
+"""Split ports: what a file means, the lines that split a port, and the way back, on each system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from components.core.errors import DeviceError
+from components.core.problem import Json
+from components.fabric.plan import describe_start, plan_fabric
+from components.fabric.preview import preview_switch
+from components.fabric.splits import splits_of
+from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems import system_of
+from components.reading.port_ranges import spread_document
+from lab.switches.cumulus.config import child
+from lab.switches.cumulus.server import CumulusSwitch
+from lab.switches.eos.server import EosSwitch
+from lab.switches.onyx.server import OnyxSwitch
+from lab.switches.sonic.server import SonicSwitch
+from tests.fabric import test_cumulus_exchange, test_eos_exchange
+from tests.fabric.fabric_lab import Room, rooms_of, split_of
+from tests.fabric.in_process import edit
+from tests.fabric.lives import live, live_in
+
+SWP3 = "nv set interface swp3"
+QUICK = settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.generate))
+
+
+def room_of(system: str, folder: Path, parts: int = 2) -> Room:
+    return rooms_of(split_of(system, parts), folder)[0]
+
+
+def test_parts_are_counted_from_the_file() -> None:
+    for system, parts, names in (
+        ("cumulus", 2, ("swp1s0", "swp1s1")),
+        ("cumulus", 4, ("swp1s0", "swp1s1", "swp1s2", "swp1s3")),
+        ("eos", 2, ("Ethernet1/1", "Ethernet1/5")),
+        ("eos", 4, ("Ethernet1/1", "Ethernet1/3", "Ethernet1/5", "Ethernet1/7")),
+        ("sonic", 2, ("Ethernet0", "Ethernet4")),
+        ("onyx", 2, ("1/1/1", "1/1/2")),
+        ("onyx", 4, ("1/1/1", "1/1/2", "1/1/3", "1/1/4")),
+    ):
+        (split,) = splits_of(split_of(system, parts).switches[0]).values()
+        assert (split.parts, split.count) == (names, parts)
+
+
+def test_breakouts_say_more_parts_than_are_used() -> None:
+    leaf = split_of("cumulus").switches[0].model_copy(update={"breakouts": {"swp1": "4x200"}})
+    (split,) = splits_of(leaf).values()
+    assert (split.count, split.speed_gbit_s, split.named) == (4, 200, ("swp1s0", "swp1s1"))
+
+
+def test_the_plan_of_cumulus_splits_the_port_first() -> None:
+    lines = plan_fabric(split_of("cumulus"))[0].commands_from_factory
+    split = lines.index("nv set interface swp1 link breakout 2x")
+    assert split < lines.index("nv set interface swp1s0-1 link state up")
+
+
+def test_the_plan_of_eos_says_speed_and_lanes_of_each_part() -> None:
+    text = "\n".join(plan_fabric(split_of("eos"))[0].commands_from_factory)
+    assert "interface Ethernet1/1\nspeed 400g-4" in text
+    assert "interface Ethernet1/5\nspeed 400g-4" in text
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("system", ["cumulus", "eos"])
+def test_a_port_is_split_and_whole_again(system: str, parts: int, tmp_path: Path) -> None:
+    """Its parts carry traffic at their own speed; the second apply is empty, undo is exact."""
+    room = room_of(system, tmp_path, parts)
+    first = room.switch.snapshot()
+    room.record()
+    assert room.apply()
+    for name in room.plan.desired.ports:
+        view = room.switch.port_view(name)
+        assert (view.oper_up, view.speed_gbit_s) == (True, 800 // parts)
+    assert diff_states(room.read(), room.plan.desired) == ()
+    assert room.apply() == ()
+    room.restore()
+    assert room.switch.snapshot() == first
+
+
+def test_a_part_has_no_link_before_its_port_is_split(tmp_path: Path) -> None:
+    eos = room_of("eos", tmp_path).switch
+    assert isinstance(eos, EosSwitch)
+    assert [eos.port_view(name).oper_up for name in ("Ethernet1/1", "Ethernet1/5")] == [True, False]
+    eos.run_line("interface Ethernet1/1;speed 400g-4")
+    assert eos.port_view("Ethernet1/5").oper_up
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nv set interface swp1s0 link state up", "swp1s0 is not a physical interface"),
+        ("nv set interface swp1 link breakout 3x", "Invalid parameter"),
+        ("nv set interface swp2 link breakout 8x", "breakout 8x is not supported on this port"),
+        (
+            "nv set interface swp2 link mtu 9000; nv set interface swp1 link breakout 8x",
+            "disabled by the breakout of the port before",
+        ),
+        (
+            f"{SWP3} link breakout 2x;{SWP3}s0 link state up;nv unset interface swp3 link breakout",
+            "no breakout that makes it",
+        ),
+        (
+            "nv set interface swp1 bridge domain br_default;nv set interface swp1 link breakout 2x",
+            "settings of its own",
+        ),
+    ],
+)
+def test_what_a_cumulus_switch_refuses(line: str, words: str, tmp_path: Path) -> None:
+    switch = room_of("cumulus", tmp_path).switch
+    assert words in switch.run_line(line)
+
+
+def test_an_eos_switch_refuses_a_speed_that_the_model_has_not(tmp_path: Path) -> None:
+    switch = room_of("eos", tmp_path).switch
+    assert "Unsupported speed" in switch.run_line("interface Ethernet1/1;speed 1600g-8")
+
+
+def test_a_split_takes_the_next_port_where_the_model_says_so(tmp_path: Path) -> None:
+    switch = room_of("cumulus", tmp_path).switch
+    switch.run_line("nv set interface swp3 link breakout 8x")
+    assert {"swp3", "swp4", "swp3s7"} & {*switch.ports} == {"swp3s7"}
+
+
+def test_another_split_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    room = room_of("cumulus", tmp_path)
+    room.switch.run_line("nv set interface swp1 link breakout 4x")
+    room.save()
+    first = room.switch.snapshot()
+    room.record()
+    with pytest.raises(DeviceError, match="swp1 is split in 4, and the file wants 2 parts") as told:
+        room.apply()
+    assert "`nv unset interface swp1s0,swp1s1,swp1s2,swp1s3`" in str(told.value)
+    assert room.switch.snapshot() == first
+
+
+def test_a_port_with_others_settings_is_not_split(tmp_path: Path) -> None:
+    room = room_of("cumulus", tmp_path)
+    room.switch.run_line("nv set interface swp1 description camera")
+    room.save()
+    first = room.switch.snapshot()
+    room.record()
+    with pytest.raises(DeviceError, match="swp1 has settings that are not ours"):
+        room.apply()
+    assert room.switch.snapshot() == first
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "nv set interface swp1 link state up",
+        "nv set interface swp1 link state down",
+        "nv set interface swp1",
+        "nv set interface swp1 link breakout 2x; nv set interface swp1s1 description lab",
+    ],
+)
+def test_what_stood_there_before_comes_back(before: str, tmp_path: Path) -> None:
+    room = room_of("cumulus", tmp_path)
+    live_in(room, split_of("cumulus"), [before])
+
+
+def test_a_split_stays_while_somebody_uses_a_part(tmp_path: Path) -> None:
+    room = room_of("cumulus", tmp_path, 4)
+    room.record()
+    room.apply()
+    room.switch.run_line("nv set interface swp1s2 description lab")
+    room.restore()
+    switch = room.switch
+    assert isinstance(switch, CumulusSwitch)
+    assert {name for name in switch.ports if name.startswith("swp1s")} == {
+        *("swp1s0", "swp1s1", "swp1s2", "swp1s3")
+    }
+    assert [*child(switch.stored.applied, "interface")] == ["swp1", "swp1s2"]
+
+
+def test_an_edit_splits_a_port_that_was_whole_and_back(tmp_path: Path) -> None:
+    """In one update each; after the last one nothing is left."""
+    room = room_of("cumulus", tmp_path)
+    first = room.switch.snapshot()
+    split = room.plan.desired
+    whole = {"swp1": split.ports["swp1s0"], "swp2": split.ports["swp1s1"]}
+    plain = split.model_copy(update={"splits": None, "ports": whole})
+    room.record()
+    baseline = room.baseline
+    assert baseline is not None
+    for was, now in ((SwitchState(), plain), (plain, split), (split, plain), (plain, split)):
+        edit(room.talk(), was, now, baseline)
+        assert diff_states(room.talk().read(now).state, now) == ()
+    room.restore()
+    assert room.switch.snapshot() == first
+
+
+def _split_onyx(switch: OnyxSwitch) -> None:
+    """As the refusal says it, but for saving."""
+    switch.run_line("interface ethernet 1/1 shutdown")
+    switch.run_line("interface ethernet 1/1 module-type qsfp-split-2 force")
+
+
+def _split_sonic(switch: SonicSwitch) -> None:
+    """As after a boot with another port_config.ini: Ethernet0 and Ethernet4 of four lanes each."""
+    ports = switch.stored.running["PORT"]
+    lanes = ports["Ethernet0"]["lanes"].split(",")
+    half = ports["Ethernet0"]  # its speed stays: the lab has headroom for one speed
+    ports["Ethernet0"] = {**half, "lanes": ",".join(lanes[:4])}
+    ports["Ethernet4"] = {**half, "lanes": ",".join(lanes[4:]), "alias": "half"}
+
+
+def test_what_people_split_is_required_by_name_and_then_taken(tmp_path: Path) -> None:
+    for system, whole, line in (
+        ("onyx", "1/1", "`interface ethernet 1/1 module-type qsfp-split-2 force`"),
+        ("sonic", "Ethernet0", "`sudo config interface breakout Ethernet0"),
+    ):
+        room = room_of(system, tmp_path / system)
+        untouched = room.switch.snapshot()
+        text = preview_switch(room.plan, None, room.read(), "allow")
+        assert text is not None
+        assert f"will be refused: port {whole} is whole, and the file wants 2 parts of it" in text
+        with pytest.raises(DeviceError, match="No update splits it") as told:
+            room.record()
+        assert line in str(told.value)
+        assert "Nothing was changed" in str(told.value)
+        with pytest.raises(DeviceError, match=f"port {whole} is whole"):
+            room.apply()
+        assert room.switch.snapshot() == untouched
+        switch = room.switch
+        if isinstance(switch, OnyxSwitch):
+            _split_onyx(switch)
+        elif isinstance(switch, SonicSwitch):
+            _split_sonic(switch)
+        live_in(room, split_of(system), [])
+        assert {*room.plan.desired.ports} <= {*switch.ports}, "what people split stays so"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("interface ethernet 1/1 module-type qsfp-split-2", "Type 'yes' to confirm split"),
+        ("interface ethernet 1/1 module-type qsfp-split-2 force", "must be shut down"),
+        ("interface ethernet 1/1 module-type qsfp-split-8 force", "not supported on this port"),
+        ("interface ethernet 1/1/1 mtu 9216 force", "%"),
+    ],
+)
+def test_what_an_onyx_switch_refuses(line: str, words: str, tmp_path: Path) -> None:
+    assert words in room_of("onyx", tmp_path).switch.run_line(line)
+
+
+def test_an_onyx_port_is_whole_again_without_what_its_parts_had(tmp_path: Path) -> None:
+    switch = room_of("onyx", tmp_path).switch
+    assert isinstance(switch, OnyxSwitch)
+    first = switch.snapshot()
+    _split_onyx(switch)
+    switch.run_line("interface ethernet 1/1/1-1/1/2 shutdown")
+    switch.run_line("interface ethernet 1/1/2 module-type qsfp force")
+    assert switch.snapshot() == first
+
+
+@pytest.mark.parametrize(
+    ("system", "refused"),
+    [
+        ("cumulus", "nv set interface swp1 link breakout 2x"),
+        ("cumulus", "nv set interface swp1s0-1 link state up"),
+        ("eos", "speed 400g-4"),
+        ("eos", "uc-tx-queue 3"),
+    ],
+)
+def test_a_refused_line_takes_the_split_back_too(system: str, refused: str, tmp_path: Path) -> None:
+    room = room_of(system, tmp_path)
+    first = room.switch.snapshot()
+    room.record()
+    words = {"cumulus": "Error: Failure during apply", "eos": "% Invalid input"}[system]
+    room.switch.refuse = lambda line: words if line == refused else None
+    with pytest.raises(DeviceError, match="refused a line") as told:
+        room.apply()
+    assert refused in str(told.value)
+    assert room.switch.snapshot() == first
+
+
+def test_the_plan_never_begins_at_a_factory_that_has_no_such_port() -> None:
+    starts = {s: describe_start(plan_fabric(split_of(s))[0]) for s in ("cumulus", "onyx", "sonic")}
+    assert starts["cumulus"].startswith("From factory settings these")
+    assert starts["onyx"].startswith("Not from factory settings: people split 1/1 before")
+    assert "module-type qsfp-split-2 force" in starts["onyx"]
+    assert starts["sonic"].startswith("Not from factory settings: people split Ethernet0 before")
+
+
+def test_ranges_go_over_parts() -> None:
+    for system, model, written, names in (
+        ("cumulus", "SN5600", "swp1s0-swp2s1", "swp1s0 swp1s1 swp2s0 swp2s1"),
+        ("cumulus", "SN5600", "swp63s0-64s3", " ".join(f"swp{p}s{n}" for p in (63, 64)
+                                                       for n in range(4))),
+        ("eos", "DCS-7060X6-64PE", "Ethernet1/1-Ethernet2/5",
+         "Ethernet1/1 Ethernet1/5 Ethernet2/1 Ethernet2/5"),
+        ("eos", "DCS-7060X6-64PE", "Ethernet1/1-3/1", "Ethernet1/1 Ethernet2/1 Ethernet3/1"),
+        ("sonic", "Z9332F", "Ethernet0-12", "Ethernet0 Ethernet4 Ethernet8 Ethernet12"),
+        ("onyx", "SN3700", "1/1/1-1/2/2", "1/1/1 1/1/2 1/2/1 1/2/2"),
+    ):  # fmt: skip
+        hosts = ",".join(map(str, range(1, len(names.split()) + 1)))
+        ports: dict[str, Json] = {written: f"gpu[{hosts}]/rail-0"}
+        switch: Json = {"name": "leaf-01", "os": system, "model": model, "ports": ports}
+        spread: Any = spread_document({"switches": [switch]})
+        assert [*spread["switches"][0]["ports"]] == names.split()
+
+
+def test_a_preview_says_what_stops_and_a_denial_stops_it(tmp_path: Path) -> None:
+    for system, words in (
+        ("cumulus", "port swp1: is split, and is gone as a whole"),
+        ("eos", "port Ethernet1/1: gets another speed, and with it other lanes"),
+    ):
+        room = room_of(system, tmp_path / system)
+        text = preview_switch(room.plan, None, room.read(), "deny")
+        assert text is not None
+        assert "INTERRUPTS (disruption.ports: deny)" in text
+        assert words.partition(": ")[2] in text
+        with pytest.raises(DeviceError, match="would interrupt traffic"):
+            room.talk().converge(
+                room.plan.desired,
+                lambda r, plan=room.plan: r.state.model_copy(
+                    update={"splits": plan.desired.splits, "ports": plan.desired.ports}
+                ),
+                may_interrupt=False,
+            )
+
+
+def test_a_split_is_what_a_rule_of_the_system_calls_an_interruption() -> None:
+    for system, key in (("cumulus", "breakout"), ("eos", "speed")):
+        desired = plan_fabric(split_of(system))[0].desired
+        found = [each for each in diff_states(SwitchState(), desired) if each.setting == key]
+        assert found
+        assert all(system_of(system).driver.interrupts(each) for each in found)
+
+
+@QUICK
+@given(
+    history=st.lists(test_cumulus_exchange.HISTORIES.map(" ; ".join), max_size=4),
+    parts=st.sampled_from([2, 4]),
+    mode=st.sampled_from(["lossy_ecn", "lossless"]),
+)
+def test_split_ports_of_cumulus(history: list[str], parts: int, mode: str) -> None:
+    lines = [line for line in history if "swp1 " not in line]
+    live(split_of("cumulus", parts, mode=mode), lines)
+
+
+@QUICK
+@given(
+    history=test_eos_exchange.HISTORIES,
+    parts=st.sampled_from([2, 8]),
+    mode=st.sampled_from(["lossy_ecn", "lossless"]),
+)
+def test_split_ports_of_eos(history: list[str], parts: int, mode: str) -> None:
+    lines = [line for line in history if "to tx-queue" not in line and "no-drop" not in line]
+    live(split_of("eos", parts, mode=mode), lines)
