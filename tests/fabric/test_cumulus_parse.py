@@ -227,14 +227,17 @@ def test_what_no_driver_writes_is_noted(entry: dict[str, object], others: bool) 
 @pytest.mark.parametrize(
     ("tree", "implied"),
     [
-        ({}, ("bridge", "rest")),
-        ({"bridge": {"domain": {"br_other": {}}}}, ("bridge", "rest")),
-        ({"bridge": {"domain": {"br_default": {}}}}, ("rest",)),
-        ({"bridge": {"domain": {"br_default": {"vlan": {"10": {}}}}}}, ("rest",)),
-        ({"bridge": {"domain": {"br_default": {"vlan": {}, "type": "vlan-aware"}}}}, ()),
+        ({}, ("bridge", "rest", "mlag rest")),
+        ({"bridge": {"domain": {"br_other": {}}}}, ("bridge", "rest", "mlag rest")),
+        ({"bridge": {"domain": {"br_default": {}}}}, ("rest", "mlag rest")),
+        ({"bridge": {"domain": {"br_default": {"vlan": {"10": {}}}}}}, ("rest", "mlag rest")),
+        (
+            {"bridge": {"domain": {"br_default": {"vlan": {}, "type": "vlan-aware"}}}},
+            ("mlag rest",),
+        ),
     ],
 )
-def test_what_of_the_bridge_stands_nowhere(tree: dict[str, object], implied: object) -> None:
+def test_what_of_bridge_and_pair_stands_nowhere(tree: dict[str, object], implied: object) -> None:
     assert parse_config(CONFIG, _show(tree)).implied == implied
 
 
