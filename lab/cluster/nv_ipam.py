@@ -71,7 +71,7 @@ def _subnet(pool: Doc) -> ipaddress.IPv4Network:
 
 
 def _fits(pool: Doc, block: Doc) -> bool:
-    """A block of another size or subnet is given anew."""
+    """A block of another size or subnet is given again."""
     subnet, size = _subnet(pool), number_at(pool, "spec", "perNodeBlockSize")
     first = ipaddress.IPv4Address(text_at(block, "startIP"))
     last = ipaddress.IPv4Address(text_at(block, "endIP"))

@@ -41,7 +41,7 @@ class HostFiles:
         self._cached: tuple[object, Table, dict[str, set[str]]] | None = None
 
     def snapshot(self) -> tuple[Table, dict[str, set[str]]]:
-        """Entries by path, and the names in each folder; made anew when the tree changed."""
+        """Entries by path, and the names in each folder; made again when the tree changed."""
         with self.model.lock:
             shape = self.model.shape()
             if self._cached is not None and self._cached[0] == shape:
@@ -78,7 +78,7 @@ class LabFiles:
         self._files: dict[str, HostFiles] = {}
 
     def _host(self, name: str) -> HostFiles | None:
-        """The files of a host; a cloud makes hosts, and makes them anew under the same name."""
+        """The files of a host; a cloud makes hosts, and makes them again under the same name."""
         model = self._models.get(name)
         if model is None:
             return None

@@ -209,7 +209,7 @@ class Nic:
         self.autoprobe = wanted == 1
 
     def bind_vf(self, vf: Vf, *, bound: bool) -> None:
-        """Bind the driver to a VF, which then takes its GUID and starts anew, or unbind it."""
+        """Bind the driver to a VF, which then takes its GUID and starts again, or unbind it."""
         vf.bound = bound
         vf.mtu_bytes, vf.admin_up = DEFAULT_MTU_BYTES, False
         vf.active_guid = vf.port_guid if bound else ZERO_GUID

@@ -57,7 +57,7 @@ class Route:
 
 @dataclass(slots=True)
 class Platform:
-    """Run-time state; a reboot makes it anew from the host's files."""
+    """Run-time state; a reboot makes it again from the host's files."""
 
     hugepages: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """By size (`2048kB`) and NUMA node."""

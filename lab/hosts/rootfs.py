@@ -140,7 +140,7 @@ def build_tool_folders(folder: Path, tools: frozenset[str], client: Path, python
     so an absolute path in a unit finds the emulated tool too.
 
     Args:
-        folder: Where to build; made anew.
+        folder: Where to build; made again.
         tools: Names of the emulated tools.
         client: The script that passes a call on to the lab daemon.
         python: The interpreter that runs it, by a path that exists inside too.

@@ -96,7 +96,7 @@ class Supervisor:
         return state
 
     def reload(self) -> None:
-        """`systemctl daemon-reload`: read all unit files anew; processes stay as they are."""
+        """`systemctl daemon-reload`: read all unit files again; processes stay as they are."""
         for name, state in list(self.states.items()):
             unit = self.transient.get(name) or load_unit(self.root, name)
             if unit is not None:

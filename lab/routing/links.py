@@ -29,7 +29,7 @@ def port_lines(name: str, held: Wire | None, wanted: Wire) -> Iterator[str]:
     """The lines from one state of a port to another.
 
     A port of the bridge gets no address of its own, as ifupdown2 switches IPv6 off there; so no
-    neighbour is found over it. The kernel makes such an address anew only when the port comes up.
+    neighbour is found over it. The kernel makes such an address again only when the port comes up.
     """
     if held == wanted:
         return

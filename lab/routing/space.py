@@ -80,7 +80,7 @@ class Space:
         return self._pid
 
     def prepare(self, files: dict[str, str]) -> None:
-        """Make its folders anew, with more files in `/etc`."""
+        """Make its folders again, with more files in `/etc`."""
         shutil.rmtree(self._folder, ignore_errors=True)
         for each in ("frr", "lldpd"):
             (self.run_folder / each).mkdir(parents=True)

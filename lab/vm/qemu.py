@@ -31,7 +31,7 @@ _BUSY_MACHINE: Final = (
     " systemd.mask=serial-getty@ttyS0.service"
 )
 """Where much else runs, an emulated timer comes late, and the kernel gives up with "IO-APIC + timer
-doesn't work" (seen with a load of 17 on two cores). After a panic it starts anew. Units may
+doesn't work" (seen with a load of 17 on two cores). After a panic it starts again. Units may
 take longer than on a real machine."""
 
 Accelerator = Literal["kvm", "tcg"]

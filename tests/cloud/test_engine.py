@@ -146,7 +146,7 @@ def test_made_kept_grown_repaired_and_removed(
     assert not [step for step in grown.values() if "replace" in step or "delete" in step]
     put(project, small_site(cloud))
 
-    # What is gone is made anew, and of the others nothing is touched.
+    # What is gone is made again, and of the others nothing is touched.
     cloud.fault(["gone", "crusoe-k3s-worker-1"])
     mended = engine.up(project)
     assert (mended.rc, mended.errors) == (0, "")

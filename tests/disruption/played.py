@@ -57,7 +57,7 @@ def make_node(name: str, *, server: bool = False) -> dict[str, Any]:
 
 
 def make_pod(name: str, node: str, owner: str = "Job", **more: object) -> dict[str, Any]:
-    """A running pod; `owner` is empty for one that nothing would make anew."""
+    """A running pod; `owner` is empty for one that nothing would make again."""
     owners = [{"kind": owner, "controller": True, "name": "it"}] if owner else []
     pod: dict[str, Any] = {
         "metadata": {"name": name, "namespace": "jobs", "uid": name, "ownerReferences": owners},
@@ -129,7 +129,7 @@ class PlayedCluster:
         return answer
 
     def _delete(self, name: str) -> Answer:
-        """Its DaemonSet makes a pod anew at once."""
+        """Its DaemonSet makes a pod again at once."""
         assert self.pods[name]["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet"
         self.asked.append(f"restart {name}")
         return _answer({})

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.checks.registry import RULES
+from components.core.problem import Problem
 from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState
@@ -307,3 +309,20 @@ def rooms_of(spec: ClusterSpec, folder: Path) -> list[Room]:
             switch.run_line(line)
         rooms.append(Room(plan, switch))
     return rooms
+
+
+def problems_of(name: str, site: dict[str, Any]) -> list[Problem]:
+    """Problems that one rule finds in a site."""
+    spec = ClusterSpec.model_validate(site)
+    return [found for rule in RULES if rule.name == name for found in rule.problems(spec)]
+
+
+def told(spec: ClusterSpec) -> dict[str, list[str]]:
+    """Rules on links and routing to the fixes that they give."""
+    names = {"link-loop", "routed-link", "routing", "rail-gateway", "rail-leaf", "link-match"}
+    names |= {"link-address", "spine-link"}
+    problems = [problem for rule in RULES if rule.name in names for problem in rule.problems(spec)]
+    return {
+        problem.rule: [each.fix for each in problems if each.rule == problem.rule]
+        for problem in problems
+    }

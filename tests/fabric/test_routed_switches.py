@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from components.acceptance.between_leaves import ports_between
 from components.checks.registry import RULES
 from components.core.errors import DeviceError
-from components.core.problem import Problem
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.routing import routing_settings
 from components.model.cluster import ClusterSpec
-from lab.physics.routed import find_hops
-from lab.switches.cumulus.config import child
-from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import RoutingSwitch
 from lab.switches.eos.server import EosSwitch
 from tests.fabric import sonic_lab, test_cumulus_exchange, test_eos_exchange, test_sonic_exchange
-from tests.fabric.fabric_lab import Room, chain_of, port_name, rooms_of, routed_of, units_of
+from tests.fabric.fabric_lab import chain_of, port_name, problems_of, rooms_of, routed_of, told
 from tests.fabric.in_process import edit, restore
 from tests.fabric.lives import live
 from tests.fabric.test_sonic_exchange import merge
@@ -135,7 +129,7 @@ def test_a_card_on_a_routed_port_has_a_network_of_its_own(system: str, tmp_path:
 def test_an_address_that_a_routed_port_cannot_have(address: str, what: str, fix: str) -> None:
     site = routed_of("eos", cards=True).model_dump(mode="json")
     site["hosts"][2]["nics"][0]["address"] = address
-    (problem,) = _of("routed-port", site)
+    (problem,) = problems_of("routed-port", site)
     assert what in problem.what
     assert fix in problem.fix
 
@@ -145,138 +139,10 @@ def test_a_routed_port_has_no_gateway_beside_and_no_pods_with_vfs() -> None:
     site["pod_network"] |= {"mode": "sriov", "host_network": False}
     site["rails"][0]["gateway"] = "10.10.111.200"
     site["hosts"][1]["nics"][0]["address"] = None
-    card, pods, gateway = _of("routed-port", site)
+    card, pods, gateway = problems_of("routed-port", site)
     assert "every second one: 10.10.111.1, 10.10.111.3" in card.fix
     assert "rdma_shared, host_network: true}" in pods.fix
     assert gateway.fix == "remove gateway, or the ports' mode."
-
-
-def _of(name: str, site: dict[str, Any]) -> list[Problem]:
-    spec = ClusterSpec.model_validate(site)
-    return [found for rule in RULES if rule.name == name for found in rule.problems(spec)]
-
-
-def find_way(rooms: list[Room], spec: ClusterSpec, to: str) -> tuple[str, ...] | None:
-    """From leaf-01 to an address behind leaf-02, by what the emulators hold."""
-    at = {room.plan.name: room.switch for room in rooms}
-    routers = {n: each.router_view() for n, each in at.items() if isinstance(each, RoutingSwitch)}
-    links = tuple(
-        (at[switch.name].port_view(name), at[port.peer[0]].port_view(port.peer[1]))
-        for switch in spec.switches
-        for name, port in switch.ports.items()
-        if port.peer is not None
-    )
-    hops = find_hops("leaf-01", "10.10.111.11", to, links, routers)
-    return None if hops is None else tuple(far.switch for _, far in hops)
-
-
-@pytest.mark.parametrize(
-    ("system", "spine"),
-    [
-        ("eos", "eos"),
-        ("sonic", "sonic"),
-        ("eos", "cumulus"),
-        ("cumulus", "sonic"),
-        ("sonic", "eos"),
-    ],
-)
-def test_packets_cross_a_spine_of_any_routed_system(
-    system: str, spine: str, tmp_path: Path
-) -> None:
-    spec = routed_of(system, spine=spine, mode="lossless", port_mtu_bytes=9214)
-    rooms = rooms_of(spec, tmp_path)
-    for room in rooms:
-        room.apply()
-    assert find_way(rooms, spec, "10.10.111.139") == ("spine-01", "leaf-02")
-    assert find_way(rooms, spec, "10.10.112.139") == ("spine-01", "leaf-02")
-    assert find_way(rooms, spec, "10.99.0.1") is None
-
-
-@pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])
-def test_packets_cross_numbered_links_and_super_spines(system: str, tmp_path: Path) -> None:
-    numbered = routed_of(system, numbered=True, mode="lossless")
-    rooms = rooms_of(numbered, tmp_path)
-    for room in rooms:
-        room.apply()
-    assert isinstance(rooms[0].switch, RoutingSwitch)
-    number = "65001" if system == "eos" else "external"
-    neighbors = rooms[0].switch.router_view().neighbors
-    assert neighbors == {"10.254.0.3": number, port_name(system, 30): number}
-    assert find_way(rooms, numbered, "10.10.111.139") == ("spine-01", "leaf-02")
-    units = units_of(system, mode="lossless")
-    assert told(units) == {}
-    rooms = rooms_of(units, tmp_path / "units")
-    for room in rooms:
-        room.apply()
-    assert find_way(rooms, units, "10.10.112.139") == (
-        "spine-01",
-        "super-01",
-        "spine-02",
-        "leaf-02",
-    )
-    live(units, [])
-
-
-@pytest.mark.parametrize(
-    ("release", "peer", "switch", "other"),
-    [
-        ("5.14.0", {"enable": "on"}, {}, "profile railyard"),
-        (
-            "5.15.0",
-            {"profile": "railyard"},
-            {"state": "enabled", "profile": {"railyard": {"detect-multiplier": 3}}},
-            "enable on",
-        ),
-    ],
-)
-def test_bfd_of_cumulus_is_in_the_words_of_its_release(
-    release: str, peer: object, switch: object, other: str, tmp_path: Path
-) -> None:
-    site = routed_of("cumulus", bfd=True, numbered=True, mode="lossless").model_dump(mode="json")
-    for each in site["switches"]:
-        each["release"] = release
-    spec = ClusterSpec.model_validate(site)
-    live(spec, [])
-    live(spec, ["nv set router bgp autonomous-system 65101"])
-    room = rooms_of(spec, tmp_path)[0]
-    room.apply()
-    assert isinstance(room.switch, CumulusSwitch)
-    tree = room.switch.stored.applied
-    peers = child(tree, "vrf", "default", "router", "bgp", "neighbor")
-    assert {name: child(peers, name, "bfd") for name in peers} == {
-        "10.254.0.3": peer,
-        "swp30": peer,
-    }
-    assert child(tree, "router", "bfd") == switch
-    assert {*room.switch.router_view().bfd} == {"10.254.0.3", "swp30"}
-    line = f"nv set vrf default router bgp neighbor swp30 bfd {other}"
-    assert "Invalid parameter" in room.switch.run_line(line)
-
-
-def test_scalable_units_need_numbers_of_their_own() -> None:
-    site = units_of("eos").model_dump(mode="json")
-    site["switches"][3]["routing"]["asn"] = 65001
-    (problem,) = _of("routing", site)
-    assert problem.what == (
-        "spine-01 and spine-02 have the same asn 65001 above different leaves, so that each would "
-        "refuse the routes to the other's."
-    )
-    whole = units_of("eos")
-    way = ports_between(whole, "leaf-01", "leaf-02")
-    assert [(role, switch) for role, switch, _ in way] == [
-        ("uplink_egress", "leaf-01"),
-        ("spine_ingress", "spine-01"),
-        ("uplink_egress", "leaf-01"),
-        ("spine_ingress", "spine-01"),
-        ("spine_egress", "spine-01"),
-        ("spine_ingress", "super-01"),
-        ("spine_egress", "super-01"),
-        ("spine_ingress", "spine-02"),
-        ("spine_egress", "spine-02"),
-        ("downlink_ingress", "leaf-02"),
-        ("spine_egress", "spine-02"),
-        ("downlink_ingress", "leaf-02"),
-    ]
 
 
 UNDONE = {
@@ -386,17 +252,6 @@ def test_a_sonic_switch_says_what_its_routing_needs(tmp_path: Path) -> None:
     room.switch.run_line(merge('{"BGP_PEER_GROUP":{"default|UP":{"asn":"65009"}}}'))
     with pytest.raises(DeviceError, match=r"BGP_PEER_GROUP\|default\|UP, and another number would"):
         room.apply()
-
-
-def told(spec: ClusterSpec) -> dict[str, list[str]]:
-    """Rules on links and routing to the fixes that they give."""
-    names = {"link-loop", "routed-link", "routing", "rail-gateway", "rail-leaf", "link-match"}
-    names |= {"link-address", "spine-link"}
-    problems = [problem for rule in RULES if rule.name in names for problem in rule.problems(spec)]
-    return {
-        problem.rule: [each.fix for each in problems if each.rule == problem.rule]
-        for problem in problems
-    }
 
 
 @pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])

@@ -159,7 +159,7 @@ def test_a_key_that_stands_twice_is_written_once_and_restored(tmp_path: Path) ->
         assert file.read_text().lower().count("relaxacsforp2p") == 1
         assert lab.undo(plan).exit_status == 0
         assert file.read_bytes() == text
-        # hostd reads the file anew at every reload: only its copy in memory is a newer one.
+        # hostd reads the file again at every reload: only its copy in memory is a newer one.
         after = cast("dict[str, object]", lab.snapshot())
         assert after["files"] == cast("dict[str, object]", before)["files"]
 

@@ -1,4 +1,4 @@
-"""Firmware of emulated cards: what each model has, the tools' JSON, and what starts a card anew."""
+"""Firmware of emulated cards: what each model has, the tools' JSON, and what restarts a card."""
 
 from __future__ import annotations
 

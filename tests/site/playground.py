@@ -142,7 +142,7 @@ class Playground:
         return take_snapshot(self.stack)
 
     def settings(self) -> Json:
-        """The snapshot without what a running K3s writes all the time, and each new one anew."""
+        """The snapshot without what a running K3s writes all the time, and each new one again."""
         devices = json.loads(self.snapshot())["snapshot"]
         for host in devices["hosts"].values():
             host["files"] = {

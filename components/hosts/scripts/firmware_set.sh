@@ -174,7 +174,7 @@ vfs_wait() { # PCI COUNT : the card offers as many VFs only once it started with
   firmware_row "$1" SRIOV_EN && [ "$fw_next" = on ] && [ "$fw_current" != on ]
 }
 
-waits_for_boot() { # KEY VALUE : it cannot be set before the card started anew
+waits_for_boot() { # KEY VALUE : it cannot be set before the card started again
   case $1 in
     nic.*) split_nic "$1" ;;
     vf.*)

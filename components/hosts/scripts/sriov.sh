@@ -147,7 +147,7 @@ write_vfs() { # PCI DEVICE COUNT
   restore_vfs "$1"
 }
 
-write_autoprobe() { # PCI DEVICE on|off : VFs that are there already are not probed for it; made anew they are
+write_autoprobe() { # PCI DEVICE on|off : VFs that are there already are not probed for it; made again they are
   case $3 in on) put 1 "$2/sriov_drivers_autoprobe" ;; *) put 0 "$2/sriov_drivers_autoprobe" ;; esac
   [ "$3" = on ] && [ -e "$2/virtfn0" ] || return 0
   for vf_driver in "$2"/virtfn*/driver; do [ ! -e "$vf_driver" ] || return 0; done
@@ -310,7 +310,7 @@ write_eswitch() { # PCI legacy|switchdev : without VFs; the count that is wanted
 refuse_eswitch() { # PCI WANTED
   fail "the embedded switch of $1 is in $(read_eswitch "$1") mode, and the file expects $2: VLAN, rates" \
     "and trust of VFs do not work there. Write hosts[].nics[].sriov.eswitch: $2 to have it changed" \
-    '(its VFs are made anew), or switchdev to keep it'
+    '(its VFs are made again), or switchdev to keep it'
 }
 
 card_serial() { # PCI : [SN] of the vital product data, which only root can read

@@ -212,7 +212,7 @@ def boot_modules(model: HostModel, root: Path) -> None:
 
 
 def update_grub(call: ToolCall) -> ToolResult:
-    """Make grub.cfg anew from /etc/default/grub and its drop-ins."""
+    """Make grub.cfg again from /etc/default/grub and its drop-ins."""
     if call.uid:
         return ToolResult(1, err="grub-mkconfig: You must run this as root\n")
     (call.root / "boot/grub/grub.cfg").write_text(grub_cfg(call.root))

@@ -1,7 +1,7 @@
 """The file tree and the namespace of an ESXi host: little more than busybox, as on the real one.
 
 There is no /proc, no /sys, no bash, no tr, no python and no sudo. /etc and /tmp are RAM disks, made
-anew at each boot; only /vmfs lasts.
+again at each boot; only /vmfs lasts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def build_tools(folder: Path, client: Path) -> None:
     """Make the host's /bin, with busybox as ash and the tools that ask the lab.
 
     Args:
-        folder: Where to build `bin` and `setpriv`; made anew.
+        folder: Where to build `bin` and `setpriv`; made again.
         client: The script that passes a call on to the lab.
 
     Raises:

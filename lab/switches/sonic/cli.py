@@ -79,7 +79,7 @@ class Switch(Protocol):
         ...
 
     def load_configuration(self, db: Db) -> None:
-        """Start anew with this configuration, as `config reload` does."""
+        """Start again with this configuration, as `config reload` does."""
         ...
 
     def refuse(self, line: str) -> str | None:

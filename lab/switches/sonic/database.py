@@ -83,7 +83,7 @@ class Database:
         return 1
 
     def load(self, db: Db) -> None:
-        """Boot, or `config reload`: everything anew."""
+        """Boot, or `config reload`: everything again."""
         self._stored.running = {}
         self._stored.pfc_lists, self._stored.groups = {}, {}
         self._stored.cables, self._stored.watchdogs = {}, {}

@@ -166,7 +166,7 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         self.commit()
 
     def load_configuration(self, db: Db) -> None:
-        """Start anew with this configuration."""
+        """Start again with this configuration."""
         self.database.load(db)
         self.commit()
 

@@ -91,17 +91,7 @@ class CumulusDriver:
             mlag=config.mlag,
             adaptive_routing=config.spreads,
             **_splits(config, wanted),
-            native={
-                **_split_words(config, wanted),
-                WHOLE: write_list(
-                    (
-                        *config.implied,
-                        *config.routing.implied,
-                        *words_of(config.release, config.spreads),
-                    )
-                ),
-                **profiles.write_holders(config.profiles),
-            },
+            native=_native(config, wanted),
             ports={
                 name: _port(config.ports.get(name, PortConfig()), profile, port)
                 for name, port in wanted.ports.items()
@@ -197,6 +187,15 @@ def _split_words(config: Config, wanted: SwitchState) -> dict[str, str]:
     if wanted.splits is None:
         return {}
     return find_words(config.ports, config.routing.addresses or ())
+
+
+def _native(config: Config, wanted: SwitchState) -> dict[str, str]:
+    routed, spread = config.routing.implied, words_of(config.release, config.spreads)
+    return {
+        **_split_words(config, wanted),
+        WHOLE: write_list((*config.implied, *routed, *spread)),
+        **profiles.write_holders(config.profiles),
+    }
 
 
 def _wants_profile(wanted: SwitchState) -> bool:

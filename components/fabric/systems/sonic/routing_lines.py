@@ -55,10 +55,10 @@ def leaving_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change
         Unsettable: BGP cannot be set on this switch, or not without ending that of others.
     """
     held, aim = rows_of(actual), _aim(actual, target)
-    anew = _begins_anew(actual, target)
+    restarts = _begins_again(actual, target)
     for stage in reversed(_STAGES):
         for row in sorted(_in_stage(held, stage), key=lambda row: -row.count("|")):
-            if row not in aim or (anew and row.startswith("BGP_")):
+            if row not in aim or (restarts and row.startswith("BGP_")):
                 yield Change((say.delete_row(row),), _RESTART if row == GLOBALS else None)
                 continue
             gone = sorted({*held[row]} - {*aim[row]})
@@ -68,7 +68,7 @@ def leaving_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change
 def coming_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     """What comes, once ports are in no VLAN."""
     held, aim = rows_of(actual), _aim(actual, target)
-    if _begins_anew(actual, target):
+    if _begins_again(actual, target):
         held = {row: fields for row, fields in held.items() if not row.startswith("BGP_")}
     moves = (actual.bgp or BgpState()).router_id is not None
     for stage in _STAGES:
@@ -93,7 +93,7 @@ def _is_new(row: str, fields: Fields, held: Rows) -> bool:
     return not fields and bool(before)
 
 
-def _begins_anew(actual: SwitchState, target: SwitchState) -> bool:
+def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
     """Another number: frrcfgd does not change it, so that all goes and comes again."""
     was, wanted = actual.bgp or BgpState(), target.bgp
     if wanted is None or wanted.asn is None:
