@@ -29,7 +29,9 @@ from components.pod_network.manifests import (
 )
 from components.pod_network.networks import pool_file
 
-POOL_FILES: Final = "rail-pools"
+_NAMES: Final = {"whereabouts": "rail-pools", "nv-ipam": "nv-ipam-pools"}
+"""Of the DaemonSet: the engine makes a new resource before the old one goes, so that a site that
+changes its `ipam` must not have one object under two names of resources."""
 _SCRIPT: Final = """set -eu
 while read -r node rail leaf; do
   [ "$node" = "$NODENAME" ] || continue
@@ -65,8 +67,8 @@ def _files(spec: ClusterSpec) -> dict[str, str]:
     return {"nodes": "".join(nodes), **files}
 
 
-def _name(files: dict[str, str]) -> str:
-    return config_name(POOL_FILES, "\n".join(files.values()))
+def _name(spec: ClusterSpec, files: dict[str, str]) -> str:
+    return config_name(_NAMES[spec.pod_network.ipam], "\n".join(files.values()))
 
 
 def pool_files_map(spec: ClusterSpec) -> Body:
@@ -76,7 +78,7 @@ def pool_files_map(spec: ClusterSpec) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(_name(files)),
+        "metadata": metadata(_name(spec, files)),
         "immutable": True,
         "data": data,
     }
@@ -89,7 +91,7 @@ def pool_files_daemon_set(spec: ClusterSpec) -> Body:
     key = pool_files_image(spec)
     assert key is not None  # noqa: S101 - else there are no files
     main: JsonObject = {
-        "name": POOL_FILES,
+        "name": _NAMES[spec.pod_network.ipam],
         "image": getattr(spec.sources.images, key),
         "command": ["/bin/sh", "-c", _SCRIPT.format(file=_FILES[spec.pod_network.ipam])],
         "env": [{"name": "NODENAME", "valueFrom": node}],
@@ -101,7 +103,7 @@ def pool_files_daemon_set(spec: ClusterSpec) -> Body:
         "containers": [main],
         "volumes": [
             host_path("cni", paths.net_d),
-            {"name": "pools", "configMap": {"name": _name(files)}},
+            {"name": "pools", "configMap": {"name": _name(spec, files)}},
         ],
     }
-    return daemon_set(POOL_FILES, pod)
+    return daemon_set(_NAMES[spec.pod_network.ipam], pod)

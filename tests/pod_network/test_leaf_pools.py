@@ -88,8 +88,9 @@ def test_a_server_is_on_the_subnet_of_its_own_leaf(spec: ClusterSpec) -> None:
 
 def written_on(node: str, spec: ClusterSpec, folder: Path) -> dict[str, Any]:
     """What the planned script leaves on a node: it is run here, on folders of the test."""
-    (data,) = (b["data"] for n, b in bodies(spec, "ConfigMap").items() if n.startswith("rail-p"))
-    pod = bodies(spec, "DaemonSet")["rail-pools"]["spec"]["template"]["spec"]
+    name = {"whereabouts": "rail-pools", "nv-ipam": "nv-ipam-pools"}[spec.pod_network.ipam]
+    (data,) = (b["data"] for n, b in bodies(spec, "ConfigMap").items() if n.startswith(name))
+    pod = bodies(spec, "DaemonSet")[name]["spec"]["template"]["spec"]
     _, _, script = pod["containers"][0]["command"]
     pools, host = folder / "pools", folder / "host"
     pools.mkdir()
@@ -162,6 +163,16 @@ def by_blocks(spec: ClusterSpec, **more: object) -> ClusterSpec:
     return changed_spec(spec, pod_network=spec.pod_network.model_validate(network))
 
 
+def test_another_ipam_gives_no_object_a_second_name_of_its_resource(spec: ClusterSpec) -> None:
+    """The engine makes what is new first: the API would answer that the object exists."""
+    names: dict[tuple[str, str], set[str]] = {}
+    for each in (spec, by_blocks(spec)):
+        for manifest in plan_pod_network(each).manifests:
+            names.setdefault((manifest.kind, manifest.name), set()).add(manifest.resource_name)
+    assert ("DaemonSet", "nv-ipam-pools") in names
+    assert {key: found for key, found in names.items() if len(found) > 1} == {}
+
+
 def test_nv_ipam_has_a_pool_for_each_leaf_and_the_way_to_the_others(spec: ClusterSpec) -> None:
     spec = by_blocks(spec, addresses_per_node=15)
     pools = bodies(spec, "IPPool")
@@ -190,7 +201,7 @@ def test_nv_ipams_attachment_asks_the_node_for_the_pool(spec: ClusterSpec, tmp_p
         "confDir": folder,
         "poolType": "ippool",
     }
-    pod = bodies(blocks, "DaemonSet")["rail-pools"]["spec"]["template"]["spec"]
+    pod = bodies(blocks, "DaemonSet")["nv-ipam-pools"]["spec"]["template"]["spec"]
     plugins = blocks.sources.images.cni_plugins
     assert pod["containers"][0]["image"] == plugins, "nv-ipam's own image has no shell"
     assert plugins in [image for image, _ in images_of(blocks)]
