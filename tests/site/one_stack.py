@@ -26,8 +26,9 @@ from tests.schemas.test_manifests import example_site
 
 SITE: Final = "shared-rdma/without-ssh.yaml"
 """Its cluster is there already, and nothing logs in to its nodes."""
-NODES: Final = ("gpu01", "node03", "node04")
-"""The nodes that get labels: two of SITE, and one that other sites label in other ways."""
+NODES: Final = ("gpu01", "gpu09", "node03", "node04")
+"""The nodes that get labels: two of SITE, one that other sites label in other ways, and one that is
+behind the leaves to which that one is not plugged."""
 PROVER: Final = """#!/bin/sh
 cat >/dev/null
 case "$1 $2" in
