@@ -183,7 +183,7 @@ def check_spine_link(spec: ClusterSpec) -> Iterator[Finding]:
     """
     holders, units, tiers = switches_of_rails(spec), units_of(spec), tiers_of(spec)
     numbers = {switch.name: index for index, switch in enumerate(spec.switches)}
-    told: set[tuple[str, str]] = set()
+    named: set[tuple[str, str]] = set()
     for spine in (name for name, tier in tiers.items() if tier > LEAF):
         under = leaves_below(spec)[spine]
         unit = frozenset[str]().union(*(units[leaf] for leaf in under))
@@ -191,13 +191,13 @@ def check_spine_link(spec: ClusterSpec) -> Iterator[Finding]:
             on = [leaf for leaf in rail.leaves if leaf in holders[rail.name]]
             on = [leaf for leaf in on if leaf in unit or tiers[spine] > SPINE]
             linked = [leaf for leaf in on if leaf in under]
-            lacking = [leaf for leaf in on if leaf not in under and (spine, leaf) not in told]
+            lacking = [leaf for leaf in on if leaf not in under and (spine, leaf) not in named]
             if linked and tiers[spine] > SPINE:
                 # One link to a unit serves all of its leaves: it is missed once.
                 lacking = [*{units[leaf]: leaf for leaf in reversed(lacking)}.values()][::-1]
             for leaf in lacking if linked else ():
-                told |= {(spine, each) for each in (leaf, *units[leaf]) if tiers[spine] > SPINE}
-                told.add((spine, leaf))
+                named |= {(spine, each) for each in (leaf, *units[leaf]) if tiers[spine] > SPINE}
+                named.add((spine, leaf))
                 yield _missing_link(spine, leaf, rail, linked, numbers[spine], tiers[spine])
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pydantic import BaseModel, ConfigDict
 
 
@@ -80,15 +78,3 @@ def drop_bonds(previous: Bonds | None, desired: Bonds | None) -> Bonds | None:
 def overlay_bonds(base: Bonds | None, top: Bonds | None) -> Bonds | None:
     """What `top` says of a bundle wins."""
     return None if base is None and top is None else {**(base or {}), **(top or {})}
-
-
-def find_taken(actual: Bonds | None, target: Bonds | None) -> tuple[str, str, str] | None:
-    """A wanted member that is in a bundle which is not of the file: port, that one, ours."""
-    wanted: Mapping[str, str] = {
-        port: name for name, bond in (target or {}).items() for port in bond.members
-    }
-    for name, bond in (actual or {}).items():
-        for port in bond.members:
-            if port in wanted and name not in (target or {}):
-                return port, name, wanted[port]
-    return None

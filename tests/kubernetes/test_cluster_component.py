@@ -18,6 +18,7 @@ from components.remote.handoffs import HostsReady
 from components.testing import Graph, Run, record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.dev_site import kubeconfig
+from tests.graph.engine_order import waits_for
 from tests.kubernetes.plans import planned
 
 CA = "-----BEGIN CERTIFICATE-----\nY2E=\n-----END CERTIFICATE-----\n"
@@ -55,19 +56,6 @@ def run(plan: KubernetesPlan) -> Graph:
     return record_program(Run(config={}, stdout=STDOUT), program)
 
 
-def after(graph: Graph, name: str, earlier: str) -> bool:
-    """Whether one resource waits for another, directly or through others."""
-    todo, seen = [name], set[str]()
-    while todo:
-        current = todo.pop()
-        if current == earlier:
-            return True
-        if current not in seen:
-            seen.add(current)
-            todo += graph.named(current).dependencies
-    return False
-
-
 def test_servers_join_one_by_one_with_the_balancer_after_the_first() -> None:
     graph = run(planned(load_example("crusoe-k3s"), "ha"))
     order = [
@@ -78,9 +66,9 @@ def test_servers_join_one_by_one_with_the_balancer_after_the_first() -> None:
         "crusoe-k3s-worker-0-k3s",
     ]
     for earlier, later in itertools.pairwise(order):
-        assert after(graph, later, earlier), (later, earlier)
-    assert not after(graph, "crusoe-k3s-worker-0-k3s", "crusoe-k3s-worker-1-k3s")
-    assert after(graph, "k-ready", "crusoe-k3s-worker-1-node")
+        assert waits_for(graph, later, earlier), (later, earlier)
+    assert not waits_for(graph, "crusoe-k3s-worker-0-k3s", "crusoe-k3s-worker-1-k3s")
+    assert waits_for(graph, "k-ready", "crusoe-k3s-worker-1-node")
 
 
 def test_the_holes_of_every_step_are_filled() -> None:

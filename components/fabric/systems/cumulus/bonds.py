@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.bond_state import BondState, MlagState, find_taken
+from components.fabric.bond_state import BondState, MlagState
 from components.fabric.native import WHOLE, read_list
 from components.fabric.state import SwitchState
-from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.base import Change
 from components.fabric.systems.cumulus.routing import whole_words
 from components.fabric.systems.cumulus.tree import Tree, child, expand_names
+from components.fabric.systems.membership import refuse_taken
 from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
 
 PEER_LINK: Final = "peerlink"
@@ -24,6 +25,7 @@ PEER_VLAN: Final = f"{PEER_LINK}.4094"
 _BRIDGE: Final = "br_default"
 _OURS: Final = {"bond", "bridge", "type"}
 _NOT_SET: Final = "unset"
+_TAKE_OUT: Final = "nv unset interface {bundle} bond member {port}"
 
 
 def parse_bonds(interfaces: Mapping[str, Tree]) -> dict[str, BondState] | None:
@@ -103,13 +105,7 @@ def bond_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     Raises:
         Unsettable: A port is in a bundle that is not of the file.
     """
-    taken = find_taken(actual.bonds, target.bonds)
-    if taken is not None:
-        port, other, ours = taken
-        raise Unsettable(
-            f"{port} is in {other}, which is not of the file, and {ours} wants it. Take it out by "
-            f"hand: `nv unset interface {other} bond member {port}`"
-        )
+    refuse_taken(actual, target, _TAKE_OUT)
     held = actual.bonds or {}
     for name, wanted in (target.bonds or {}).items():
         was = held.get(name, BondState())

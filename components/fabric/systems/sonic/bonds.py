@@ -11,10 +11,11 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from components.fabric.bond_state import BondState, find_taken
+from components.fabric.bond_state import BondState
 from components.fabric.native import write_text
 from components.fabric.state import SwitchState
-from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.base import Change
+from components.fabric.systems.membership import refuse_taken
 from components.fabric.systems.ranges import port_key
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.rows import Fields, Rows
@@ -31,6 +32,7 @@ _OURS: Final[Fields] = {"admin_status": "up", "mtu": "9100", "lacp_key": "auto"}
 """As `config portchannel add` writes them (sonic-utilities, config/main.py)."""
 _ORDER: Final = (_BUNDLE, _MEMBER, _VLAN)
 """Tables in the order in which they come; they go the other way."""
+_TAKE_OUT: Final = "sudo config portchannel member del {bundle} {port}"
 
 
 def bond_rows(tables: Tables) -> Rows:
@@ -82,13 +84,7 @@ def leaving_bonds(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     Raises:
         Unsettable: A port is in a bundle that is not of the file.
     """
-    taken = find_taken(actual.bonds, target.bonds)
-    if taken is not None:
-        port, other, ours = taken
-        raise Unsettable(
-            f"{port} is in {other}, which is not of the file, and {ours} wants it. Take it out by "
-            f"hand: `sudo config portchannel member del {other} {port}`"
-        )
+    refuse_taken(actual, target, _TAKE_OUT)
     held, aim = _rows_of(actual), _aim(actual, target)
     for table in reversed(_ORDER):
         for row in _of(table, held):
