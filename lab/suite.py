@@ -324,6 +324,8 @@ def _counts(outcome: Outcome) -> str:
 
 def main() -> int:
     """Run all stages, whatever fails, and sum up."""
+    # Images for CI often say this: each of thousands of processes would compile what it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     RESULTS.mkdir(parents=True, exist_ok=True)
     planned = {
         extra.mark: plan_extra(extra, os.environ.get(extra.switch, ""), extra.why_not())

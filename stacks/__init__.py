@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
-from stacks.program import run
+from components.core.start import start_quickly
+
+
+def run() -> None:
+    """Run the program of the stack that the engine named."""
+    start_quickly()
+    from stacks.program import run as run_program  # noqa: PLC0415 - the quick start comes first
+
+    run_program()
+
 
 __all__ = ["run"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from components.cli.app import say
 from components.cli.commands import Entry, list_commands
 from components.core.errors import Bug, RailyardError
+from components.core.start import start_quickly
 
 if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 _INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
-_OBJECTS_A_COLLECTION: Final = 100_000
-"""New objects between two looks for garbage (Python: 700). Importing the models and reading a site
-make many objects and next to no garbage: an eighth of the time of `check` went to looking."""
 
 
 def load_command(entry: Entry) -> Command:
@@ -103,7 +100,7 @@ def describe(
 
 def main() -> None:
     """Run one command; a user's mistake ends with a report and an exit code."""
-    gc.set_threshold(_OBJECTS_A_COLLECTION)
+    start_quickly()
     try:
         app(prog_name="railyard")
     except RailyardError as error:

@@ -61,7 +61,6 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         str_max_length=LONGEST_TEXT,
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 
 from components.catalogue.cards import CARDS
 from components.catalogue.switches import MODELS
@@ -13,6 +14,7 @@ from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.units import DNS_LABEL, PORT_TARGET
 from components.reading.derived_keys import DERIVED
+from components.reading.key_docs import docs_of
 
 _SHORT_FORMS: Final = {
     "SwitchPort": (
@@ -35,13 +37,26 @@ _SHORT_FORMS: Final = {
 """What may also be written as one text: its place, and the text."""
 
 
+class _Documented(GenerateJsonSchema):
+    """Each key with its docstring."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """As pydantic makes it, and a description for each key that has words."""
+        made = super().model_schema(schema)
+        parts = made.get("properties", {})
+        for key, text in docs_of(schema["cls"]).items():
+            if key in parts:
+                parts[key] = dict(sorted({**parts[key], "description": text}.items()))
+        return made
+
+
 def render_schema() -> dict[str, Json]:
     """Generate the schema of what the user writes (not of what the model keeps).
 
     Raises:
         Bug: The model has changed, and a short form no longer fits in.
     """
-    schema = ClusterSpec.model_json_schema(mode="validation")
+    schema = ClusterSpec.model_json_schema(mode="validation", schema_generator=_Documented)
     # Pydantic describes what a value becomes; a user may also write it as one text.
     for name, ((owner, key), text) in _SHORT_FORMS.items():
         properties = schema["$defs"][owner]["properties"]

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from components.core.problem import Place, Problem, SpecPath, render_path
 from components.model.refusal import REFUSED
 from components.model.units import SecretRef
+from components.reading.key_docs import docs_of
 from components.reading.members import Owner, models_at, owner_of, pattern_of, quoted_words
 from components.reading.patterns import PATTERNS, mend_text, offer_number, words_of
 from components.reading.secret_wording import no_source, open_secret, secret_path
@@ -382,6 +383,5 @@ _WORDINGS: Final[dict[str, Callable[[SpecPath, ErrorDetails, Owner], Problem]]] 
 
 
 def _doc_of(model: Owner, key: str) -> str:
-    info = model.model_fields.get(key) if model else None
-    text = (info.description or "") if info else ""
+    text = docs_of(model).get(key, "") if model else ""
     return " ".join(text.split()).rstrip(".")
