@@ -12,6 +12,7 @@ from typing import Final
 
 from components.core.errors import DeviceError, UsageError
 from lab import debian
+from lab.hosts.tool_client import built_client
 from lab.kubespray.source import ensure_ansible
 
 APT_DEADLINE_S: Final = 600
@@ -29,6 +30,8 @@ def missing_packages() -> list[str]:
         missing.append("bubblewrap")
     if not ctypes.util.find_library("fuse"):
         missing.append("libfuse2")
+    if not shutil.which("gcc"):
+        missing += ["gcc", "libc6-dev"]
     if not shutil.which("busybox"):
         missing.append("busybox")
     if debian.find_haproxy() is None:
@@ -57,6 +60,11 @@ def main() -> int:
     missing = missing_packages()
     if missing and not _install(missing):
         return 2
+    try:
+        built_client()
+    except UsageError as error:
+        print(f"railyard: {error}", file=sys.stderr)
+        return 2
     for packages, what in _WHOLE.items():
         _get_programs(packages, what)
     return 0
@@ -67,7 +75,7 @@ def _install(missing: list[str]) -> bool:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         print(f"railyard: the lab needs {', '.join(missing)}. Run: {line}", file=sys.stderr)
         return False
-    print(f"railyard: installing {', '.join(missing)} (isolation, /sys and balancers of the lab)")
+    print(f"railyard: installing {', '.join(missing)} (for the lab)")
     for command in (["apt-get", "update"], ["apt-get", "install", "-y", *missing]):
         done = _apt(command)
         if done.returncode != 0:

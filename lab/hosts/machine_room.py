@@ -22,7 +22,8 @@ from lab.hosts.faults import cause_fault
 from lab.hosts.host import LabHost
 from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
-from lab.hosts.rootfs import build_tool_folders, tool_interpreter
+from lab.hosts.rootfs import build_tool_folders
+from lab.hosts.tool_client import built_client
 from lab.hosts.tool_server import TOOL_NAMES
 from lab.hypervisors.guests import Hypervisors
 from lab.infiniband.fabric import FOLDER, Fabric
@@ -85,8 +86,7 @@ class Lab:
 
     async def start(self) -> None:
         """Start every device; switches first, as in a machine room."""
-        client = Path(__file__).parent / "tool_client.py"
-        build_tool_folders(self.file.root / "sysroot", TOOL_NAMES, client, tool_interpreter())
+        build_tool_folders(self.file.root / "sysroot", TOOL_NAMES, built_client())
         if self.sources:
             self.sources.start()
         for switch in self.switches.values():

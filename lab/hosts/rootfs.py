@@ -42,7 +42,7 @@ exec /run/lab/outer-bin/ssh "$@"
 """
 
 CLIENT_NAME = ".lab-tool"
-"""The one script that stands behind every emulated tool."""
+"""The one program behind every emulated tool."""
 
 SSH_UID = 1000
 """uid of the login user that the installed system came with."""
@@ -133,7 +133,7 @@ def hash_name(name: str) -> int:
     return int.from_bytes(name.encode()[:16].ljust(16, b"\0"), "big")
 
 
-def build_tool_folders(folder: Path, tools: frozenset[str], client: Path, python: Path) -> None:
+def build_tool_folders(folder: Path, tools: frozenset[str], client: Path) -> None:
     """Make the `/usr/bin` and `/usr/sbin` that every lab host sees.
 
     Each is a folder of links to the outer machine's tools, with the emulated ones in their place;
@@ -142,19 +142,16 @@ def build_tool_folders(folder: Path, tools: frozenset[str], client: Path, python
     Args:
         folder: Where to build; made again.
         tools: Names of the emulated tools.
-        client: The script that passes a call on to the lab daemon.
-        python: The interpreter that runs it, by a path that exists inside too.
+        client: The program that passes a call on to the lab daemon.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    script = f"#!{python} -IS\n" + client.read_text()
     for outer, inner in (("/usr/bin", OUTER_BIN), ("/usr/sbin", OUTER_SBIN)):
         target = folder / Path(outer).name
         target.mkdir(parents=True)
         for name in sorted(path.name for path in Path(outer).iterdir()):
             if name not in tools and name not in HIDDEN_TOOLS and name not in PROGRAM_NAMES:
                 (target / name).symlink_to(f"{inner}/{name}")
-        (target / CLIENT_NAME).write_text(script)
-        (target / CLIENT_NAME).chmod(0o755)
+        shutil.copy2(client, target / CLIENT_NAME)
         for name in tools:
             (target / name).symlink_to(CLIENT_NAME)
         for name in PROGRAM_NAMES:  # they lead somewhere once the package is installed
@@ -164,14 +161,12 @@ def build_tool_folders(folder: Path, tools: frozenset[str], client: Path, python
         (folder / "bin/ssh").chmod(0o755)
     inside = folder / "container"
     inside.mkdir()
-    (inside / CLIENT_NAME).write_text(script)
-    (inside / CLIENT_NAME).chmod(0o755)
+    shutil.copy2(client, inside / CLIENT_NAME)
     for name in CONTAINER_TOOL_NAMES:
         (inside / name).symlink_to(CLIENT_NAME)
     gpu = inside / GPU_FOLDER
     gpu.mkdir()
-    (gpu / CLIENT_NAME).write_text(script)
-    (gpu / CLIENT_NAME).chmod(0o755)
+    shutil.copy2(client, gpu / CLIENT_NAME)
     (gpu / "nvidia-smi").symlink_to(CLIENT_NAME)
 
 

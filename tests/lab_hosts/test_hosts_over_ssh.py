@@ -195,7 +195,8 @@ X
 systemctl daemon-reload; systemctl start loop
 kill -9 $(systemctl show -p MainPID --value loop)
 for i in $(seq 50); do
-  [ "$(systemctl show -p NRestarts --value loop)" = 1 ] && break; sleep 0.1
+  [ "$(systemctl show -p NRestarts --value loop)" = 1 ] && systemctl -q is-active loop && break
+  sleep 0.1
 done
 systemctl is-active loop; systemctl show -p LimitMEMLOCK loop
 awk '/locked/ {print $4}' /proc/$(systemctl show -p MainPID --value loop)/limits

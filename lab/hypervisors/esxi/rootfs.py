@@ -6,22 +6,14 @@ again at each boot; only /vmfs lasts.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from components.core.errors import UsageError
 from lab.hosts.namespace import INNER_TMP, START_DEADLINE_S, Namespace
-from lab.hosts.rootfs import (
-    CLIENT_NAME,
-    INNER_PYTHON,
-    OUTER_BIN,
-    python_prefix,
-    tool_interpreter,
-)
+from lab.hosts.rootfs import CLIENT_NAME, OUTER_BIN
 from lab.hypervisors.config import EsxiConfig
 from lab.hypervisors.esxi.release import parse_release
 
@@ -49,7 +41,7 @@ def build_tools(folder: Path, client: Path) -> None:
 
     Args:
         folder: Where to build `bin` and `setpriv`; made again.
-        client: The script that passes a call on to the lab.
+        client: The program that passes a call on to the lab.
 
     Raises:
         UsageError: busybox or setpriv is not installed.
@@ -68,8 +60,7 @@ def build_tools(folder: Path, client: Path) -> None:
     (target / BUSYBOX).chmod(0o755)
     for name in ("sh", "ash", *APPLETS):
         (target / name).symlink_to(BUSYBOX)
-    (target / CLIENT_NAME).write_text(f"#!{tool_interpreter()} -IS\n{client.read_text()}")
-    (target / CLIENT_NAME).chmod(0o755)
+    shutil.copy2(client, target / CLIENT_NAME)
     for name in TOOLS:
         (target / name).symlink_to(CLIENT_NAME)
     (folder / "outer-bin").mkdir()
@@ -136,7 +127,7 @@ def _arguments(folder: Path, hostname: str) -> list[str]:
 
 
 def _libraries() -> list[str]:
-    """Libraries for busybox, and an interpreter outside of PATH for the tools that ask."""
+    """Libraries for busybox and setpriv."""
     arguments: list[str] = []
     for name in ("lib", "lib32", "lib64"):
         if Path("/usr", name).exists():
@@ -147,11 +138,4 @@ def _libraries() -> list[str]:
             arguments += ["--ro-bind", f"/{name}", f"/{name}"]
     if Path("/etc/ld.so.cache").exists():
         arguments += ["--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
-    prefix = python_prefix()
-    if prefix is not None:
-        return [*arguments, "--ro-bind", str(prefix), INNER_PYTHON]
-    real = os.path.realpath(sys.executable)
-    arguments += ["--ro-bind", real, real]
-    if Path("/usr/local/lib").exists():
-        arguments += ["--ro-bind", "/usr/local/lib", "/usr/local/lib"]
     return arguments

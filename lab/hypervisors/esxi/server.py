@@ -12,10 +12,10 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from components.core.errors import UsageError
-from lab import hosts
 from lab.hosts.accounts import Account
 from lab.hosts.namespace import Namespace
 from lab.hosts.ssh import Login, SshService
+from lab.hosts.tool_client import built_client
 from lab.hosts.tool_server import Request
 from lab.hosts.tools.call import ToolResult
 from lab.hypervisors.config import EsxiConfig
@@ -66,8 +66,7 @@ class EsxiHost:
 
     async def start(self) -> None:
         """Open the shell: namespace, tools, SSH. It goes on where it was stopped."""
-        client = Path(hosts.__path__[0]) / "tool_client.py"
-        build_tools(self._folder / "tools", client)
+        build_tools(self._folder / "tools", built_client())
         if self.machine.stored.rebooting:
             self.machine.boot()
             make_ram_disks(self._folder, self.config)
