@@ -11,6 +11,7 @@ help: ## list the targets
 
 setup: ## virtual environment, system packages, engine and cluster tools (built once)
 	@bash lab/bootstrap.sh
+	@$(PY) -m compileall -q -j 0 components lab stacks # hosts of the lab read them and may not write
 	@$(PY) -m lab.prerequisites
 	@$(PY) -m lab.engine.install
 	@$(PY) -m lab.cluster.build
