@@ -112,7 +112,6 @@ def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
     checks = (
         Stage("format", "ruff format", _tool("ruff", "format", "--check", ".")),
         Stage("lint", "ruff check", _tool("ruff", "check", ".")),
-        Stage("types", "pyright, strict", _tool("pyright")),
         Stage("contracts", "which room may import which", _tool("lint-imports")),
     )
     quick = " and ".join(f"not {mark}" for mark in (*SLOW_MARKS, "story", *_EXTRA_MARKS))
@@ -125,7 +124,8 @@ def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
         "--maxprocesses=8",
     )
     slow = {mark: _slow(number, cores) for number, mark in enumerate(SLOW_MARKS)}
-    return (*checks, fast, slow["lab"], slow["cluster"], slow["engine"], slow["site"])
+    types = Stage("types", "pyright, strict", _tool("pyright"), beside=True)
+    return (*checks, fast, types, slow["lab"], slow["cluster"], slow["engine"], slow["site"])
 
 
 def _count(stage: str, cores: int) -> int:
