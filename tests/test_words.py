@@ -17,8 +17,8 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "STYLE.md",
-    ROOT / "docs/tutorial.md",
-    *sorted((ROOT / "docs/howto").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "components").rglob("*.md")),
 )
 
 

@@ -3,7 +3,7 @@
 # Who else has the address of the balancers, or is a VRRP router of their number. Read-only; stdin has
 # the lines of keepalived.conf, and the parameters `address` and `virtual_address`.
 
-mac_of() { # ADDRESS LINK : who answers for it there; empty for nobody, which the kernel knows after 3 s
+mac_of() { # ADDRESS LINK : who answers for it there; empty where no one does, which the kernel knows after 3 s
   ip neigh flush to "$1" dev "$2" >/dev/null 2>&1 # an older answer; not what was set by hand
   curl -s --noproxy '*' --interface "$2" --max-time 4 -o /dev/null "http://$1:9/" 2>/dev/null
   ip neigh show to "$1" dev "$2" 2>/dev/null | sed -n 's/.* lladdr \([^ ]*\).*/\1/p'
