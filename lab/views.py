@@ -148,6 +148,8 @@ class PortView:
     ecn_kib: dict[int, tuple[int, int]]
     """Traffic class to (minimum, maximum) absolute ECN thresholds in KiB."""
     pfc_priorities: frozenset[int]
+    link_local: bool = True
+    """The kernel gives it an IPv6 address of its own, while it is in no bridge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,12 @@ class RouterView:
     """What its routing daemons have in use; None where the lab computes routes itself."""
     max_paths: int | None = None
     """Equal paths that it uses at once; None: all that there are."""
+    route_maps: tuple[str, ...] = ()
+    """Statements that match everything: `RAILYARD permit 10`."""
+    policies: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Neighbour to the route maps of what it tells and of what it is told; empty for none."""
+    barred: frozenset[str] = frozenset()
+    """Neighbours whose sessions carry no route for want of such maps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,9 @@ def _takes(router: RouterView, port: PortView, end: tuple[RouterView, PortView])
     other, far = end
     own = {IPv4Interface(each).network for each in router.addresses.get(port.port, ())}
     near = [IPv4Interface(each) for each in other.addresses.get(far.port, ())]
-    names = (port.port, *(str(each.ip) for each in near if each.network in own))
-    wanted = [router.neighbors[name] for name in names if name in router.neighbors]
+    by_port = (port.port,) if port.link_local else ()
+    names = (*by_port, *(str(each.ip) for each in near if each.network in own))
+    known = router.neighbors.keys() - router.barred
+    wanted = [router.neighbors[name] for name in names if name in known]
     same = router.asn == other.asn
     return any(each in {"internal" if same else "external", str(other.asn)} for each in wanted)

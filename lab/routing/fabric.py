@@ -15,7 +15,7 @@ from lab.debian import ROUTING_PACKAGES, unpacked_whole
 from lab.routing import lldp
 from lab.routing.links import Wire
 from lab.routing.plugs import Cabling, End, plan_plugs
-from lab.routing.router import Router
+from lab.routing.router import MAKES, Router
 from lab.routing.space import Space, why_no_namespaces, wire
 from lab.switches.emulators import FrrSwitch, Switch
 from lab.views import RouterView, SwitchConfig
@@ -97,7 +97,11 @@ class RoutedFabric:
         self._lock = threading.RLock()
         names = {host for planned in self._planned.values() for host, _ in planned.values()}
         self.hosts = {name: Space(name, unpacked, folder / "hosts" / name) for name in names}
-        self.routers = {name: Router(name, unpacked, folder / name) for name in self._switches}
+        self.routers = {
+            each.name: Router(Space(each.name, unpacked, folder / each.name), MAKES[each.os])
+            for each in configs
+            if each.name in self._switches
+        }
 
     async def start(self) -> None:
         """Start the daemons, plug the cables, and give each switch what it has configured.

@@ -1,7 +1,7 @@
 """What bgpd is given for what a switch routes by: plain lines, and the lines of a change.
 
-NVUE writes such lines into frr.conf itself (docs/explanation/sources.md#cumulus); SONiC's bgpcfgd
-does the same from its database.
+NVUE writes such lines into frr.conf itself (docs/explanation/sources.md#cumulus); SONiC's frrcfgd
+gives them to vtysh, one row of its database after the other.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from ipaddress import ip_address
 
 from lab.views import BfdView, RouterView
 
-MAXIMUM_PATHS = 64
-"""Equal paths that are used together: FRR's own limit, and Cumulus' default."""
 _FAMILY = "address-family ipv4 unicast"
 
 
@@ -37,10 +35,14 @@ def plan_lines(held: RouterView | None, wanted: RouterView) -> tuple[str, ...]:
     if before is not None and before != wanted.asn:
         lines.append(f"no router bgp {before}")
     new = _parts(wanted) if wanted.asn is not None else {}
-    inner = [line for key, part in old.items() if key not in new for line in part.remove]
+    inner = [line for key in reversed(old) if key not in new for line in old[key].remove]
     inner += [line for key, part in new.items() if old.get(key) != part for line in part.add]
+    maps = () if held is None else held.route_maps
+    for each in wanted.route_maps:
+        lines += [] if each in maps else [f"route-map {each}", "exit"]
     if wanted.asn is not None and (inner or not old):
-        lines += [f"router bgp {wanted.asn}", *inner]
+        lines += [f"router bgp {wanted.asn}", *inner, "exit"]
+    lines += [f"no route-map {each}" for each in maps if each not in wanted.route_maps]
     return ("configure terminal", *lines, "end") if lines else ()
 
 
@@ -48,7 +50,8 @@ def _parts(view: RouterView) -> dict[str, _Part]:
     parts = dict(_neighbors(view))
     if view.router_id:
         parts["router-id"] = _Part((f"bgp router-id {view.router_id}",), ("no bgp router-id",))
-    parts["paths"] = _in_family(f"maximum-paths {MAXIMUM_PATHS}", "no maximum-paths")
+    if view.max_paths is not None:
+        parts["paths"] = _in_family(f"maximum-paths {view.max_paths}", "no maximum-paths")
     for network in view.networks:
         parts[f"network {network}"] = _in_family(f"network {network}", f"no network {network}")
     return parts
@@ -67,6 +70,10 @@ def _neighbors(view: RouterView) -> Iterator[tuple[str, _Part]]:
         if bfd is not None:
             lines.append(_render_bfd(name, bfd))
         yield "; ".join(lines), _Part(tuple(lines), (f"no neighbor {name}{kind}",))
+        for word, named in zip(("in", "out"), view.policies.get(name, ()), strict=False):
+            line = f"neighbor {name} route-map {named} {word}"
+            if named:  # it goes and comes with its neighbour
+                yield f"{lines}; {line}", _in_family(line, f"no {line}")
 
 
 def _render_bfd(name: str, bfd: BfdView) -> str:

@@ -17,12 +17,19 @@ class Wire:
     up: bool
     bridged: bool
     mtu_bytes: int
+    link_local: bool = True
+    """It may have an IPv6 address of its own."""
 
     @classmethod
     def of(cls, port: PortView) -> Wire:
         """What an emulated port asks of its end of the cable."""
         bridged = bool(port.allowed_vlans or port.access_vlan)
-        return cls(port.oper_up, bridged, port.mtu_bytes)
+        return cls(port.oper_up, bridged, port.mtu_bytes, port.link_local)
+
+    @property
+    def addressed(self) -> bool:
+        """Whether the kernel makes an address for it."""
+        return self.link_local and not self.bridged
 
 
 def port_lines(name: str, held: Wire | None, wanted: Wire) -> Iterator[str]:
@@ -33,12 +40,12 @@ def port_lines(name: str, held: Wire | None, wanted: Wire) -> Iterator[str]:
     """
     if held == wanted:
         return
-    if held is None or (held.up and not wanted.up) or held.bridged != wanted.bridged:
+    if held is None or (held.up and not wanted.up) or held.addressed != wanted.addressed:
         yield f"link set dev {name} down"
     if held is None or held.mtu_bytes != wanted.mtu_bytes:
         yield f"link set dev {name} mtu {wanted.mtu_bytes}"
-    if held is None or held.bridged != wanted.bridged:
-        yield f"link set dev {name} addrgenmode {'none' if wanted.bridged else 'eui64'}"
+    if held is None or held.addressed != wanted.addressed:
+        yield f"link set dev {name} addrgenmode {'eui64' if wanted.addressed else 'none'}"
     if wanted.up:
         yield f"link set dev {name} up"
 

@@ -17,9 +17,12 @@ _COMMON: Final = "configure system hostname {}\nconfigure lldp tx-interval 1\n"
 
 
 def switch_config(name: str) -> str:
-    """A switch tells the names of its front ports, and speaks at no other interface."""
-    own = "configure lldp portidsubtype ifname\nconfigure system interface pattern swp*\n"
-    return _COMMON.format(name) + own
+    """A switch tells the names of its front ports, and speaks at no other interface.
+
+    SONiC's lldpmgrd has a port's alias told, and its name as the description: here it is the name.
+    """
+    ports = "configure system interface pattern swp*,Ethernet*\n"
+    return f"{_COMMON.format(name)}configure lldp portidsubtype ifname\n{ports}"
 
 
 def host_config(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +18,30 @@ from lab.routing.vty import Reply, exchange
 from lab.switches.lldp import Told
 from lab.views import RouterView, RouteView
 
-SCRIPT: Final = """\
+_SCRIPT: Final = """\
 for each in zebra bgpd bfdd; do
-    /usr/lib/frr/$each -d -u root -g root -F datacenter -P 0 --limit-fds 1024 \\
+    /usr/lib/frr/$each -d -u root -g root -F {} -P 0 --limit-fds 1024 \\
         --log file:/run/frr/$each.log
 done"""
-"""`datacenter` is what Cumulus has (timers of 3 and 9 s, no policy asked of an eBGP neighbour);
-each daemon returns once it answers."""
+"""Each daemon returns once it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """How a switch system has FRR."""
+
+    defaults: str
+    """`datacenter` has timers of 3 and 9 s, and asks no policy of a neighbour of another number;
+    `traditional`, which FRR has where nothing is said, has 60 and 180 s, and asks for one."""
+    refuses: bool
+    """A change of which FRR refuses a line is not made at all; else that line alone is not."""
+
+
+MAKES: Final = {
+    "cumulus": Make("datacenter", refuses=True),
+    "sonic": Make("traditional", refuses=False),
+}
+"""NVUE applies all or nothing; frrcfgd logs the line that failed (sources.md#sonic)."""
 _NOT_RUNNING: Final = "bgpd is not running"
 """What vtysh says of it."""
 
@@ -56,12 +73,18 @@ def parse_routes(text: str) -> tuple[RouteView, ...]:
     return tuple(found)
 
 
+def _refusal(replies: Sequence[Reply]) -> str | None:
+    bad = next((each for each in replies if each.status), None)
+    return None if bad is None else bad.text.strip() or f"status {bad.status}"
+
+
 class Router:
     """FRR of one switch."""
 
-    def __init__(self, name: str, unpacked: Path, folder: Path) -> None:
-        """Nothing runs yet; see `Space`."""
-        self.space = Space(name, unpacked, folder)
+    def __init__(self, space: Space, make: Make) -> None:
+        """Nothing runs yet."""
+        self.space = space
+        self._make = make
         self._held: RouterView | None = None
         self._wires: dict[str, Wire] = {}
         self._lock = threading.RLock()
@@ -74,20 +97,22 @@ class Router:
         """
         self._held, self._wires = None, {}
         self.space.prepare({lldp.CONFIG_FILE: lldp.switch_config(self.space.name)})
-        await self.space.start(f"{SCRIPT}\n{lldp.SCRIPT}")
+        await self.space.start(f"{_SCRIPT.format(self._make.defaults)}\n{lldp.SCRIPT}")
 
     def take(self, view: RouterView) -> str | None:
         """Route by this from now on.
 
         Returns:
-            What FRR refused a line with, and then nothing has changed; None: it took all.
+            What FRR refused a line with, and then nothing has changed; None: it took what the
+            system has it take.
         """
         if not self.space.pid:
             return None
         with self._lock:
             held = self._held
-            refusal = self._refused(plan_lines(held, view))
-            if refusal is not None:
+            replies = self._say(plan_lines(held, view), whole=not self._make.refuses)
+            refusal = _NOT_RUNNING if replies is None else _refusal(replies)
+            if refusal is not None and (replies is None or self._make.refuses):
                 self._undo(view, held)
                 return refusal
             before = held.addresses if held else {}
@@ -100,19 +125,12 @@ class Router:
         return {
             name: addresses
             for name, addresses in view.addresses.items()
-            if name in self._wires or not name.startswith("swp")
+            if name in self._wires or name == "lo" or name.startswith("vlan")
         }
 
     def _undo(self, tried: RouterView, held: RouterView | None) -> None:
         """Take back what was tried; a line that bgpd has never taken is refused once more."""
         self._say(plan_lines(tried, held or replace(tried, asn=None)), whole=True)
-
-    def _refused(self, lines: Sequence[str]) -> str | None:
-        replies = self._say(lines)
-        if replies is None:
-            return _NOT_RUNNING
-        bad = next((each for each in replies if each.status), None)
-        return None if bad is None else bad.text.strip() or f"status {bad.status}"
 
     def _say(self, lines: Sequence[str], *, whole: bool = False) -> tuple[Reply, ...] | None:
         try:

@@ -167,24 +167,37 @@ def routed_of(
     return ClusterSpec.model_validate(site)
 
 
-def units_of(system: str, mode: str = "lossless") -> ClusterSpec:
-    """Two scalable units, each a leaf below a spine, and a super-spine over both."""
+def units_of(system: str, mode: str = "lossless", *, top: str = "", supers: int = 1) -> ClusterSpec:
+    """Two scalable units, each a leaf below a spine, and super-spines over both.
+
+    Args:
+        system: Of leaves and spines.
+        mode: What the file says of RDMA.
+        top: System of the super-spines; that of the others by default.
+        supers: How many there are.
+    """
     site = routed_of(system, mode=mode).model_dump(mode="json")
-    spine = site["switches"][2]
-    top = dict[str, object]()
+    spine, far = site["switches"][2], top or system
+    over: list[dict[str, object]] = [{} for _ in range(supers)]
     for number, leaf in enumerate(site["switches"][:2], start=1):
         name, ports = f"spine-{number:02}", dict[str, object]()
         for link in (0, 1):
             up, down = port_name(system, 29 + link), port_name(system, 1 + link)
             leaf["ports"][up]["to"] = f"{name}:{down}"
             ports[down] = {"to": f"{leaf['name']}:{up}", "mode": "routed"}
-        ports[port_name(system, 5)] = {"to": f"super-01:{port_name(system, number)}"}
-        top[port_name(system, number)] = {"to": f"{name}:{port_name(system, 5)}"}
+        for index, ends in enumerate(over):
+            up, down = port_name(system, 5 + index), port_name(far, number)
+            ports[up] = {"to": f"super-{index + 1:02}:{down}"}
+            ends[down] = {"to": f"{name}:{up}"}
         routing = {"asn": 65000 + number, "router_id": f"10.255.1.{number}"}
         site["switches"].append(spine | {"name": name, "routing": routing, "ports": ports})
     del site["switches"][2]
-    routing = {"asn": 64900, "router_id": "10.255.2.1"}
-    site["switches"].append(spine | {"name": "super-01", "routing": routing, "ports": top})
+    kind = KINDS[far]
+    made = spine | {"os": far, "model": kind.model, "release": kind.release}
+    for number, ends in enumerate(over, start=1):
+        routing = {"asn": 64900, "router_id": f"10.255.2.{number}"}
+        name = f"super-{number:02}"
+        site["switches"].append(made | {"name": name, "routing": routing, "ports": ends})
     for number, switch in enumerate(site["switches"]):
         switch["ssh"] = {**spine["ssh"], "address": f"192.168.1.{20 + number}"}
         for port in switch["ports"].values():

@@ -57,6 +57,12 @@ SONIC_ROUTING = st.sampled_from(
         merge('{"BGP_NEIGHBOR":{"default|10.1.1.1":{"asn":"65009"}}}'),
         merge('{"BGP_NEIGHBOR":{"default|Ethernet224":{"peer_type":"internal"}}}'),
         merge('{"BGP_NEIGHBOR":{"default|Ethernet232":{"asn":"65001","bfd":"true"}}}'),
+        merge('{"ROUTE_MAP":{"ALL|1":{"route_operation":"permit"}},"ROUTE_MAP_SET":{"ALL":{}}}'),
+        merge('{"ROUTE_MAP":{"RAILYARD|20":{"route_operation":"deny"}}}'),
+        merge(
+            '{"BGP_NEIGHBOR_AF":{"default|Ethernet224|ipv4_unicast":'
+            '{"admin_status":"true","route_map_in":["ALL"]}}}'
+        ),
     ]
 )
 CUMULUS_ROUTING = st.sampled_from(
@@ -175,6 +181,12 @@ UNDONE = {
             "HDEL 'BGP_NEIGHBOR|default|Ethernet224' bfd",
             "DEL 'BGP_NEIGHBOR_AF|default|Ethernet232|ipv4_unicast'",
             "HSET 'BGP_NEIGHBOR|default|Ethernet224' admin_status false",
+            "HDEL 'BGP_NEIGHBOR_AF|default|Ethernet224|ipv4_unicast' route_map_in@",
+            "HSET 'BGP_NEIGHBOR_AF|default|Ethernet232|ipv4_unicast' route_map_out@ OTHERS",
+            "HSET 'ROUTE_MAP|RAILYARD|10' route_operation deny",
+            "HSET 'ROUTE_MAP|RAILYARD|5' route_operation deny",
+            "DEL 'ROUTE_MAP|RAILYARD|10'",
+            "DEL 'ROUTE_MAP_SET|RAILYARD'",
         )
     ],
 }

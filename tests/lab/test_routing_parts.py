@@ -16,8 +16,9 @@ from lab.switches.lldp import Told
 from lab.views import BfdView, PortView, RouterView, RouteView
 
 LEAF = RouterView(
-    "leaf-01", {}, 65101, {"swp51": "external"}, ("10.0.1.0/24",), router_id="10.255.0.1"
-)
+    "leaf-01", {}, 65101, {"swp51": "external"}, ("10.0.1.0/24",), router_id="10.255.0.1",
+    max_paths=64,
+)  # fmt: skip
 FAMILY = ("address-family ipv4 unicast", "exit-address-family")
 WHOLE = (
     "configure terminal",
@@ -30,12 +31,13 @@ WHOLE = (
     FAMILY[0],
     "network 10.0.1.0/24",
     FAMILY[1],
+    "exit",
     "end",
 )
 
 
 def inner(*lines: str) -> tuple[str, ...]:
-    return ("configure terminal", "router bgp 65101", *lines, "end")
+    return ("configure terminal", "router bgp 65101", *lines, "exit", "end")
 
 
 def test_from_nothing_and_back() -> None:
@@ -78,6 +80,24 @@ def test_a_change(changed: dict[str, object], lines: tuple[str, ...]) -> None:
     assert plan_lines(LEAF, replace(LEAF, **changed)) == lines
 
 
+def test_route_maps_are_there_while_a_neighbour_names_them() -> None:
+    mapped = replace(
+        LEAF, route_maps=("ALL permit 10",), policies={"swp51": ("ALL", "ALL")}, max_paths=None
+    )
+    lines = ("neighbor swp51 route-map ALL in", "neighbor swp51 route-map ALL out")
+    assert plan_lines(replace(LEAF, max_paths=None), mapped) == (
+        "configure terminal",
+        "route-map ALL permit 10",
+        "exit",
+        *inner(*(each for line in lines for each in (FAMILY[0], line, FAMILY[1])))[1:],
+    )
+    assert plan_lines(mapped, replace(LEAF, max_paths=None)) == (
+        *inner(*(e for line in lines[::-1] for e in (FAMILY[0], f"no {line}", FAMILY[1])))[:-1],
+        "no route-map ALL permit 10",
+        "end",
+    )
+
+
 def test_a_port_goes_up_last_and_loses_its_address_in_a_bridge() -> None:
     up = Wire(up=True, bridged=False, mtu_bytes=9216)
     assert [*port_lines("swp51", None, up)] == [
@@ -89,6 +109,12 @@ def test_a_port_goes_up_last_and_loses_its_address_in_a_bridge() -> None:
     assert [*port_lines("swp51", up, up)] == []
     assert [*port_lines("swp51", up, replace(up, up=False))] == ["link set dev swp51 down"]
     assert [*port_lines("swp51", up, replace(up, bridged=True))] == [
+        "link set dev swp51 down",
+        "link set dev swp51 addrgenmode none",
+        "link set dev swp51 up",
+    ]
+    numbered = replace(up, link_local=False)  # SONiC without ipv6_use_link_local_only
+    assert [*port_lines("swp51", up, numbered)] == [
         "link set dev swp51 down",
         "link set dev swp51 addrgenmode none",
         "link set dev swp51 up",

@@ -6,6 +6,9 @@ from lab.switches.cumulus.config import BRIDGE, Tree, child
 from lab.switches.cumulus.values import expand
 from lab.views import BfdView, RouterView
 
+_MAX_PATHS = 64
+"""Equal paths that Cumulus uses at once by default."""
+
 
 def router_view(switch: str, tree: Tree) -> RouterView:
     """Addresses of routed ports and of VLANs that the bridge has, and BGP of the default VRF.
@@ -40,6 +43,7 @@ def router_view(switch: str, tree: Tree) -> RouterView:
         },
         networks=tuple(child(family, "network")),
         router_id=str(router_id) if router_id is not None else None,
+        max_paths=_MAX_PATHS,
         bfd={
             name: _bfd(held)
             for key in neighbors

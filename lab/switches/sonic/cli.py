@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from lab.switches.emulators import Daemons
+from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
-from lab.switches.sonic import show
+from lab.switches.sonic import show, show_bgp
 from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
 from lab.switches.sonic.config_commands import run_config
 from lab.switches.sonic.database import Database
@@ -65,9 +67,11 @@ class Switch(Protocol):
         """The ports with a cable."""
         ...
 
-    @property
-    def plugged(self) -> Mapping[str, tuple[str, str]]:
-        """Port to who tells its name there by LLDP, and by which of its ports."""
+    frr: Daemons | None
+    """Its real routing daemons, where the lab has them."""
+
+    def heard(self) -> Mapping[str, tuple[str, Told]]:
+        """Port to (system, what it tells) by LLDP."""
         ...
 
     def commit(self) -> None:
@@ -169,7 +173,8 @@ class Session:
             case "pfcwd":
                 return run_pfcwd(self, words, root=root)
             case "show":
-                return show.run_show(self, words)
+                told = show_bgp.tell(self.switch.frr, words[1:])
+                return show.run_show(self, words) if told is None else told
             case other:
                 self.note(" ".join(words))
                 raise CommandError(f"-bash: {other}: command not found", NOT_FOUND)
@@ -192,6 +197,14 @@ class Session:
         """`flock -n FILE true`: 1 while somebody else holds the lock."""
         held = RELOAD_LOCK in words and self.switch.stored.lock_owner
         return "", 1 if held else 0
+
+    def vtysh(self, words: list[str]) -> tuple[str, int]:
+        """The real one; a lab that computes its routes has none."""
+        if self.switch.frr is None:
+            self.note(" ".join(("vtysh", *words)))
+            return "-bash: vtysh: command not found", NOT_FOUND
+        status, printed = self.switch.frr.vtysh(*words)
+        return printed, status
 
     def cat(self, words: list[str]) -> tuple[str, int]:
         """Print a file that somebody wrote."""
@@ -229,4 +242,6 @@ _BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {
     "flock": lambda session, words: session.flock(words),
     "cat": lambda session, words: session.cat(words),
     "rm": lambda session, words: session.remove(words),
+    # Of the container `bgp`, which a person of the group docker may ask without sudo.
+    "vtysh": lambda session, words: session.vtysh(words),
 }

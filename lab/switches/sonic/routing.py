@@ -1,35 +1,35 @@
 """What an emulated SONiC switch routes by: interfaces, and BGP as frrcfgd makes it of CONFIG_DB.
 
 frrcfgd runs only where `frr_mgmt_framework_config` is true; the other daemon, bgpcfgd, is not
-modelled. A number that is there is never changed: another one acts once the row is deleted
-(sonic-buildimage, src/sonic-frr-mgmt-framework/frrcfgd/frrcfgd.py).
+modelled. A number that is there is never changed: another one acts once the row is deleted. It
+gives FRR no `no bgp ebgp-requires-policy`, and FRR is started with its own defaults: a neighbour of
+another number without a route map in each direction gets and tells nothing
+(sonic-buildimage, src/sonic-frr-mgmt-framework/frrcfgd/frrcfgd.py; docker-fpm-frr,
+supervisord.conf.j2; issue 28482).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import AddressValueError, IPv4Address, IPv4Interface
 from typing import Final
 
-from lab.switches.sonic.config import Db, Stored, row
-from lab.views import RouterView
+from lab.switches.sonic.config import Db, Fields, Stored, row
+from lab.views import BfdView, RouterView
 
 _FAMILY: Final = "ipv4_unicast"
 _INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
 _ON: Final = frozenset({"true", "up"})
-_PATHS: Final = "64"
-"""What FRR uses where no row says otherwise: a guess."""
 
 
 def follow(stored: Stored, key: str) -> None:
-    """What frrcfgd does with a row of BGP_GLOBALS."""
-    fields = row(stored.running, "BGP_GLOBALS", key)
+    """What frrcfgd does with a row of BGP_GLOBALS; FRR takes nothing but digits for a number."""
+    number = row(stored.running, "BGP_GLOBALS", key).get("local_asn")
     if not is_managed(stored.running):
         return
-    if "local_asn" not in fields:
+    if number is None:
         stored.bgp_asns.pop(key, None)
-    else:
-        stored.bgp_asns.setdefault(key, fields["local_asn"])
+    elif number.isdigit():
+        stored.bgp_asns.setdefault(key, number)
 
 
 def is_managed(db: Db) -> bool:
@@ -39,31 +39,40 @@ def is_managed(db: Db) -> bool:
 
 def router_view(switch: str, stored: Stored) -> RouterView:
     """A VLAN that is not there has no interface that is up; an interface needs a row of its own."""
-    db = stored.running
-    asn = stored.bgp_asns.get("default")
-    family = row(db, "BGP_GLOBALS_AF", f"default|{_FAMILY}")
+    db, asn = stored.running, stored.bgp_asns.get("default")
+    addresses = {
+        name.lower().replace("loopback0", "lo") if "thernet" not in name else name: held
+        for name, held in _addresses(db).items()
+    }
+    if asn is None:
+        return RouterView(switch, addresses, None, {}, ())
     head = f"default|{_FAMILY}|"
     networks = (key for key in db.get("BGP_GLOBALS_AF_NETWORK", {}) if key.startswith(head))
+    paths = row(db, "BGP_GLOBALS_AF", head[:-1]).get("max_ebgp_paths")
+    peers, policies, maps = dict(_peers(db)), dict(_policies(db)), tuple(_statements(db))
+    taken = {each.split()[0] for each in maps if each.split()[1] == "permit"}
     return RouterView(
         switch=switch,
-        addresses={
-            name.lower().replace("loopback0", "lo") if "thernet" not in name else name: addresses
-            for name, addresses in _addresses(db).items()
-        },
-        asn=int(asn) if asn else None,
-        neighbors=dict(_sessions(db)) if asn else {},
-        networks=tuple(network.removeprefix(head) for network in networks) if asn else (),
-        max_paths=int(family.get("max_ebgp_paths", _PATHS)),
+        addresses=addresses,
+        asn=int(asn),
+        neighbors={name: _kind(fields) for name, fields in peers.items()},
+        networks=tuple(network.removeprefix(head) for network in networks),
+        router_id=row(db, "BGP_GLOBALS", "default").get("router_id"),
+        bfd={name: BfdView() for name, each in peers.items() if each.get("bfd") in _ON},
+        max_paths=int(paths) if paths else None,
+        route_maps=maps,
+        policies={name: policies[name] for name in peers},
+        barred=frozenset(
+            name
+            for name, fields in peers.items()
+            if _kind(fields) not in {"internal", asn} and not {*policies[name]} <= taken
+        ),
     )
 
 
-def is_address(name: str) -> bool:
-    """Whether a neighbour is named by its IPv4 address."""
-    try:
-        IPv4Address(name)
-    except AddressValueError:
-        return False
-    return True
+def uses_link_local(db: Db, port: str) -> bool:
+    """Whether intfmgrd lets the kernel give a port an IPv6 address of its own (intfmgr.cpp)."""
+    return row(db, "INTERFACE", port).get("ipv6_use_link_local_only") == "enable"
 
 
 def _addresses(db: Db) -> dict[str, tuple[str, ...]]:
@@ -77,14 +86,31 @@ def _addresses(db: Db) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _sessions(db: Db) -> Iterator[tuple[str, str]]:
-    """Neighbours that carry IPv4: over a port with a link-local address, or by one in a network."""
-    networks = [IPv4Interface(each).network for held in _addresses(db).values() for each in held]
+def _kind(fields: Fields) -> str:
+    return fields.get("asn", fields.get("peer_type", ""))
+
+
+def _peers(db: Db) -> Iterator[tuple[str, Fields]]:
+    """Neighbours that carry IPv4; FRR shuts one that is off, and opens none without a family."""
     for key, fields in db.get("BGP_NEIGHBOR", {}).items():
         vrf, _, name = key.partition("|")
         family = row(db, "BGP_NEIGHBOR_AF", f"{key}|{_FAMILY}")
-        uses = row(db, "INTERFACE", name).get("ipv6_use_link_local_only") == "enable"
-        uses |= is_address(name) and any(IPv4Address(name) in each for each in networks)
         up = fields.get("admin_status", "true") in _ON and family.get("admin_status") in _ON
-        if vrf == "default" and uses and up:
-            yield name, fields.get("asn", fields.get("peer_type", ""))
+        if vrf == "default" and up:
+            yield name, fields
+
+
+def _policies(db: Db) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Neighbour to its route maps; one that is no list gives frrcfgd its letters one by one."""
+    for key, fields in db.get("BGP_NEIGHBOR_AF", {}).items():
+        name = key.split("|")[1]
+        if key == f"default|{name}|{_FAMILY}":
+            yield name, (fields.get("route_map_in@", ""), fields.get("route_map_out@", ""))
+
+
+def _statements(db: Db) -> Iterator[str]:
+    """The statements of route maps; one that matches or sets anything is not modelled."""
+    for key, fields in db.get("ROUTE_MAP", {}).items():
+        name, _, number = key.partition("|")
+        if {*fields} <= {"route_operation", "name", "stmt_name"} and "route_operation" in fields:
+            yield f"{name} {fields['route_operation']} {number}"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, cast
 
 import asyncssh
 from pydantic import JsonValue
 
+from lab.switches.emulators import Daemons
 from lab.switches.lines import serve_bash
+from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
 from lab.switches.plain_faults import by_hand, cable, is_on
 from lab.switches.release import numbers
@@ -27,6 +29,7 @@ from lab.switches.sonic.config import (
 )
 from lab.switches.sonic.database import Database
 from lab.switches.sonic.routing import router_view
+from lab.switches.sonic.show import HOST_MAC, oper_up
 from lab.switches.sonic.tools import CommandError, dump
 from lab.switches.sonic.view import view_port
 from lab.switches.ssh_switch import Process, SshSwitch
@@ -106,6 +109,8 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
             UsageError: The lab does not know the model with SONiC.
         """
         super().__init__(config, state_path, _load(config, state_path), Faults())
+        self.frr: Daemons | None = None
+        """What routes in its stead, where the lab has real daemons."""
         self.platform = platform_of(config.model)
         self.database = Database(self.stored, self.platform, self.branch)
 
@@ -191,6 +196,22 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         """Running and saved, canonical: no counters, no clocks."""
         parts = {"running": self.stored.running, "saved": self.stored.saved}
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
+
+    def heard(self) -> Mapping[str, tuple[str, Told]]:
+        """Port to (system, what it tells) by LLDP, at the ports that have link."""
+        if self.frr is not None:
+            return self.frr.heard()
+        return {
+            port: (system, tell(name, HOST_MAC))
+            for port, (system, name) in self.plugged.items()
+            if oper_up(self, port)
+        }
+
+    @property
+    def in_force(self) -> object:
+        """What ports and routes follow: rows change where they are, so that this is a copy."""
+        ports = tuple(self.port_view(port) for port in sorted(self.cabled))
+        return self.router_view(), ports, {**self.recabled}
 
     def router_view(self) -> RouterView:
         """What it routes by."""

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from lab.switches.lldp import tell
 from lab.switches.sonic.config import Fields, Stored, row
 from lab.switches.sonic.tools import CommandError, dump
 from lab.switches.stored import PortCounters
@@ -220,17 +219,14 @@ def _watermark(switch: Switch, _: str) -> str:
     return "Ingress shared pool occupancy per PG:\n" + table(header, rows, right=-1)
 
 
-_HOST_MAC: Final = "24:8a:07:00:00:01"
+HOST_MAC: Final = "24:8a:07:00:00:01"
 
 
 def _lldp(switch: Switch, _: str) -> str:
-    rows: list[tuple[str, ...]] = []
-    for port, (system, name) in switch.plugged.items():
-        if oper_up(switch, port):
-            told = tell(name, _HOST_MAC)
-            rows.append(
-                (port, system, told.port, "BR" if told.is_switch else "O", told.description)
-            )
+    rows = [
+        (port, system, told.port, "BR" if told.is_switch else "O", told.description)
+        for port, (system, told) in switch.heard().items()
+    ]
     header = ("LocalPort", "RemoteDevice", "RemotePortID", "Capability", "RemotePortDescr")
     body = table(header, rows)
     return (

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from lab.switches.sonic.config import Db, row
+from lab.switches.sonic.config import Db, Table, row
 from lab.switches.sonic.database import Database
 
 _DATA: Final[TypeAdapter[dict[str, dict[str, dict[str, JsonValue]]]]] = TypeAdapter(
@@ -40,12 +39,21 @@ def parse_data(text: str) -> Db:
         what = error.errors()[0]["msg"]
         raise CommandError(f"json.decoder.JSONDecodeError: {what}", 1) from error
     return {
-        table: {
-            key: {name: str(value) for name, value in fields.items()}
-            for key, fields in rows.items()
-        }
+        table: {key: dict(map(_raw, fields.items())) for key, fields in rows.items()}
         for table, rows in data.items()
     }
+
+
+def _raw(field: tuple[str, JsonValue]) -> tuple[str, str]:
+    """A field as Redis has it: a list is `name@`, joined by commas (`typed_to_raw`)."""
+    name, value = field
+    is_list = isinstance(value, list)
+    return (f"{name}@", ",".join(map(str, value))) if is_list else (name, str(value))
+
+
+def _typed(field: tuple[str, str]) -> tuple[str, str | list[str]]:
+    name, value = field
+    return (name[:-1], value.split(",")) if name.endswith("@") else field
 
 
 def merge_data(database: Database, data: Db) -> None:
@@ -55,9 +63,13 @@ def merge_data(database: Database, data: Db) -> None:
             database.merge(table, key, fields)
 
 
-def dump(db: Mapping[str, object]) -> str:
+def dump(db: Db) -> str:
     """`sonic-cfggen -d --print-data`: JSON with four spaces; a row without fields is `{}`."""
-    return json.dumps(db, indent=4) + "\n"
+    return json.dumps({name: _typed_table(rows) for name, rows in db.items()}, indent=4) + "\n"
+
+
+def _typed_table(rows: Table) -> dict[str, dict[str, str | list[str]]]:
+    return {key: dict(map(_typed, fields.items())) for key, fields in rows.items()}
 
 
 def run_cfggen(database: Database, words: list[str]) -> str:
@@ -66,7 +78,8 @@ def run_cfggen(database: Database, words: list[str]) -> str:
         case ["-d", "--print-data"]:
             return dump(database.db)
         case ["-d", "--var-json", table]:
-            return dump(database.db[table]) if table in database.db else ""
+            held = database.db.get(table)
+            return "" if held is None else json.dumps(_typed_table(held), indent=4) + "\n"
         case ["-a", text, "--write-to-db" | "-w"]:
             merge_data(database, parse_data(text))
             return ""

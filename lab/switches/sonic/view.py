@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lab.switches.onyx.config import Mode, Trust
 from lab.switches.sonic.config import FACTORY_MTU, Db, Fields, Stored, row, spread
+from lab.switches.sonic.routing import uses_link_local
 from lab.switches.sonic.show import oper_up
 from lab.views import PortView
 
@@ -36,6 +37,7 @@ def view_port(switch: Switch, port: str) -> PortView:
         priority_to_tc=_numbers(row(db, "TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", "")), 8),
         ecn_kib=_ecn(db, port),
         pfc_priorities=_paused(switch.stored, qos, port),
+        link_local=uses_link_local(db, port),
     )
 
 

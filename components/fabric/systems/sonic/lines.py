@@ -49,8 +49,18 @@ def _joined(tables: Tables, table: str, key: str, fields: Fields) -> Tables:
 
 
 def _merge(tables: Tables) -> str:
-    text = json.dumps(tables, separators=(",", ":"))
+    typed = {
+        table: {key: dict(map(_typed, fields.items())) for key, fields in rows.items()}
+        for table, rows in tables.items()
+    }
+    text = json.dumps(typed, separators=(",", ":"))
     return f"sudo sonic-cfggen -a '{text}' --write-to-db"
+
+
+def _typed(field: tuple[str, str]) -> tuple[str, str | list[str]]:
+    """A field as Redis has it, as the JSON of `sonic-cfggen` has it: `route_map_in@` is a list."""
+    name, value = field
+    return (name[:-1], value.split(",")) if name.endswith("@") else field
 
 
 def write_cells(cells: Iterable[tuple[Cell, str]]) -> Iterator[str]:

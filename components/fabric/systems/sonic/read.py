@@ -61,7 +61,8 @@ Trust = Literal["L2", "L3", "both", "port"]
 def parse_config(command: str, text: str) -> Tables:
     """`sonic-cfggen -d --print-data`: the whole of CONFIG_DB.
 
-    Lists, such as the DHCP servers of a VLAN, are joined by commas: no driver reads any.
+    A list is the field that Redis has of it: `route_map_in@`, joined by commas (swss-common,
+    `ConfigDBConnector.typed_to_raw`).
     """
     try:
         tree = _TREE.validate_json(text.strip())
@@ -96,10 +97,10 @@ def require_ports(command: str, tables: Tables, wanted: Iterable[str]) -> None:
 def _fields(value: JsonValue) -> Fields:
     if not isinstance(value, dict):
         return {}
-    return {
-        key: ",".join(map(str, field)) if isinstance(field, list) else str(field)
+    return dict(
+        (f"{key}@", ",".join(map(str, field))) if isinstance(field, list) else (key, str(field))
         for key, field in value.items()
-    }
+    )
 
 
 def port_names(tables: Tables) -> tuple[str, ...]:
@@ -281,10 +282,14 @@ class ConfigDb:
         }
 
     def rows(self) -> Rows:
-        """The rows that bear our name, and the buffer profiles that buffermgrd made."""
+        """The rows that bear our name, and the buffer profiles that buffermgrd made.
+
+        Route maps are with the rows of routing, which know who names them.
+        """
         return {
             f"{table}|{key}": fields
             for table, rows in self.tables.items()
+            if not table.startswith("ROUTE_MAP")
             for key, fields in rows.items()
             if is_our_name(key) or (table == "BUFFER_PROFILE" and key.startswith(LOSSLESS_PROFILE))
         }

@@ -4,6 +4,9 @@ BGP is made of BGP_GLOBALS, BGP_NEIGHBOR and their like by frrcfgd, the configur
 unified management framework (SONiC's design "Unified FRR Mgmt Interface"; sonic-bgp-*.yang). The
 other one, bgpcfgd, knows no sessions over ports and no BFD, and a switch has one of the two:
 docs/explanation/sources.md#sonic.
+
+frrcfgd leaves `bgp ebgp-requires-policy` on, as FRR has it by default: without a route map in each
+direction a session comes up and carries no route (RFC 8212). So ours name one that permits all.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pydantic import TypeAdapter
 
 from components.fabric.native import write_text
 from components.fabric.state import BgpState, SwitchState
+from components.fabric.systems.sonic.facts import OUR_NAME
 from components.fabric.systems.sonic.rows import Fields, Rows
 
 Tables = Mapping[str, Mapping[str, Fields]]
@@ -27,6 +31,7 @@ WORDS: Final = "routing"
 _ROWS: Final[TypeAdapter[Rows]] = TypeAdapter(Rows)
 _INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
 _BGP_TABLES: Final = ("BGP_", "ROUTE_REDISTRIBUTE")
+_MAPS: Final = ("ROUTE_MAP", "ROUTE_MAP_SET")
 _SECRET: Final = frozenset({"auth_password"})
 METADATA: Final = "DEVICE_METADATA|localhost"
 MODE: Final = "frr_mgmt_framework_config"
@@ -37,6 +42,13 @@ NETWORK: Final = f"BGP_GLOBALS_AF_NETWORK|default|{FAMILY}|"
 NEIGHBOR: Final = "BGP_NEIGHBOR|default|"
 NEIGHBOR_AF: Final = "BGP_NEIGHBOR_AF|default|"
 USE_LINK_LOCAL: Final[Fields] = {"ipv6_use_link_local_only": "enable"}
+POLICY: Final[Fields] = {"route_map_in@": OUR_NAME, "route_map_out@": OUR_NAME}
+"""Of a neighbour's address family; `@` is how Redis has a list."""
+OUR_MAPS: Final[Rows] = {
+    f"ROUTE_MAP_SET|{OUR_NAME}": {},
+    f"ROUTE_MAP|{OUR_NAME}|10": {"route_operation": "permit"},
+}
+"""The route map that permits all; the set is what the YANG model's references lead to."""
 _ON: Final = frozenset({"true", "up"})
 
 
@@ -45,8 +57,9 @@ def routing_words(tables: Tables) -> dict[str, str]:
     rows = {
         f"{table}|{key}": {name: fields[name] for name in fields if name not in _SECRET}
         for table in tables
-        if table in _INTERFACES or table.startswith(_BGP_TABLES)
+        if table in (*_INTERFACES, *_MAPS) or table.startswith(_BGP_TABLES)
         for key, fields in tables[table].items()
+        if table not in _MAPS or key.partition("|")[0] == OUR_NAME
     }
     mode = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get(MODE)
     rows |= {} if mode is None else {METADATA: {MODE: mode}}
@@ -112,7 +125,17 @@ def bgp_of(tables: Tables) -> BgpState:
 
 
 def _number_of(tables: Tables, name: str, fields: Fields) -> str:
-    """Its number or kind; empty where it is shut, or carries no IPv4."""
+    """Its number or kind; empty where it is shut, or carries no route of IPv4."""
     family = tables.get("BGP_NEIGHBOR_AF", {}).get(f"default|{name}|{FAMILY}", {})
     works = family.get("admin_status") in _ON and fields.get("admin_status", "true") in _ON
-    return fields.get("asn", fields.get("peer_type", "")) if works else ""
+    carries = POLICY.items() <= family.items() and _our_maps(tables) == OUR_MAPS
+    return fields.get("asn", fields.get("peer_type", "")) if works and carries else ""
+
+
+def _our_maps(tables: Tables) -> Rows:
+    return {
+        f"{table}|{key}": fields
+        for table in _MAPS
+        for key, fields in tables.get(table, {}).items()
+        if key.partition("|")[0] == OUR_NAME
+    }

@@ -22,6 +22,8 @@ from components.fabric.systems.sonic.routing import (
     NEIGHBOR,
     NEIGHBOR_AF,
     NETWORK,
+    OUR_MAPS,
+    POLICY,
     USE_LINK_LOCAL,
     bgp_of_rows,
     rows_of,
@@ -29,7 +31,7 @@ from components.fabric.systems.sonic.routing import (
 from components.fabric.systems.sonic.rows import Fields, Rows
 
 _PEER: Final = frozenset({"asn", "peer_type", "admin_status", "bfd"})
-_PEER_FAMILY: Final = frozenset({"admin_status"})
+_PEER_FAMILY: Final = frozenset({"admin_status", *POLICY})
 _KNOWN: Final[dict[str, frozenset[str]]] = {
     "BGP_GLOBALS": frozenset({"local_asn", "router_id"}),
     "BGP_GLOBALS_AF": frozenset({"max_ebgp_paths"}),
@@ -40,6 +42,7 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
 """The fields of BGP that we write."""
 _STAGES: Final = (
     ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE"),
+    ("ROUTE_MAP_SET", "ROUTE_MAP"),
     ("BGP_GLOBALS",),
     ("BGP_GLOBALS_AF", "BGP_GLOBALS_AF_NETWORK", "BGP_NEIGHBOR"),
     ("BGP_NEIGHBOR_AF",),
@@ -119,6 +122,8 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
 
 def _is_known(row: str, fields: Fields) -> bool:
     table = row.partition("|")[0]
+    if row.startswith(("ROUTE_MAP|", "ROUTE_MAP_SET|")):
+        return True  # only those of our name are read
     return not table.startswith(("BGP_", "ROUTE_")) or {*fields} <= _KNOWN.get(table, frozenset())
 
 
@@ -165,7 +170,8 @@ def _aim_bgp(aim: Rows, before: Rows, was: BgpState, wanted: BgpState) -> None:
     recorded = bgp_of_rows(before)
     for name in {*was.neighbors} - {*wanted.neighbors}:
         aim.pop(f"{NEIGHBOR}{name}", None)
-        aim.pop(f"{NEIGHBOR_AF}{name}|{FAMILY}", None)
+        row = f"{NEIGHBOR_AF}{name}|{FAMILY}"
+        _put(aim, row, before.get(row, {}), stays=row in before)  # it may be there alone
     for name, number in wanted.neighbors.items():
         if _peer(was, name) != _peer(wanted, name):
             found = before if _peer(recorded, name) == _peer(wanted, name) else None
@@ -184,6 +190,16 @@ def _aim_bgp(aim: Rows, before: Rows, was: BgpState, wanted: BgpState) -> None:
     if wanted.asn is None and others:
         ours = aim.get(GLOBALS, {})  # others' sessions are in it by now
     _put(aim, GLOBALS, _without(aim, GLOBALS) | ours, stays=GLOBALS in before)
+    _aim_maps(aim, before)
+
+
+def _aim_maps(aim: Rows, before: Rows) -> None:
+    """The route map is there as long as a neighbour names it; else there is what was before."""
+    families = (fields for row, fields in aim.items() if row.startswith("BGP_NEIGHBOR_AF|"))
+    named = any(fields.get(key) == name for fields in families for key, name in POLICY.items())
+    for row in [row for row in aim if row.startswith(("ROUTE_MAP|", "ROUTE_MAP_SET|"))]:
+        del aim[row]
+    aim |= OUR_MAPS if named else {r: f for r, f in before.items() if r.startswith("ROUTE_MAP")}
 
 
 def _peer(bgp: BgpState, name: str) -> tuple[str | None, bool]:
@@ -199,7 +215,8 @@ def _without(aim: Rows, row: str, ours: frozenset[str] | None = None) -> Fields:
 def _aim_peer(aim: Rows, name: str, before: Rows | None, number: str, *, bfd: bool) -> None:
     who = {"asn": number} if number.isdigit() else {"peer_type": number}
     fields = {**who, "admin_status": "true", **({"bfd": "true"} if bfd else {})}
-    rows = {f"{NEIGHBOR}{name}": fields, f"{NEIGHBOR_AF}{name}|{FAMILY}": {"admin_status": "true"}}
+    family = {"admin_status": "true", **POLICY}
+    rows = {f"{NEIGHBOR}{name}": fields, f"{NEIGHBOR_AF}{name}|{FAMILY}": family}
     for row, own in rows.items():
         known = _KNOWN[row.partition("|")[0]]
         found = {} if before is None else before.get(row, {})
