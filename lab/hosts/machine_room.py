@@ -294,6 +294,7 @@ class Lab:
         routers = (s.router_view() for s in self.switches.values() if isinstance(s, RoutingSwitch))
         views = tuple(routers)
         if self.routing is not None:
+            self.routing.sync_all()
             views = await asyncio.to_thread(self.routing.with_routes, views)
         wires = (self._cables(), hcas, Between(self._links(), views))
         result = await asyncio.to_thread(run_probe, asked, nics, ports, *wires)

@@ -202,10 +202,13 @@ class RoutedFabric:
         self._plugged = wanted
         self.sync_hosts()
 
-    def with_routes(self, views: Sequence[RouterView]) -> tuple[RouterView, ...]:
-        """The routers of a lab, with the routes that FRR uses."""
+    def sync_all(self) -> None:
+        """The same of every switch: a timer of an unconfirmed change may have run out."""
         for name in self._switches:
-            self.sync(name)  # a timer of an unconfirmed change may have run out
+            self.sync(name)
+
+    def with_routes(self, views: Sequence[RouterView]) -> tuple[RouterView, ...]:
+        """The routers of a lab, with the routes that FRR uses; it may be asked on any thread."""
         return tuple(
             replace(view, routes=self.routers[view.switch].routes())
             if view.switch in self.routers

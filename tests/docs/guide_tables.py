@@ -31,13 +31,19 @@ _HEAD: Final = """\
 Vendors' public guides, and what Railyard's plan has for each of their configuration lines: the
 same line, other words, or nothing, with the reason. Below each table is what the plan has besides.
 A line without a match or a reason fails a test, and so does a reason that is no longer needed. The
-sites are small ones with the guide's numbers. Nothing here was tried on a real switch.
+sites are small ones with the guide's numbers. Nothing here was tried on a real switch; two sites
+were played in the lab over the real FRR, which their sections say.
 
 This page is made of `tests/docs/guides`: edit that, then run `make goldens`. SONiC's tables are
 written as `TABLE|KEY field=value`, and what a plan wants of a switch, where no line of its own is
 sent for it, as `port swp1 trust=both`.
 
 """
+
+_PLAYED: Final = (
+    "Played in the lab over the real FRR: up, a port changed by hand, a spine lost, repaired, "
+    "destroyed, with acceptance over the spines."
+)
 
 
 def _listed(value: object) -> object:
@@ -89,6 +95,8 @@ class Guide(Frozen):
     """Port to one that has the same lines."""
     rest: tuple[str, ...] = ()
     """Guides of the same switch that account for its other lines."""
+    played: bool = False
+    """The whole site is a story of `tests/site/test_spine_leaf.py`."""
     lines: tuple[Annotated[Line, BeforeValidator(_line)], ...]
     more: tuple[More, ...] = ()
 
@@ -164,20 +172,21 @@ def _rows(line: str) -> Iterator[str]:
     if found is None:
         yield line
         return
-    tables: dict[str, dict[str, dict[str, str]]] = json.loads(found["tables"])
+    tables: dict[str, dict[str, dict[str, str | list[str]]]] = json.loads(found["tables"])
     for table, keys in tables.items():
         for key, fields in keys.items():
             for text in _fields(fields):
-                yield f"{table}|{key} {text}"
+                yield f"{table}|{key} {text}".rstrip()
 
 
-def _fields(fields: dict[str, str]) -> Iterator[str]:
+def _fields(fields: dict[str, str | list[str]]) -> Iterator[str]:
     """Fields one by one; a map of numbers at once, neighbours with one value as a range."""
-    if not all(name.isdigit() for name in fields):
-        yield from (f"{name}={value}" for name, value in fields.items())
+    texts = {n: held if isinstance(held, str) else ",".join(held) for n, held in fields.items()}
+    if not all(name.isdigit() for name in texts):
+        yield from (f"{name}={value}" for name, value in texts.items())
         return
     by_value: dict[str, list[int]] = {}
-    for name, value in fields.items():
+    for name, value in texts.items():
         by_value.setdefault(value, []).append(int(name))
     yield " ".join(f"{collapse_vlans(names)}={value}" for value, names in by_value.items())
 
@@ -285,6 +294,7 @@ def _section(guide: Guide) -> str:
     besides = f"\n| Besides | Why |\n|---|---|\n{more}" if more else ""
     rest = ", ".join(load_guides()[name].title for name in guide.rest)
     beside = f" Its other lines are under: {rest}." if rest else ""
+    beside += f" {_PLAYED}" if guide.played else ""
     return (
         f"\n## {guide.title}\n\n"
         f"{guide.document}, {guide.section}; {guide.version}, read {guide.read}: "

@@ -60,6 +60,18 @@ def test_packets_cross_a_spine_of_any_routed_system(
     assert find_way(rooms, spec, "10.99.0.1") is None
 
 
+def test_without_route_maps_sonic_knows_no_way(tmp_path: Path) -> None:
+    spec = routed_of("sonic", mode="lossless")
+    rooms = rooms_of(spec, tmp_path)
+    for room in rooms:
+        room.apply()
+    assert find_way(rooms, spec, "10.10.111.139") == ("spine-01", "leaf-02")
+    for port in ("Ethernet224", "Ethernet232"):
+        row = f"BGP_NEIGHBOR_AF|default|{port}|ipv4_unicast"
+        rooms[0].switch.run_line(f"sudo sonic-db-cli CONFIG_DB HDEL '{row}' route_map_in@")
+    assert find_way(rooms, spec, "10.10.111.139") is None
+
+
 @pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])
 def test_packets_cross_numbered_links_and_super_spines(system: str, tmp_path: Path) -> None:
     numbered = routed_of(system, numbered=True, mode="lossless")

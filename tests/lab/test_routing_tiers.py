@@ -113,21 +113,6 @@ def is_whole(tiers: Tiers) -> None:
     until(lambda: tiers.ways("spine-01"), SPINE_UP)
 
 
-def test_routes_reach_over_super_spines_and_one_may_be_lost(tiers: Tiers) -> None:
-    is_whole(tiers)
-    way = ("spine-01", "{}", "spine-02", "leaf-02")
-    over = {tuple(each.format(f"super-0{n}") for each in way) for n in (1, 2)}
-    assert tiers.crossed() == over
-    lost = tiers.rooms["super-01"].switch
-    for port in ("swp1", "swp2"):
-        lost.fault(["link-down", port, "on"])
-    until(lambda: tiers.ways("spine-01"), SPINE_UP[1:])
-    until(tiers.crossed, {tuple(each.format("super-02") for each in way)})
-    for port in ("swp1", "swp2"):
-        lost.fault(["link-down", port, "off"])
-    is_whole(tiers)
-
-
 def test_sonic_tells_what_frr_says(tiers: Tiers) -> None:
     is_whole(tiers)
     peers = {"Ethernet0": ("65101", "3"), "Ethernet8": ("65101", "3")}
@@ -169,8 +154,22 @@ def test_what_frr_refuses_of_sonic_is_that_line_alone(tiers: Tiers) -> None:
     assert [*tiers.peers("leaf-02")] == [*LEAF_UP]
 
 
-def test_undo_leaves_no_session(tiers: Tiers) -> None:
+def test_routes_reach_over_super_spines_and_one_may_be_lost(tiers: Tiers) -> None:
     is_whole(tiers)
+    way = ("spine-01", "{}", "spine-02", "leaf-02")
+    over = {tuple(each.format(f"super-0{n}") for each in way) for n in (1, 2)}
+    assert tiers.crossed() == over
+    lost = tiers.rooms["super-01"].switch
+    for port in ("swp1", "swp2"):
+        lost.fault(["link-down", port, "on"])
+    until(lambda: tiers.ways("spine-01"), SPINE_UP[1:])
+    until(tiers.crossed, {tuple(each.format("super-02") for each in way)})
+    for port in ("swp1", "swp2"):
+        lost.fault(["link-down", port, "off"])
+
+
+def test_undo_leaves_no_session(tiers: Tiers) -> None:
+    until(lambda: tiers.ways("leaf-01"), LEAF_UP)
     tiers.rooms["leaf-01"].restore()
     until(lambda: tiers.ways("leaf-01"), ())
     assert "No BGP neighbors found" in tiers.type("leaf-01", "show ip bgp summary")
