@@ -6,8 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,11 +18,9 @@ from lab.routing.fabric import RoutedFabric, emulated_because, make_routing
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import make_switch
 from lab.views import SwitchConfig
+from tests.lab.until import until
 
 pytestmark = pytest.mark.lab
-DONE_S: Final = 120.0
-"""Sessions come up in six seconds on an idle machine."""
-POLL_S: Final = 0.1
 LINKS: Final = {
     "leaf-01": {"swp51": ("spine-01", "swp1"), "swp52": ("spine-02", "swp1")},
     "leaf-02": {"swp51": ("spine-01", "swp2"), "swp52": ("spine-02", "swp2")},
@@ -98,13 +95,6 @@ class Room:
     def heard(self, name: str) -> dict[str, tuple[str, str, str]]:
         heard = self.switches[name].heard()
         return {p: (who, told.port, told.description) for p, (who, told) in heard.items()}
-
-
-def until(look: Callable[[], object], wanted: object) -> None:
-    deadline = time.monotonic() + DONE_S
-    while (seen := look()) != wanted:
-        assert time.monotonic() < deadline, seen
-        time.sleep(POLL_S)
 
 
 @pytest.fixture(scope="module")

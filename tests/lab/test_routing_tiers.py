@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,10 +24,9 @@ from lab.site import lab_file
 from lab.switches.emulators import EthernetSwitch, RoutingSwitch, Switch
 from lab.views import RouterView
 from tests.fabric.fabric_lab import Room, rooms_of, units_of
+from tests.lab.until import until
 
 pytestmark = pytest.mark.lab
-DONE_S: Final = 120.0
-POLL_S: Final = 0.1
 FAR: Final = "10.10.111.128/25"
 """The part of rail-0 that is on leaf-02."""
 LEAF_UP: Final = ("Ethernet224", "Ethernet232")
@@ -77,13 +75,6 @@ class Tiers:
         emulator = self.rooms[switch].switch
         assert isinstance(emulator, EthernetSwitch)
         return emulator.port_view(port)
-
-
-def until(look: Callable[[], object], wanted: object) -> None:
-    deadline = time.monotonic() + DONE_S
-    while (seen := look()) != wanted:
-        assert time.monotonic() < deadline, seen
-        time.sleep(POLL_S)
 
 
 @pytest.fixture(scope="module")

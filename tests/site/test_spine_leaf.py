@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from lab import control
 from lab.site import SWITCH_PASSWORD, load_document
 from lab.up import choose_site, load_spec
 from tests.fabric.sonic_lab import FRRCFGD
+from tests.lab.until import until
 from tests.site.conftest import play_site
 from tests.site.playground import PROJECT, Playground
 
@@ -168,15 +168,12 @@ def passed(report: str, *rows: str) -> None:
 def until_ways(site: Playground, design: Design, wanted: list[str]) -> None:
     """Until the leaf sends to the other leaf's part of a rail by these ports."""
     request: dict[str, object] = {"op": "routes", "switch": design.leaf}
-    deadline = time.monotonic() + 60
 
     def look() -> list[str] | None:
         answer = control.request(site.lab / "control.sock", request)
         return cast("dict[str, list[str]]", answer["routes"]).get(design.network)
 
-    while (seen := look()) != wanted:
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.2)
+    until(look, wanted)
 
 
 @pytest.mark.timeout(2400)  # five commands of an engine: minutes where the cores are shared
