@@ -50,7 +50,7 @@ def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
     if place[0] == "bonds":
         return switch.bonds[place[1]].to
     if place[0] == "mlag":
-        return switch.mlag.peer if switch.mlag else None
+        return getattr(switch.mlag, (*place, "peer")[1])
     if place[0] == "routing":
         return getattr(switch.routing, place[1])
     return getattr(switch.ports[place[1]], place[2])
@@ -120,7 +120,8 @@ def check_routed_link(spec: ClusterSpec) -> Iterator[Finding]:
 def check_bond_system(spec: ClusterSpec) -> Iterator[Finding]:
     """A bundle is written only where the driver sets bundles, under a name that the system takes.
 
-    Cumulus and SONiC have bundles by LACP, and two Cumulus switches share one as a pair (MLAG).
+    Cumulus, EOS and SONiC have bundles by LACP, and two switches of Cumulus or EOS share one as a
+    pair (MLAG).
     Elsewhere bundles stay what they are: ports that are not in the file are left alone.
     """
     return _find(spec, "bond-system")

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from components.checks.rule import Finding, at
 from components.core.problem import Place, SpecPath
-from components.model.bonds import Bond
+from components.fabric.bond_plan import pair_vlan
+from components.model.bonds import Bond, Mlag
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
+from components.model.rail_subnets import link_of
 from components.reading.wording import did_you_mean
 
 
@@ -173,10 +175,11 @@ def check_mlag(spec: ClusterSpec) -> Iterator[Finding]:
                     f"{name} of {switch.name} has the number {number}, and {switch.name} is half "
                     "of no pair.",
                     (at(("switches", s, "bonds", name, "mlag"), number),),
-                    "add mlag: {peer: …, ports: […], mac: …} to both switches, or remove the "
-                    "number.",
+                    "add mlag: {peer: …, ports: […], mac: …} to both switches (EOS: address in "
+                    "place of mac), or remove the number.",
                 )
             continue
+        yield from _pair_vlan(spec, s, switch)
         found = at_place.get(switch.mlag.peer)
         if found is None or found[1].mlag is None or found[1].mlag.peer != switch.name:
             yield Finding(
@@ -203,7 +206,7 @@ def _differing(
         ("model", first.model, second.model),
         ("release", first.release, second.release),
     ):
-        if ours != theirs:
+        if ours != theirs and None not in {ours, theirs}:  # `bond-system` tells a missing mac
             keys = key.split(".")
             yield Finding(
                 f"{pair} are a pair, and their {keys[-1]} is {ours} and {theirs}.",
@@ -211,12 +214,58 @@ def _differing(
                 f"give both the same {keys[-1]}.",
             )
     yield from _differing_bundles(one, other)
+    yield from _addresses((s, first.mlag), (o, second.mlag), pair)
     macs = {switch.mlag.mac: switch.name for switch in spec.switches if switch.mlag is not None}
-    if macs.get(first.mlag.mac) not in {first.name, second.name}:
+    if first.mlag.mac and macs.get(first.mlag.mac) not in {first.name, second.name}:
         yield Finding(
             f"{pair} have the address {first.mlag.mac}, which {macs[first.mlag.mac]} has too.",
             (at(("switches", s, "mlag", "mac"), first.mlag.mac),),
             "give each pair an address of its own.",
+        )
+
+
+def _addresses(one: tuple[int, Mlag], other: tuple[int, Mlag], pair: str) -> Iterator[Finding]:
+    """The two addresses on the link between the switches, where they have some."""
+    (s, first), (o, second) = one, other
+    if first.address is None or second.address is None:
+        return
+    wanted = link_of(first.address)[1]
+    if second.address != wanted:
+        yield Finding(
+            f"{pair} are a pair, and {first.address} and {second.address} are not the two "
+            "addresses of one /31.",
+            (
+                at(("switches", s, "mlag", "address"), str(first.address)),
+                at(("switches", o, "mlag", "address"), str(second.address)),
+            ),
+            f"write address: {wanted} on the other switch.",
+        )
+
+
+def _pair_vlan(spec: ClusterSpec, s: int, switch: Switch) -> Iterator[Finding]:
+    """The VLAN in which a pair speaks is no other's: spanning tree is off there."""
+    vlan, head = pair_vlan(switch), ("switches", s, "bonds")
+    if vlan is None:
+        return
+    places = [
+        at((*head, name, "vlans" if vlan in bond.vlans else "untagged"), vlan)
+        for name, bond in switch.bonds.items()
+        if vlan in (*bond.vlans, bond.untagged)
+    ]
+    places += [
+        at(("switches", s, "ports", name, "untagged"), vlan)
+        for name, port in switch.ports.items()
+        if port.untagged == vlan
+    ]
+    places += [
+        at(("rails", r, "vlan"), vlan) for r, each in enumerate(spec.rails) if each.vlan == vlan
+    ]
+    if places:
+        yield Finding(
+            f"{switch.name} speaks with the other switch of its pair in VLAN {vlan}, which carries "
+            "something else too.",
+            (places[0],),
+            "use another VLAN there.",
         )
 
 

@@ -6,9 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from components.checks.rule import Finding, at
-from components.checks.topology import PlacedNic, PlacedPort, list_cables, list_nics, list_ports
+from components.checks.topology import (
+    PlacedNic,
+    PlacedPort,
+    list_cables,
+    list_nics,
+    list_ports,
+)
 from components.core.problem import SpecPath
 from components.fabric.links import reachable
+from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -133,6 +140,52 @@ def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
                 ),
                 "set the port's mode to trunk.",
             )
+
+
+def check_port_untagged(spec: ClusterSpec) -> Iterator[Finding]:
+    """An untagged VLAN is on a trunk to a host, beside the rail's, which is tagged.
+
+    On an access port the rail itself is untagged. In a rail's VLAN frames without a tag would
+    reach those of its pods.
+    """
+    rails = {rail.vlan: (r, rail.name) for r, rail in enumerate(spec.rails)}
+    every = (
+        PlacedPort(switch, name, port, ("switches", s, "ports", name))
+        for s, switch in enumerate(spec.switches)
+        for name, port in switch.ports.items()
+    )
+    for port in every:
+        vlan, named = port.port.untagged, f"port {port.name} of {port.switch.name}"
+        if vlan is None:
+            continue
+        place = at((*port.path, "untagged"), vlan)
+        kept = system_of(port.switch.os).reserved_vlans
+        if (why := _why_no_untagged(port)) is not None:
+            fix = "remove untagged, or write it at a trunk to a host."
+            yield Finding(f"{named} {why}, and has untagged: {vlan}.", (place,), fix)
+        elif vlan in rails:
+            index, rail = rails[vlan]
+            yield Finding(
+                f"{named} has VLAN {vlan} untagged, which is that of {rail}.",
+                (place, at(("rails", index, "vlan"), vlan)),
+                "choose another VLAN, or mode: access where the rail itself is untagged.",
+            )
+        elif vlan in kept:
+            yield Finding(
+                f"{named} has VLAN {vlan} untagged, and {driver_of(port.switch.os).title} keeps "
+                f"{kept.start} to {kept.stop - 1} for itself.",
+                (place,),
+                "choose a VLAN outside of that range.",
+            )
+
+
+def _why_no_untagged(port: PlacedPort) -> str | None:
+    if port.switch.carries != "roce":
+        return "is on an InfiniBand switch, which has no VLANs"
+    if port.port.peer is not None:
+        return "is a link between switches, which carries rails"
+    kinds = {"access": "is an access port", "routed": "is routed"}
+    return kinds.get(port.port.mode)
 
 
 def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:

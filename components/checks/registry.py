@@ -87,6 +87,7 @@ RULES: Final = tuple(
         cabling.check_nic_cabling,
         cabling.check_vlan_rail,
         cabling.check_port_mode,
+        cabling.check_port_untagged,
         cabling.check_lacp_rail,
         bonds.check_bond_port,
         bonds.check_bond,

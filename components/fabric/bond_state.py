@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+def _is_empty(value: object) -> bool:
+    return not value
 
 
 class BondState(BaseModel):
@@ -20,13 +30,17 @@ class BondState(BaseModel):
     """Its number on both switches of a pair."""
     is_peer_link: bool = False
     """It joins the two switches of a pair."""
+    static: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
+    """Members that do not speak LACP (EOS): found and put back, never wanted."""
 
     @property
     def words(self) -> dict[str, str]:
         """What it is, setting by setting, so that more than is wanted differs too."""
         vlans = "all" if self.vlans is None else ",".join(map(str, self.vlans))
         return {
-            "members": ",".join(self.members),
+            "members": ",".join(
+                f"{port} (static)" if port in self.static else port for port in self.members
+            ),
             "vlans": vlans or "none",
             "untagged": str(self.untagged or "none"),
             "mlag": str(self.mlag or "none"),
@@ -43,11 +57,21 @@ class MlagState(BaseModel):
 
     mac: str | None = None
     backup: str | None = None
+    domain: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    """Name of the pair, where it has one (EOS); None too where something that the pair needs is
+    not there, so that it does not work."""
+    peer: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    """Address of the other switch on the link between them, where there are addresses (EOS)."""
 
     @property
     def words(self) -> dict[str, str]:
         """What is said of it."""
-        said = (("mac", self.mac), ("backup", self.backup))
+        said = (
+            ("mac", self.mac),
+            ("backup", self.backup),
+            ("domain", self.domain),
+            ("peer", self.peer),
+        )
         return {f"mlag_{key}": value for key, value in said if value is not None}
 
 

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.errors import UsageError
 from components.fabric.alike import fold_ports
 from components.fabric.baselines import with_new_ports
+from components.fabric.bond_state import MlagState
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity
@@ -267,6 +268,7 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         admin_up=True,
         mtu_bytes=0,
         mode="access",
+        native_vlan=0,
         trust="L2",
         ecn={0: None},
         pfc_priorities=(),
@@ -280,6 +282,8 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
         roce=desired.roce,
         addresses={},
         bgp=BgpState(),
+        bonds=desired.bonds,
+        mlag=MlagState(),
         splits=desired.splits or {},
         ports=dict.fromkeys(ports, port),
         ib=_every_ib_key(desired.ib),
@@ -290,12 +294,7 @@ def _every_ib_key(desired: IbState | None) -> IbState | None:
     """All of InfiniBand."""
     if desired is None:
         return None
-    manager = {
-        "sm_function": False,
-        "sm_enabled": False,
-        "sm_priority": 0,
-        "routing_engine": "",
-    }
+    manager = {"sm_function": False, "sm_enabled": False, "sm_priority": 0, "routing_engine": ""}
     return desired.model_copy(update=manager)
 
 

@@ -29,6 +29,8 @@ def read_port(value: object) -> object:
     if not isinstance(value, dict):
         return value
     old = cast("Mapping[str, object]", value)
+    if old.get("mode") == "hybrid" and old.get("access_vlan") is None:
+        old = {**old, "access_vlan": 0}  # it was not told from a VLAN that is not ours
     if not {"implied", "bindings"} & {*old}:
         return old
     implied = _LIST.validate_python(old.get("implied"))

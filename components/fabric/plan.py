@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from components.core.errors import SpecError
-from components.fabric.bond_plan import bond_vlans, member_ports, plan_bonds
+from components.fabric.bond_plan import bond_vlans, member_ports, pair_addresses, plan_bonds
 from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.exec_plan import ExecPlan, plan_exec
@@ -181,7 +181,10 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
         }
     )
     mended = with_repairs(state, system, spec.guards, spec.rdma)
-    return mended.model_copy(update={"ports": {**mended.ports, **member_ports(switch)}})
+    own = pair_addresses(switch)
+    addresses = {**(state.addresses or {}), **own} if own else state.addresses
+    ports = {**mended.ports, **member_ports(switch)}
+    return mended.model_copy(update={"addresses": addresses, "ports": ports})
 
 
 _DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {
@@ -226,7 +229,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
         update={
             "admin_up": True,
             "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
-            **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, port)),
+            **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
             **_own_watchdog(spec.rdma, port),
             **_own_cable(switch, port),
             **_own_speed(switch, name),
@@ -234,7 +237,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
     )
 
 
-def _host_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
+def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str, object]:
     _, _, rail_name = port.to.partition("/")
     rail = spec.rail(rail_name)
     vlan = port.vlan or (rail.vlan if rail else None)
@@ -242,12 +245,22 @@ def _host_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
     if port.mode == "routed":
         return {"mode": "routed"}
+    if port.untagged is not None:
+        return _beside_untagged(switch, vlan, port.untagged)
     access = port.mode == "access"
     return {
         "mode": port.mode,
         "access_vlan": vlan if access else None,
         "trunk_vlans": None if access else (vlan,),
     }
+
+
+def _beside_untagged(switch: Switch, vlan: int, untagged: int) -> dict[str, object]:
+    """A trunk with a VLAN for frames without a tag, which must be allowed there too."""
+    if system_of(switch.os).native_apart:
+        both = tuple(sorted((vlan, untagged)))
+        return {"mode": "trunk", "native_vlan": untagged, "trunk_vlans": both}
+    return {"mode": "hybrid", "access_vlan": untagged, "trunk_vlans": (vlan,)}
 
 
 def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:

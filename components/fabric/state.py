@@ -126,11 +126,15 @@ class PortState(_Frozen):
     """`routed`, in no bridge: Cumulus ports are so at first, EOS ports may be, and routed links
     shall be."""
     access_vlan: int | None = None
+    """VLAN of frames without a tag on an access or hybrid port; 0: a hybrid port drops them."""
     trunk_vlans: Literal["all"] | tuple[int, ...] | None = None
     """Allowed VLANs of a trunk or hybrid port that we own, ascending; others stay.
 
     `all` is found on devices and put back, never wanted.
     """
+    native_vlan: Annotated[int | None, _SAID] = None
+    """VLAN of frames without a tag on a trunk, where that is beside the access VLAN (EOS), and is
+    in `trunk_vlans` too; 0: such frames are dropped. Elsewhere such a port is `hybrid`."""
     trust: Literal["L2", "L3", "both", "port"] | None = None
     ecn: dict[int, EcnState | None] = {}
     """Traffic class to thresholds; None: ECN is off there."""
@@ -214,8 +218,9 @@ class SwitchState(_Frozen):
     """Length of the longest cable, which the headroom of the profile follows; 0: not said."""
     addresses: Annotated[dict[str, tuple[str, ...]] | None, _SAID] = None
     """Routed interface of the switch (`lo`, `vlan111`, a port) to its addresses with prefix length;
-    beside them `link-local`, where the IPv6 address over which BGP speaks must be asked for, and
-    `mtu 9214`, where a routed interface has a line of its own for that. None: not ours."""
+    beside them `link-local`, where the IPv6 address over which BGP speaks must be asked for,
+    `mtu 9214`, where a routed interface has a line of its own for that, and `always-up`. None: not
+    ours."""
     bgp: Annotated[BgpState | None, _SAID] = None
     """None: not ours."""
     bonds: Annotated[Bonds | None, _SAID] = None
@@ -270,6 +275,8 @@ class SwitchState(_Frozen):
         return flat | (self.ib.settings() if self.ib else {})
 
 
+ALWAYS_UP: Final = "always-up"
+"""An entry of `SwitchState.addresses`: the interface of a VLAN is up without a port in it."""
 MTU_WORD: Final = "mtu "
 """How an entry of `SwitchState.addresses` begins that is an MTU."""
 
@@ -290,6 +297,7 @@ def _port_settings(port: PortState) -> dict[str, str]:
             ("mtu_bytes", port.mtu_bytes),
             ("mode", port.mode),
             ("access_vlan", port.access_vlan),
+            ("native_vlan", port.native_vlan),
             ("trust", port.trust),
         )
         if value is not None

@@ -8,6 +8,7 @@ actual state to a target and never has to know why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from components.fabric.bond_state import (
     MlagState,
@@ -41,6 +42,8 @@ from components.fabric.state import (
 )
 
 Vlans = tuple[int, ...]
+FACTORY_VLAN: Final = 1
+"""VLAN of frames without a tag before anybody sets one (IEEE 802.1Q)."""
 
 
 def target_of_apply(actual: SwitchState, desired: SwitchState) -> SwitchState:
@@ -153,6 +156,9 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
     }
     if owned.mode is not None or owned.access_vlan is not None:
         changes["access_vlan"] = baseline.access_vlan
+    if owned.native_vlan is not None:
+        # A baseline without it was taken before a file could ask for it.
+        changes["native_vlan"] = first(baseline.native_vlan, FACTORY_VLAN)
     if owned.mode is not None and actual.mode != baseline.mode:
         changes["trunk_vlans"] = baseline.trunk_vlans
     elif owned.trunk_vlans is not None:
@@ -249,7 +255,7 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     if desired is None:
         return previous
     simple = (
-        *("admin_up", "mtu_bytes", "mode", "access_vlan", "trust"),
+        *("admin_up", "mtu_bytes", "mode", "access_vlan", "native_vlan", "trust"),
         *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "lossless_buffers"),
         *("cable_m", "rewrite_dscp", "adaptive_routing", "speed"),
     )

@@ -59,9 +59,13 @@ class Mlag(Frozen):
     """The other switch of the pair; it names this one."""
     ports: Annotated[tuple[PortName, ...], Field(min_length=1)]
     """The ports of the link between the two; of two or more, one cable is not the end of it."""
-    mac: SystemMac
-    """Address that both show to the other ends; the same on both, and of no other pair. NVIDIA
-    keeps 44:38:39:ff:00:00 to 44:38:39:ff:ff:ff for it."""
+    mac: SystemMac | None = None
+    """Cumulus needs it: the address that both show to the other ends; the same on both, and of no
+    other pair. NVIDIA keeps 44:38:39:ff:00:00 to 44:38:39:ff:ff:ff for it. EOS makes its own."""
+    address: Ipv4 | None = None
+    """EOS needs it: the address of this switch on the link between the two, in VLAN 4094; the
+    peer has the other one of the /31, for example 10.255.253.0 and 10.255.253.1. Cumulus has
+    link-local addresses there."""
     backup: Ipv4 | None = None
-    """Address of the other switch that is reached without the link between them. Default: the one
-    by which Railyard reaches it."""
+    """Address of the other switch that is reached without the link between them (Cumulus). Default:
+    the one by which Railyard reaches it."""

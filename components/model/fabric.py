@@ -196,6 +196,10 @@ class SwitchPort(Frozen):
     """
     vlan: VlanId | None = None
     """VLAN on this port; default the rail's."""
+    untagged: VlanId | None = None
+    """VLAN of frames without a tag on a trunk to a host: what its card sends beside the VFs, such
+    as a boot over the network. Of no rail; links between switches do not carry it, and `bonds` may.
+    Default: what the system does with such frames."""
     rails: tuple[DnsLabel, ...] | None = None
     """Rails whose VLANs a link between switches carries; default all. Both ends name the same."""
     address: Ipv4 | None = None
@@ -320,10 +324,11 @@ class Switch(Frozen):
     """
     bonds: dict[BondName, Bond] = Field(default_factory=dict)
     """Bundles of ports for management or storage, by the name that the switch has for them:
-    `bond1` on Cumulus, `PortChannel1` on SONiC. Their ports are not in `ports`. Default: none, and
-    bundles that the switch has are left alone."""
+    `bond1` on Cumulus, `PortChannel1` on SONiC, `Port-Channel1` on EOS. Their ports are not in
+    `ports`. Default: none, and bundles that the switch has are left alone."""
     mlag: Mlag | None = None
-    """The pair that the switch is half of (Cumulus); needed where a bond has an `mlag` number."""
+    """The pair that the switch is half of (Cumulus and EOS); needed where a bond has an `mlag`
+    number."""
     breakouts: dict[PortName, Mode] = Field(default_factory=dict[str, str])
     """Whole port to how it is split, and the speed of each part in Gbit/s: `swp1: 4x200`. Only
     where `ports` does not say it: by default a port has the fewest parts that are named there,

@@ -205,7 +205,7 @@ def units_of(system: str, mode: str = "lossless", *, top: str = "", supers: int 
     return ClusterSpec.model_validate(site)
 
 
-BONDS = {"cumulus": "bond{}", "sonic": "PortChannel{}"}
+BONDS = {"cumulus": "bond{}", "sonic": "PortChannel{}", "eos": "Port-Channel{}"}
 """System to how it calls its bundles."""
 
 
@@ -220,6 +220,7 @@ def bonded_of(system: str, *, pair: bool = False, routed: bool = False) -> Clust
     plain = routed_of(system, mode="lossless") if routed else chain_of(system, 2, mode="lossless")
     site = plain.model_dump(mode="json")
     for number, leaf in enumerate(site["switches"][:2]):
+        leaf["ports"][port_name(system, 1)]["untagged"] = 402
         ports = [port_name(system, each) for each in range(10, 16)]
         leaf["bonds"] = {
             BONDS[system].format(1): {
@@ -245,8 +246,11 @@ def bonded_of(system: str, *, pair: bool = False, routed: bool = False) -> Clust
         }
         if pair:
             peer = site["switches"][1 - number]["name"]
-            mac = "44:38:39:ff:00:01"
-            leaf["mlag"] = {"peer": peer, "ports": ports[4:], "mac": mac}
+            own = {
+                "cumulus": ("mac", "44:38:39:ff:00:01"),
+                "eos": ("address", f"10.255.253.{number}"),
+            }
+            leaf["mlag"] = {"peer": peer, "ports": ports[4:], **dict([own[system]])}
     return ClusterSpec.model_validate(site)
 
 

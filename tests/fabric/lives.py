@@ -63,6 +63,9 @@ def unowned(room: Room) -> object:
         return texts, {name: port for name, port in others.items() if name not in ours.ports}
     if isinstance(switch, EosSwitch):
         ports = copy.deepcopy(switch.stored.running.ports)
+        for port in ports.values():  # a bundle of ours has the members that the file says
+            if port.group and f"Port-Channel{port.group[0]}" in (ours.bonds or {}):
+                port.group = None
         texts = {name: ports[name].description for name in ours.ports}
         rest = {name: port for name, port in ports.items() if name not in ours.ports}
         return texts, rest, _beside(switch, ours)
@@ -85,13 +88,16 @@ def _beside(switch: EosSwitch, ours: SwitchState) -> object:
     others = {name: each for name, each in routing.interfaces.items() if name not in named}
     neighbors = {*(ours.bgp.neighbors if ours.bgp else ())}
     peers = bgp.addresses.items() if bgp else ()
-    return others, {name: each for name, each in peers if name not in neighbors}, networks
+    bundles = switch.stored.running.bundles
+    bonds = {f"Port-Channel{n}": each.model_copy(deep=True) for n, each in bundles.items()}
+    beside = {name: each for name, each in bonds.items() if name not in (ours.bonds or {})}
+    return others, {name: each for name, each in peers if name not in neighbors}, networks, beside
 
 
 def _foreign(db: Db, ours: set[str]) -> Db:
     """Rows that neither name a port of the file nor bear our name, nor are a rail's VLAN."""
     ours = ours | {"RAILYARD", "Vlan111", "Vlan112", "Loopback0"}
-    ours |= {f"Vlan{vlan}" for vlan in (300, 301, 400, 401)}
+    ours |= {f"Vlan{vlan}" for vlan in (300, 301, 400, 401, 402)}
     kept: Db = {}
     for table, rows in db.items():
         for key, fields in rows.items():

@@ -12,8 +12,7 @@ from components.core.errors import DeviceError
 from components.fabric.bond_state import BondState, MlagState
 from components.fabric.state import diff_states
 from components.model.cluster import ClusterSpec
-from lab.switches.cumulus.server import CumulusSwitch
-from tests.fabric import test_cumulus_exchange, test_sonic_exchange
+from tests.fabric import test_cumulus_exchange, test_eos_exchange, test_sonic_exchange
 from tests.fabric.fabric_lab import BONDS, Room, bonded_of, rooms_of
 from tests.fabric.in_process import edit, restore
 from tests.fabric.lives import live
@@ -64,7 +63,42 @@ SONIC = st.sampled_from(
         "sudo config interface shutdown Ethernet96",
     ]
 )
+EOS = st.sampled_from(
+    [
+        "interface Port-Channel9;description uplink;switchport mode trunk",
+        "interface Ethernet20/1;channel-group 9 mode on",
+        "interface Ethernet21/1;channel-group 1 mode active",
+        "interface Port-Channel1;description storage;shutdown;spanning-tree portfast",
+        "interface Port-Channel1;switchport mode trunk;switchport trunk allowed vlan 10,300",
+        "interface Port-Channel2;switchport access vlan 12;mlag 7",
+        "interface Port-Channel3;switchport trunk native vlan 77",
+        "interface Ethernet10/1;channel-group 1 mode active",
+        "interface Ethernet11/1;channel-group 1 mode passive",
+        ";".join(f"interface Ethernet{port}/1;channel-group 1 mode on" for port in (10, 11)),
+        "interface Ethernet12/1;switchport access vlan 12;shutdown",
+        "interface Ethernet13/1;no switchport",
+        "vlan 300,4094",
+        "vlan 4094;trunk group MLAG",
+        "no spanning-tree vlan-id 4093-4094",
+        "interface Vlan4094;no autostate",
+        "interface Port-Channel1000;switchport mode trunk;switchport trunk group MLAG",
+        "interface Ethernet25/1;channel-group 1000 mode active",
+        " ;".join(  # noqa: FLY002 - one long line
+            (
+                "mlag configuration",
+                "domain-id others",
+                "local-interface Vlan4094",
+                "peer-link Port-Channel1000",
+                "reload-delay mlag 300",
+                "shutdown",
+            )
+        ),
+    ]
+)
 HISTORIES = {
+    "eos": st.tuples(test_eos_exchange.HISTORIES, st.lists(EOS, max_size=8)).map(
+        lambda both: [*both[0], *both[1]]
+    ),
     "sonic": st.lists(st.one_of(SONIC, test_sonic_exchange.LINES), max_size=8),
     "cumulus": st.lists(
         st.one_of(CUMULUS, test_cumulus_exchange.HISTORIES.map(" ; ".join)), max_size=6
@@ -78,7 +112,7 @@ def test_the_life_of_switches_with_bundles(system: str) -> None:
     @given(history=HISTORIES[system], pair=st.booleans(), routed=st.booleans())
     def play(history: list[str], pair: bool, routed: bool) -> None:  # noqa: FBT001 - drawn
         lines = [line for line in history if not any(word in line for word in TAKES)]
-        live(bonded_of(system, pair=pair and system == "cumulus", routed=routed), lines)
+        live(bonded_of(system, pair=pair and system != "sonic", routed=routed), lines)
 
     play()
 
@@ -92,6 +126,28 @@ def room_of(spec: ClusterSpec, folder: Path) -> Room:
 
 DB = "sudo sonic-db-cli CONFIG_DB"
 UNDONE = {
+    "eos": [
+        "interface Ethernet11/1;no channel-group",
+        "interface Ethernet20/1;channel-group 1 mode active",
+        ";".join(f"interface Ethernet{n}/1;no channel-group" for n in (10, 11))
+        + "".join(f";interface Ethernet{n}/1;channel-group 1 mode on" for n in (10, 11)),
+        "interface Port-Channel1;switchport trunk allowed vlan add 302",
+        "interface Port-Channel2;switchport mode trunk",
+        "interface Port-Channel3;switchport trunk native vlan 400",
+        "interface Port-Channel1;no mlag",
+        "no interface Port-Channel1",
+        "interface Ethernet12/1;shutdown",
+        "mlag configuration;peer-address 10.255.253.9",
+        "mlag configuration;shutdown",
+        "no mlag configuration",
+        "spanning-tree vlan-id 4094",
+        "vlan 4094;no trunk group RAILYARD",
+        "interface Port-Channel1000;no switchport trunk group RAILYARD",
+        "interface Vlan4094;autostate",
+        "interface Ethernet1/1;switchport trunk native vlan 7",
+        "interface Ethernet1/1;switchport trunk native vlan tag",
+        "interface Ethernet1/1;switchport trunk allowed vlan remove 402",
+    ],
     "sonic": [
         f"{DB} DEL 'PORTCHANNEL_MEMBER|PortChannel1|Ethernet80'",
         merge('{"PORTCHANNEL_MEMBER":{"PortChannel1|Ethernet208":{}}}'),
@@ -99,6 +155,7 @@ UNDONE = {
         f"{DB} HSET 'VLAN_MEMBER|Vlan300|PortChannel1' tagging_mode untagged",
         merge('{"VLAN_MEMBER":{"Vlan111|PortChannel2":{"tagging_mode":"tagged"}}}'),
         "sudo config interface shutdown Ethernet96",
+        f"{DB} DEL 'VLAN_MEMBER|Vlan402|Ethernet0'",
     ],
     "cumulus": [
         "nv unset interface bond1",
@@ -111,13 +168,15 @@ UNDONE = {
         "nv set mlag mac-address 44:38:39:ff:00:99",
         "nv unset interface peerlink bond member swp15",
         "nv set interface swp12 link state down",
+        "nv unset interface swp1 bridge domain br_default untagged",
+        "nv set interface swp1 bridge domain br_default untagged 401",
     ],
 }
 
 
 @pytest.mark.parametrize("system", UNDONE)
 def test_what_a_hand_changes_is_drift_and_comes_back(system: str, tmp_path: Path) -> None:
-    room = room_of(bonded_of(system, pair=system == "cumulus"), tmp_path)
+    room = room_of(bonded_of(system, pair=system != "sonic"), tmp_path)
     whole = room.switch.snapshot()
     for line in UNDONE[system]:
         room.switch.run_line(line)
@@ -168,14 +227,76 @@ def test_a_pair_of_cumulus_switches_has_the_guides_lines(tmp_path: Path) -> None
     )
 
 
-def test_a_port_in_a_bundle_of_others_is_refused_before_a_change(tmp_path: Path) -> None:
-    room = rooms_of(bonded_of("cumulus"), tmp_path)[0]
-    assert isinstance(room.switch, CumulusSwitch)
-    room.switch.run_line("nv set interface bond9 bond member swp11")
+def test_a_pair_of_eos_switches_has_the_guides_lines(tmp_path: Path) -> None:
+    room = rooms_of(bonded_of("eos", pair=True), tmp_path)[0]
+    lines = room.plan.commands_from_factory
+    assert lines[
+        lines.index("interface Port-Channel1") : lines.index("peer-link Port-Channel1000")
+    ] == (
+        *("interface Port-Channel1", "switchport trunk allowed vlan 300-301"),
+        *("switchport mode trunk", "mlag 1", "exit"),
+        *("interface Port-Channel2", "switchport access vlan 400", "exit"),
+        *("interface Port-Channel3", "switchport trunk native vlan 401"),
+        *("switchport trunk allowed vlan 400-401", "switchport mode trunk", "exit"),
+        *("interface Port-Channel1000", "switchport mode trunk"),
+        *("switchport trunk group RAILYARD", "exit"),
+        *("interface Ethernet10/1", "channel-group 1 mode active", "exit"),
+        *("interface Ethernet11/1", "channel-group 1 mode active", "exit"),
+        *("interface Ethernet12/1", "channel-group 2 mode active", "exit"),
+        *("interface Ethernet13/1", "channel-group 3 mode active", "exit"),
+        *("interface Ethernet14/1", "channel-group 1000 mode active", "exit"),
+        *("interface Ethernet15/1", "channel-group 1000 mode active", "exit"),
+        "no spanning-tree vlan-id 4094",
+        *("vlan 4094", "trunk group RAILYARD", "exit"),
+        *("mlag configuration", "domain-id leaf-01-leaf-02", "local-interface Vlan4094"),
+        "peer-address 10.255.253.1",
+    )
+    room.apply()
+    read = room.read()
+    assert read.mlag == MlagState(domain="leaf-01-leaf-02", peer="10.255.253.1")
+    assert (read.addresses or {})["Vlan4094"] == ("always-up", "10.255.253.0/31")
+
+
+@pytest.mark.parametrize(
+    ("system", "line", "why"),
+    [
+        (
+            "cumulus",
+            "nv set interface bond9 bond member swp11",
+            "swp11 is in bond9, which is not of the file, and bond1",
+        ),
+        (
+            "eos",
+            "interface Ethernet11/1;channel-group 9 mode on",
+            "Ethernet11/1 is in Port-Channel9, which is not of the file, and Port-Channel1",
+        ),
+    ],
+)
+def test_a_port_in_a_bundle_of_others_is_refused_before_a_change(
+    system: str, line: str, why: str, tmp_path: Path
+) -> None:
+    room = rooms_of(bonded_of(system), tmp_path)[0]
+    room.switch.run_line(line)
     first = room.switch.snapshot()
-    with pytest.raises(DeviceError, match="swp11 is in bond9, which is not of the file, and bond1"):
+    with pytest.raises(DeviceError, match=why):
         room.apply()
     assert room.switch.snapshot() == first
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("interface Ethernet10/1;channel-group 1 mode on", "% Static and LACP"),
+        ("interface Port-Channel2;mlag 1", "% MLAG 1 is already configured on Port-Channel1"),
+        ("interface Ethernet10/1;channel-group 2001 mode active", "% Invalid input"),
+        ("interface Port-Channel2001", "% Invalid input"),
+        ("mlag configuration;peer-address 10.9.9.999", "% Invalid input"),
+        ("interface Loopback0;no autostate", "% Invalid input"),
+    ],
+)
+def test_the_emulated_switch_refuses_what_eos_refuses(line: str, why: str, tmp_path: Path) -> None:
+    room = room_of(bonded_of("eos", pair=True), tmp_path)
+    assert why in room.switch.run_line(line)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_what_is_written_of_one_port_in_two_keys_is_put_together() -> None:
         ({"access": 20}, "access", 20, ()),
         ({"vlan": {"10-11": {}}}, "trunk", None, (10, 11)),
         ({"vlan": {"10": {}}, "untagged": 30}, "hybrid", 30, (10,)),
-        ({"vlan": {"10": {}}, "untagged": "none"}, "hybrid", None, (10,)),
+        ({"vlan": {"10": {}}, "untagged": "none"}, "hybrid", 0, (10,)),
         ({}, "trunk", None, "all"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
 from components.fabric.plan import plan_fabric
-from components.fabric.state import SwitchState, diff_states
+from components.fabric.state import SwitchState, diff_states, list_vlans
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import load_spec, make_switch, talk
@@ -35,6 +35,22 @@ ACCESS = LOSSLESS.model_copy(
         }
     }
 )
+
+UNTAGGED = LOSSLESS.model_copy(
+    update={
+        "vlans": (111, 112, 402),
+        "ports": {
+            name: port.model_copy(
+                update={
+                    "native_vlan": 402,
+                    "trunk_vlans": (*list_vlans(port.trunk_vlans or ()), 402),
+                }
+            )
+            for name, port in LOSSLESS.ports.items()
+        },
+    }
+)
+"""What `untagged: 402` makes of the ports."""
 
 
 @pytest.fixture
@@ -60,6 +76,7 @@ def line_of(port: int) -> st.SearchStrategy[str]:
             f"{head}switchport mode access",
             f"{head}switchport access vlan 10",
             f"{head}switchport trunk native vlan 20",
+            f"{head}switchport trunk native vlan tag",
             f"{head}switchport trunk allowed vlan 10,111-112",
             f"{head}switchport trunk allowed vlan none",
             f"{head}qos trust cos",
@@ -136,7 +153,7 @@ def wrote(switch: EosSwitch, history: list[str]) -> object:
 
 
 @settings(max_examples=40, deadline=None)
-@given(history=HISTORIES, desired=st.sampled_from([LOSSY, LOSSLESS, WATCHED, ACCESS]))
+@given(history=HISTORIES, desired=st.sampled_from([LOSSY, LOSSLESS, WATCHED, ACCESS, UNTAGGED]))
 def test_whatever_was_there_apply_settles_and_undo_is_exact(
     history: list[str], desired: SwitchState
 ) -> None:

@@ -14,7 +14,7 @@ from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.guards import with_looks
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.fabric.state import diff_states
+from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.onyx.running import parse_running
 from lab.switches.onyx.config import PortConfig
 from lab.switches.onyx.server import OnyxSwitch
@@ -22,6 +22,16 @@ from tests.fabric.conftest import load_spec, make_switch, talk
 from tests.fabric.in_process import apply, baseline_of, edit, restore
 
 DESIRED = plan_fabric(load_spec())[0].desired
+UNTAGGED = DESIRED.model_copy(
+    update={
+        "vlans": (111, 112, 402),
+        "ports": {
+            name: port.model_copy(update={"mode": "hybrid", "access_vlan": 402})
+            for name, port in DESIRED.ports.items()
+        },
+    }
+)
+"""What `untagged: 402` makes of the ports."""
 
 
 def _line(port: int) -> st.SearchStrategy[str]:
@@ -73,8 +83,10 @@ def _reads_alike(exchange: Exchange) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(history=HISTORIES)
-def test_whatever_was_there_apply_settles_and_undo_is_exact(history: list[str]) -> None:
+@given(history=HISTORIES, desired=st.sampled_from([DESIRED, UNTAGGED]))
+def test_whatever_was_there_apply_settles_and_undo_is_exact(
+    history: list[str], desired: SwitchState
+) -> None:
     with TemporaryDirectory() as folder:
         switch = make_switch(Path(folder))
         for line in ("vlan 10,20,111", *history, "configuration write"):
@@ -82,15 +94,15 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(history: list[str]) 
         first = switch.snapshot()
         exchange = talk(switch)
         _reads_alike(exchange)
-        baseline = baseline_of(exchange, DESIRED)
-        apply(exchange, DESIRED)
+        baseline = baseline_of(exchange, desired)
+        apply(exchange, desired)
         _reads_alike(exchange)
-        assert diff_states(exchange.read(DESIRED).state, DESIRED) == ()
-        assert apply(exchange, DESIRED) == ()
+        assert diff_states(exchange.read(desired).state, desired) == ()
+        assert apply(exchange, desired) == ()
         for other in ("1/5", "1/6"):
-            found = baseline_of(exchange, DESIRED).ports[other]
+            found = baseline_of(exchange, desired).ports[other]
             assert found == baseline.ports[other]
-        restore(exchange, DESIRED, baseline)
+        restore(exchange, desired, baseline)
         assert switch.snapshot() == first
         assert switch.unmodelled == ()
 

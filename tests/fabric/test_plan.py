@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from components.catalogue.switches.switch_model import parse_release
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
+from components.model.cluster import ClusterSpec
 from tests.fabric.conftest import load_spec
+from tests.fabric.fabric_lab import chain_of, port_name
 
 
 def test_the_example_site(plan: SwitchPlan) -> None:
@@ -52,3 +56,32 @@ def test_names_of_steps_are_an_api(plan: SwitchPlan) -> None:
         "leaf-01-save",
         "leaf-01-saved",
     )
+
+
+UNTAGGED = {
+    "onyx": (
+        "interface ethernet 1/1 switchport mode hybrid",
+        "interface ethernet 1/1 switchport access vlan 402",
+        "interface ethernet 1/1 switchport hybrid allowed-vlan none",
+        "interface ethernet 1/1 switchport hybrid allowed-vlan add 111",
+    ),
+    "cumulus": (
+        "nv set interface swp1 bridge domain br_default untagged 402",
+        "nv set interface swp1 bridge domain br_default vlan 111",
+    ),
+    "eos": ("switchport trunk native vlan 402", "switchport trunk allowed vlan 111,402"),
+    "sonic": (
+        "sudo config vlan member add 111 Ethernet0",
+        "sudo config vlan member add -u 402 Ethernet0",
+    ),
+}
+
+
+@pytest.mark.parametrize("system", UNTAGGED)
+def test_a_trunk_has_a_vlan_for_frames_without_a_tag(system: str) -> None:
+    site = chain_of(system, 1).model_dump(mode="json")
+    site["switches"][0]["ports"][port_name(system, 1)]["untagged"] = 402
+    plan = plan_fabric(ClusterSpec.model_validate(site))[0]
+    assert plan.desired.vlans == (111, 112, 402)
+    found = [line for line in plan.commands_from_factory if line in UNTAGGED[system]]
+    assert tuple(found) == UNTAGGED[system]

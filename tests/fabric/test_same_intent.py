@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import PortState, SwitchState, list_vlans
 from components.model.cluster import ClusterSpec
 from lab.views import PortView
 from tests.fabric import conftest as onyx_lab
@@ -43,7 +43,9 @@ def _spec(system: str, mode: str, vlan: int, ports: list[tuple[str, int]]) -> Cl
     for entry, (port_mode, mtu_bytes) in zip(
         data["switches"][0]["ports"].values(), ports, strict=True
     ):
-        entry |= {"mode": port_mode, "mtu_bytes": mtu_bytes}
+        untagged = UNTAGGED if port_mode == "hybrid" else None
+        mode = "trunk" if untagged else port_mode
+        entry |= {"mode": mode, "untagged": untagged, "mtu_bytes": mtu_bytes}
     return eos_lab.with_eos(data) if system == "eos" else ClusterSpec.model_validate(data)
 
 
@@ -53,8 +55,10 @@ def _converged(exchange: Exchange, desired: SwitchState) -> SwitchState:
 
 
 def _shape(port: PortState) -> tuple[object, ...]:
-    own = port.access_vlan if port.mode == "access" else port.trunk_vlans
-    return (port.admin_up, port.mtu_bytes, port.mode, own, 3 in port.ecn, 6 in port.strict_classes)  # pyright: ignore[reportOperatorIssue] - asked for, so read
+    mode = "hybrid" if port.native_vlan not in {None, 1} else port.mode
+    tagged = [vlan for vlan in list_vlans(port.trunk_vlans or ()) if vlan != port.native_vlan]
+    own = port.access_vlan if port.mode == "access" else tagged
+    return (port.admin_up, port.mtu_bytes, mode, own, 3 in port.ecn, 6 in port.strict_classes)  # pyright: ignore[reportOperatorIssue] - asked for, so read
 
 
 def _fate(view: PortView) -> tuple[object, ...]:
@@ -65,6 +69,7 @@ def _fate(view: PortView) -> tuple[object, ...]:
         view.oper_up,
         view.mtu_bytes,
         view.access_vlan if view.mode == "access" else view.allowed_vlans,
+        view.mode == "hybrid" and view.access_vlan == UNTAGGED,
         view.trust in {"L3", "both"},
         [(view.dscp_to_priority[dscp], view.priority_to_tc[dscp // 8]) for dscp in (26, 48)],
         (round(low, -1), round(high, -2)),
@@ -76,7 +81,10 @@ def _marked(port: PortState) -> set[int]:
     return {tc for tc, ecn in port.ecn.items() if ecn is not None}
 
 
-PORT = st.tuples(st.sampled_from(["access", "trunk"]), st.sampled_from([1500, 9000, 9214]))
+UNTAGGED = 4001
+PORT = st.tuples(
+    st.sampled_from(["access", "trunk", "hybrid"]), st.sampled_from([1500, 9000, 9214])
+)
 """9214 is the most that all of them have."""
 
 

@@ -41,7 +41,7 @@ def others_of(ports: Mapping[str, PortState]) -> OtherPorts:
 
 def carried_vlans(port: PortState) -> Literal["all"] | tuple[int, ...]:
     """The VLANs that are in force in the mode of a port; one in no bridge carries none."""
-    access = () if port.access_vlan is None else (port.access_vlan,)
+    access = (port.access_vlan,) if port.access_vlan else ()
     if port.mode in {None, "routed"}:
         return ()
     if port.mode == "access":

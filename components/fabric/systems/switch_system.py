@@ -76,6 +76,10 @@ class RoutedForm:
     """Routing is a line of its own."""
 
 
+_MEMBER: Final = PortState(admin_up=True, mode="routed")
+"""A port of a bundle is up, and in no bridge of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class BondForm:
     """How a system that has bundles of ports calls them."""
@@ -87,6 +91,11 @@ class BondForm:
     """Why two switches cannot share one; None: they can."""
     peer_link: str = ""
     """The bundle between the two switches of a pair."""
+    pair_vlan: int | None = None
+    """VLAN in which a pair speaks, where it has addresses there and a name; None: it speaks between
+    link-local addresses, and has an address that both show."""
+    member: PortState = _MEMBER
+    """What a port of a bundle is beside that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,8 @@ class SwitchSystem:
     """How it says so."""
     bonds: BondForm | str = "its driver sets none"
     """Its bundles of ports, or why it has none of ours."""
+    native_apart: bool = False
+    """A trunk has the VLAN of untagged frames beside that of an access port; else it is hybrid."""
     reserved_vlans: range = range(0)
     """VLANs that the switching chip uses itself."""
     all_strict: bool = False

@@ -6,11 +6,11 @@ Sources: docs/explanation/sources.md#eos. The session knows nothing of SSH.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lab.switches.eos import show
+from lab.switches.eos import bundles, show
 from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, Switch
 from lab.switches.eos.configure import CONFIG, PORT, QUEUE, VLAN, Place, tidy
 from lab.switches.eos.grammar import INVALID, Command, EosError, UnknownCommandError, run
@@ -18,7 +18,11 @@ from lab.switches.eos.render import section
 from lab.switches.eos.routing import FAMILY, GLOBAL, ROUTED, ROUTER
 from lab.switches.plain_faults import PlainFaults
 
-_EDITING: Final = (QUEUE, PORT, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL)
+_BUNDLES: Final = (
+    *(bundles.GLOBAL, bundles.MEMBER, bundles.BUNDLE, bundles.SWITCHPORT),
+    *(bundles.VLAN_GROUP, bundles.MLAG),
+)
+_EDITING: Final = (QUEUE, PORT, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, *_BUNDLES)
 SHOWN_NAME: Final = 6
 """The prompt shows that many characters of a session's name: `(config-s-railya)`."""
 
@@ -50,20 +54,9 @@ class Session:
         host = self.switch.stored.running.hostname
         if self.place is None:
             return f"{host}{'#' if self.enabled else '>'}"
-        where = "config"
-        if self.config_session is not None:
-            where += f"-s-{self.config_session[:SHOWN_NAME]}"
-        if self.place.vlans:
-            where += f"-vlan-{self.place.vlans[0]}"
-        if self.place.port is not None:
-            where += f"-if-{show.short(self.place.port)}"
-        if self.place.interface is not None:
-            where += f"-if-{show.short_svi(self.place.interface)}"
-        if self.place.router:
-            where += "-router-bgp" + ("-af" if self.place.family else "")
-        if self.place.queue is not None:
-            where += f"-uc-txq-{self.place.queue}"
-        return f"{host}({where})#"
+        session = self.config_session
+        where = "config" if session is None else f"config-s-{session[:SHOWN_NAME]}"
+        return f"{host}({where}{''.join(_inside(self.place))})#"
 
     def run(self, line: str) -> str:
         """Run one line and return what it prints."""
@@ -128,12 +121,39 @@ class Session:
         self.place, self.config_session = None, None
 
 
+def _inside(place: Place) -> Iterator[str]:
+    """Where in a configuration a login stands, as its prompt shows it."""
+    if place.vlans:
+        yield f"-vlan-{place.vlans[0]}"
+    if place.port is not None:
+        yield f"-if-{show.short(place.port)}"
+    if place.interface is not None:
+        yield f"-if-{show.short_svi(place.interface)}"
+    if place.bundle is not None:
+        yield f"-if-Po{place.bundle}"
+    if place.mlag:
+        yield "-mlag"
+    if place.router:
+        yield "-router-bgp" + ("-af" if place.family else "")
+    if place.queue is not None:
+        yield f"-uc-txq-{place.queue}"
+
+
 def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
     """The modes of a configuration that a login is in, the innermost first."""
-    config, port = place.config, place.port
+    config, port, bundle = place.config, place.port, place.bundle
+    in_bundle = Place(config, queue=place.queue, bundle=bundle)
     modes = (
+        (QUEUE, place.queue is not None and bundle is not None, in_bundle),
+        (bundles.BUNDLE, bundle is not None, Place(config, bundle=bundle)),
+        (bundles.SWITCHPORT, bundle is not None, Place(config, bundle=bundle)),
+        (ROUTED, bundle is not None, Place(config, bundle=bundle)),
+        (bundles.MLAG, place.mlag, Place(config, mlag=True)),
+        (bundles.MEMBER, port is not None, Place(config, port)),
+        (bundles.VLAN_GROUP, bool(place.vlans), Place(config, vlans=place.vlans)),
         (QUEUE, place.queue is not None, Place(config, port, place.queue)),
         (PORT, port is not None, Place(config, port)),
+        (bundles.SWITCHPORT, port is not None, Place(config, port)),
         (ROUTED, port is not None, Place(config, port)),
         (ROUTED, place.interface is not None, Place(config, interface=place.interface)),
         (FAMILY, place.family, Place(config, router=True, family=True)),
@@ -141,6 +161,7 @@ def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
         (VLAN, bool(place.vlans), Place(config, vlans=place.vlans)),
         (CONFIG, True, Place(config)),
         (GLOBAL, True, Place(config)),
+        (bundles.GLOBAL, True, Place(config)),
     )
     return [(commands, inside) for commands, is_in, inside in modes if is_in]
 

@@ -15,6 +15,7 @@ from lab.switches.stored import Part
 
 Trust = Literal["cos", "dscp", "none"]
 Mode = Literal["access", "trunk"]
+ChannelMode = Literal["active", "passive", "on"]
 SessionState = Literal["pending", "pendingCommitTimer", "completed"]
 
 FACTORY_MTU_BYTES = 9214
@@ -70,6 +71,7 @@ class Port(Part):
     mode: Mode = "access"
     access_vlan: int = 1
     native_vlan: int = 1
+    """0: frames without a tag are dropped."""
     allowed: list[int] | None = None
     """VLANs of a trunk; None: all. They stay while the port is in access mode."""
     trust: Trust | None = None
@@ -79,6 +81,23 @@ class Port(Part):
     queues: dict[int, Queue] = {}
     extra: list[str] = []
     """Lines that the lab keeps and does nothing with, such as `spanning-tree portfast`."""
+    group: tuple[int, ChannelMode] | None = None
+    """The bundle that it is in, and how."""
+    trunk_groups: list[str] = []
+    mlag: int | None = None
+    """Of a bundle: its number on both switches of a pair."""
+
+
+class Mlag(Part):
+    """`mlag configuration`."""
+
+    domain: str | None = None
+    local_interface: str | None = None
+    peer_address: str | None = None
+    heartbeat: str | None = None
+    peer_link: str | None = None
+    reload_delay: dict[str, int] = {}
+    shutdown: bool = False
 
 
 class Config(Part):
@@ -99,6 +118,13 @@ class Config(Part):
     """`default timeout`, `default recovery-time`, `default polling-interval`, `action`: of every
     port whose own lines do not say it."""
     routing: Routing = Routing()
+    bundles: dict[int, Port] = {}
+    """Port channels; what a port has of VLANs and routing does nothing while it is in one."""
+    vlan_groups: dict[int, list[str]] = {}
+    """Trunk groups of each VLAN that has some: only trunks of one of them carry it."""
+    no_tree: list[int] = []
+    """VLANs without spanning tree."""
+    mlag: Mlag | None = None
 
 
 class ConfigSession(Part):

@@ -40,14 +40,19 @@ class Place:
     """A loopback, or the routed interface of a VLAN."""
     router: bool = False
     family: bool = False
+    bundle: int | None = None
+    mlag: bool = False
 
     @property
     def is_inside(self) -> bool:
         """Whether it is in a mode below the configuration itself."""
-        return bool(self.port or self.vlans or self.interface or self.router)
+        inner = (self.port, self.vlans, self.interface, self.router, self.bundle, self.mlag)
+        return any(inner)
 
     def held(self) -> Port:
-        """The port that is being edited."""
+        """The port or the bundle that is being edited."""
+        if self.bundle is not None:
+            return self.config.bundles[self.bundle]
         if self.port is None:
             raise EosError(INVALID)
         return self.config.ports[self.port]
@@ -70,6 +75,7 @@ def _no_vlan(place: Place, text: str) -> str:
         if vlan == 1:
             raise EosError("% Default VLAN 1 may not be deleted")  # a guess
         place.config.vlans.pop(vlan, None)
+        place.config.vlan_groups.pop(vlan, None)
     return ""
 
 
@@ -250,10 +256,6 @@ def _portfast(place: Place) -> str:
     return _extra(place, "spanning-tree portfast")
 
 
-def _channel(place: Place, number: str, mode: str) -> str:
-    return _extra(place, f"channel-group {number} mode {mode}")
-
-
 def _watch(**values: object) -> Handler:
     """A line that sets values of the port's watchdog, and leaves the others: a guess."""
 
@@ -303,6 +305,8 @@ PORT: Final = table(
         ("switchport access vlan <int>", _number("access_vlan", 1, 4094)),
         ("no switchport access vlan", _assign(access_vlan=1)),
         ("switchport trunk native vlan <int>", _number("native_vlan", 1, 4094)),
+        ("switchport trunk native vlan tag", _assign(native_vlan=0)),
+        ("no switchport trunk native vlan", _assign(native_vlan=1)),
         ("switchport trunk allowed vlan <vlans>", _verb("set")),
         ("switchport trunk allowed vlan add|remove <vlans>", _allowed),
         ("switchport trunk allowed vlan none", _verb("none")),
@@ -326,7 +330,6 @@ PORT: Final = table(
         (f"{PAUSE_WATCHDOG} port action drop|notify-only", _watch_action),
         (f"no {PAUSE_WATCHDOG} port action", _watch(action=None)),
         ("spanning-tree portfast", _portfast),
-        ("channel-group <int> mode active|on", _channel),
         ("uc-tx-queue <int>", _enter_queue),
     )
 )
@@ -388,5 +391,5 @@ QUEUE: Final = table(
 
 def tidy(config: Config) -> None:
     """Forget queues of which nothing is left, as the configuration does."""
-    for port in config.ports.values():
+    for port in (*config.ports.values(), *config.bundles.values()):
         port.queues = {n: queue for n, queue in sorted(port.queues.items()) if queue != Queue()}

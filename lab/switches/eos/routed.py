@@ -19,6 +19,8 @@ class Interface(Part):
     mtu: int | None = None
     address: str | None = None
     ipv6: bool = False
+    autostate: bool = True
+    """Whether the interface of a VLAN is down while no port in the VLAN is up."""
 
 
 class Group(Part):

@@ -126,6 +126,16 @@ def _described(place: Place, text: str) -> str:
     return _set(description=text)(place)
 
 
+def _autostate(*, on: bool) -> Handler:
+    def answer(place: Place) -> str:
+        if place.interface is None or not place.interface.startswith("Vlan"):
+            raise EosError(INVALID)
+        place.config.routing.interfaces[place.interface].autostate = on
+        return ""
+
+    return answer
+
+
 ROUTED: Final = table(
     (
         ("description <text>", _described),
@@ -138,6 +148,8 @@ ROUTED: Final = table(
         ("no ip address <word>", _no_address),
         ("ipv6 enable", _set(ipv6=True)),
         ("no ipv6 enable", _set(ipv6=False)),
+        ("autostate", _autostate(on=True)),
+        ("no autostate", _autostate(on=False)),
     )
 )
 """Of every routed interface; a port has more."""

@@ -27,6 +27,7 @@ def svi_lines(config: Config, kind: str) -> Iterator[str]:
         lines = [f"description {held.description}"] if held.description else []
         lines += ["shutdown"] if held.shutdown else []
         lines += [f"mtu {held.mtu}"] if held.mtu is not None else []
+        lines += [] if held.autostate else ["no autostate"]
         yield from (f"interface {name}", *(f"   {line}" for line in lines))
         yield from (*(f"   {line}" for line in interface_lines(held)), "!")
 

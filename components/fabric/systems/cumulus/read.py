@@ -162,7 +162,7 @@ def _vlans_of(name: str, port: PortConfig) -> set[int]:
     """The VLANs that an interface names; a routed one of a VLAN by its own name."""
     svi = _SVI.fullmatch(name)
     trunk = () if port.trunk_vlans == "all" else port.trunk_vlans
-    access = () if port.access_vlan is None else (port.access_vlan,)
+    access = (port.access_vlan,) if port.access_vlan else ()
     return {*trunk, *access, *((int(svi[1]),) if svi else ())}
 
 
@@ -254,7 +254,7 @@ def _membership(entry: Tree) -> tuple[Mode, int | None, Literal["all"] | tuple[i
     trunk = _vlans(child(member, "vlan")) if "vlan" in member else "all"
     if untagged is None:
         return "trunk", None, trunk
-    return "hybrid", None if untagged == "none" else int(str(untagged)), trunk
+    return "hybrid", 0 if untagged == "none" else int(str(untagged)), trunk
 
 
 def _watchdog(entry: Tree) -> bool | None:

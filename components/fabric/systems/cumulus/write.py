@@ -193,7 +193,7 @@ def _member(port: PortState) -> _Member:
         return _Member(joined=True, access=port.access_vlan)
     untagged = None
     if port.mode == "hybrid":
-        untagged = "none" if port.access_vlan is None else str(port.access_vlan)
+        untagged = str(port.access_vlan or "none")
     trunk = port.trunk_vlans
     return _Member(
         joined=True,

@@ -40,8 +40,9 @@ _WATCHDOG = re.compile(
 _TIMES = re.compile(r"timeout ([\d.]+) polling-interval \S+ recovery-time ([\d.]+)")
 _DSCP_MAP = re.compile(r"qos map dscp ([\d ,-]+) to traffic-class (\d)")
 _QUEUE_MAP = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d)")
-_ODD = re.compile(r"channel-group \d+|switchport mode (?!trunk$|access$)|switchport monitor")
-"""What makes a port something other than a plain switch port: member of a bundle, tunnel, tap."""
+_ODD = re.compile(r"switchport mode (?!trunk$|access$)|switchport monitor")
+"""What makes a port something other than a plain switch port: tunnel, tap."""
+_MEMBER = re.compile(r"channel-group (\d+)")
 _TRUST: Final[Mapping[str, Trust]] = {
     "qos trust cos": "L2",
     "qos trust dscp": "L3",
@@ -60,6 +61,12 @@ class Section:
     def is_odd(self) -> bool:
         """Not a plain port: what we would set would not be in force, or break what is."""
         return any(_ODD.match(line) for line in self.lines)
+
+    @property
+    def bundle(self) -> str | None:
+        """The bundle that a port is in."""
+        found = (match for line in self.lines if (match := _MEMBER.match(line)))
+        return next((f"Port-Channel{match[1]}" for match in found), None)
 
     @property
     def mode(self) -> Mode:
@@ -84,6 +91,12 @@ class Section:
         """They stay while the port is an access port."""
         found = self._value("switchport trunk allowed vlan ")
         return "all" if found in {None, "all"} else parse_vlan_ranges(found or "")
+
+    @property
+    def native_vlan(self) -> int:
+        """VLAN of frames without a tag on a trunk; 0: they are dropped (`tag`)."""
+        found = self._value("switchport trunk native vlan ") or str(FACTORY_VLAN)
+        return int(found) if found.isdigit() else 0
 
     @property
     def mtu_bytes(self) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from components.core.difference import ABSENT, Difference
 from components.fabric.native import sources, write_fields, write_list
@@ -17,6 +17,15 @@ from components.fabric.systems.base import Change, Guard, PortCounters, Reading,
 from components.fabric.systems.eos import config as eos_config
 from components.fabric.systems.eos import read as eos_parse
 from components.fabric.systems.eos import write as eos_actions
+from components.fabric.systems.eos.bonds import (
+    PAIR,
+    TREE,
+    VLAN_LINES,
+    bond_lines,
+    bond_words,
+    bonds_of,
+    pair_of,
+)
 from components.fabric.systems.eos.config import Section
 from components.fabric.systems.eos.facts import (
     FACTORY_MTU_BYTES,
@@ -26,7 +35,14 @@ from components.fabric.systems.eos.facts import (
     WATCHDOG_ACTION,
     default_class,
 )
-from components.fabric.systems.eos.routing import MODEL, ROUTER, ROUTING, WORDS, parse_routing
+from components.fabric.systems.eos.routing import (
+    MODEL,
+    ROUTER,
+    ROUTING,
+    WORDS,
+    Routing,
+    parse_routing,
+)
 from components.fabric.systems.membership import holders_of, others_of
 
 VLANS: Final = "show vlan | json"
@@ -82,28 +98,31 @@ class EosDriver:
         asks_maps = wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
         asks_maps = asks_maps or asks_classes
         routes = (ROUTING, ROUTER) if _wants_routing(wanted) else ()
-        return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes)
+        pair = () if wanted.mlag is None else (PAIR, VLAN_LINES, TREE)
+        return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes, *pair)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
         sections = eos_config.parse_sections(INTERFACES, answers[INTERFACES])
+        routing, bonds = _routing(sections, answers), bond_lines(sections, answers)
+        ours = {*wanted.ports, *(wanted.bonds or {})}
         state = SwitchState(
             vlans=eos_parse.parse_vlans(VLANS, answers[VLANS]),
             dscp_classes=_classes(answers, wanted),
             rewrite_dscp=_rewrites(answers) if wanted.rewrite_dscp is not None else None,
-            **_routing(sections, answers),
+            addresses=routing.addresses if routing else None,
+            bgp=routing.bgp if routing else None,
+            bonds=bonds_of(bonds),
+            mlag=pair_of(bonds),
+            native=bond_words(bonds) | ({WORDS: write_list(routing.words)} if routing else {}),
             ports={
                 name: _port(sections[name], wanted.ports[name])
                 for name in wanted.ports
-                if name in sections and not sections[name].is_odd
+                if name in sections and _is_settable(name, sections[name], wanted)
             },
         )
-        others = {
-            name: _vlans_of(name, section)
-            for name, section in sections.items()
-            if name not in wanted.ports
-        }
-        rest = {name: each for name, each in sections.items() if name not in wanted.ports}
+        rest = {name: each for name, each in sections.items() if name not in ours}
+        others = {name: _vlans_of(name, section) for name, section in rest.items()}
         carrying = {name: _member(each) for name, each in rest.items() if not _SVI.match(name)}
         return Reading(state, holders_of(others), others_of(carrying))
 
@@ -188,13 +207,18 @@ def _wants_routing(wanted: SwitchState) -> bool:
     return wanted.addresses is not None or wanted.bgp is not None
 
 
-def _routing(sections: Mapping[str, Section], answers: Mapping[str, str]) -> dict[str, Any]:
+def _routing(sections: Mapping[str, Section], answers: Mapping[str, str]) -> Routing | None:
     """What was asked for: addresses, BGP, and the lines as they are."""
     if ROUTER not in answers:
-        return {}
-    found = parse_routing(sections, answers[ROUTING], answers[ROUTER])
-    native = {WORDS: write_list(found.words)}
-    return {"addresses": found.addresses, "bgp": found.bgp, "native": native}
+        return None
+    return parse_routing(sections, answers[ROUTING], answers[ROUTER])
+
+
+def _is_settable(name: str, section: Section, wanted: SwitchState) -> bool:
+    """A plain port, or one that is in a bundle of ours or shall be."""
+    ours = wanted.bonds or {}
+    shall = any(name in bond.members for bond in ours.values())
+    return not section.is_odd and (shall or section.bundle is None or section.bundle in ours)
 
 
 def _classes(answers: Mapping[str, str], wanted: SwitchState) -> dict[int, int] | None:
@@ -235,6 +259,7 @@ def _port(section: Section, wanted: PortState) -> PortState:
         mode=mode,
         access_vlan=section.access_vlan,
         trunk_vlans=section.trunk_vlans,
+        native_vlan=None if wanted.native_vlan is None else section.native_vlan,
         # Arista's manual: a switch port trusts CoS by default, a routed one DSCP.
         trust=trust or ("L3" if mode == "routed" else "L2"),
         ecn=section.ecn,

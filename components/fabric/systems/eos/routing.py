@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.fabric.state import MTU_WORD, BgpState
+from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState
 from components.fabric.systems.eos import numbered
 from components.fabric.systems.eos.config import Section
 from components.fabric.systems.eos.numbered import FAMILY, WITHIN
@@ -26,6 +26,7 @@ WORDS: Final = "routing"
 GROUP: Final = "RAILYARD"
 """Our peer group: EOS has each neighbour that is a port in one."""
 LINK_LOCAL: Final = "link-local"
+NO_AUTOSTATE: Final = "no autostate"
 MODEL: Final = "service routing protocols model multi-agent"
 """Sessions between link-local addresses need it, since 4.22.1F; it changes at a reload only."""
 FORWARDING: Final = ("ip routing ipv6 interfaces", "ipv6 unicast-routing")
@@ -132,6 +133,8 @@ def _entries(section: Section) -> Iterator[str]:
             yield line.removeprefix("ip address ")
         elif line == "ipv6 enable":
             yield LINK_LOCAL
+        elif line == NO_AUTOSTATE:
+            yield ALWAYS_UP
         elif line.startswith(MTU_WORD):
             yield line
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.fabric.native import read_list
-from components.fabric.state import MTU_WORD, BgpState, SwitchState
+from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.eos.numbered import FAMILY, WITHIN, address_lines, is_ours
 from components.fabric.systems.eos.routing import (
@@ -15,6 +15,7 @@ from components.fabric.systems.eos.routing import (
     IPV4_ONLY,
     LINK_LOCAL,
     MODEL,
+    NO_AUTOSTATE,
     WORDS,
     bare,
     bfd_line,
@@ -76,7 +77,8 @@ def _mtu_of(entries: tuple[str, ...]) -> str | None:
 
 
 def _plain(entries: tuple[str, ...]) -> list[str]:
-    return [each for each in entries if each != LINK_LOCAL and not each.startswith(MTU_WORD)]
+    beside = (LINK_LOCAL, ALWAYS_UP, MTU_WORD)
+    return [each for each in entries if not each.startswith(beside)]
 
 
 def _removals(held: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[str]:
@@ -85,6 +87,8 @@ def _removals(held: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[str]:
             yield f"no ip address {entry}"
     if LINK_LOCAL in held and LINK_LOCAL not in wanted:
         yield "no ipv6 enable"
+    if ALWAYS_UP in held and ALWAYS_UP not in wanted:
+        yield NO_AUTOSTATE.removeprefix("no ")
     if _mtu_of(held) and not _mtu_of(wanted):
         yield "no mtu"
 
@@ -104,6 +108,8 @@ def _additions(name: str, held: tuple[str, ...], wanted: tuple[str, ...]) -> Ite
             yield f"ip address {entry}"
     if LINK_LOCAL in wanted and LINK_LOCAL not in held:
         yield "ipv6 enable"
+    if ALWAYS_UP in wanted and ALWAYS_UP not in held:
+        yield NO_AUTOSTATE
 
 
 def _forwarding_changes(

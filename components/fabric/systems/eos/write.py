@@ -13,8 +13,10 @@ from typing import Final
 from components.fabric.native import is_default, read_fields
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.eos.bonds import coming_bonds, leaving_bonds
 from components.fabric.systems.eos.facts import (
     ECN_WEIGHT,
+    FACTORY_VLAN,
     WATCHDOG_ACTION,
     WATCHDOG_TIMER,
     watchdog_timer,
@@ -44,9 +46,11 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     return (
         *(Change((f"vlan {vlan}", "exit")) for vlan in target.vlans if vlan not in actual.vlans),
         *_map_changes(actual, target),
+        *leaving_bonds(actual, target),
         *leaving_changes(actual, target),
         *_port_changes(actual, target),
         *coming_changes(actual, target),
+        *coming_bonds(actual, target),
         *(Change((f"no vlan {vlan}",)) for vlan in actual.vlans if vlan not in target.vlans),
     )
 
@@ -110,12 +114,19 @@ def _switchport_lines(was: PortState, port: PortState) -> Iterator[str]:
         yield from (_MODES[mode] for mode in ("access", "trunk") if mode == port.mode)
     if port.access_vlan not in {None, was.access_vlan}:
         yield f"switchport access vlan {port.access_vlan}"
+    if port.native_vlan not in {None, was.native_vlan}:
+        yield _native_line(port.native_vlan or 0)
     yield from _allowed_lines(was, port)
     if port.mode == "routed" != was.mode:
         hidden = "access" if is_default(port.native, "mode") else "trunk"
         if hidden != was.mode:
             yield _MODES[hidden]
         yield "no switchport"
+
+
+def _native_line(vlan: int) -> str:
+    head = "switchport trunk native vlan"
+    return f"no {head}" if vlan == FACTORY_VLAN else f"{head} {vlan or 'tag'}"
 
 
 def _allowed_lines(was: PortState, port: PortState) -> Iterator[str]:
