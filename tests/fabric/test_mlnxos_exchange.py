@@ -83,7 +83,7 @@ HISTORIES = st.tuples(
             [
                 "ib sm",
                 f"ib smnode {NODE} enable",
-                "ib sm sm-priority 7",
+                f"ib smnode {NODE} sm-priority 7",
                 "ib sm routing-engines dor",
                 "ib partition Default member 0c:42:a1:03:00:b4:db:20 type limited force",
                 "ib partition Default mtu 4K force",
@@ -179,7 +179,7 @@ def test_the_lines_of_the_example() -> None:
     assert "ib partition storage member a0:88:c2:03:00:02:10:70 type limited force" in lines
     assert lines[-5:] == (
         "ib sm routing-engines minhop",
-        "ib sm sm-priority 13",
+        "ib smnode ib-leaf-02 sm-priority 13",
         "ib smnode ib-leaf-02 enable",
         "ib sm",
         "configuration write",

@@ -71,6 +71,7 @@ def test_both_switches_are_needed_before_a_subnet_manager_runs(
         ("ib partition Default defmember half", "% Invalid membership type\n"),
         (f"no ib partition Default member {GUID}", "% Changing the Default partition needs an"),
         ("ib sm sm-priority 16", "% Please enter an integer between 0 and 15.\n"),
+        ("ib smnode other sm-priority 5", "% SM node other does not exist\n"),
         ("ib sm routing-engines fast", "% Invalid routing engine\n"),
         ("show ib smnode other sm-state", "% SM node other does not exist\n"),
         ("show interfaces ib 1/33/1", "% Interface ib 1/33/1 does not exist\n"),

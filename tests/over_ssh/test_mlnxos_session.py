@@ -39,7 +39,7 @@ def test_drift_names_key_member_and_manager(room: SwitchRoom) -> None:
     for line in (
         "ib partition training pkey 0x0666 force",
         "ib partition storage member a0:88:c2:03:00:02:10:00 type full force",
-        "ib sm sm-priority 3",
+        "ib smnode ib-leaf-01 sm-priority 3",
     ):
         room.switch.fault(["cli", *line.split()])
     room.switch.fault(["sm", "off"])
@@ -65,7 +65,7 @@ def test_a_rejected_line_tells_what_the_subnet_had(room: SwitchRoom) -> None:
     text = str(caught.value)
     for part in (
         f"ib-leaf-01 (admin@127.209.0.7:{room.endpoint.port}) refused a line",
-        "ib sm sm-priority 14",
+        "ib smnode ib-leaf-01 sm-priority 14",
         "the previous values were put back; not saved",
         "    subnet manager\n",
         "      priority: was 0, shall be 14, is 0\n",

@@ -129,6 +129,12 @@ def _priority(config: Config, values: list[str]) -> None:
     config.sm_priority = int(values[0])
 
 
+def _node_priority(config: Config, values: list[str]) -> None:
+    if values[0] != config.hostname:
+        raise CliError(f"% SM node {values[0]} does not exist")  # guess
+    _priority(config, values[1:])
+
+
 def _engines(config: Config, values: list[str]) -> None:
     if values[0] not in _ENGINES:
         raise CliError("% Invalid routing engine")  # guess
@@ -171,6 +177,7 @@ _FORMS: Final[dict[str, Change]] = _forced(
     "ib sm": _sm(on=True),
     "no ib sm": _sm(on=False),
     "ib sm sm-priority <int>": _priority,
+    "ib smnode <word> sm-priority <int>": _node_priority,
     "ib sm routing-engines <word>": _engines,
     "no ib sm routing-engines": _no_engines,
     "ib smnode <word> enable": _node(on=True),

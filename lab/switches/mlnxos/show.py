@@ -138,7 +138,8 @@ def render_running_config(config: Config) -> str:
     )]  # fmt: skip
     lines += ["ib sm"] if config.sm else []
     lines += [f"ib smnode {name} enable" for name, on in config.nodes.items() if on]
-    lines += [f"ib sm sm-priority {config.sm_priority}"] if config.sm_priority else []
+    priority = f"ib smnode {config.hostname} sm-priority {config.sm_priority}"
+    lines += [priority] if config.sm_priority else []
     engine = config.routing_engine
     lines += [f"ib sm routing-engines {engine}"] if engine else []
     lines += [f"interface ib {port} shutdown" for port in config.shut]

@@ -71,7 +71,7 @@ def _set_manager(actual: IbState, target: IbState) -> Iterator[Change]:
         unset = target.routing_engine == DEFAULT_ENGINE
         yield Change(("no ib sm routing-engines" if unset else line,))
     if target.sm_priority not in {None, actual.sm_priority}:
-        yield Change((f"ib sm sm-priority {target.sm_priority}",))
+        yield Change((f"ib smnode {target.node} sm-priority {target.sm_priority}",))
     if target.sm_enabled not in {None, actual.sm_enabled}:
         word = "enable" if target.sm_enabled else "disable"
         stops = None if target.sm_enabled else "the subnet loses this subnet manager"
