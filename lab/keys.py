@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal
 
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
     EllipticCurvePrivateKey,
@@ -22,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
+from cryptography.x509.oid import NameOID
 
 KeyKind = Literal["ed25519", "ecdsa"]
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -44,6 +47,44 @@ def host_key(seed: str, kind: KeyKind = "ed25519") -> KeyPair:
         kind: What such a device has: ESXi has no ed25519 key (sources.md#esxi).
     """
     return _derive(b"railyard-lab/" + seed.encode(), kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate that signs itself, as UFM's does."""
+
+    certificate_pem: str
+    key_pem: str
+    sha256: str
+    """Of its DER form: what a site file pins."""
+
+
+def certificate(seed: str, address: str) -> Certificate:
+    """Derive the certificate of a lab server: an Ed25519 signature is the same each time.
+
+    Args:
+        seed: The device's, for example `quantum-ufm/ufm`.
+        address: Where it listens.
+    """
+    digest = hashlib.sha256(b"railyard-lab-tls/" + seed.encode()).digest()
+    key = Ed25519PrivateKey.from_private_bytes(digest)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(int.from_bytes(digest[:8]))
+        .not_valid_before(datetime(2026, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2126, 1, 1, tzinfo=UTC))
+        .sign(key, None)
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Certificate(
+        made.public_bytes(Encoding.PEM).decode(),
+        private.decode(),
+        hashlib.sha256(made.public_bytes(Encoding.DER)).hexdigest(),
+    )
 
 
 def client_key(stack: str) -> KeyPair:

@@ -32,9 +32,10 @@ class Outline:
 
 def outline_of(spec: ClusterSpec) -> Outline:
     """The stages that a site has, and a fault that shows drift on it."""
+    ufm = spec.infiniband.ufm if spec.infiniband else None
     parts = (
         ("cloud", crusoe_of(spec) is not None),
-        ("fabric", bool(spec.switches)),
+        ("fabric", bool(spec.switches) or ufm is not None),
         ("hypervisor", bool(spec.hypervisors)),
         ("hosts", bool(spec.reached)),
         ("reboots", any(host.nics for host in spec.reached)),
@@ -43,6 +44,8 @@ def outline_of(spec: ClusterSpec) -> Outline:
         ("acceptance", True),
     )
     stages = tuple(stage for stage, there in parts if there)
+    if ufm is not None:
+        return Outline(stages, f"{ufm.name} routing minhop")
     if not spec.switches:
         return Outline(stages, f"cloud gone {spec.hosts[0].name}")
     switch = spec.switches[0]

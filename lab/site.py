@@ -37,6 +37,14 @@ from lab.hypervisors.config import (
     management_nic,
     nic_device,
 )
+from lab.infiniband.site import (
+    UFM_PASSWORD,
+    hca_cables,
+    plain_switches,
+    relocate_ufm,
+    ufm_cable,
+    ufm_lab,
+)
 from lab.keys import KeyKind, client_key, host_key
 from lab.kubespray.source import kubespray_source
 from lab.views import HcaConfig, HostConfig, NicConfig, SwitchConfig
@@ -149,6 +157,7 @@ def relocate(document: Document, stack: str) -> Document:
     for number, hypervisor in enumerate(_items(environment, "hypervisors")):
         _relocate(hypervisor, f"{block}.{30 + number}", stack, "ecdsa")
     _relocate_cloud(environment, block, stack)
+    relocate_ufm(site, block, stack)
     kubernetes = cast("Document", site.get("kubernetes", {}))
     if "virtual_address" in kubernetes:
         cast("Document", kubernetes["virtual_address"])["address"] = f"{block}.4"
@@ -201,17 +210,15 @@ def _nic(number: int, nic: Nic, *, managed: bool) -> NicConfig:
 
 
 def _cables(spec: ClusterSpec, switch: int) -> dict[str, tuple[str, str]]:
-    cables: dict[str, tuple[str, str]] = {}
-    for port, plugged in spec.switches[switch].ports.items():
-        name, _, rail = plugged.to.partition("/")
+    plugged = spec.switches[switch].ports
+    cables = dict(hca_cables(spec, {port: each.to for port, each in plugged.items()}))
+    for port, each in plugged.items():
+        name, _, rail = each.to.partition("/")
         host = spec.host(name)
-        hcas = {f"hca-{n}": hca for n, hca in enumerate(own_adapters(host, 0))} if host else {}
-        if rail in hcas:
-            cables[port] = (name, hcas[rail].pci)
         for nic in host.nics if host else ():
             if nic.rail == rail:
                 cables[port] = (name, nic.pci)
-    return cables
+    return cables | ufm_cable(spec, spec.switches[switch].name)
 
 
 def _neighbours(spec: ClusterSpec, switch: int) -> dict[str, tuple[str, str]]:
@@ -302,8 +309,7 @@ def _adapters(spec: ClusterSpec, host: Host) -> tuple[HcaConfig, ...]:
 
 
 def _topology_file(spec: ClusterSpec, host: Host) -> str | None:
-    """The image of a cloud brings the file that the site's jobs ask for."""
-    asked = spec.jobs.topology_file
+    asked = spec.jobs.topology_file  # the image of a cloud brings it
     return asked.host_path if asked and host.hcas else None
 
 
@@ -326,6 +332,8 @@ def lab_file(spec: ClusterSpec, stack: str, places: tuple[Path, Path, Path]) -> 
         _hosts(spec, stack),
         tuple(_hypervisor(spec, item, stack) for item in spec.hypervisors),
         _cloud(spec, stack),
+        plain_switches=plain_switches(spec),
+        ufm=ufm_lab(spec, stack),
     )
 
 
@@ -382,6 +390,7 @@ def secrets_of(stack: str) -> dict[str, str]:
     """The lab's secrets by configuration key: public, and good for loopback only."""
     return {
         "switch_password": SWITCH_PASSWORD,
+        "ufm_password": UFM_PASSWORD,
         "ssh_private_key": client_key(stack).private_openssh,
         "k3s_token": f"railyard-lab-{stack}-token",
         "ngc_api_key": f"railyard-lab-{stack}-ngc",

@@ -103,6 +103,7 @@ def start_lab(spec: ClusterSpec, stack: str) -> None:
     path = write_lab_file(lab)
     started = control.start(path)
     played = [item.name for item in (*lab.switches, *lab.hypervisors, *lab.hosts)]
+    played += [lab.ufm.name] if lab.ufm else []
     played += ["a cloud"] if lab.cloud else []
     console.print(f"lab: {', '.join(played)} {'started' if started else 'running'}")
     routes = control.request(lab.control_socket, {"op": "status"})["routes"]

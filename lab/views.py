@@ -252,6 +252,19 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagerView:
+    """One subnet manager that runs."""
+
+    name: str
+    """Of the device that it runs on."""
+    node: str
+    """Where it is plugged in, by ibsim's name."""
+    priority: int
+    routing_engine: str
+    partitions: tuple[PartitionView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SubnetView:
     """What one InfiniBand switch does for its subnet."""
 

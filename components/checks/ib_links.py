@@ -8,7 +8,7 @@ from typing import Final
 from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Switch
+from components.model.ib_switches import IbSwitch, list_ib_switches
 from components.model.once import once
 from components.reading.wording import did_you_mean
 
@@ -23,33 +23,33 @@ def check_ib_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
 
     The lab cables its fabric by them, and `ib-routing-engine` and `ib-one-subnet` count on them.
     """
-    named = {each.name: (s, each) for s, each in _switches(spec)}
+    named = {each.name: each for each in list_ib_switches(spec)}
     ethernet = {each.name for each in spec.switches} - {*named}  # `switch-transport` reports them
-    for s, switch in _switches(spec):
-        for name, port in switch.ports.items():
-            if port.peer is None or port.peer[0] in ethernet:
+    for switch in named.values():
+        for name, to in switch.ports.items():
+            peer = switch.peer(name)
+            if peer is None or peer[0] in ethernet:
                 continue
-            far, far_port = port.peer
-            path: SpecPath = ("switches", s, "ports", name)
-            other = named[far][1].ports.get(far_port) if far in named else None
-            if far != switch.name and other is not None and other.peer == (switch.name, name):
+            far, far_port = peer
+            path: SpecPath = (*switch.path, "ports", name)
+            there = far in named and far_port in named[far].ports
+            if far != switch.name and there and named[far].peer(far_port) == (switch.name, name):
                 continue
             yield Finding(
-                f"port {name} of {switch.name} is a link to {port.to}, and "
-                f"{_why(port.peer, named)}",
-                (at(path, port.to),),
+                f"port {name} of {switch.name} is a link to {to}, and {_why(peer, named)}",
+                (at(path, to),),
                 f"write both ends: on {far} the port {far_port} as {switch.name}:{name}.",
             )
 
 
-def _why(peer: tuple[str, str], named: Mapping[str, tuple[int, Switch]]) -> str:
+def _why(peer: tuple[str, str], named: Mapping[str, IbSwitch]) -> str:
     far, far_port = peer
     if far not in named:
         return f"there is no InfiniBand switch {far!r}.{did_you_mean(far, [*named])}"
-    other = named[far][1].ports.get(far_port)
+    other = named[far].ports.get(far_port)
     if other is None:
         return f"{far} has no port {far_port} in the file."
-    return f"{far} says that {other.to} is plugged in there."
+    return f"{far} says that {other} is plugged in there."
 
 
 def check_ib_one_subnet(spec: ClusterSpec) -> Iterator[Finding]:
@@ -57,18 +57,18 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Iterator[Finding]:
 
     Switches without a path to each other have a master each, and their hosts never meet.
     """
-    switches = _switches(spec)
-    if spec.infiniband is None or not switches or len(switches) < len(spec.switches):
+    switches = list_ib_switches(spec)
+    if spec.infiniband is None or not switches or _has_others(spec):
         return  # `switch-transport` reports the others
-    near = _hops(spec)[switches[0][1].name]
-    for s, switch in switches[1:]:
+    near = _hops(spec)[switches[0].name]
+    for switch in switches[1:]:
         if switch.name not in near:
             yield Finding(
-                f"no cable of the file leads from {switches[0][1].name} to {switch.name}: as "
+                f"no cable of the file leads from {switches[0].name} to {switch.name}: as "
                 "written, they are two subnets.",
-                (at(("switches", s, "name"), switch.name),),
+                (at((*switch.path, "name"), switch.name),),
                 f"write the cables between switches at both ends, for example "
-                f'"1/31/1": {switches[0][1].name}:1/31/1.',
+                f'"1/31/1": {switches[0].name}:1/31/1.',
                 "warning",
             )
 
@@ -85,7 +85,7 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Iterator[Finding]:
     engine = fabric.routing_engine if fabric else None
     if engine not in {"updn", "ftree"} or any(check_ib_one_subnet(spec)):
         return
-    alone = engine == "ftree" and len(_switches(spec)) == 1
+    alone = engine == "ftree" and len(list_ib_switches(spec)) == 1
     if alone or not _roots(spec):
         why = "one switch is no tree" if alone else "no switch has all HCAs at one distance"
         yield Finding(
@@ -96,23 +96,21 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-@once
-def _switches(spec: ClusterSpec) -> tuple[tuple[int, Switch], ...]:
-    found = enumerate(spec.switches)
-    return tuple((s, each) for s, each in found if each.carries == "infiniband")
+def _has_others(spec: ClusterSpec) -> bool:
+    return any(each.carries != "infiniband" for each in spec.switches)
 
 
-def _hcas_at(switch: Switch) -> int:
-    return sum(port.peer is None for port in switch.ports.values())
+def _hcas_at(switch: IbSwitch) -> int:
+    return sum(switch.peer(port) is None for port in switch.ports)
 
 
 @once
 def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
     """Switch to each switch that it has a path to, and the links on the shortest."""
-    names = {each.name for _, each in _switches(spec)}
+    names = {each.name for each in list_ib_switches(spec)}
     beside = {
-        each.name: {port.peer[0] for port in each.ports.values() if port.peer} & names
-        for _, each in _switches(spec)
+        each.name: {peer[0] for port in each.ports if (peer := each.peer(port))} & names
+        for each in list_ib_switches(spec)
     }
     found: dict[str, dict[str, int]] = {}
     for start in beside:
@@ -125,7 +123,7 @@ def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
 
 
 def _roots(spec: ClusterSpec) -> list[str]:
-    hcas = {each.name: _hcas_at(each) for _, each in _switches(spec)}
+    hcas = {each.name: _hcas_at(each) for each in list_ib_switches(spec)}
     total = sum(hcas.values())
     roots: list[str] = []
     for name, distance in _hops(spec).items():

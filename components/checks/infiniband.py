@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from components.catalogue.switches import MODELS
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
+from components.catalogue.switches.without_login import list_plain
 from components.checks.partitions import list_partitions
 from components.checks.rule import Finding, at
 from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
+from components.model.ib_switches import list_ib_switches
 
 _BLOCK: SpecPath = ("infiniband",)
 
@@ -94,7 +97,7 @@ def check_sm_switch(spec: ClusterSpec) -> Iterator[Finding]:
 def check_adaptive_routing(spec: ClusterSpec) -> Iterator[Finding]:
     """Adaptive routing is asked of an external subnet manager only.
 
-    The one that runs on MLNX-OS switches does not support it (the vendor's manual, 3.11).
+    The one that runs on MLNX-OS switches does not support it (the vendor's manual, 3.10 to 3.12).
     """
     fabric = spec.infiniband
     if fabric is not None and fabric.adaptive_routing and fabric.subnet_manager == "switch":
@@ -183,21 +186,46 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
     fabric = spec.infiniband
     if fabric is None:
         return
-    for s, switch in enumerate(spec.switches):
-        model = switch.hardware
-        if model is None or switch.os not in model.ports or switch.carries != "infiniband":
-            continue
-        if fabric.rate_gbit_s not in model.port_speeds_gbit_s:
-            rates = ", ".join(map(str, model.port_speeds_gbit_s))
+    for switch in list_ib_switches(spec):
+        if switch.speeds_gbit_s and fabric.rate_gbit_s not in switch.speeds_gbit_s:
+            rates = ", ".join(map(str, switch.speeds_gbit_s))
             yield Finding(
-                f"links shall run at {fabric.rate_gbit_s} Gbit/s, and a port of {model.described} "
+                f"links shall run at {fabric.rate_gbit_s} Gbit/s, and a port of {switch.described} "
                 f"has {rates}.",
                 (
                     at((*_BLOCK, "rate_gbit_s"), fabric.rate_gbit_s),
-                    at(("switches", s, "model"), switch.model),
+                    at((*switch.path, "model"), switch.model),
                 ),
                 "write the rate at which links really run: bandwidth is judged by it.",
             )
+
+
+def check_ib_switch(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each switch of `infiniband.switches` is of a model that is known, and is one switch.
+
+    Its ports and rates are held against the model. Of two switches in one housing each is an entry
+    of its own: no link joins them.
+    """
+    for switch in list_ib_switches(spec):
+        if switch.path[0] == "switches":
+            continue  # `switch-model` reports those
+        if not switch.names:
+            yield Finding(
+                f"nothing is known of the InfiniBand switch model {switch.model}.",
+                (at((*switch.path, "model"), switch.model),),
+                f"use one of: {', '.join((*list_plain(), *_managed_models()))}.",
+            )
+        used = [half for half in switch.halves if {*half} & {*switch.ports}]
+        if used[1:]:
+            yield Finding(
+                f"{switch.name} has ports of both switches in the housing of {switch.described}.",
+                (at((*switch.path, "model"), switch.model),),
+                f"write an entry for each: their ports are {switch.describe_ports()}.",
+            )
+
+
+def _managed_models() -> tuple[str, ...]:
+    return tuple(name for name, model in MODELS.items() if "mlnxos" in model.ports)
 
 
 def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
@@ -205,33 +233,38 @@ def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
 
     It has no settings: VLANs, MTU, thresholds and routes are the subnet manager's, or not there.
     """
-    first: dict[str, SpecPath] = {}
-    for s, switch in enumerate(spec.switches):
-        model = switch.hardware
-        if switch.carries != "infiniband" or model is None or switch.os not in model.ports:
-            continue
-        yield from _ethernet_settings(s, switch)
-        for name, port in switch.ports.items():
-            path: SpecPath = ("switches", s, "ports", name)
-            if not model.has_port(switch.os, name):
+    for s, managed in enumerate(spec.switches):
+        if managed.carries == "infiniband":
+            yield from _ethernet_settings(s, managed)
+    for switch in list_ib_switches(spec):
+        for name, to in switch.ports.items() if switch.names else ():
+            if not switch.has_port(name):
                 yield Finding(
-                    f"{model.described} has no port {name}.",
-                    (at(path, port.to),),
-                    f"its ports are {model.describe_ports(switch.os)}.",
+                    f"{switch.described} has no port {name}.",
+                    (at((*switch.path, "ports", name), to),),
+                    f"its ports are {switch.describe_ports()}.",
                 )
-            if port.peer is not None:
+    yield from _targets(spec)
+
+
+def _targets(spec: ClusterSpec) -> Iterator[Finding]:
+    first: dict[str, SpecPath] = {}
+    for switch in list_ib_switches(spec):
+        for name, to in switch.ports.items() if switch.names else ():
+            path: SpecPath = (*switch.path, "ports", name)
+            if switch.peer(name) is not None:
                 continue
-            if not _leads_to_hca(spec, port.to):
+            if not _leads_to_hca(spec, to):
                 yield Finding(
-                    f"port {name} of {switch.name} leads to {port.to}, which is no HCA of a host.",
-                    (at(path, port.to),),
+                    f"port {name} of {switch.name} leads to {to}, which is no HCA of a host.",
+                    (at(path, to),),
                     "write <host>/hca-<n>, with n from 0 to one less than the host's hcas, or "
                     "<switch>:<port> for a link between switches.",
                 )
-            elif first.setdefault(port.to, path) != path:
+            elif first.setdefault(to, path) != path:
                 yield Finding(
-                    f"{port.to} is plugged into two ports.",
-                    (at(path, port.to), at(first[port.to], port.to)),
+                    f"{to} is plugged into two ports.",
+                    (at(path, to), at(first[to], to)),
                     "keep the port into which the cable really goes.",
                 )
 

@@ -28,6 +28,8 @@ def check_duplicate_name(spec: ClusterSpec) -> Iterator[Finding]:
         *((each.name, ("other_switches", s, "name")) for s, each in enumerate(spec.other_switches)),
         *((host.name, ("hosts", h, "name")) for h, host in enumerate(spec.hosts)),
     ]
+    for s, plain in enumerate(spec.infiniband.switches if spec.infiniband else ()):
+        devices.append((plain.name, ("infiniband", "switches", s, "name")))
     if spec.infiniband is not None and spec.infiniband.ufm is not None:
         devices.append((spec.infiniband.ufm.name, ("infiniband", "ufm", "name")))
     rails = [(rail.name, ("rails", r, "name")) for r, rail in enumerate(spec.rails)]

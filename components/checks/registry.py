@@ -274,6 +274,7 @@ RULES: Final = tuple(
         partitions.check_partition_name,
         infiniband.check_hca_guid,
         infiniband.check_ib_hcas,
+        infiniband.check_ib_switch,
         infiniband.check_ib_rate,
         infiniband.check_ib_port,
         ib_links.check_ib_link_ends,

@@ -50,15 +50,19 @@ def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
 
 
 def plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchState:
-    """What UFM shall have: each partition of the file by its key: names are its own.
+    """What UFM shall have: each partition of the file by its key, since names are its own.
+
+    Adaptive routing is looked for where the file asks for it, and not set.
 
     Raises:
         SpecError: A member's ports are not known.
     """
-    partitions = spec.infiniband.partitions if spec.infiniband else ()
+    fabric = spec.infiniband
+    partitions = fabric.partitions if fabric else ()
     return SwitchState(
         ib=IbState(
             node=ufm.name,
+            adaptive_routing=True if fabric and fabric.adaptive_routing else None,
             partitions={show_pkey(each.pkey): _partition(spec, each) for each in partitions},
         )
     )

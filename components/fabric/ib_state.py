@@ -6,15 +6,19 @@ digits, or `ALL`.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 ALL_PORTS: Final = "ALL"
 """The member that means every port of the subnet."""
 MemberKind = Literal["full", "limited", "both", "full, index 0", "limited, index 0"]
 """`both` is found on switches (for virtual ports) and put back, never wanted. `index 0` is UFM's:
 the key is the first one of the port's table."""
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class _Frozen(BaseModel):
@@ -45,6 +49,9 @@ class IbState(_Frozen):
     """0 to 15; of several, the highest becomes master."""
     routing_engine: str | None = None
     """How paths are found, for example `updn`, or `default`; None: not ours."""
+    adaptive_routing: Annotated[bool | None, Field(exclude_if=_is_none)] = None
+    """The routing engine in use spreads packets over equal paths; None: not asked. It is read
+    alone, so an undo has nothing to put back."""
     partitions: dict[str, PartitionState] = {}
     """Partitions that are ours, by name (actual: all that there are)."""
 
@@ -56,6 +63,7 @@ class IbState(_Frozen):
             ("state", self.sm_enabled),
             ("priority", self.sm_priority),
             ("routing_engine", self.routing_engine),
+            ("adaptive_routing", self.adaptive_routing),
         ):
             if value is not None:
                 flat["subnet manager", setting] = _words(value)

@@ -50,6 +50,10 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
         values["NCCL_SOCKET_IFNAME"] = POD_INTERFACE
     if spec.rdma.transport == "infiniband":
         values |= _INFINIBAND
+        if spec.infiniband is not None and spec.infiniband.adaptive_routing:
+            # Large messages are sent apart from their notice, so that packets may overtake. NCCL's
+            # own default on InfiniBand; every service level may be spread (opensm: ar_sl_mask).
+            values["NCCL_IB_ADAPTIVE_ROUTING"] = "1"
     else:
         traffic_class = spec.rdma.ip_traffic_class if jobs.nccl_ib_tc is None else jobs.nccl_ib_tc
         # Without it NCCL sends DSCP 0, and the switch's ECN on the RoCE class does nothing.

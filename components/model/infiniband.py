@@ -14,6 +14,7 @@ from components.model.cloud import InfiniBandFabric
 from components.model.fabric import RailResource
 from components.model.refusal import refuse
 from components.model.units import (
+    PORT_TARGET,
     DnsLabel,
     Frozen,
     Ipv4Net,
@@ -36,6 +37,7 @@ IbRateGbitS = Literal[
 """The rates that a path record can have, in Gbit/s: `enum ibv_rate` of rdma-core, without 2.5."""
 IPOIB_DEVICE: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$"
 """Linux takes at most 15 characters (IFNAMSIZ)."""
+IB_PORT: Final = r"^[A-Za-z]*[0-9]+[A-Za-z0-9/]*$"
 PARTITION_NAME: Final = r"^[A-Za-z][A-Za-z0-9_-]{0,31}$"
 DEFAULT_PARTITION: Final = "Default"
 """The subnet manager's own partition, as MLNX-OS names it."""
@@ -170,6 +172,26 @@ class IbRail(Frozen):
     alone."""
 
 
+class FabricSwitch(Frozen):
+    """A switch of the fabric that nothing logs in to: externally managed, with NVOS, or of others.
+
+    It is neither read nor set. By its cables a port that is down is named, and the lab plays it.
+    """
+
+    name: DnsLabel
+    """Name of the switch."""
+    model: str
+    """Hardware model, for example `QM9790` or `Q3400-RA`; docs/reference/switch-models.md lists
+    those that are known."""
+    ports: dict[
+        Annotated[str, StringConstraints(pattern=IB_PORT)],
+        Annotated[str, Field(pattern=PORT_TARGET)],
+    ]
+    """What is plugged in where, one entry a port: `"1/1/1": gpu01/hca-0`, or on an XDR switch
+    `sw1p1: gpu01/hca-0`. `sw72p1: ib-spine-01:sw1p1` is a link to another switch; that one names
+    this end."""
+
+
 class Ufm(Frozen):
     """NVIDIA UFM Enterprise, the subnet manager of the fabric, as its REST API is reached."""
 
@@ -197,11 +219,15 @@ class InfiniBand(InfiniBandFabric):
     """`switch`: those switches run it that have `sm_priority`. `external`: UFM or opensm on a host;
     then no switch may run one, and Railyard sets partitions only where `ufm` says how."""
     adaptive_routing: bool = False
-    """Switches choose among equal paths packet by packet. Only an external subnet manager can."""
+    """Switches choose among equal paths packet by packet, and NCCL is set for it. Only an external
+    subnet manager can. It is looked for, in UFM and by acceptance, and not set: `routing_engine
+    ar_updn` of its opensm.conf is the default of NVIDIA's since 5.10."""
     routing_engine: Literal["minhop", "updn", "ftree", "dor"] | None = None
     """Routing engine of the switches' subnet manager; default what they have (minhop)."""
     partitions: tuple[IbPartition, ...] = ()
     """Partitions beside Default, on every switch that runs a subnet manager, or in UFM."""
+    switches: tuple[FabricSwitch, ...] = ()
+    """Switches that are not logged in to, beside those of `switches`. Default none."""
     ufm: Ufm | None = None
     """UFM, with `subnet_manager: external`: it gets the partitions. Default none: partitions are
     only looked for then."""

@@ -25,6 +25,8 @@ def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
 def left_alone(spec: ClusterSpec) -> tuple[str, ...]:
     """Say what stays untouched: devices that the file names, and all that it does not name."""
     named = [f"{each.name} ({each.network} switch)" for each in spec.other_switches]
+    plain = spec.infiniband.switches if spec.infiniband else ()
+    named += [f"{each.name} ({each.model}, not logged in to)" for each in plain]
     rest = ["network devices of hosts that are not under nics: bonds, management, storage"]
     if spec.switches:
         rest.append("switch ports that are not under ports, but for what holds for a whole switch")

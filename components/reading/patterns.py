@@ -15,7 +15,7 @@ from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
 from components.model.fabric import RAIL_RESOURCE
 from components.model.firmware import FIRMWARE_VERSION
 from components.model.hypervisors import ESXI_RELEASE
-from components.model.infiniband import IPOIB_DEVICE, PARTITION_NAME
+from components.model.infiniband import IB_PORT, IPOIB_DEVICE, PARTITION_NAME
 from components.model.jump_hosts import NO_PROXY, PROXY_URL
 from components.model.kubernetes import CRON, KUBERNETES_VERSION
 from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
@@ -90,6 +90,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         lambda text: text.lower().removesuffix("g"),
     ),
     LOGIN: ("a login name of letters, digits, dots, hyphens and underscores", _no_idea),
+    IB_PORT: ("the name of a port of an InfiniBand switch such as 1/1/1 or sw1p1", _no_idea),
     PARTITION_NAME: (
         "a name of at most 32 letters, digits, hyphens and underscores that begins with a letter",
         _as_partition,

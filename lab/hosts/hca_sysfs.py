@@ -18,7 +18,7 @@ PKEY_TABLE = 128
 """Entries of the key table of a ConnectX port (a report of a ConnectX-3: 0 to 127)."""
 KERNEL_STATES = {1: "1: DOWN", 2: "2: INIT", 3: "3: ARMED", 4: "4: ACTIVE"}
 """The kernel's words for the states of a port (Documentation/ABI, sysfs-class-infiniband)."""
-WIDTHS = {400: "4X NDR", 200: "4X HDR", 100: "4X EDR"}
+WIDTHS = {800: "4X XDR", 400: "4X NDR", 200: "4X HDR", 100: "4X EDR"}
 """Rate in Gbit/s to the kernel's words for width and speed."""
 
 

@@ -11,6 +11,7 @@ from components.core.errors import UsageError
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hypervisors.config import EsxiConfig
 from lab.infiniband.manager import POLLING_MS
+from lab.infiniband.site import PlainSwitchConfig, UfmLab
 from lab.views import HostConfig, SwitchConfig
 
 
@@ -52,6 +53,9 @@ class LabFile:
     sm_polling_ms: int = POLLING_MS
     """How often a standby subnet manager asks its master; tests have no minute for it."""
     sources: SourcesLab | None = None
+    plain_switches: tuple[PlainSwitchConfig, ...] = ()
+    """InfiniBand switches that nothing logs in to."""
+    ufm: UfmLab | None = None
 
     @property
     def control_socket(self) -> Path:

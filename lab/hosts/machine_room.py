@@ -16,7 +16,6 @@ from pydantic import TypeAdapter
 
 from components.core.errors import UsageError
 from lab.cloud.machines import Machines, Yard
-from lab.debian import unpacked_whole
 from lab.hosts import fuse_server
 from lab.hosts.faults import cause_fault
 from lab.hosts.host import LabHost
@@ -26,14 +25,15 @@ from lab.hosts.rootfs import build_tool_folders
 from lab.hosts.tool_client import built_client
 from lab.hosts.tool_server import TOOL_NAMES
 from lab.hypervisors.guests import Hypervisors
-from lab.infiniband.fabric import FOLDER, Fabric
+from lab.infiniband.fabric import Fabric
+from lab.infiniband.room import IbRoom
 from lab.physics.path import Between
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
 from lab.routing.fabric import make_routing
 from lab.sources.server import WEB, Sources
 from lab.switches.emulators import EthernetSwitch, RoutingSwitch, SubnetSwitch, make_switch
-from lab.views import HcaPort, HostConfig, NicView, PortView, SubnetView
+from lab.views import HcaPort, HostConfig, NicView, PortView
 
 MOUNT_DEADLINE_S = 10.0
 MOUNT_POLL_S = 0.02
@@ -70,8 +70,8 @@ class Lab:
         state = lab.root / "switches"
         state.mkdir(parents=True, exist_ok=True)
         self.switches = {s.name: make_switch(s, state / f"{s.name}.json") for s in lab.switches}
-        self._subnet = [each for each in self.switches.values() if isinstance(each, SubnetSwitch)]
-        self.fabric = self._make_fabric() if self._subnet else None
+        self.infiniband = IbRoom(lab.root, lab.plain_switches, lab.ufm)
+        self.fabric = self._make_fabric()
         self.routing, self.routes = make_routing(lab.root, lab.switches, self.switches, self._cards)
         self._operations: dict[str, Callable[[Mapping[str, object]], Answer]] = {
             "status": lambda _: self.status(),
@@ -93,6 +93,7 @@ class Lab:
             await switch.start()
         if self.fabric is not None:
             await self.fabric.start()
+        self.infiniband.start(self.fabric)
         if self.routing is not None:
             await self.routing.start()
         if self.hosts or self.machines:
@@ -118,6 +119,7 @@ class Lab:
         await asyncio.gather(*(host.stop() for host in self.hosts.values()))
         for switch in self.switches.values():
             await switch.stop()
+        self.infiniband.stop()
         if self.fabric is not None:
             self.fabric.stop()
         if self.routing is not None:
@@ -166,11 +168,15 @@ class Lab:
     def snapshot(self) -> Answer:
         """The state of every device in canonical form."""
         cloud: Answer = {CLOUD: self.machines.cloud.snapshot()} if self.machines else {}
-        return cloud | {
-            "hosts": {name: host.snapshot() for name, host in sorted(self.hosts.items())},
-            "hypervisors": {n: each.snapshot() for n, each in sorted(self.esxi.hosts.items())},
-            "switches": {name: s.snapshot() for name, s in sorted(self.switches.items())},
-        }
+        return (
+            cloud
+            | self.infiniband.snapshot()
+            | {
+                "hosts": {name: host.snapshot() for name, host in sorted(self.hosts.items())},
+                "hypervisors": {n: each.snapshot() for n, each in sorted(self.esxi.hosts.items())},
+                "switches": {name: s.snapshot() for name, s in sorted(self.switches.items())},
+            }
+        )
 
     def unmodelled(self) -> dict[str, list[str]]:
         """Commands that no emulation knows, by device."""
@@ -212,20 +218,22 @@ class Lab:
             return await asyncio.to_thread(self.machines.cloud.fault, args)
         if name == WEB and self.sources:
             return self.sources.fault(args)
+        if name in self.infiniband.names:
+            return await asyncio.to_thread(self.infiniband.fault, args)
         switch = self.switches.get(name)
         if switch is None:
-            text = await cause_fault(self.host(name), args)
-            if self.fabric is not None:
-                self.fabric.sync()
-            if self.routing is not None:
-                self.routing.sync_hosts()
-            return text
+            return await self._host_fault(name, args)
         text = switch.fault(args)
-        match args:
-            case ["link-down", port, state]:
-                await self._far_end(name, port, state)
-            case _:
-                pass
+        if args[:1] == ["link-down"]:
+            await self._far_end(name, *args[1:])
+        return text
+
+    async def _host_fault(self, name: str, args: list[str]) -> str:
+        text = await cause_fault(self.host(name), args)
+        if self.fabric is not None:
+            self.fabric.sync()
+        if self.routing is not None:
+            self.routing.sync_hosts()
         return text
 
     async def _far_end(self, switch: str, port: str, state: str) -> None:
@@ -234,24 +242,22 @@ class Lab:
         if port not in config.cables:
             return
         host_name, pci = config.cables[port]
+        if host_name in self.infiniband.names:
+            return
         host = self.host(host_name)
         nic = host.model.nic_by_pci(pci)
         # An InfiniBand port asks its subnet whether the other end is up.
         if nic is not None:
             await cause_fault(host, ["link-down", nic.config.netdev, state])
 
-    def _make_fabric(self) -> Fabric:
+    def _make_fabric(self) -> Fabric | None:
         """The real programs at the cables of the lab file."""
+        subnet = [each for each in self.switches.values() if isinstance(each, SubnetSwitch)]
 
-        def look() -> tuple[tuple[SubnetView, ...], tuple[HcaPort, ...]]:
-            ports = (host.model.ports_on_fabric() for host in self.hosts.values())
-            views = tuple(switch.subnet_view() for switch in self._subnet)
-            return views, tuple(port for each in ports for port in each)
+        def hcas() -> list[HcaPort]:
+            return [port for host in self.hosts.values() for port in host.model.ports_on_fabric()]
 
-        folder = self.file.root / FOLDER
-        fabric = Fabric(unpacked_whole(), folder, look, self.file.sm_polling_ms)
-        for switch in self._subnet:
-            switch.on_commit = fabric.sync
+        fabric = self.infiniband.make_fabric(subnet, hcas, self.file.sm_polling_ms)
         for model in self.models.values():
             model.fabric = fabric
         return fabric

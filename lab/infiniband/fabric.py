@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from components.core.errors import UsageError
-from lab.infiniband.manager import END_DEADLINE_S, Manager
+from lab.infiniband.manager import ADAPTIVE, END_DEADLINE_S, Manager
 from lab.infiniband.ports import (
     DOWN,
     KnownManager,
@@ -28,10 +28,11 @@ from lab.infiniband.topology import (
     Plug,
     hca_node,
     list_cables,
+    manager_on,
     render_network,
     switch_node,
 )
-from lab.views import HcaPort, SubnetView
+from lab.views import HcaPort, ManagerView, SubnetView
 
 START_DEADLINE_S: Final = 10.0
 START_POLL_S: Final = 0.02
@@ -50,9 +51,16 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Fabric:
-    """Links of ibsim, one opensm for each switch that runs a subnet manager."""
+    """Links of ibsim, one opensm for each device that runs a subnet manager."""
 
-    def __init__(self, unpacked: Path, folder: Path, look: Look, polling_ms: int) -> None:
+    def __init__(
+        self,
+        unpacked: Path,
+        folder: Path,
+        look: Look,
+        polling_ms: int,
+        elsewhere: Callable[[], tuple[ManagerView, ...]] = tuple[ManagerView, ...],
+    ) -> None:
         """Nothing runs yet.
 
         Args:
@@ -60,7 +68,9 @@ class Fabric:
             folder: Where files and logs of the fabric lie.
             look: Says what the emulated switches and hosts have.
             polling_ms: How often a standby asks its master, in milliseconds.
+            elsewhere: Says which managers run on no switch.
         """
+        self._elsewhere = elsewhere
         socket = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
         self._programs = Programs(unpacked, f"railyard-{socket}", folder / "work")
         self._folder = folder
@@ -126,21 +136,32 @@ class Fabric:
         simulator.stdin.write("".join(f"{order}\n" for order in orders).encode())
         simulator.stdin.flush()
         self._unlinked = unlinked
-        for view in switches:
+        wanted = self._wanted(switches)
+        for name in self._managers.keys() - wanted.keys():
+            self._managers.pop(name).end()
+        for view in wanted.values():
             self._manage(view)
         with self._lock:
             self._answers.clear()
 
-    def _manage(self, view: SubnetView) -> None:
-        running = self._managers.get(view.switch)
-        if running is not None and view.sm_runs and running.take(view):
+    def _wanted(self, switches: Sequence[SubnetView]) -> dict[str, ManagerView]:
+        found = (*(manager_on(view) for view in switches), *self._elsewhere())
+        return {each.name: each for each in found if each is not None}
+
+    def _manage(self, view: ManagerView) -> None:
+        running = self._managers.get(view.name)
+        if running is not None and running.take(view):
             return
         if running is not None:
             running.end()
-            del self._managers[view.switch]
-        if view.sm_runs:
-            folder = self._folder / view.switch
-            self._managers[view.switch] = Manager(self._programs, view, folder, self._polling_ms)
+        folder = self._folder / view.name
+        self._managers[view.name] = Manager(self._programs, view, folder, self._polling_ms)
+
+    @property
+    def is_adaptive(self) -> bool:
+        """A manager spreads packets over equal paths."""
+        engines = [each.routing_engine for each in self._wanted(self._look()[0]).values()]
+        return any(engine.startswith(ADAPTIVE) for engine in engines)
 
     async def _attend(self) -> None:
         """Do for the managers what ibsim and libumad2sim leave out, and a port's own firmware does.
@@ -167,14 +188,14 @@ class Fabric:
                 self._start_again(stuck)
 
     def _start_again(self, stuck: set[Manager]) -> None:
-        for view in self._look()[0]:
-            if self._managers.get(view.switch) in stuck:
-                self._managers.pop(view.switch).end()
+        for name, view in self._wanted(self._look()[0]).items():
+            if self._managers.get(name) in stuck:
+                self._managers.pop(name).end()
                 self._manage(view)
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process of ibsim, and of the manager of each switch by its name."""
+        """Process of ibsim, and of each manager by the name of its device."""
         own = {"ibsim": self._simulator.pid} if self._simulator is not None else {}
         return own | {name: manager.pid for name, manager in self._managers.items()}
 

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from lab.infiniband.programs import Programs
-from lab.infiniband.topology import switch_node
-from lab.views import PartitionView, SubnetView
+from lab.views import ManagerView, PartitionView
 
 END_DEADLINE_S: Final = 10.0
 POLLING_MS: Final = 10_000
 """How often a standby asks its master, in milliseconds: opensm's own default."""
 POLLING_RETRIES: Final = 4
 """So many answers that do not come make a master lost: opensm's own default."""
+ADAPTIVE: Final = "ar_"
+"""How the names of NVIDIA's routing engines with adaptive routing begin."""
 OPTIONS_FILE: Final = "opensm.conf"
 PARTITIONS_FILE: Final = "partitions.conf"
 LOG_FILE: Final = "opensm.log"
@@ -28,10 +29,13 @@ _CAUGHT: Final = re.compile(r"^SigCgt:\s*(\w+)$", re.MULTILINE)
 
 
 def render_options(polling_ms: int, routing_engine: str, priority: int) -> str:
-    """Opensm's options file (opensm --create-config lists the keys)."""
+    """Opensm's options file (opensm --create-config lists the keys).
+
+    Debian's opensm has the routing engines without adaptive routing: `ar_updn` runs as `updn`.
+    """
     return (
         f"sm_priority {priority}\n"
-        f"routing_engine {routing_engine}\n"
+        f"routing_engine {routing_engine.removeprefix(ADAPTIVE)}\n"
         f"sminfo_polling_timeout {polling_ms}\n"
         f"polling_retry_number {POLLING_RETRIES}\n"
     )
@@ -60,15 +64,17 @@ def _members(partition: PartitionView) -> str:
 class Manager:
     """A running opensm."""
 
-    def __init__(self, programs: Programs, view: SubnetView, folder: Path, polling_ms: int) -> None:
-        """Start it at its switch; what it says lies in `folder`."""
+    def __init__(
+        self, programs: Programs, view: ManagerView, folder: Path, polling_ms: int
+    ) -> None:
+        """Start it at its node; what it says lies in `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._work = programs.work
-        self._options = (view.sm_priority, view.routing_engine)
+        self._options = (view.priority, view.routing_engine)
         self._partitions = view.partitions
         (folder / LOG_FILE).unlink(missing_ok=True)
-        options = render_options(polling_ms, view.routing_engine, view.sm_priority)
+        options = render_options(polling_ms, view.routing_engine, view.priority)
         (folder / OPTIONS_FILE).write_text(options)
         self._write_partitions()
         words = ["-F", OPTIONS_FILE, "-P", PARTITIONS_FILE, "-f", LOG_FILE]
@@ -77,7 +83,7 @@ class Manager:
         self._process = programs.start(
             programs.argv("usr/sbin/opensm", files),
             folder / "opensm.out",
-            programs.environment(switch_node(view), places),
+            programs.environment(view.node, places),
             subprocess.DEVNULL,
         )
 
@@ -92,11 +98,11 @@ class Manager:
         """Its process."""
         return self._process.pid
 
-    def take(self, view: SubnetView) -> bool:
+    def take(self, view: ManagerView) -> bool:
         """Take on changed partitions; False where it must be started again, or is gone."""
         if not self.runs:
             return False
-        if self._options != (view.sm_priority, view.routing_engine):
+        if self._options != (view.priority, view.routing_engine):
             return False
         if self._partitions != view.partitions:
             self._partitions = view.partitions

@@ -5,13 +5,14 @@ The form is that of `ibnetdiscover` (ibsim's README and net-examples).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lab.views import HcaPort, SubnetView
+from lab.views import HcaPort, ManagerView, SubnetView
 
-SPEEDS: Final = {400: "4xNDR", 200: "4xHDR", 100: "4xEDR", 56: "4xFDR", 40: "4xQDR"}
+SPEEDS: Final = {800: "4xXDR", 400: "4xNDR", 200: "4xHDR", 100: "4xEDR", 56: "4xFDR", 40: "4xQDR"}
 """Gbit/s of a link of four lanes to the words of ibnetdiscover."""
 SHARP_PORTS: Final = 1
 """A switch of the Quantum generation shows one port more, for its aggregation node."""
@@ -39,9 +40,22 @@ class Cable:
     speed: str
 
 
+def node_guid(name: str) -> str:
+    """GUID of a switch, 16 hexadecimal digits, the same at each start; b8599f is NVIDIA's."""
+    return f"b8599f0300{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
 def switch_node(view: SubnetView) -> str:
     """Ibsim's name for a switch."""
     return f"S-{view.guid}"
+
+
+def manager_on(view: SubnetView) -> ManagerView | None:
+    """The subnet manager of a switch; None where it runs none."""
+    if not view.sm_runs:
+        return None
+    node = switch_node(view)
+    return ManagerView(view.switch, node, view.sm_priority, view.routing_engine, view.partitions)
 
 
 def hca_node(guid: str) -> str:

@@ -1,7 +1,8 @@
 """An emulated UFM Enterprise: its REST API for partitions, over real HTTPS.
 
 What it answers and refuses is what NVIDIA's REST guide says, and where that is silent what NVIDIA's
-own clients and mock of it take for granted: docs/explanation/sources.md#ufm. It manages no subnet.
+own clients and mock of it take for granted: docs/explanation/sources.md#ufm. What its subnet
+manager makes of it says `ufm_state.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, Self
@@ -20,6 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 SHUTDOWN_POLL_S: Final = 0.02
 MANAGEMENT: Final = 0x7FFF
+OK: Final = 200
 WRITERS: Final = frozenset({"System_Admin", "Fabric_Admin", "Fabric_Operator"})
 _GUID: Final = re.compile(r"(0x)?[0-9a-fA-F]{16,18}")
 """The guide: hexadecimal, 16 to 20 characters. That 20 counts `0x` is a guess."""
@@ -45,6 +47,10 @@ class Ufm:
     partitions: dict[int, Partition] = field(default_factory=dict[int, Partition])
     requests: list[str] = field(default_factory=list[str])
     """Method and path of each that was let in."""
+    routing_engine: str = "ar_updn"
+    """Of its subnet manager: the default of MLNX_SM since 5.10 (its release notes)."""
+    on_change: Callable[[], None] = lambda: None
+    """Called after each request that was done and may have changed something."""
     broken: dict[str, Reply] = field(default_factory=dict[str, Reply])
     """Method to what it answers in place of doing it."""
 
@@ -56,7 +62,17 @@ class Ufm:
         self.requests.append(f"{method} {target}")
         if method != "GET" and group not in WRITERS:
             return 403, "Forbidden"
-        return self.broken.get(method) or self._serve(method, target, text)
+        if method in self.broken:
+            return self.broken[method]
+        reply = self._serve(method, target, text)
+        if method != "GET" and reply[0] == OK:
+            self.on_change()
+        return reply
+
+    def snapshot(self) -> object:
+        """Routing engine and partitions, canonical."""
+        held = {f"0x{key:x}": asdict(each) for key, each in sorted(self.partitions.items())}
+        return {"routing_engine": self.routing_engine, "partitions": held}
 
     def _serve(self, method: str, target: str, text: str) -> Reply:
         parts = urlsplit(target)
@@ -80,6 +96,8 @@ class Ufm:
     def _get(self, path: str, with_guids: bool) -> Reply:  # noqa: FBT001 - a flag of the request
         if path == "/app/ufm_version":
             return 200, {"ufm_release_version": self.release}
+        if path == "/app/smconf":
+            return 200, {"sm_priority": 15, "routing_engine_active": self.routing_engine}
         name = path.removeprefix("/app/users/")
         if name != path:
             known = self.users.get(name)
@@ -169,10 +187,10 @@ def _wrong_members(guids: list[str], kinds: list[str]) -> str:
 class UfmServer:
     """The API on a loopback port, in threads of its own; a context manager."""
 
-    def __init__(self, ufm: Ufm, certificate: Path, key: Path, address: str) -> None:
-        """Args: what it serves, its certificate and key in PEM form, and a loopback address."""
+    def __init__(self, ufm: Ufm, certificate: Path, key: Path, address: str, port: int = 0) -> None:
+        """Args: what it serves, its certificate and key in PEM form, a loopback address, a port."""
         self.ufm = ufm
-        self._server = ThreadingHTTPServer((address, 0), _handler(ufm.answer))
+        self._server = ThreadingHTTPServer((address, port), _handler(ufm.answer))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self._server.socket = context.wrap_socket(

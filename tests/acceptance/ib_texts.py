@@ -70,6 +70,18 @@ def record(number: int, priority: int, state: int) -> str:
 SAQUERY = record(1, 14, 3) + record(2, 13, 2) + "status: 0\n"
 
 
+PATH = "PathRecord dump:\n\t\tpkey....................0x8101\nstatus: 0\n"
+"""As saquery.c prints it, shortened; without a record it prints nothing."""
+
+
+def answers(training: str = PATH, storage: str = PATH) -> str:
+    """What either host of the example is answered: the other one is a member of both."""
+    return f"=== path training.1\n{training}=== path storage.1\n{storage}"
+
+
+PATHS = answers()
+
+
 def port(host: str, number: int, **changes: str) -> str:
     guid = SPEC.host(host).hca_guids[number]  # pyright: ignore[reportOptionalMemberAccess] - both are in the file
     groups = ":".join(guid[i : i + 4] for i in range(0, 16, 4))
@@ -98,9 +110,10 @@ def look(
     sminfo: str = SMINFO,
     saquery: str = SAQUERY,
     ibdiagnet: str = "",
+    paths: str = PATHS,
     **changes: str,
 ) -> IbFacts:
     """A host whose first port is changed."""
     ports = port(host, 0, **changes) + "".join(port(host, number) for number in range(1, 8))
     tail = f"=== ibdiagnet\n{ibdiagnet}" if ibdiagnet else ""
-    return parse_ib_look(f"{ports}=== sminfo\n{sminfo}=== saquery\n{saquery}{tail}")
+    return parse_ib_look(f"{ports}=== sminfo\n{sminfo}=== saquery\n{saquery}{paths}{tail}")

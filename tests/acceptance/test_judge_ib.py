@@ -23,9 +23,11 @@ from tests.acceptance.ib_texts import (
     IBDIAGNET,
     LIMITS,
     MASTER_GUID,
+    PATH,
     SAQUERY,
     SMINFO,
     SPEC,
+    answers,
     look,
     port,
     record,
@@ -75,7 +77,8 @@ def test_what_is_wrong_on_one_port_is_one_row(
     changes: dict[str, str], check: str, actual: str, step: str
 ) -> None:
     found = rows(look(**changes))
-    assert failed(found) == {(check, "gpu01"): actual}
+    rail = {("rail hca-0", FABRIC): "gpu01 is not set up"} if "state" in changes else {}
+    assert failed(found) == {(check, "gpu01"): actual} | rail
     assert step in found[check, "gpu01"].next_step
 
 
@@ -146,6 +149,62 @@ def test_a_manager_of_others_need_only_be_one() -> None:
     alone = f"{record(1, 3, 3)}status: 0\n"
     row = rows(look(saquery=alone), limits=limits)["one master", FABRIC]
     assert (row.verdict, row.expected) == ("passed", "one master")
+
+
+@pytest.mark.parametrize(
+    ("changes", "actual"),
+    [
+        ({"state": "2: INIT"}, "gpu01 is not set up"),
+        ({"sm_lid": "0x7"}, "2 subnets or managers"),
+        ({"gid": "fe80:0000:0000:0001:a088:c203:0001:1000"}, "2 subnets or managers"),
+    ],
+)
+def test_each_rail_is_proven_by_itself(changes: dict[str, str], actual: str) -> None:
+    found = rows(look(**changes))
+    rails = {check: row for (check, _), row in found.items() if check.startswith("rail ")}
+    assert len(rails) == 8
+    assert {name: row.actual for name, row in rails.items() if row.verdict != "passed"} == {
+        "rail hca-0": actual
+    }
+
+
+def test_a_rail_of_which_a_port_was_not_seen_is_not_proven() -> None:
+    row = rows(look(gid="fe80:0000:0000:0000:ffff:ffff:ffff:0001"))["rail hca-0", FABRIC]
+    assert (row.verdict, row.actual) == ("error", "gpu01 was not seen")
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "actual"),
+    [
+        (PATH, "passed", "a path to gpu02/hca-0"),
+        ("status: 0\n", "failed", "no path to gpu02/hca-0"),
+        (
+            "ERROR: Query result returned 0x0300, SA_ERR_NO_RECORDS\nstatus: 1\n",
+            "failed",
+            "no path to gpu02/hca-0",
+        ),
+        ("missing: saquery\n", "error", "gpu02/hca-0: saquery is not installed"),
+    ],
+)
+def test_a_member_gets_a_path_with_its_key(said: str, verdict: str, actual: str) -> None:
+    row = rows(look(paths=answers(said)))["paths in training", "gpu01"]
+    assert (row.verdict, row.actual) == (verdict, actual)
+    assert row.expected == "a path to gpu02/hca-0"
+
+
+def test_a_path_that_was_not_asked_for_is_no_pass() -> None:
+    row = rows(look(paths=""))["paths in storage", "gpu01"]
+    assert (row.verdict, row.actual) == (
+        "error",
+        "gpu02/hca-0: not asked, since no subnet manager answered",
+    )
+
+
+@pytest.mark.parametrize("host", ["gpu01", "gpu02"])
+def test_a_port_that_is_not_set_up_proves_no_partition(host: str) -> None:
+    found = rows(look(paths="", state="2: INIT"))
+    row = found["paths in training", host]
+    assert (row.verdict, row.actual) == ("skipped", "not set up: gpu01 mlx5_0")
 
 
 def test_two_subnets_are_named() -> None:

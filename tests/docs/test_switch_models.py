@@ -12,6 +12,7 @@ from components.catalogue.switches import MODELS, find_model
 from components.catalogue.switches.model_file import FOLDER
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
+from components.catalogue.switches.without_login import PlainFile, find_plain, list_plain
 from components.fabric.plan import plan_fabric
 from components.reading.load import parse_site
 from components.reading.schema import render_schema
@@ -29,6 +30,15 @@ the source of every number; `make goldens` makes this page of them. Another mode
 
 | Model | Chip | Systems | Ports | Splits of a port | Lossless priorities |
 |---|---|---|---|---|---|
+"""
+PLAIN = """
+## Without a login
+
+InfiniBand switches that a file may have in `infiniband.switches`: nothing of ours is set on them.
+Their files are in the folder `without_login` beside the others.
+
+| Model | Chip | Runs | Ports | Names |
+|---|---|---|---|---|
 """
 NEW = """\
 # A switch that nobody makes.
@@ -76,8 +86,17 @@ def _row(model: SwitchModel) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
+def _plain_row(name: str) -> str:
+    model = find_plain(name)
+    assert model is not None
+    names = "; ".join(f"`{half[0]}` to `{half[-1]}`" for half in model.halves)
+    ports = f"{len(model.ports)} of {max(model.speeds_gbit_s)}"
+    return f"| {name} | {model.asic} | {model.runs} | {ports} | {names} |\n"
+
+
 def test_the_page_has_every_model() -> None:
     text = HEAD + "".join(_row(model) for model in MODELS.values())
+    text += PLAIN + "".join(_plain_row(name) for name in list_plain())
     if os.environ.get("RAILYARD_GOLDENS"):
         PAGE.write_text(text, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == text, "run `make goldens` and read the difference"
@@ -144,3 +163,49 @@ def test_each_system_of_a_model_is_one(name: str) -> None:
     model = MODELS[name]
     assert {*model.ports} <= {*SWITCH_SYSTEMS}
     assert all({*(split.systems or ())} <= {*model.ports} for split in model.splits)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "fastest", "first", "last"),
+    [
+        ("QM8790", 40, 200, "1/1", "1/40"),
+        ("QM9790", 64, 400, "1/1/1", "1/32/2"),
+        ("QM9700", 64, 400, "1/1/1", "1/32/2"),
+        ("Q3400-RA", 144, 800, "sw1p1", "sw72p2"),
+        ("Q3200-RA", 72, 800, "swA1p1", "swB18p2"),
+    ],
+)
+def test_a_switch_without_a_login_has_ports(
+    name: str, count: int, fastest: int, first: str, last: str
+) -> None:
+    model = find_plain(name)
+    assert model is not None
+    assert (len(model.ports), max(model.speeds_gbit_s)) == (count, fastest)
+    assert (model.ports[0], model.ports[-1]) == (first, last)
+
+
+def test_an_ethernet_switch_is_none_of_the_fabric() -> None:
+    assert find_plain("SN5600") is None
+    assert find_plain("Q3450-LD") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ports": 5}, "its names are of 4 ports, and it has 5"),
+        ({"sources": {}}, "not for: asic, names, ports, runs, speeds_gbit_s"),
+        ({"login": "none"}, "login"),
+    ],
+)
+def test_such_a_file_that_is_not_sound_is_refused(changes: dict[str, object], words: str) -> None:
+    facts: dict[str, object] = {
+        "asic": "X",
+        "runs": "no system",
+        "names": ["p[1-2]", "q[1-2]"],
+        "ports": 4,
+        "speeds_gbit_s": [800],
+    }
+    sound = facts | {"sources": dict.fromkeys(facts, "made up")}
+    assert [*PlainFile.model_validate(sound).as_model().ports] == ["p1", "p2", "q1", "q2"]
+    with pytest.raises(ValidationError, match=words):
+        PlainFile.model_validate(sound | changes)

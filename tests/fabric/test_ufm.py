@@ -26,8 +26,9 @@ from components.fabric.device import (
 from components.fabric.exchange import Exchange
 from components.fabric.ib_state import IbState, MemberKind, PartitionState
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.fabric.state import SwitchState
-from components.fabric.ufm.driver import UfmDriver
+from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems.base import Unreadable
+from components.fabric.ufm.driver import SM_CONF, UfmDriver
 from components.model.cluster import ClusterSpec
 from components.preflight.judge_others import judge_ufm
 from components.remote.step import Endpoint, render_request
@@ -200,6 +201,62 @@ def test_a_ufm_that_cannot_be_used_is_named(
     assert ("ufm (admin@127.0.0.1:") in str(told.value)
     assert secret not in str(told.value).replace("the secret", "") or secret == "wrong"
     assert not ufm.requests
+
+
+@pytest.fixture
+def adaptive(ufm_server: tuple[UfmServer, str], ufm: Ufm) -> SwitchPlan:
+    """The same where the file asks for adaptive routing."""
+    ufm.routing_engine = "ar_updn"
+    spec = spec_at(*ufm_server)
+    assert spec.infiniband is not None
+    fabric = spec.infiniband.model_copy(update={"adaptive_routing": True})
+    return plan_fabric(spec.model_copy(update={"infiniband": fabric}))[-1]
+
+
+def test_adaptive_routing_is_read_and_never_set(adaptive: SwitchPlan, ufm: Ufm) -> None:
+    environ = ENVIRON | {BASELINE_VARIABLE: run_baseline(request(adaptive), ENVIRON)}
+    run_apply(request(adaptive), environ)
+    assert "GET /ufmRest/app/smconf" in ufm.requests
+    ufm.routing_engine = "minhop"
+    seen = SwitchState.model_validate_json(run_observe(request(adaptive), ENVIRON))
+    assert [str(each) for each in diff_states(seen, adaptive.desired)] == [
+        "adaptive_routing of subnet manager is off, want on"
+    ]
+    held = str(ufm.partitions)
+    with pytest.raises(DeviceError, match=r"routing_engine ar_updn` for a tree") as told:
+        run_apply(request(adaptive), environ)
+    assert "by hand in its opensm.conf" in str(told.value)
+    assert (str(ufm.partitions), ufm.routing_engine) == (held, "minhop")
+    run_restore(request(adaptive), environ)
+    assert {*ufm.partitions} == {0x444}
+    assert not any(line.startswith("PUT /ufmRest/app") for line in ufm.requests)
+
+
+@pytest.mark.parametrize(
+    ("engine", "shown"),
+    [("ar_ftree", "on"), ("dfp2", "on"), ("updn", "off"), ("minhop", "off")],
+)
+def test_a_routing_engine_is_adaptive_by_its_name(
+    adaptive: SwitchPlan, ufm: Ufm, engine: str, shown: str
+) -> None:
+    ufm.routing_engine = engine
+    seen = observe_switch(adaptive.endpoint, "ufm", adaptive.desired, SECRETS)
+    assert seen.ib is not None
+    assert seen.ib.settings()["subnet manager", "adaptive_routing"] == shown
+
+
+def test_who_does_not_ask_for_adaptive_routing_does_not_read_it(plan: SwitchPlan, ufm: Ufm) -> None:
+    seen = observe_switch(plan.endpoint, "ufm", plan.desired, SECRETS)
+    assert seen.ib is not None
+    assert seen.ib.adaptive_routing is None
+    assert "adaptive_routing" not in plan.desired.model_dump_json()
+    assert ufm.requests == ["GET /ufmRest/resources/pkeys?guids_data=true"]
+
+
+def test_a_configuration_of_another_form_is_shown(adaptive: SwitchPlan) -> None:
+    answers = {"GET /ufmRest/resources/pkeys?guids_data=true": "{}", SM_CONF: "{}"}
+    with pytest.raises(Unreadable, match="it names no active routing engine"):
+        UfmDriver().parse(answers, adaptive.desired)
 
 
 def test_an_answer_of_another_form_is_shown(plan: SwitchPlan, ufm: Ufm) -> None:

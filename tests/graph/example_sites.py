@@ -19,7 +19,7 @@ from tests.graph.dev_site import EVIDENCE, kubeconfig
 from tests.graph.locked import lock_of
 
 NAMES: Final = (
-    *("esxi-roce", "shared-rdma", "crusoe-k3s", "quantum-ib"),
+    *("esxi-roce", "shared-rdma", "crusoe-k3s", "quantum-ib", "quantum-ufm"),
     *("rail-optimised", "spine-leaf", "mixed-fabric", "mixed-nodes"),
 )
 

@@ -19,6 +19,7 @@ from components.jobs.environment import (
 )
 from components.jobs.plan import JobsPlan, plan_jobs
 from components.jobs.templates import number_objects
+from tests.golden.site import load_example
 from tests.lab_physics.examples import example
 
 SHARED, CLOUD = example("shared-rdma"), example("crusoe-k3s")
@@ -301,3 +302,10 @@ def test_a_worker_without_a_name_stops_the_launcher(tmp_path: Path) -> None:
 def test_a_site_without_kubernetes_has_no_jobs() -> None:
     assert plan_jobs(example("esxi-roce")) == JobsPlan(())
     assert plan_probes(example("esxi-roce")) == ClusterProbes()
+
+
+@pytest.mark.parametrize(("name", "value"), [("quantum-ufm", "1"), ("quantum-ib", None)])
+def test_jobs_are_set_for_adaptive_routing_where_the_file_has_it(
+    name: str, value: str | None
+) -> None:
+    assert nccl_environment(load_example(name)).get("NCCL_IB_ADAPTIVE_ROUTING") == value

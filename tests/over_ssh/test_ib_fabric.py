@@ -60,7 +60,11 @@ def test_hosts_see_what_the_switches_have(lab: FabricLab) -> None:
 
 def test_a_key_that_the_master_lost_is_missed(managed: FabricLab) -> None:
     managed.fault("ib-leaf-01", "cli", "no", "ib", "partition", "training", "member", GUID)
-    missed = {("partition training", "gpu01"): "mlx5_0 lacks it"}
+    missed = {
+        ("partition training", "gpu01"): "mlx5_0 lacks it",
+        ("paths in training", "gpu01"): "no path to gpu02/hca-0",
+        ("paths in training", "gpu02"): "no path to gpu01/hca-0",
+    }
     assert settled(managed, missed) == missed
     managed.configure()
     assert settled(managed, {}) == {}
@@ -86,6 +90,8 @@ def test_a_standby_takes_over_while_acceptance_waits(
         "subnet manager",
         "one master",
         "ibdiagnet Subnet Manager",
+        "paths in training",
+        "paths in storage",
     }
     managed.configure()
     assert settled(managed, {}) == {}
@@ -106,6 +112,10 @@ def test_a_pulled_cable_is_named(managed: FabricLab) -> None:
         expected |= {
             (f"partition {name}", host): f"{hca} lacks it" for host, (hca, _) in pulled.items()
         }
+    for host, rail in (("gpu01", "hca-4"), ("gpu02", "hca-0")):
+        expected["rail " + rail, FABRIC] = f"{host} is not set up"
+        for name in ("training", "storage"):
+            expected[f"paths in {name}", host] = "not set up: gpu02 mlx5_0"
     assert settled(managed, expected) == expected
     managed.fault("ib-leaf-02", "link-down", "1/1/1", "off")
     managed.fault("gpu02", "link-down", "mlx5_0", "off")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from components.acceptance.judge.ib_paths import FABRIC, judge_paths, judge_rails
 from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
 from components.acceptance.logs.ib_facts import (
     ACTIVE,
@@ -23,8 +24,6 @@ from components.acceptance.logs.ib_facts import (
 from components.acceptance.logs.ibdiagnet import Diagnosis
 from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit
 
-FABRIC: Final = "fabric"
-"""Subject of the rows that are about no single host."""
 _DOWN: Final = "1: DOWN"
 _FIX_STATE: Final = {
     "2: INIT": "no subnet manager sets it up: `show ib sm` on the switches, or UFM",
@@ -50,6 +49,8 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
     found: list[Finding] = []
     for host, seen in sorted(facts.items()):
         found += _judge_host(host, seen, limits)
+        found += judge_paths(host, facts, () if seen.why_nothing else limits.paths.get(host, ()))
+    found += judge_rails(facts, limits)
     return [*found, *_judge_managers(facts, limits), *_judge_diagnosis(facts, limits)]
 
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from pydantic import Field
+
 from components.acceptance.logs.ibdiagnet import Diagnosis, parse_ibdiagnet
 from components.acceptance.seen import Seen
 
@@ -24,6 +26,8 @@ ACTIVE: Final = "4: ACTIVE"
 _NO_ANSWER: Final = "failed: query"
 """What sminfo says when its question got no answer (sminfo.c)."""
 
+_NO_RECORD: Final = "NO_RECORDS"
+"""How saquery words the status 0x0300 of an answer (saquery.c); opensm answers with no record."""
 _KEY: Final = re.compile(r"^\s*([a-z_]+):\s*(.*?)\s*$")
 _RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 _SMINFO: Final = re.compile(
@@ -44,6 +48,8 @@ class IbPort(Seen):
     sm_lid: int
     guid: str
     """16 hexadecimal digits."""
+    prefix: str = ""
+    """Of its subnet: 16 hexadecimal digits."""
     pkeys: tuple[int, ...]
     """All entries of the key table but empty ones, with the bit of full members; ascending."""
     active_mtu_bytes: int | None
@@ -59,6 +65,14 @@ class SubnetManager(Seen):
     state: int
 
 
+class PathAnswer(Seen):
+    """What the subnet said to one question for a path."""
+
+    found: bool = False
+    why_nothing: str = ""
+    """The question had no answer at all."""
+
+
 class IbFacts(Seen):
     """What one host saw; a `why_no_…` says in words what could not be seen."""
 
@@ -69,6 +83,8 @@ class IbFacts(Seen):
     managers: tuple[SubnetManager, ...] = ()
     """Of `saquery`: all that the master knows, itself included."""
     why_no_managers: str = ""
+    paths: dict[str, PathAnswer] = Field(default_factory=dict[str, PathAnswer])
+    """Name of a question to its answer."""
     diagnosis: Diagnosis | None = None
     why_no_diagnosis: str = ""
     """Empty, with no diagnosis, on hosts that were not asked for one."""
@@ -102,6 +118,11 @@ def parse_ib_look(text: str) -> IbFacts:
         why_no_manager=why_no_manager,
         managers=managers,
         why_no_managers=why_no_managers,
+        paths={
+            name.removeprefix("path "): _path(body)
+            for name, body in sections.items()
+            if name.startswith("path ")
+        },
         diagnosis=diagnosis,
         why_no_diagnosis=why_no_diagnosis,
     )
@@ -127,6 +148,7 @@ def _port(name: str, body: str) -> IbPort:
         lid=_hexadecimal(values.get("lid", "")),
         sm_lid=_hexadecimal(values.get("sm_lid", "")),
         guid=values.get("gid", "").replace(":", "")[-16:],
+        prefix=values.get("gid", "").replace(":", "")[:16],
         pkeys=tuple(sorted(keys - {0})),
         active_mtu_bytes=int(mtu[1]) if mtu else None,
     )
@@ -178,6 +200,14 @@ def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
             )
         )
     return tuple(managers), "" if managers else "saquery knows no subnet manager"
+
+
+def _path(body: str) -> PathAnswer:
+    """A record is a path; without one saquery says which status the subnet's answer had."""
+    if "PathRecord dump:" in body:
+        return PathAnswer(found=True)
+    why = _why_not(body, "saquery")
+    return PathAnswer() if not why or _NO_RECORD in body else PathAnswer(why_nothing=why)
 
 
 def _diagnosis(body: str | None) -> tuple[Diagnosis | None, str]:

@@ -9,9 +9,11 @@ from typing import Final
 
 from pydantic import Field
 
+from components.acceptance.probes.ib_paths import PathAsk, RailLimit, plan_paths, plan_rails
 from components.acceptance.seen import Seen
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.ib_switches import list_ib_switches
 from components.model.infiniband import DEFAULT_PARTITION, IbPartition, InfiniBand, Membership
 from components.model.worker_kinds import on_infiniband
 from components.remote.endpoint import host_endpoint
@@ -52,6 +54,10 @@ class IbLimits(Seen):
     standbys: int | None = None
     """Standby subnet managers; None where the file runs none."""
     adaptive_routing: bool = False
+    rails: tuple[RailLimit, ...] = ()
+    """The same HCA of every worker, each proven by itself."""
+    paths: dict[str, tuple[PathAsk, ...]] = Field(default_factory=dict[str, tuple[PathAsk, ...]])
+    """Host to the paths that it asks the subnet for."""
     cables: dict[str, str] = Field(default_factory=dict[str, str])
     """Port GUID of an HCA to the switch and the port that it is plugged into."""
 
@@ -81,6 +87,8 @@ def plan_ib_limits(spec: ClusterSpec) -> IbLimits | None:
         master_priority=own[0].sm_priority if own else None,
         standbys=len(own) - 1 if own else None,
         adaptive_routing=fabric.adaptive_routing,
+        rails=plan_rails(spec),
+        paths={host.name: asks for host in _asked(spec) if (asks := plan_paths(spec, host))},
         cables=_cables(spec),
     )
 
@@ -97,10 +105,10 @@ def _cables(spec: ClusterSpec) -> dict[str, str]:
         for number, guid in enumerate(host.hca_guids)
     }
     return {
-        guids[port.to]: f"{switch.name} {name}"
-        for switch in spec.switches
-        for name, port in switch.ports.items()
-        if port.to in guids
+        guids[to]: f"{switch.name} {name}"
+        for switch in list_ib_switches(spec)
+        for name, to in switch.ports.items()
+        if to in guids
     }
 
 
@@ -144,6 +152,11 @@ def _script() -> str:
     return "".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
+def _paths(spec: ClusterSpec, host: Host) -> str:
+    words = " ".join(ask.words for ask in plan_paths(spec, host))
+    return f"paths='{words}'\n" if words else ""
+
+
 def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
     """Every worker on the fabric with a login is asked, the first one also with ibdiagnet."""
     fabric = spec.infiniband
@@ -154,7 +167,7 @@ def plan_ib_looks(spec: ClusterSpec) -> tuple[IbLook, ...]:
     return tuple(
         IbLook(
             endpoint=host_endpoint(host),
-            script=f"diagnose={options if number == 0 else 'no'}\n{_script()}",
+            script=f"diagnose={options if number == 0 else 'no'}\n{_paths(spec, host)}{_script()}",
             deadline_s=DIAGNOSE_DEADLINE_S if number == 0 else LOOK_DEADLINE_S,
             takeover_s=takeover_s,
         )

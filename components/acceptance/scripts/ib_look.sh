@@ -1,16 +1,19 @@
 #!/bin/sh
 # What this host sees of its InfiniBand fabric: ports, keys, subnet managers. It changes nothing.
+# `paths` holds questions, NAME,FROM,TO,KEY each: a path between two GIDs in a partition.
 # `diagnose` holds the options of ibdiagnet, or `no`; one host is enough to ask the whole fabric.
 set -u
-: "${diagnose=no}"
+: "${diagnose=no}" "${paths=}"
 
 ask() {
   echo "=== $1"
   shift
   if command -v "$1" >/dev/null 2>&1; then
     "$@" 2>&1
-    echo "status: $?"
+    status=$?
+    echo "status: $status"
   else
+    status=127
     echo "missing: $1"
   fi
 }
@@ -31,6 +34,13 @@ done
 
 ask sminfo sminfo
 ask saquery saquery SMIR
+# A question to a manager that does not answer takes seconds.
+[ "$status" = 0 ] || paths=
+for path in $paths; do
+  rest=${path#*,}
+  ends=${rest%,*}
+  ask "path ${path%%,*}" saquery PR --sgid "${ends%,*}" --dgid "${ends#*,}" --pkey "${rest##*,}"
+done
 if [ "$diagnose" != no ]; then
   folder=$(mktemp -d)
   # shellcheck disable=SC2086 # options, one word each

@@ -24,7 +24,7 @@ MODE: Final = r"^[2-8]x[1-9][0-9]{0,4}$"
 Mode = Annotated[str, StringConstraints(pattern=MODE)]
 """Parts of a split port and the speed of each in Gbit/s: `2x400`."""
 _SPAN: Final = re.compile(r"\[(\d+)-(\d+)\]")
-_LOADER: Final[type[yaml.SafeLoader | yaml.CSafeLoader]] = (
+LOADER: Final[type[yaml.SafeLoader | yaml.CSafeLoader]] = (
     yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 )
 
@@ -129,12 +129,17 @@ class ModelFile(_Facts):
         if form is None:
             yield from SWITCH_SYSTEMS[system].ports.names(self.ports, self.lanes)
             return
-        spans = [range(int(low), int(high) + 1) for low, high in _SPAN.findall(form)]
-        for numbers in product(*spans):
-            name = form
-            for number in numbers:
-                name = _SPAN.sub(str(number), name, count=1)
-            yield name
+        yield from spell(form)
+
+
+def spell(form: str) -> Iterator[str]:
+    """All names that `1/[1-32]/[1-2]` means."""
+    spans = [range(int(low), int(high) + 1) for low, high in _SPAN.findall(form)]
+    for numbers in product(*spans):
+        name = form
+        for number in numbers:
+            name = _SPAN.sub(str(number), name, count=1)
+        yield name
 
 
 def read_split(mode: str, systems: tuple[str, ...] | None = None, blocks: bool = False) -> Split:  # noqa: FBT001, FBT002 - a row of a file
@@ -157,4 +162,4 @@ def read_model(name: str, folder: Path) -> SwitchModel:
         ValidationError: Its file is not sound.
     """
     text = (folder / f"{name}{SUFFIX}").read_text()
-    return ModelFile.model_validate(yaml.load(text, _LOADER)).as_model(name)  # noqa: S506 - a safe one
+    return ModelFile.model_validate(yaml.load(text, LOADER)).as_model(name)  # noqa: S506 - a safe one

@@ -7,12 +7,12 @@ from typing import Final
 
 _UNMANAGED: Final = "has no system to log in to: its subnet manager runs elsewhere"
 _NVOS: Final = (
-    "runs NVOS, for which Railyard has no driver: no public page was found that shows its commands "
-    "for a subnet manager and its partitions, with their answers"
+    "runs NVOS, which has no partitions to set, and on Quantum-X800 no subnet manager either: its "
+    "`nv set ib sm` is refused there"
 )
 _UFM: Final = (
-    "leave the switch out of the file, set infiniband.subnet_manager to external, and say in "
-    "infiniband.ufm how UFM is reached, which then gets the partitions."
+    "write it in infiniband.switches, which are not logged in to, set infiniband.subnet_manager to "
+    "external, and say in infiniband.ufm how UFM is reached, which then gets the partitions."
 )
 _SAND: Final = (
     "has virtual output queues, which EOS sets by `tx-queue`; Railyard sets the `uc-tx-queue` of "

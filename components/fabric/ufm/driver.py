@@ -1,5 +1,8 @@
 """The driver of UFM: partitions by key, their members, and whether IP may run in them.
 
+Whether its subnet manager routes adaptively is read alone: of the request that would set it, no
+published form was found.
+
 Requests and answers: docs/explanation/sources.md#ufm. The management key 0x7fff is not read into
 the state, so that nothing here can change it.
 """
@@ -7,6 +10,7 @@ the state, so that nothing here can change it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -15,10 +19,24 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from components.core.difference import ABSENT, Difference
 from components.fabric.ib_state import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import SwitchState
-from components.fabric.systems.base import Change, Guard, Reading, Uncounted, Unreadable
+from components.fabric.systems.base import (
+    Change,
+    Guard,
+    Reading,
+    Uncounted,
+    Unreadable,
+    Unsettable,
+)
 
 PKEYS: Final = "/ufmRest/resources/pkeys"
 READ: Final = f"GET {PKEYS}?guids_data=true"
+SM_CONF: Final = "GET /ufmRest/app/smconf"
+_ADAPTIVE: Final = re.compile(r"ar_|dfp")
+"""How the names of routing engines with adaptive routing begin: `ar_updn`, `ar_ftree`, `dfp2`."""
+_NOT_ADAPTIVE: Final = (
+    "UFM's subnet manager runs a routing engine without adaptive routing. Set it by hand in its "
+    "opensm.conf, `routing_engine ar_updn` for a tree, and have opensm read it: `pkill -HUP opensm`"
+)
 MANAGEMENT: Final = 0x7FFF
 """UFM's own partition, which it lets no user change (user manual, "PKeys Window")."""
 _FAILED: Final = "[status "
@@ -38,6 +56,10 @@ class _Pkey(BaseModel):
 
 _PKEYS: Final = TypeAdapter(dict[str, _Pkey])
 _KINDS: Final = TypeAdapter(dict[str, MemberKind])
+
+
+class _SmConf(BaseModel):
+    routing_engine_active: str
 
 
 class UfmDriver(Uncounted):
@@ -62,7 +84,9 @@ class UfmDriver(Uncounted):
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """All partitions, since those of others decide what may be removed."""
-        return () if wanted.ib is None else (READ,)
+        if wanted.ib is None:
+            return ()
+        return (READ,) if wanted.ib.adaptive_routing is None else (READ, SM_CONF)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
@@ -73,12 +97,20 @@ class UfmDriver(Uncounted):
             found = dict(_partitions(_PKEYS.validate_json(text)))
         except (ValidationError, ValueError) as error:
             raise Unreadable(READ, text, "it is no list of partitions with their GUIDs") from error
-        return Reading(SwitchState(ib=IbState(node=wanted.ib.node, partitions=found)))
+        adaptive = _adaptive(answers[SM_CONF]) if SM_CONF in answers else None
+        state = IbState(node=wanted.ib.node, adaptive_routing=adaptive, partitions=found)
+        return Reading(SwitchState(ib=state))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """New partitions and members first; what a port loses comes last."""
+        """New partitions and members first; what a port loses comes last.
+
+        Raises:
+            Unsettable: Adaptive routing is asked for and is not there.
+        """
         if target.ib is None:
             return ()
+        if target.ib.adaptive_routing and actual.ib and actual.ib.adaptive_routing is False:
+            raise Unsettable(_NOT_ADAPTIVE)
         held: Mapping[str, PartitionState] = actual.ib.partitions if actual.ib else {}
         wanted = target.ib.partitions
         changes = [_change(name, held.get(name), each) for name, each in wanted.items()]
@@ -101,9 +133,17 @@ class UfmDriver(Uncounted):
         return output.strip() if output.startswith(_FAILED) else None
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """No partition beside the management key."""
+        """No partition beside the management key; adaptive routing is the default."""
         del ports
-        return SwitchState(ib=IbState(node=""))
+        return SwitchState(ib=IbState(node="", adaptive_routing=True))
+
+
+def _adaptive(text: str) -> bool:
+    try:
+        engine = _SmConf.model_validate_json(text).routing_engine_active
+    except ValidationError as error:
+        raise Unreadable(SM_CONF, text, "it names no active routing engine") from error
+    return _ADAPTIVE.match(engine) is not None
 
 
 def _partitions(found: Mapping[str, _Pkey]) -> Iterator[tuple[str, PartitionState]]:

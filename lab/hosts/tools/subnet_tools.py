@@ -30,7 +30,7 @@ _STAGES: Final = (
     "Partition Keys",
     "Temperature Sensing",
 )
-_LANE_GBIT_S: Final = {100: 25, 200: 50, 400: 100}
+_LANE_GBIT_S: Final = {100: 25, 200: 50, 400: 100, 800: 200}
 """Rate of a link of four lanes to that of one lane, in Gbit/s."""
 
 
@@ -105,7 +105,7 @@ def _report(fabric: Fabric, guid: str, *, routing: bool) -> Iterator[str]:
         end = "finished with errors" if found else "finished successfully"
         yield f"-{'E' if found else 'I'}- {stage} {end}"
         yield from (*found, "")
-    yield from _summary(switches, ports, links, routing=routing)
+    yield from _summary(switches, ports, links, routing=routing, adaptive=fabric.is_adaptive)
     yield from _managers(managers, switches)
     yield from (_LINE, "Summary", f"{'-I- Stage':<40}Warnings   Errors     Comment")
     for stage in (*_STAGES, *(("Routing",) if routing else ())):
@@ -113,7 +113,12 @@ def _report(fabric: Fabric, guid: str, *, routing: bool) -> Iterator[str]:
 
 
 def _summary(
-    switches: Sequence[SubnetView], ports: Sequence[HcaPort], links: int, *, routing: bool
+    switches: Sequence[SubnetView],
+    ports: Sequence[HcaPort],
+    links: int,
+    *,
+    routing: bool,
+    adaptive: bool,
 ) -> Iterator[str]:
     yield from (_LINE, "Fabric Summary", "")
     yield f"Total Nodes             : {len(switches) + len(ports)}"
@@ -123,8 +128,8 @@ def _summary(
     yield "IB Routers              : 0"
     yield ""
     if routing:
-        # The switches' own manager has none (the vendor's manual).
-        yield from ("Adaptive Routing is enabled on 0 switches", "")
+        # The switches' own manager has none (the vendor's manual), UFM's by its routing engine.
+        yield from (f"Adaptive Routing is enabled on {len(switches) * adaptive} switches", "")
     yield f"Total number of links   : {links}"
     for rate in sorted({port.rate_gbit_s for port in ports}):
         count = sum(port.rate_gbit_s == rate for port in ports)

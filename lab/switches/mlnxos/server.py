@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Final, cast
 
 from pydantic import JsonValue
 
+from lab.infiniband.topology import node_guid
 from lab.switches.mlnxos.config import (
     FACTORY_ENGINE,
     PORTS_BY_MODEL,
@@ -111,8 +111,3 @@ class MlnxosSwitch(CliSwitch[Stored]):
             cables=self._config.cables,
             links=self._config.links,
         )
-
-
-def node_guid(name: str) -> str:
-    """GUID of a switch, 16 hexadecimal digits, the same at each start; b8599f is NVIDIA's."""
-    return f"b8599f0300{hashlib.sha256(name.encode()).hexdigest()[:6]}"
