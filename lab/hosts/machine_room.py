@@ -168,15 +168,12 @@ class Lab:
     def snapshot(self) -> Answer:
         """The state of every device in canonical form."""
         cloud: Answer = {CLOUD: self.machines.cloud.snapshot()} if self.machines else {}
-        return (
-            cloud
-            | self.infiniband.snapshot()
-            | {
-                "hosts": {name: host.snapshot() for name, host in sorted(self.hosts.items())},
-                "hypervisors": {n: each.snapshot() for n, each in sorted(self.esxi.hosts.items())},
-                "switches": {name: s.snapshot() for name, s in sorted(self.switches.items())},
-            }
-        )
+        parts: Answer = cloud | self.infiniband.snapshot()
+        return parts | {
+            "hosts": {name: host.snapshot() for name, host in sorted(self.hosts.items())},
+            "hypervisors": {n: each.snapshot() for n, each in sorted(self.esxi.hosts.items())},
+            "switches": {name: s.snapshot() for name, s in sorted(self.switches.items())},
+        }
 
     def unmodelled(self) -> dict[str, list[str]]:
         """Commands that no emulation knows, by device."""

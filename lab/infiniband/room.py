@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from components.core.errors import UsageError
@@ -130,7 +130,7 @@ class IbRoom:
         if self.ufm is not None:
             self.ufm.stop()
 
-    def snapshot(self) -> Mapping[str, object]:
+    def snapshot(self) -> dict[str, object]:
         """The state of UFM in canonical form; nothing where there is none."""
         return {"ufm": self.ufm.ufm.snapshot()} if self.ufm else {}
 

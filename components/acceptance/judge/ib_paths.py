@@ -69,13 +69,13 @@ def judge_paths(
 def _judge_partition(
     host: str, answers: Mapping[str, PathAnswer], asks: list[PathAsk], lost: list[str]
 ) -> Finding:
-    said = [(ask, *_say(ask, answers.get(ask.name))) for ask in asks]
-    found: set[Verdict] = {verdict for _, verdict, _ in said}
+    said = [_say(ask, answers.get(ask.name)) for ask in asks]
+    actual = ", ".join(text for _, text in said)
     order: tuple[Verdict, ...] = ("failed", "error", "passed")
-    verdict = next(each for each in order if each in found)
-    actual = ", ".join(text for _, _, text in said)
+    verdict: Verdict = next(each for each in order if each in {found for found, _ in said})
     if lost:
-        verdict, actual = "skipped", f"not set up: {', '.join(lost)}"
+        verdict = "skipped"
+        actual = f"not set up: {', '.join(lost)}"
     step = "compare the members of the partition where the subnet manager runs with the file"
     return Finding(
         check=f"paths in {asks[0].partition}",
