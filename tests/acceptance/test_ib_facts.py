@@ -110,3 +110,9 @@ def test_the_script_reads_infiniband_ports_only(tmp_path: Path) -> None:
     assert seen.why_no_manager == "sminfo is not installed"
     assert seen.why_no_managers == "saquery is not installed"
     assert seen.why_no_diagnosis == "ibdiagnet is not installed"
+
+
+def test_while_a_successor_goes_from_port_to_port_it_is_asked_again() -> None:
+    assert not look().lacks_master
+    assert look(sm_lid="0x7").lacks_master
+    assert not look(sm_lid="0x7", state="1: DOWN").lacks_master

@@ -93,9 +93,13 @@ class IbFacts(Seen):
 
     @property
     def lacks_master(self) -> bool:
-        """A port was set up once, and who did it does not answer, or has handed over since."""
-        if not any(port.state == ACTIVE for port in self.ports):
-            return False
+        """A port was set up once, and who did it does not answer, or has handed over since.
+
+        A successor comes to one port after the other: while two have set ports up, it is not done.
+        """
+        managers = {port.sm_lid for port in self.ports if port.state == ACTIVE}
+        if len(managers) != 1:
+            return bool(managers)
         if self.manager is None:
             return _NO_ANSWER in self.why_no_manager
         return self.manager.state == STANDBY
