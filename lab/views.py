@@ -163,6 +163,17 @@ class BfdView:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionView:
+    """BGP with one neighbour, as the switch sees it."""
+
+    up: bool = False
+    networks: int = 0
+    """IPv4 networks that it brings."""
+    bfd: bool | None = None
+    """Whether BFD is up; None: it is not configured."""
+
+
+@dataclass(frozen=True, slots=True)
 class RouteView:
     """One route that a switch uses."""
 

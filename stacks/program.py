@@ -239,6 +239,8 @@ def _tell_device(drift: DeviceDrift) -> None:
         _warn(f"{drift.device}: placement: {misplaced.text}")
     for beside in drift.beside:
         _warn(f"{drift.device}: beside: {beside}")
+    for lost in drift.routing:
+        _warn(f"{drift.device}: routing: {lost}")
 
 
 def _tell_cluster(drift: ClusterDrift) -> None:

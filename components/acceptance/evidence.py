@@ -32,6 +32,7 @@ from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.training import parse_training_log
 from components.acceptance.probes.ib_limits import IbLimits
+from components.acceptance.routing import RoutingSeen
 from components.acceptance.seen import Seen, cut_texts
 from components.core.errors import UsageError
 
@@ -215,6 +216,8 @@ class ProbeEvidence(Seen):
     proven_at: str = ""
     """Of a probe that was skipped: when it was last proven; empty for never."""
     hops: tuple[Hop, ...] = ()
+    routing: tuple[RoutingSeen, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Routed links on its way that carried no routes when it was over."""
 
 
 class LeftOut(Seen):

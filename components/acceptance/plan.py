@@ -17,6 +17,7 @@ from components.acceptance.probes.rates import rail_speeds
 from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
+from components.fabric.sessions import RoutedLinks, plan_links
 from components.kubernetes.manifest import Body
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.reference import ClusterRef, refer_to
@@ -57,6 +58,8 @@ class CounterSource:
     os: str
     """`linux`, `infiniband` for a host's adapters, or the switch's system."""
     interfaces: tuple[str, ...]
+    links: RoutedLinks | None = field(default=None, metadata=OMIT_EMPTY)
+    """Of a switch with routed links: what BGP is to say of them, asked with the counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +323,9 @@ def _hops(spec: ClusterSpec, rail: str, sender: Host, receiver: Host) -> list[Ho
 
 def _sources(spec: ClusterSpec) -> tuple[CounterSource, ...]:
     switches = tuple(
-        CounterSource(switch_endpoint(switch), switch.os, tuple(switch.ports))
+        CounterSource(
+            switch_endpoint(switch), switch.os, (*switch.ports,), plan_links(spec).get(switch.name)
+        )
         for switch in spec.switches
     )
     if spec.rdma.transport == "infiniband":

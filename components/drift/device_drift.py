@@ -7,13 +7,14 @@ an edit is an ordinary diff, and a preview shows the two apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from components.core.beside import Beside
 from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.placeholder import matches
+from components.core.plain_text import plain_text
 from components.drift.applied import Applied
 from components.drift.watched import Watched
 
@@ -37,6 +38,24 @@ class Misplaced:
     """What is wrong and how to mend it."""
     refused: bool = False
     """No update may start over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostWay:
+    """A routed link of a switch whose BGP is not as the file says, or is not known."""
+
+    where: str
+    """`port swp31`, or `switch`."""
+    what: str
+    """`BGP with spine-01:swp1 is Idle, not Established`."""
+    fix: str
+    """What to ask next on the switch."""
+    kind: Literal["lost", "unread", "unsaid"] = "lost"
+    """`unread`: nothing is known. `unsaid`: the sessions are, and one thing of them is not."""
+
+    def __str__(self) -> str:
+        """The words of drift and previews."""
+        return plain_text(f"{self.where}: {self.what}; next: {self.fix}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +84,9 @@ class DeviceDrift:
     beside: tuple[Beside, ...] = ()
     """Settings that are not ours and break our traffic. No update mends them unless the file says
     `repair`, and then they are ours: so they are no difference."""
+    routing: tuple[LostWay, ...] = ()
+    """Routed links of a switch without a session, or that bring too little. No update mends that.
+    """
     ahead: str = ""
     """How far an update that did not end has brought it; what that update set is no difference."""
 
@@ -151,6 +173,7 @@ def render_drift(drifts: tuple[DeviceDrift, ...]) -> str:
         lines += [f"{'':<12}   {found.text}" for found in drift.placement]
         lines += [f"{'':<12}   tool {name}: {_LACKING}" for name in drift.tools]
         lines += [f"{'':<12}   {found}" for found in drift.beside]
+        lines += [f"{'':<12}   {found}" for found in drift.routing]
         lines += [f"{'':<12}   {drift.ahead}"] if drift.ahead else []
     return "\n".join(lines) + "\n"
 
@@ -178,16 +201,30 @@ def _plugged(drift: DeviceDrift) -> str:
         return f"placement: {len(drift.placement)} thing(s) are not plugged in as the file says"
     if drift.beside:
         return f"beside: {len(drift.beside)} setting(s) that are not ours break our traffic"
+    return _routed(drift)
+
+
+def _routed(drift: DeviceDrift) -> str:
+    lost = [each for each in drift.routing if each.kind == "lost"]
+    if lost:
+        return f"routing: {len(lost)} link(s) do not carry what the file says"
+    if any(each.kind == "unread" for each in drift.routing):
+        return "routing: not observed"
     return "no drift"
 
 
 def drift_exit_code(drifts: tuple[DeviceDrift, ...]) -> int:
     """0: no drift, 3: drift, 4: a device could not be read (4 wins over 3)."""
-    if any(drift.unreachable is not None for drift in drifts):
+    if any(drift.unreachable is not None or _is_blind(drift) for drift in drifts):
         return 4
     return 3 if any(map(_is_wrong, drifts)) else 0
 
 
+def _is_blind(drift: DeviceDrift) -> bool:
+    return any(each.kind == "unread" for each in drift.routing)
+
+
 def _is_wrong(drift: DeviceDrift) -> bool:
-    plugged = drift.cabling or drift.placement
+    lost = any(each.kind == "lost" for each in drift.routing)
+    plugged = drift.cabling or drift.placement or lost
     return bool(drift.differences or drift.tools or drift.beside or drift.ahead or plugged)

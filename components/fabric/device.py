@@ -25,6 +25,8 @@ from components.fabric.bond_state import MlagState
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity
+from components.fabric.session_look import look, read_sessions
+from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters
@@ -151,10 +153,7 @@ def run_observe(text: str, environ: Mapping[str, str]) -> str:
 
 
 def run_apply(text: str, environ: Mapping[str, str]) -> str:
-    """Bring the switch to the desired state, verify, save.
-
-    Returns:
-        The evidence, as indented JSON.
+    """Bring the switch to the desired state, verify, save; returns the evidence as JSON.
 
     Raises:
         DeviceError: See `Exchange.converge`; or the file denies an interruption that is needed.
@@ -213,7 +212,7 @@ def observe_switch(
         DeviceError: No session, or an answer cannot be read.
     """
     with _reading(endpoint, system, secrets) as exchange:
-        return _with_neighbours(exchange, desired)
+        return look(exchange, desired)
 
 
 def look_at_switch(
@@ -223,15 +222,7 @@ def look_at_switch(
     questions = system_of(system).identity
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()
-        return _with_neighbours(exchange, desired), identity
-
-
-def _with_neighbours(exchange: Exchange, desired: SwitchState) -> SwitchState:
-    reading = exchange.read(desired)
-    beside: dict[str, object] = {"neighbours": exchange.read_neighbours()}
-    if desired.others is not None:
-        beside["others"] = reading.others
-    return reading.state.model_copy(update=beside)
+        return look(exchange, desired), identity
 
 
 def read_counters(
@@ -240,6 +231,14 @@ def read_counters(
     """Read the per-priority counters of some ports, over one connection."""
     with _reading(endpoint, system, secrets) as exchange:
         return exchange.read_counters(ports)
+
+
+def read_counted(
+    endpoint: Endpoint, system: str, ports: Sequence[str], secrets: Mapping[str, str], *, bfd: bool
+) -> tuple[dict[str, PortCounters], Sessions | None]:
+    """The same with BGP's sessions, of a switch with routed links."""
+    with _reading(endpoint, system, secrets) as exchange:
+        return exchange.read_counters(ports), read_sessions(exchange, bgp=True, bfd=bfd)
 
 
 @contextmanager

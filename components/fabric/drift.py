@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from components.core.beside import Beside
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
+from components.drift.device_drift import DeviceDrift, LostWay, Unreachable, make_drift
 from components.fabric.guards import Look, find_beside, with_looks
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import port_order
+from components.fabric.sessions import find_lost
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import overlay
 from components.remote.lines import parse_lines
@@ -43,6 +44,16 @@ def beside_of_switch(
     was = _last_applied(plan, applied) or SwitchState()
     look = Look(plan.os, facts, plan.desired, was, port_order(plan))
     return find_beside(plan.guarded, look)
+
+
+def lost_ways(
+    plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
+) -> tuple[LostWay, ...]:
+    """The routed links of a switch that carry no routes, or fewer than the file says."""
+    was = _last_applied(plan, applied)
+    if not isinstance(facts, SwitchState) or was is None or was.bgp is None or plan.links is None:
+        return ()
+    return find_lost(plan.links, facts.sessions, was.bgp)
 
 
 def drift_of_switch(

@@ -18,6 +18,7 @@ from components.fabric.ib_plan import plan_subnet, plan_ufm, ufm_endpoint
 from components.fabric.links import rails_on_link
 from components.fabric.queues import QueuePlan
 from components.fabric.routing_plan import plan_routing
+from components.fabric.sessions import RoutedLinks, plan_links
 from components.fabric.splits import plan_splits, splits_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
@@ -57,6 +58,10 @@ class SwitchPlan(BaseModel):
 
     guarded: Guarded | None = Field(default=None, exclude=True)
     """What settings beside ours must leave alone; None where it carries no RoCE. Likewise."""
+
+    links: RoutedLinks | None = Field(default=None, exclude=True)
+    """Its routed links, for the comparison with BGP's sessions; None where it has none. Likewise.
+    """
 
     timed_restore_s: Annotated[int | None, Field(exclude=True)] = None
     """Seconds after which the switch itself takes back what was not confirmed; None: it never does,
@@ -135,6 +140,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         ports=spec.disruption.ports,
         guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
         exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
+        links=plan_links(spec).get(switch.name),
         timed_restore_s=_timed_restore_s(switch),
     )
 

@@ -15,6 +15,7 @@ from components.fabric import old_states
 from components.fabric.alike import spread_ports
 from components.fabric.bond_state import Bonds, MlagState, bond_settings
 from components.fabric.ib_state import IbState
+from components.fabric.session_state import Sessions
 
 
 def _is_none(value: object) -> bool:
@@ -241,6 +242,8 @@ class SwitchState(_Frozen):
     """None: not looked at."""
     neighbours: Annotated[dict[str, Neighbour] | None, _SAID] = None
     """What LLDP says of each port: found, and compared with the file's cables, no setting."""
+    sessions: Annotated[Sessions | None, _SAID] = None
+    """What BGP says of each neighbour: likewise, compared with the file's routed links."""
     ib: Annotated[IbState | None, _SAID] = None
     """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one."""
     native: Annotated[dict[str, str], _FILLED] = {}

@@ -15,7 +15,7 @@ from components.disruption.leave_plan import choose_departures, leaving_nodes
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
 from components.fabric.cabling import find_wrong_cables
-from components.fabric.drift import beside_of_switch, drift_of_switch
+from components.fabric.drift import beside_of_switch, drift_of_switch, lost_ways
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.beside import find_beside
@@ -137,6 +137,7 @@ def _drift_of(
         drift,
         cabling=find_wrong_cables(switch.cables, neighbours),
         beside=beside_of_switch(switch, applied, facts),
+        routing=lost_ways(switch, applied, facts),
     )
 
 

@@ -30,6 +30,7 @@ from lab.infiniband.room import IbRoom
 from lab.physics.path import Between
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
+from lab.physics.sessions import join
 from lab.routing.fabric import make_routing
 from lab.sources.server import WEB, Sources
 from lab.switches.emulators import EthernetSwitch, RoutingSwitch, SubnetSwitch, make_switch
@@ -73,6 +74,8 @@ class Lab:
         self.infiniband = IbRoom(lab.root, lab.plain_switches, lab.ufm)
         self.fabric = self._make_fabric()
         self.routing, self.routes = make_routing(lab.root, lab.switches, self.switches, self._cards)
+        if self.routing is None:
+            join(self.switches, self._links())
         self._operations: dict[str, Callable[[Mapping[str, object]], Answer]] = {
             "status": lambda _: self.status(),
             "snapshot": lambda _: {"snapshot": self.snapshot()},

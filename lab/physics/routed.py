@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
-from lab.views import PortView, RouterView, RouteView
+from lab.views import PortView, RouterView, RouteView, SessionView
 
 Hop = tuple[PortView, PortView]
 """A link between switches, in the direction that is asked for: the port it leaves, and enters."""
@@ -205,3 +205,26 @@ def _takes(router: RouterView, port: PortView, end: tuple[RouterView, PortView])
     wanted = [router.neighbors[name] for name in names if name in known]
     same = router.asn == other.asn
     return any(each in {"internal" if same else "external", str(other.asn)} for each in wanted)
+
+
+def sessions_of(name: str, links: tuple[Hop, ...], routers: Routers) -> dict[str, SessionView]:
+    """What the neighbours of a switch bring, by port or address; only those with a session."""
+    own = [hop for hop in links if hop[0].switch == name and _session(hop, routers)]
+    networks = {IPv4Network(each) for router in routers.values() for each in router.networks}
+    tables = [_table(str(network[0]), links, routers) for network in sorted(networks)]
+    found: dict[str, SessionView] = {}
+    for near, far in own:
+        teller, asn = routers[far.switch], routers[name].asn
+        routes = [table[far.switch] for table in tables if far.switch in table]
+        brought = sum(asn not in (teller.asn, *route.numbers) for route in routes)
+        peer = _peer(routers[name], near, teller, far)
+        watched = _peer(teller, far, routers[name], near) in teller.bfd
+        bfd = watched if peer in routers[name].bfd else None
+        found[peer] = SessionView(up=True, networks=brought, bfd=bfd)
+    return found
+
+
+def _peer(router: RouterView, near: PortView, other: RouterView, far: PortView) -> str:
+    """How a switch calls its neighbour on a link: by the port, or by the other end's address."""
+    ends = (str(IPv4Interface(each).ip) for each in other.addresses.get(far.port, ()))
+    return next((name for name in ends if name in router.neighbors), near.port)

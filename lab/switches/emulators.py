@@ -9,7 +9,7 @@ from typing import Final, Protocol, cast, runtime_checkable
 
 from components.core.errors import UsageError
 from lab.switches.lldp import Told
-from lab.views import PortView, RouterView, SubnetView, SwitchConfig
+from lab.views import PortView, RouterView, SessionView, SubnetView, SwitchConfig
 
 
 class Switch(Protocol):
@@ -64,6 +64,13 @@ class EthernetSwitch(Protocol):
 @runtime_checkable
 class RoutingSwitch(Protocol):
     """What the physics needs of a switch that routes."""
+
+    told: Callable[[], Mapping[str, SessionView]]
+    """What its neighbours tell it by BGP, where the lab computes that."""
+
+    def port_view(self, port: str) -> PortView:
+        """What the physics may know of a port."""
+        ...
 
     def router_view(self) -> RouterView:
         """Its addresses, and what its BGP tells to whom."""

@@ -12,6 +12,7 @@ from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import (
     DeviceDrift,
+    LostWay,
     Misplaced,
     Unreachable,
     asked_of_step,
@@ -177,6 +178,8 @@ WORDS = (
     "mtu_bytes of port 1/2 is 1500, harmless is 9216; not ours, and it breaks the class of RoCE;"
     " fix: no rewrite"
 )
+LOST = LostWay("port swp1", "BGP with s:swp1 is Idle", "show it")
+UNSAID = LostWay("switch", "BFD is not known", "show it", "unsaid")
 CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
     "quiet": (QUIET, 0, ["n1           no drift"]),
     "unreachable": (
@@ -214,6 +217,24 @@ CASES: dict[str, tuple[DeviceDrift, int, list[str]]] = {
         ["n1           placement: 1 thing(s) are not plugged in as the file says",
          "               the card is gone",
          f"               {WORDS}"],
+    ),
+    "routed link": (
+        replace(QUIET, routing=(LOST, UNSAID)),
+        3,
+        ["n1           routing: 1 link(s) do not carry what the file says",
+         "               port swp1: BGP with s:swp1 is Idle; next: show it",
+         "               switch: BFD is not known; next: show it"],
+    ),
+    "routing not read": (
+        replace(QUIET, routing=(LostWay("switch", "nothing is known", "show it", "unread"),)),
+        4,
+        ["n1           routing: not observed",
+         "               switch: nothing is known; next: show it"],
+    ),
+    "bfd not read": (
+        replace(QUIET, routing=(UNSAID,)),
+        0,
+        ["n1           no drift", "               switch: BFD is not known; next: show it"],
     ),
     "beside": (
         replace(QUIET, beside=(BESIDE,)),

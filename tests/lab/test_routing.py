@@ -13,6 +13,9 @@ from typing import Any, Final
 
 import pytest
 
+from components.fabric.session_state import Session
+from components.fabric.systems import driver_of
+from components.fabric.systems.base import SessionReader
 from lab.debian import ROUTING_PACKAGES, unpacked_whole
 from lab.routing.fabric import RoutedFabric, emulated_because, make_routing
 from lab.switches.cumulus.server import CumulusSwitch
@@ -134,6 +137,28 @@ def test_sessions_and_ways_are_those_of_frr(room: Room) -> None:
     assert room.ways("leaf-01", "10.0.1.0/24") == ("vlan111",)
 
 
+def seen(room: Room, name: str) -> dict[str, tuple[str, int | None]]:
+    """What the product reads of a switch's sessions: from NVUE, and of FRR itself."""
+    session, found = room.switches[name].session(), list[dict[str, Session]]()
+    for system in ("cumulus", "sonic"):
+        driver = driver_of(system)
+        assert isinstance(driver, SessionReader)
+        answers = {line: session.run(line) for line in driver.session_commands(bfd=False)}
+        found.append(dict(driver.parse_sessions(answers).neighbors))
+    states = [{n: (each.state.lower(), each.networks) for n, each in one.items()} for one in found]
+    assert states[0] == states[1]
+    return states[0]
+
+
+def test_the_product_reads_what_frr_says(room: Room) -> None:
+    is_whole(room)
+    until(lambda: seen(room, "leaf-01"), {"swp51": ("established", 1), "swp52": ("established", 1)})
+    room.type("leaf-02", "nv set interface swp51 link state down")
+    until(lambda: seen(room, "leaf-01")["swp51"], ("established", 0))  # nothing from leaf-02
+    until(lambda: seen(room, "spine-01")["swp2"], ("idle", 0))
+    room.type("leaf-02", "nv set interface swp51 link state up")
+
+
 def test_a_lost_spine_and_a_shut_port_leave_no_way_but_the_others(room: Room) -> None:
     is_whole(room)
     lost = room.switches["spine-01"]
@@ -158,6 +183,12 @@ def test_bfd_notices_what_no_link_shows(room: Room) -> None:
     room.type("spine-01", f"{times} min-rx-interval 250", f"{times} min-tx-interval 250")
     until(lambda: bfd_states(room, "leaf-01"), ["up"])
     until(lambda: bfd_states(room, "leaf-02"), ["down"])  # the spine does not answer there
+    reader = driver_of("cumulus")
+    assert isinstance(reader, SessionReader)
+    for name, state in (("leaf-01", "up"), ("leaf-02", "down")):
+        shell = room.switches[name].session()
+        answers = {line: shell.run(line) for line in reader.session_commands(bfd=True)}
+        assert reader.parse_sessions(answers).neighbors["swp51"].bfd == state
     (peer,) = room.ask("spine-01", "show bfd peers")
     assert (peer["detect-multiplier"], peer["receive-interval"]) == (4, 250)
     is_whole(room)

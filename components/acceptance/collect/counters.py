@@ -10,8 +10,11 @@ from typing import Final
 
 from components.acceptance.evidence import Hop, HopRole, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
+from components.acceptance.routing import RoutingSeen, as_routing
 from components.core.errors import DeviceError
-from components.fabric.device import read_counters
+from components.drift.device_drift import LostWay
+from components.fabric.device import read_counted, read_counters
+from components.fabric.sessions import find_lost
 from components.fabric.systems.base import CounterWay, PortCounters, Unread
 from components.remote.host_session import run_on_host
 
@@ -55,6 +58,8 @@ class Snapshot:
         default_factory=dict[tuple[str, str], tuple[Unread, ...]]
     )
     """(device, interface) to the answers that are of an unknown form."""
+    lost: Mapping[str, tuple[LostWay, ...]] = field(default_factory=dict[str, tuple[LostWay, ...]])
+    """Switch to its routed links that carry no routes."""
 
 
 async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, str]) -> Snapshot:
@@ -65,6 +70,7 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
     counters: dict[tuple[str, str], Counters] = {}
     unreachable: dict[str, str] = {}
     unread: dict[tuple[str, str], tuple[Unread, ...]] = {}
+    lost: dict[str, tuple[LostWay, ...]] = {}
     for source, answer in zip(sources, answers, strict=True):
         device = source.endpoint.device
         if isinstance(answer, DeviceError):
@@ -72,9 +78,10 @@ async def read_snapshot(sources: Sequence[CounterSource], secrets: Mapping[str, 
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            counters |= {(device, name): each.counted for name, each in answer.items()}
-            unread |= {(device, name): each.unread for name, each in answer.items() if each.unread}
-    return Snapshot(counters, unreachable, unread)
+            found, lost[device] = answer
+            counters |= {(device, name): each.counted for name, each in found.items()}
+            unread |= {(device, name): each.unread for name, each in found.items() if each.unread}
+    return Snapshot(counters, unreachable, unread, lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +92,32 @@ class _Interface:
     unread: tuple[Unread, ...] = ()
 
 
-async def _read(source: CounterSource, secrets: Mapping[str, str]) -> Mapping[str, _Interface]:
+_Read = tuple[Mapping[str, _Interface], tuple[LostWay, ...]]
+
+
+async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
     endpoint = source.endpoint
     on_fabric = source.os == "infiniband"
     if source.os != "linux" and not on_fabric:
-        ports = await asyncio.to_thread(
-            read_counters, endpoint, source.os, source.interfaces, secrets
-        )
-        return {name: _Interface(flatten_port(port), port.unread) for name, port in ports.items()}
+        ports, lost = await asyncio.to_thread(_read_switch, source, secrets)
+        counted = {n: _Interface(flatten_port(port), port.unread) for n, port in ports.items()}
+        return counted, lost
     each = (_READ.format(name=name) for name in source.interfaces)
     command = READ_ADAPTERS if on_fabric else "".join(each)
     answer = await run_on_host(endpoint, secrets, command, deadline_s=READ_DEADLINE_S)
     found = parse_ethtool(answer.stdout, source)
-    return {name: _Interface(counted) for name, counted in found.items()}
+    return {name: _Interface(counted) for name, counted in found.items()}, ()
+
+
+def _read_switch(
+    source: CounterSource, secrets: Mapping[str, str]
+) -> tuple[Mapping[str, PortCounters], tuple[LostWay, ...]]:
+    """A switch's counters, and its routed links where it has any, over one connection."""
+    asked = (source.endpoint, source.os, source.interfaces, secrets)
+    if source.links is None:
+        return read_counters(*asked), ()
+    ports, sessions = read_counted(*asked, bfd=bool(source.links.bfd))
+    return ports, find_lost(source.links, sessions)
 
 
 def flatten_port(port: PortCounters) -> dict[str, int]:
@@ -138,6 +158,22 @@ def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
     if lacking:
         raise DeviceError(f"{source.endpoint.where}: `ethtool -S {lacking[0]}` printed no counters")
     return found
+
+
+def lost_on_way(hops: Sequence[HopPlan], after: Snapshot) -> tuple[RoutingSeen, ...]:
+    """The routed links on a probe's way that carried no routes when it was over."""
+    places = {(hop.device, f"port {hop.interface}") for hop in hops}
+    switches = dict.fromkeys(hop.device for hop in hops if hop.role in _BETWEEN)
+    return tuple(
+        as_routing(device, lost)
+        for device in switches
+        for lost in after.lost.get(device, ())
+        if (device, lost.where) in places or lost.kind == "unread"
+    )
+
+
+_BETWEEN: Final = ("uplink_egress", "spine_ingress", "spine_egress", "downlink_ingress")
+"""What a way between two leaves has beside its ends."""
 
 
 def measure_hops(hop: HopPlan, before: Snapshot, after: Snapshot) -> tuple[Hop, ...]:

@@ -11,7 +11,12 @@ from typing import Any
 
 from components.acceptance.collect.cluster_jobs import Absent, ProbeRun, run_probe
 from components.acceptance.collect.cluster_objects import Api
-from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
+from components.acceptance.collect.counters import (
+    Snapshot,
+    lost_on_way,
+    measure_hops,
+    read_snapshot,
+)
 from components.acceptance.collect.host_jobs import run_host_probe
 from components.acceptance.collect.turn import Turn
 from components.acceptance.evidence import Outcome, ProbeEvidence, Unreachable, digest_log
@@ -162,6 +167,7 @@ def _evidence(
         "duration_s": round(took_s, 1),
         "command": " ".join(probe.command),
         "hops": tuple(found for hop in probe.hops for found in measure_hops(hop, *snapshots)),
+        "routing": lost_on_way(probe.hops, snapshots[1]),
     }
     return base.model_copy(update=update)
 

@@ -19,6 +19,7 @@ from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.path import judge_losses, judge_path
 from components.acceptance.judge.perftest import judge_perftest
+from components.acceptance.judge.routing import judge_routing, warn_routing
 from components.acceptance.judge.run_failure import find_failure
 from components.acceptance.judge.verdict import (
     EXIT_CODES,
@@ -95,9 +96,9 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         findings += judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
     findings += map(_unreachable, evidence.unreachable)
-    beside = judge_beside(evidence, findings)
-    warnings += warn_beside(evidence, findings)
-    findings += beside
+    causes = judge_beside(evidence, findings) + judge_routing(evidence, findings)
+    warnings += warn_beside(evidence, findings) + warn_routing(evidence, findings)
+    findings += causes
     return Report(
         verdict=_verdict_of(evidence, findings),
         findings=tuple(findings),

@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
 
 from components.core.difference import Difference
 from components.core.errors import Bug
+from components.fabric.session_state import Sessions
 from components.fabric.state import Neighbour, OtherPorts, SwitchState
 
 CountT = TypeVar("CountT")
@@ -253,6 +254,23 @@ class NeighbourReader(Protocol):
 
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read the answers: port to neighbour; a port that heard nothing is left out.
+
+        Raises:
+            Unreadable: An answer has another form than expected.
+        """
+        ...
+
+
+@runtime_checkable
+class SessionReader(Protocol):
+    """What a driver may have beside: BGP's sessions. A driver without it routes nothing of ours."""
+
+    def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
+        """What to ask for the sessions of all neighbours, and of BFD where any has it."""
+        ...
+
+    def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
+        """Read the answers.
 
         Raises:
             Unreadable: An answer has another form than expected.

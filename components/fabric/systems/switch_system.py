@@ -74,6 +74,12 @@ class RoutedForm:
     """Equal paths to ask for; None: all are used by default."""
     forwards: bool | None = None
     """Routing is a line of its own."""
+    sessions: str = "nv show vrf default router bgp neighbor"
+    """What a person asks for all sessions."""
+    session: str = "nv show vrf default router bgp neighbor {}"
+    """The same of one neighbour."""
+    bfd_sessions: str = "sudo vtysh -c 'show bfd peers'"
+    """The same of BFD."""
 
 
 _MEMBER: Final = PortState(admin_up=True, mode="routed")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from lab.switches import bgp
 from lab.switches.cumulus import show
 from lab.switches.cumulus.breakouts import names_of
 from lab.switches.cumulus.config import Stored
@@ -24,6 +25,7 @@ from lab.switches.front import Front
 from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.release import numbers
+from lab.views import RouterView, SessionView
 
 _NVUE: Final = (5, 0)
 NOT_FOUND: Final = 127
@@ -60,6 +62,12 @@ class Switch(Protocol):
 
     frr: Daemons | None
     """Its real routing daemons, where the lab has them."""
+    told: Callable[[], Mapping[str, SessionView]]
+    """What its neighbours tell it by BGP, where the lab computes that."""
+
+    def router_view(self) -> RouterView:
+        """What it routes by."""
+        ...
 
     def heard(self) -> Mapping[str, tuple[str, Told]]:
         """Port to (system, what it tells) by LLDP."""
@@ -114,9 +122,8 @@ class Session:
         if builtin is not None:
             return builtin(self, words[1:])
         self.status = 0
-        if words[:2] == ["sudo", "vtysh"] and self.switch.frr is not None:
-            self.status, output = self.switch.frr.vtysh(*words[2:])
-            return output
+        if words[0] == "sudo" and "vtysh" in words[1:3]:
+            return self._vtysh(text, words[words.index("vtysh") + 1 :])
         # 4.4 has NVUE as early access, switched off; before, there is none.
         if name != "nv" or numbers(self.switch.release) < _NVUE:
             self._note(text)
@@ -127,6 +134,18 @@ class Session:
         except NvueError as error:
             self.status = 1
             return str(error)
+
+    def _vtysh(self, text: str, words: list[str]) -> str:
+        """The real one, or as much of it as asks for sessions."""
+        frr, switch = self.switch.frr, self.switch
+        if frr is not None:
+            self.status, output = frr.vtysh(*words)
+            return output
+        found = bgp.vtysh(words, switch.router_view(), switch.told())
+        if found is None:
+            self._note(text)
+            self.status = NOT_FOUND
+        return found or "% Unknown command\n"
 
     def _note(self, text: str) -> None:
         self.switch.stored.unmodelled.append(text)
@@ -169,6 +188,11 @@ class Session:
         text = " ".join(words).replace("$?", str(self.status))
         self.status = 0
         return f"{text}\n"
+
+    def succeed(self) -> str:
+        """`true`."""
+        self.status = 0
+        return ""
 
     def groups(self, words: list[str]) -> str:
         """`id -Gn`."""
@@ -239,6 +263,13 @@ def _lldp(session: Session, _port: str) -> str:
     return show.show_lldp(session.switch.heard())
 
 
+def _neighbors(session: Session, _port: str) -> str:
+    switch = session.switch
+    view = switch.router_view()
+    told = bgp.ask_frr(switch.frr) if switch.frr is not None else switch.told()
+    return show.show_neighbors(view, bgp.every_session(view, told))
+
+
 _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"config show (?:-o|--output) json", _config),
     (r"config diff", _diff),
@@ -250,6 +281,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"show qos roce", lambda session, _port: show.show_roce(session.switch.stored.applied)),
     (r"show interface (?:-o|--output) json", _interfaces),
     (r"show interface lldp (?:-o|--output) json", _lldp),
+    (r"show vrf default router bgp neighbor -o json", _neighbors),
     (
         r"show interface (\S+) qos roce counters -o json",
         lambda session, port: show.show_roce_counters(session.switch.stored, session.port(port)),
@@ -261,6 +293,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
 )
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], str]]] = {
     "echo": lambda session, words: session.echo(words),
+    "true": lambda session, _words: session.succeed(),
     # Its default user is in the group sudo (page "User Accounts").
     "id": lambda session, words: session.groups(words),
     "export": lambda _session, _words: "",

@@ -23,6 +23,7 @@ from lab.switches.cumulus.config import (
 )
 from lab.switches.lldp import Told
 from lab.switches.stored import PortCounters
+from lab.views import RouterView, SessionView
 
 RELEASE: Final = "5.9.2"
 ROCE_PRIORITY: Final = 3
@@ -287,3 +288,16 @@ def own_members(tree: Tree, port: str) -> Tree | None:
     domains = child(tree, "interface", port, "bridge", "domain")
     found = domains.get("br_default")
     return found if isinstance(found, dict) else None
+
+
+def show_neighbors(view: RouterView, sessions: Mapping[str, SessionView]) -> str:
+    """`nv show vrf default router bgp neighbor -o json`: the keys of the detailed form."""
+    table = {
+        name: {
+            "address-family": {"ipv4-unicast": {"rx-prefix": each.networks}},
+            "remote-as": view.neighbors[name],
+            "state": "established" if each.up else "idle",
+        }
+        for name, each in sessions.items()
+    }
+    return json.dumps(table, indent=2) + "\n"

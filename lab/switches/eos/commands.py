@@ -5,16 +5,18 @@ Sources: docs/explanation/sources.md#eos.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from lab.switches.bgp import every_session
 from lab.switches.eos import show
 from lab.switches.eos.config import Stored
 from lab.switches.eos.configure import Place
 from lab.switches.eos.grammar import INVALID, EosError, UnknownCommandError, port_name, table
 from lab.switches.eos.render import diff, render, section
 from lab.switches.eos.sessions import ConfigSessions
+from lab.views import RouterView, SessionView
 
 
 class Switch(Protocol):
@@ -22,6 +24,12 @@ class Switch(Protocol):
 
     stored: Stored
     config_sessions: ConfigSessions
+    told: Callable[[], Mapping[str, SessionView]]
+    """What its neighbours tell it by BGP."""
+
+    def router_view(self) -> RouterView:
+        """What it routes by."""
+        ...
 
     @property
     def locked_by(self) -> str | None:
@@ -243,6 +251,20 @@ def _config_sessions(context: Context) -> str:
     return show.as_json(show.config_sessions(held, inside))
 
 
+def _bgp_summary(context: Context) -> str:
+    if not context.wants_json:
+        raise UnknownCommandError(INVALID)
+    view = context.switch.router_view()
+    return show.as_json(show.bgp_summary(view, every_session(view, context.switch.told())))
+
+
+def _bfd_peers(context: Context) -> str:
+    if not context.wants_json:
+        raise UnknownCommandError(INVALID)
+    view = context.switch.router_view()
+    return show.as_json(show.bfd_peers(every_session(view, context.switch.told())))
+
+
 def _length(context: Context, lines: str) -> str:
     context.session.height = int(lines)
     return "Pagination disabled." if lines == "0" else f"Pagination set to {lines} lines."
@@ -274,6 +296,8 @@ _SHOWS: Final = (
     ("show qos interfaces <port> ecn", _plain(show.ecn)),
     ("show qos interfaces <port> ecn counters queue", _tree(show.marked)),
     ("show qos maps", _plain(show.qos_maps)),
+    ("show ip bgp summary", _bgp_summary),
+    ("show bfd peers", _bfd_peers),
     ("show priority-flow-control", _plain(show.pfc)),
     ("show priority-flow-control counters", _plain(show.pfc_counters)),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lab.switches.eos.config import Config, Port, port_order
 from lab.switches.eos.routed import Bgp, Group, Interface
-from lab.views import RouterView
+from lab.views import BfdView, RouterView
 
 
 def interface_lines(held: Interface | Port) -> Iterator[str]:
@@ -111,7 +111,14 @@ def router_view(switch: str, config: Config) -> RouterView:
         },
         networks=tuple(bgp.networks) if bgp is not None else (),
         max_paths=bgp.max_paths if bgp is not None else 1,
+        bfd=dict.fromkeys(_watched(bgp), BfdView()) if bgp is not None else {},
     )
+
+
+def _watched(bgp: Bgp) -> Iterator[str]:
+    """Neighbours with BFD: by their group, or by a line of their own."""
+    yield from (name for name, (group, _) in bgp.ports.items() if bgp.groups[group].bfd)
+    yield from (name for name, peer in bgp.addresses.items() if peer.bfd)
 
 
 def _is_up(config: Config, name: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from lab.switches import bgp
 from lab.switches.emulators import Daemons
 from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
@@ -20,6 +21,7 @@ from lab.switches.sonic.filters import grep, xargs
 from lab.switches.sonic.pfcwd import run_pfcwd
 from lab.switches.sonic.shell import Shell, ShellError
 from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
+from lab.views import RouterView, SessionView
 
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
@@ -72,6 +74,13 @@ class Switch(Protocol):
 
     def heard(self) -> Mapping[str, tuple[str, Told]]:
         """Port to (system, what it tells) by LLDP."""
+        ...
+
+    told: Callable[[], Mapping[str, SessionView]]
+    """What its neighbours tell it by BGP, where the lab computes that."""
+
+    def router_view(self) -> RouterView:
+        """What it routes by."""
         ...
 
     def commit(self) -> None:
@@ -199,12 +208,18 @@ class Session:
         return "", 1 if held else 0
 
     def vtysh(self, words: list[str]) -> tuple[str, int]:
-        """The real one; a lab that computes its routes has none."""
-        if self.switch.frr is None:
+        """The real one, or as much of it as asks for sessions."""
+        refusal = self.switch.refuse(" ".join(("vtysh", *words)))
+        if refusal is not None:
+            return f"{refusal}\n", 1
+        if self.switch.frr is not None:
+            status, printed = self.switch.frr.vtysh(*words)
+            return printed, status
+        found = bgp.vtysh(words, self.switch.router_view(), self.switch.told())
+        if found is None:
             self.note(" ".join(("vtysh", *words)))
             return "-bash: vtysh: command not found", NOT_FOUND
-        status, printed = self.switch.frr.vtysh(*words)
-        return printed, status
+        return found, 0
 
     def cat(self, words: list[str]) -> tuple[str, int]:
         """Print a file that somebody wrote."""

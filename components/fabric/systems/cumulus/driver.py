@@ -13,11 +13,13 @@ from typing import Any, Final
 
 from components.core.difference import ABSENT, Difference
 from components.fabric.native import WHOLE, sources, write_list
+from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
 from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus import read as cumulus_parse
+from components.fabric.systems.cumulus import sessions as cumulus_sessions
 from components.fabric.systems.cumulus import write as cumulus_actions
 from components.fabric.systems.cumulus.counters import parse_counters
 from components.fabric.systems.cumulus.facts import DSCP_PER_CLASS, FACTORY_MTU_BYTES
@@ -157,6 +159,15 @@ class CumulusDriver:
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return cumulus_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
+
+    def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
+        """One command, with BFD where any neighbour has it."""
+        return (cumulus_sessions.WITH_BFD if bfd else cumulus_sessions.NEIGHBORS,)
+
+    def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
+        """Read what `session_commands` asked for."""
+        ((command, text),) = answers.items()
+        return cumulus_sessions.parse_sessions(command, text)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received as RoCE or not, sent per class, marked and discarded packets."""

@@ -12,10 +12,12 @@ from typing import Final
 
 from components.core.difference import ABSENT, Difference
 from components.fabric.native import sources, write_fields, write_list
+from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.systems.eos import config as eos_config
 from components.fabric.systems.eos import read as eos_parse
+from components.fabric.systems.eos import sessions as eos_sessions
 from components.fabric.systems.eos import write as eos_actions
 from components.fabric.systems.eos.bonds import (
     PAIR,
@@ -176,6 +178,14 @@ class EosDriver:
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return eos_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
+
+    def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
+        """The summary, and BFD's peers where any neighbour has it."""
+        return (eos_sessions.SUMMARY, *((eos_sessions.BFD,) if bfd else ()))
+
+    def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
+        """Read what `session_commands` asked for."""
+        return eos_sessions.parse_sessions(answers)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received in all, sent per class, marked and discarded packets."""

@@ -82,6 +82,9 @@ SYSTEM: Final = SwitchSystem(
         says_number=True,
         max_paths=MAX_PATHS,
         forwards=True,
+        sessions="show ip bgp summary",
+        session="show ip bgp summary",
+        bfd_sessions="show bfd peers",
     ),
     native_apart=True,
     # Numbers 1 to 2000: AVD's schema of a channel group. Ports keep what they have beside it, which

@@ -13,11 +13,13 @@ from typing import Final
 
 from components.core.difference import ABSENT, Difference
 from components.fabric.native import WHOLE, write_list
+from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import ByHand, Change, Guard, PortCounters, Reading
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
+from components.fabric.systems.sonic import sessions as sonic_sessions
 from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
@@ -172,6 +174,15 @@ class SonicDriver:
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return sonic_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
+
+    def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
+        """One command, with BFD where any neighbour has it."""
+        return (sonic_sessions.WITH_BFD if bfd else sonic_sessions.SUMMARY,)
+
+    def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
+        """Read what `session_commands` asked for."""
+        ((command, text),) = answers.items()
+        return sonic_sessions.parse_sessions(command, text)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Sent bytes per queue and discards, of all ports in one answer each."""

@@ -80,7 +80,14 @@ SYSTEM: Final = SwitchSystem(
     template_marks=frozenset({3, 4}),
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
     routing=(MIN_RELEASE, 0, 0),
-    routed=RoutedForm(loopback=LOOPBACK, vlan="Vlan{}", link=(LINK_LOCAL,), max_paths=MAX_PATHS),
+    routed=RoutedForm(
+        loopback=LOOPBACK,
+        vlan="Vlan{}",
+        link=(LINK_LOCAL,),
+        max_paths=MAX_PATHS,
+        sessions="show ip bgp summary",
+        session="show ip bgp neighbors {}",
+    ),
     # Names: sonic-portchannel.yang. ICCP: INCLUDE_ICCPD in rules/config of sonic-buildimage.
     bonds=BondForm(
         name=r"PortChannel\d{1,4}",

@@ -1,0 +1,162 @@
+"""BGP sessions against the routed links of the file: what to expect of each, what is lost. Pure.
+
+A neighbour must bring every network to which it is on a shortest way. It is counted, and not looked
+up network by network: the table of a leaf of 64 leaves below 32 spines is megabytes of JSON. So a
+lost way shows as long as the neighbour brings no network beside those of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from components.drift.device_drift import LostWay
+from components.fabric.links import link_addresses, list_links, routed_neighbours
+from components.fabric.routing_plan import plan_routing
+from components.fabric.session_state import Session, Sessions
+from components.fabric.state import BgpState
+from components.fabric.systems import system_of
+from components.model.cluster import ClusterSpec
+from components.model.once import once
+
+
+class FarEnd(BaseModel):
+    """The other end of one routed link."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    port: str
+    """The switch's own port."""
+    to: str
+    """`spine-01:swp1`, as the file has it."""
+    networks: int = 0
+    """Networks that it brings at the least; 0: not known, as where two switches of one tier have
+    numbers of their own, so that one way is used and not several."""
+
+
+class RoutedLinks(BaseModel):
+    """What one switch is to have by its routed links."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    os: str
+    ends: dict[str, FarEnd]
+    """Neighbour, as BGP names it, to the other end."""
+    bfd: tuple[str, ...] = ()
+    """Neighbours whose loss BFD notices."""
+
+
+@once
+def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
+    """Each switch with routed links to what it is to have by them."""
+    known = {each.name: plan_routing(spec, each).get("bgp") for each in spec.switches}
+    bgp = {name: each for name, each in known.items() if isinstance(each, BgpState)}
+    ends: dict[str, dict[str, FarEnd]] = {}
+    numbered, hops = link_addresses(spec), _first_hops(spec)
+    for link in list_links(spec):
+        for near, far in ((link.one, link.other), (link.other, link.one)):
+            name = near.switch.name
+            if near.port.mode != "routed" or name not in bgp:
+                continue
+            brings = sum(
+                len(bgp[other].networks)
+                for other, first in hops.get(name, {}).items()
+                if far.switch.name in first and other in bgp
+            )
+            peer = str(numbered[near.key][1]) if near.key in numbered else near.name
+            end = FarEnd(port=near.name, to=f"{far.switch.name}:{far.name}", networks=brings)
+            ends.setdefault(name, {})[peer] = end
+    return {
+        each.name: RoutedLinks(os=each.os, ends=ends[each.name], bfd=bgp[each.name].bfd)
+        for each in spec.switches
+        if each.name in ends
+    }
+
+
+@once
+def _first_hops(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Switch to every other one, to the neighbours on all ways that BGP takes to it together.
+
+    Ways are taken together only where they pass the same numbers (FRR without `multipath-relax`).
+    """
+    asns = {each.name: each.routing.asn for each in spec.switches if each.routing}
+    near = routed_neighbours(spec)
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for target in near:
+        for start, (first, paths) in _ways_to(target, near, asns).items():
+            if first and len(paths) == 1:
+                found.setdefault(start, {})[target] = first
+    return found
+
+
+def _ways_to(
+    target: str, near: Mapping[str, tuple[str, ...]], asns: Mapping[str, int]
+) -> dict[str, tuple[frozenset[str], frozenset[tuple[int, ...]]]]:
+    """Every switch to the neighbours on shortest ways to one, and to the numbers on those ways."""
+    found = {target: (frozenset[str](), frozenset({()}))}
+    edge = [target]
+    while edge:
+        heard: dict[str, tuple[set[str], set[tuple[int, ...]]]] = {}
+        for teller in edge:
+            told = {(asns.get(teller, 0), *path) for path in found[teller][1]}
+            for name in near.get(teller, ()):
+                own = {path for path in told if asns.get(name) not in path}
+                if name not in found and own:
+                    first, paths = heard.setdefault(name, (set(), set()))
+                    first.add(teller)
+                    paths |= own
+        found |= {name: (frozenset(a), frozenset(b)) for name, (a, b) in heard.items()}
+        edge = [*heard]
+    return found
+
+
+def find_lost(
+    links: RoutedLinks, seen: Sessions | None, applied: BgpState | None = None
+) -> tuple[LostWay, ...]:
+    """What a switch's routed links lack.
+
+    Args:
+        links: What they are to be.
+        seen: What was read; None: it was not asked.
+        applied: What was last applied, where that may be less: a neighbour that nothing has set
+            yet has no session.
+    """
+    if seen is None:
+        return ()
+    form = system_of(links.os).routed
+    if seen.unread:
+        what = f"the state of its BGP sessions is not known: {seen.unread}"
+        return (LostWay("switch", what, form.sessions, "unread"),)
+    return tuple(_lost(links, seen, applied))
+
+
+def _lost(links: RoutedLinks, seen: Sessions, applied: BgpState | None) -> Iterator[LostWay]:
+    form = system_of(links.os).routed
+    for name, end in links.ends.items():
+        if applied is not None and name not in applied.neighbors:
+            continue
+        watched = name in links.bfd and (applied is None or name in applied.bfd)
+        what = _fault(end, seen.neighbors.get(name), watched=watched)
+        if what:
+            fix = form.bfd_sessions if "BFD" in what else form.session.format(name)
+            yield LostWay(f"port {end.port}", what, fix)
+    if seen.bfd_unread and links.bfd:
+        what = f"whether BFD is up is not known: {seen.bfd_unread}"
+        yield LostWay("switch", what, form.bfd_sessions, "unsaid")
+
+
+def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
+    """What is wrong with one session; blank: nothing that is known."""
+    if session is None:
+        return f"there is no BGP session with {end.to}: it was never heard on this link"
+    if not session.is_up:
+        return f"BGP with {end.to} is {session.state}, not Established"
+    if watched and session.bfd is not None and session.bfd != "up":
+        return f"BFD with {end.to} is {session.bfd}: a loss there is noticed by BGP's hold time"
+    if session.networks is not None and session.networks < end.networks:
+        return (
+            f"{end.to} brings {session.networks} of {end.networks} networks: a link behind it is"
+            " lost, and traffic to the others takes fewer ways"
+        )
+    return ""

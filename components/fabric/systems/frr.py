@@ -1,0 +1,79 @@
+"""FRR's answers about BGP and BFD, which Cumulus and SONiC have behind their own command lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from components.fabric.session_state import Session, Sessions
+from components.fabric.systems.base import Unreadable
+
+BFD: Final = "show bfd peers json"
+
+
+class _Peer(BaseModel):
+    state: str
+    networks: int | None = Field(default=None, alias="pfxRcd")
+
+
+class _Summary(BaseModel):
+    peers: dict[str, _Peer] = {}
+    """FRR answers `{}` where there is no BGP, or no neighbour."""
+
+
+class _BfdPeer(BaseModel):
+    peer: str
+    interface: str = ""
+    status: str
+
+
+_BFD_PEERS: Final = TypeAdapter(list[_BfdPeer])
+
+
+def first_document(command: str, text: str) -> tuple[object, str]:
+    """The JSON document at the beginning of an answer, and the text behind it.
+
+    Raises:
+        Unreadable: It does not begin with one.
+    """
+    rest = text.strip()
+    try:
+        value, at = json.JSONDecoder().raw_decode(rest)
+    except ValueError as error:
+        raise Unreadable(command, text, "the answer is not in JSON") from error
+    return value, rest[at:].strip()
+
+
+def parse_summary(command: str, text: str, document: object) -> dict[str, Session]:
+    """`show bgp ipv4 unicast summary json`: neighbours by port or address.
+
+    Raises:
+        Unreadable: It is another document.
+    """
+    try:
+        peers = _Summary.model_validate(document).peers
+    except ValidationError as error:
+        raise Unreadable(command, text, "it is no summary of FRR's BGP") from error
+    return {name: Session(state=peer.state, networks=peer.networks) for name, peer in peers.items()}
+
+
+def with_bfd(sessions: dict[str, Session], answer: str) -> Sessions:
+    """The same with what `show bfd peers json` says.
+
+    A neighbour that it does not name has no session of BFD. Without the right to ask, or without
+    the daemon, BFD alone is not known.
+    """
+    try:
+        peers = _BFD_PEERS.validate_json(answer)
+    except ValidationError:
+        return Sessions(
+            neighbors=sessions, bfd_unread=" ".join(answer.split())[:200] or "no answer"
+        )
+    states = {name: each.status for each in peers for name in (each.interface, each.peer)}
+    found = {
+        name: session.model_copy(update={"bfd": states.get(name, "down")})
+        for name, session in sessions.items()
+    }
+    return Sessions(neighbors=found)

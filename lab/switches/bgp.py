@@ -1,0 +1,67 @@
+"""BGP's sessions of an emulated switch, in the forms of FRR: its own where the lab runs it.
+
+Sources: docs/explanation/sources.md#cumulus.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.switches.emulators import Daemons
+from lab.views import RouterView, SessionView
+
+SUMMARY = "show bgp ipv4 unicast summary json"
+BFD = "show bfd peers json"
+
+
+def every_session(view: RouterView, told: Mapping[str, SessionView]) -> dict[str, SessionView]:
+    """Each neighbour that is configured; with whom nobody speaks there is no session."""
+    return {
+        name: told.get(name, SessionView(bfd=False if name in view.bfd else None))
+        for name in view.neighbors
+    }
+
+
+def ask_frr(frr: Daemons) -> dict[str, SessionView]:
+    """The sessions of real daemons."""
+    _, text = frr.vtysh("-c", SUMMARY)
+    peers: dict[str, dict[str, Any]] = json.loads(text).get("peers", {})
+    return {
+        name: SessionView(up=peer["state"] == "Established", networks=peer.get("pfxRcd", 0))
+        for name, peer in peers.items()
+    }
+
+
+def vtysh(words: Sequence[str], view: RouterView, told: Mapping[str, SessionView]) -> str | None:
+    """What FRR would answer to `-c QUESTION`s about sessions; None: to another one."""
+    answers = {SUMMARY: _summary, BFD: _bfd}
+    questions = [*words[1::2]]
+    if {*words[::2]} != {"-c"} or not all(each in answers for each in questions):
+        return None
+    found = every_session(view, told)
+    return "".join(f"{json.dumps(answers[each](view, found))}\n" for each in questions)
+
+
+def _summary(view: RouterView, found: Mapping[str, SessionView]) -> object:
+    if view.asn is None:
+        return {}
+    peers = {
+        name: {
+            "remoteAs": view.neighbors[name],
+            "pfxRcd": each.networks,
+            "state": "Established" if each.up else "Idle",
+        }
+        for name, each in found.items()
+    }
+    return {"routerId": view.router_id, "as": view.asn, "peers": peers}
+
+
+def _bfd(view: RouterView, found: Mapping[str, SessionView]) -> object:
+    del view
+    return [
+        {"peer": name, "interface": name, "status": "up" if each.bfd else "down"}
+        for name, each in found.items()
+        if each.bfd is not None
+    ]
