@@ -212,3 +212,13 @@ def test_our_own_mistakes_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(counters, "run_on_host", run)
     with pytest.raises(ValueError, match="a bug"):
         asyncio.run(read_snapshot([GPU01], {}))
+
+
+def test_what_full_queues_threw_away_is_lost_there() -> None:
+    def seen(drops: int) -> Snapshot:
+        sent = {3: PriorityCounters(None, 90, drops), 0: PriorityCounters(None, 9, 1)}
+        flat = flatten_port(PortCounters(sent, ecn_marked=None, rx_discards=2))
+        return Snapshot({("leaf-01", "Ethernet1/1"): flat})
+
+    egress = measure_hop(hop("switch_egress", "leaf-01", "Ethernet1/1"), seen(4), seen(11))
+    assert egress.discards == 7

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from components.fabric.native import DEFAULT, read_fields, sources
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import Occupied, Unreadable
+from components.fabric.systems.base import Occupied, PriorityCounters, Unreadable
 from components.fabric.systems.eos.config import parse_maps, parse_sections
 from components.fabric.systems.eos.driver import INTERFACES, MAPS, VLANS, EosDriver
 from components.fabric.systems.eos.read import (
@@ -118,7 +118,7 @@ QUEUED: dict[str, JsonValue] = {
                         "TC3": {
                             "dropPrecedences": {
                                 "DP0": {"enqueuedBytes": 40, "droppedPackets": 0},
-                                "DP1": {"enqueuedBytes": 2, "droppedPackets": 0},
+                                "DP1": {"enqueuedBytes": 2, "droppedPackets": 5},
                             }
                         },
                         "TC6": {"dropPrecedences": {"DP0": {"enqueuedBytes": 7}}},
@@ -266,9 +266,9 @@ def test_json_of_other_clients() -> None:
     lost = {"interfaces": {port: {"inDiscards": 4, "outDiscards": 0}}, "inDiscardsTotal": 4}
     assert parse_discards("c", json.dumps(lost), port) == 4
     assert parse_sent("c", json.dumps(QUEUED), port) == {
-        **dict.fromkeys(range(8), 0),
-        3: 42,
-        6: 7,
+        **dict.fromkeys(range(8), PriorityCounters(None, 0)),
+        3: PriorityCounters(None, 42, 5),
+        6: PriorityCounters(None, 7),
     }
     marked = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "12", "4": 3}}}}
     assert parse_marked("c", json.dumps(marked), port) == 15

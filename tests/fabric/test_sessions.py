@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,7 +155,7 @@ def test_switches_of_one_tier_with_numbers_of_their_own_are_not_counted() -> Non
     """BGP takes one of two ways whose numbers differ, so that either may bring nothing."""
     site = routed_of("cumulus", mode="lossless").model_dump(mode="json")
     spine = site["switches"][2]
-    twin = {**spine, "name": "spine-02", "ports": {}}
+    twin: dict[str, Any] = {**spine, "name": "spine-02", "ports": {}}
     twin["routing"] = {**spine["routing"], "asn": 65002, "router_id": "10.255.0.8"}
     twin["ssh"] = {**spine["ssh"], "address": "192.168.1.21"}
     for number, leaf in enumerate(site["switches"][:2], start=1):

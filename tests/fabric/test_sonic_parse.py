@@ -311,8 +311,8 @@ Ethernet8    100    101    102    103    104    105    106    N/A
 
 def test_counters_of_the_unicast_queues() -> None:
     found = parse_counters(("q", QUEUES), ("d", DROPS), ["Ethernet8"])["Ethernet8"]
-    counted = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items()}
-    assert counted == {0: (None, 0), 3: (None, 7_000_097)}
+    counted = {tc: (c.rx_bytes, c.tx_bytes, c.tx_drops) for tc, c in found.by_priority.items()}
+    assert counted == {0: (None, 0, 0), 3: (None, 7_000_097, 29)}
     assert (found.rx_discards, found.ecn_marked) == (721, None)
 
 

@@ -137,6 +137,8 @@ def flatten_port(port: PortCounters) -> dict[str, int]:
             flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
         if counted.tx_bytes is not None:
             flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
+        if counted.tx_drops is not None:
+            flat[f"tx_tc{number}_drops"] = counted.tx_drops
     return flat
 
 
@@ -249,6 +251,8 @@ _PORT_NAMES: Final = {"rx": r"rx_prio(\d)_bytes", "tx": r"tx_tc(\d)_bytes"}
 """Counter of each class as ethtool (mlx5) and the switch drivers name it."""
 
 
+_LOST: Final = r"(rx_out_of_buffer|rx_discards_phy|rx_discards|tx_tc\d_drops)"
+"""On arrival, and by a full queue of any class."""
 _DATA_NAMES: Final = {"sender_nic": "port_xmit_data", "receiver_nic": "port_rcv_data"}
 
 
@@ -271,7 +275,7 @@ def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
         "bytes_by_class": classes,
         "total_bytes": sum(classes.values()),
         "pause_frames": _sum(grown, r"[rt]x_prio\d_pause"),
-        "discards": _sum(grown, r"(rx_out_of_buffer|rx_discards_phy|rx_discards)"),
+        "discards": _sum(grown, _LOST),
         "out_of_sequence": _sum(grown, r"out_of_sequence"),
         "ecn_marked": _sum(grown, "ecn_marked"),
     }

@@ -66,6 +66,8 @@ class PriorityCounters:
     """None: the system does not count received bytes by priority, or they could not be read."""
     tx_bytes: int | None
     """None: they could not be read."""
+    tx_drops: int | None = None
+    """Packets that the full queue of this class threw away; None: not counted by class."""
 
 
 CounterWay = Literal["rx", "tx", "marked", "discards"]

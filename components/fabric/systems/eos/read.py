@@ -74,6 +74,7 @@ class _Dropped(_Shape):
 
 class _Queue(_Shape):
     enqueued_bytes: int = Field(alias="enqueuedBytes")
+    dropped: int | None = Field(default=None, alias="droppedPackets")
 
 
 class _Class(_Shape):
@@ -197,14 +198,17 @@ def parse_discards(command: str, text: str, port: str) -> int:
     return _of(_read(_Dropped, command, text).interfaces, port, command, text).in_discards
 
 
-def parse_sent(command: str, text: str, port: str) -> dict[int, int]:
-    """Bytes by class in `show interfaces X counters queue detail | json`."""
+def parse_sent(command: str, text: str, port: str) -> dict[int, PriorityCounters]:
+    """Bytes and drops by class in `show interfaces X counters queue detail | json`."""
     found = _of(_read(_Queued, command, text).egress.interfaces, port, command, text)
-    sent = dict.fromkeys(QUEUES, 0)
+    sent = dict.fromkeys(QUEUES, PriorityCounters(None, 0))
     for name, entry in found.unicast.classes.items():
         number = name.removeprefix("TC")
         if number.isdigit() and int(number) in sent:
-            sent[int(number)] += sum(each.enqueued_bytes for each in entry.precedences.values())
+            queues = entry.precedences.values()
+            drops = [each.dropped for each in queues if each.dropped is not None]
+            total = sum(each.enqueued_bytes for each in queues)
+            sent[int(number)] = PriorityCounters(None, total, sum(drops) if drops else None)
     return sent
 
 
@@ -234,7 +238,7 @@ def port_counters(port: str, answers: Mapping[CounterWay, tuple[str, str]]) -> P
     soft = SoftReader()
     sent = soft.read("tx", lambda: parse_sent(*answers["tx"], port)) or {}
     return PortCounters(
-        {tc: PriorityCounters(None, size) for tc, size in sent.items()},
+        sent,
         soft.read("marked", lambda: parse_marked(*answers["marked"], port)),
         soft.read("discards", lambda: parse_discards(*answers["discards"], port)),
         rx_bytes=soft.read("rx", lambda: parse_total(*answers["rx"], port)),

@@ -343,7 +343,9 @@ def parse_counters(
     found: dict[str, PortCounters] = {}
     for port in ports:
         sent = {
-            int(name[2:]): PriorityCounters(None, _count(fields))
+            int(name[2:]): PriorityCounters(
+                None, _count(fields, "totalbytes"), _count(fields, "droppacket")
+            )
             for name, fields in sorted(table.get(port, {}).items())
             if re.fullmatch(r"UC[0-7]", name)
         }
@@ -362,9 +364,9 @@ def _drops(drops: tuple[str, str], port: str) -> int:
     return sum(int(part) for part in lost if part.isdigit())
 
 
-def _count(fields: JsonValue) -> int:
-    """`totalbytes`, a number in text with commas, or `N/A` before the first poll."""
-    text = str(fields.get("totalbytes", "")) if isinstance(fields, dict) else ""
+def _count(fields: JsonValue, name: str) -> int:
+    """A number in text with commas, or `N/A` before the first poll."""
+    text = str(fields.get(name, "")) if isinstance(fields, dict) else ""
     digits = text.replace(",", "")
     return int(digits) if digits.isdigit() else 0
 
