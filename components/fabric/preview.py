@@ -26,7 +26,7 @@ _OF_PORT = re.compile(r"port (\S+) (.*)")
 
 _NO_TIMER: Final = (
     "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
-    " next update or a restart"
+    " next update or a restart; have its console at hand"
 )
 
 

@@ -20,7 +20,7 @@ from tests.fabric.switch_labs import LABS
 
 NO_TIMER = (
     "NO TIMED RESTORE: if the session is lost, Onyx keeps the lines that it took, unsaved, until"
-    " the next update or a restart"
+    " the next update or a restart; have its console at hand"
 )
 ORDER = {f"swp{number}": number for number in range(1, 33)}
 
