@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from components.checks.rule import Finding, at
@@ -57,19 +57,46 @@ def check_bond_port(spec: ClusterSpec) -> Iterator[Finding]:
         if switch.inband is not None:
             place = at((*head, "inband", "port"), switch.inband.port)
             taken[switch.inband.port] = ("carries our own session", place)
-        users: list[tuple[str, tuple[str, ...], SpecPath]] = [
-            (name, bond.ports, (*head, "bonds", name)) for name, bond in switch.bonds.items()
-        ]
-        if switch.mlag is not None:
-            users.append(("the link of its pair", switch.mlag.ports, (*head, "mlag")))
-        for name, ports, path in users:
-            for port in ports:
-                place = at((*path, "ports"), port)
-                other = taken.setdefault(port, (f"is in {name}", place))
-                if other[1] is not place:
-                    yield _twice(switch, port, name, (other, place))
-                elif (why := _why_no_port(switch, port)) is not None:
-                    yield Finding(why, (place,), "name ports that the switch has.")
+        for name, port, path in _uses(s, switch):
+            place = at((*path, "ports"), port)
+            other = taken.setdefault(port, (f"is in {name}", place))
+            if other[1] is not place:
+                yield _twice(switch, port, name, (other, place))
+            elif (rest := _same_cage(switch, port, taken)) is not None:
+                what, there = taken[rest]
+                yield Finding(
+                    f"ports {port} and {rest} of {switch.name} are a whole port and a part of it: "
+                    f"{port} is in {name}, and {rest} {what}.",
+                    (place, there),
+                    "use the whole port, or its parts only.",
+                )
+            elif (why := _why_no_port(switch, port)) is not None:
+                yield Finding(why, (place,), "name ports that the switch has.")
+
+
+def _uses(s: int, switch: Switch) -> Iterator[tuple[str, str, SpecPath]]:
+    """Each bundle, the link of a pair too, with each of its ports and its place in the file."""
+    for name, bond in switch.bonds.items():
+        yield from ((name, port, ("switches", s, "bonds", name)) for port in bond.ports)
+    if switch.mlag is not None:
+        link = "the link of its pair"
+        yield from ((link, port, ("switches", s, "mlag")) for port in switch.mlag.ports)
+
+
+def _same_cage(switch: Switch, port: str, taken: Iterable[str]) -> str | None:
+    """A port that is not there beside this one, since one of the two is a part of the other."""
+    model = switch.hardware
+    if model is None:
+        return None
+    wholes = {name: model.whole_port(switch.os, name) for name in taken}
+    return next(
+        (
+            name
+            for name in wholes
+            if port != name and (wholes[port] == name or wholes[name] == port)
+        ),
+        None,
+    )
 
 
 def _twice(

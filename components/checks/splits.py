@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from components.catalogue.switches.switch_model import SwitchModel
 from components.checks.rule import Finding, at
 from components.checks.topology import Cable, list_cables
-from components.fabric.splits import PortSplit, splits_of
+from components.core.problem import Place
+from components.fabric.splits import PortSplit, splits_of, used_ports
 from components.fabric.systems import driver_of, least_release, system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
@@ -70,7 +71,7 @@ def _taken(
                     f"port {name} of {switch.name} is not there: breakouts splits {split.whole} in "
                     f"{split.count}.",
                     (
-                        at(("switches", s, "ports", name), switch.ports[name].to),
+                        _place(s, switch, name),
                         at(("switches", s, "breakouts", split.whole), said),
                     ),
                     f"use {', '.join(split.parts)}, or correct breakouts.",
@@ -78,20 +79,23 @@ def _taken(
         blocked = model.blocked_by(switch.os, split.whole, split.count)
         used = splits[blocked].named if blocked and blocked in splits else (blocked or "",)
         for name in used:
-            if name in switch.ports:
+            if name in used_ports(switch):
                 yield Finding(
                     f"port {name} of {switch.name} is gone, since {split.whole} before it is split "
                     f"in {split.count}.",
                     (
-                        at(("switches", s, "ports", name), switch.ports[name].to),
-                        *(
-                            at(("switches", s, "ports", part), switch.ports[part].to)
-                            for part in split.named[-1:]
-                        ),
+                        _place(s, switch, name),
+                        *(_place(s, switch, part) for part in split.named[-1:]),
                     ),
                     "plug it into another port: of each pair the second one is gone where the "
                     f"first one is split so. {model.capability_line()}.",
                 )
+
+
+def _place(s: int, switch: Switch, name: str) -> Place:
+    """Where the file uses a port."""
+    plugged = switch.ports.get(name)
+    return at(("switches", s, *used_ports(switch)[name]), plugged.to if plugged else name)
 
 
 def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Iterator[Finding]:

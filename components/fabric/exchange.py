@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from components.core.difference import ABSENT
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
+from components.fabric.failure_text import lost_text, values_text
 from components.fabric.hand_splits import (
     find_splits,
     plan_changes,
@@ -22,7 +22,6 @@ from components.fabric.hand_splits import (
     without_missing,
 )
 from components.fabric.identity import Identity, IdentityQuestions
-from components.fabric.setting_text import group_settings
 from components.fabric.state import Neighbour, SwitchState
 from components.fabric.systems.base import (
     Change,
@@ -36,6 +35,7 @@ from components.fabric.systems.base import (
     Unsettable,
     WholeReader,
 )
+from components.fabric.targets import target_of_put_back
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
@@ -63,8 +63,8 @@ class _RefusedError(Exception):
         self.text = text
 
 
-class _DeniedError(Exception):
-    """A change would interrupt traffic, and may not."""
+class _StoppedError(Exception):
+    """A change would interrupt traffic, and may not; or no round ended with nothing to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,36 +239,46 @@ class Exchange:
             UnreachableError: The session was lost; the text says which lines were taken.
         """
         before = self.read(wanted)
-        target = aim(before)
-        reading, sent, taken = before, list[Change](), list[str]()
+        target, taken = aim(before), list[str]()
         try:
-            for _ in range(MAX_ROUNDS):
-                changes = plan_changes(self.driver, reading.state, aim(reading))
-                if not changes:
-                    self._save(taken)
-                    return _outcome(before, reading, sent)
-                self._refuse_interruptions(() if may_interrupt else changes, taken)
-                if self._candidate.stage == "forced":
-                    break  # a second candidate would have to confirm the first
-                self._send(changes, taken)
-                sent += changes
-                reading = self.read(wanted)
-        except _RefusedError as error:
-            why = f"refused a line\n  line    {error.line}\n  switch  {error.text}"
-            raise self._put_back(why, before, wanted, target) from error
-        except (Unsettable, _DeniedError) as error:
-            raise self._put_back(_why_stopped(error), before, wanted, target) from error
+            return self._approach(before, wanted, aim, taken, may_interrupt=may_interrupt)
         except UnreachableError as error:
-            raise _lost(error, taken, self._candidate) from error
+            raise UnreachableError(lost_text(error, taken, self._candidate)) from error
+        except (_RefusedError, _StoppedError, Unsettable, DeviceError) as error:
+            if isinstance(error, DeviceError) and not taken:
+                raise
+            raise self._put_back(_why_stopped(error), before, wanted, target) from error
+
+    def _approach(
+        self,
+        before: Reading,
+        wanted: SwitchState,
+        aim: Aim,
+        taken: list[str],
+        *,
+        may_interrupt: bool,
+    ) -> Outcome:
+        """Change and read until nothing is left to change, and save; it puts nothing back."""
+        reading, sent = before, list[Change]()
+        for _ in range(MAX_ROUNDS):
+            changes = plan_changes(self.driver, reading.state, aim(reading))
+            if not changes:
+                self._save(taken)
+                return _outcome(before, reading, sent)
+            self._refuse_interruptions(() if may_interrupt else changes, taken)
+            if self._candidate.stage == "forced":
+                break  # a second candidate would have to confirm the first
+            self._send(changes, taken)
+            sent += changes
+            reading = self.read(wanted)
         left = plan_changes(self.driver, reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
-        why = f"took every line and still differs\n  missing {lines}"
-        raise self._put_back(why, before, wanted, target)
+        raise _StoppedError(f"took every line and still differs\n  missing {lines}")
 
     def _refuse_interruptions(self, changes: Iterable[Change], taken: Sequence[str]) -> None:
         found = "; ".join(dict.fromkeys(each.interrupts for each in changes if each.interrupts))
         if found and taken:  # only the rest, after a change that moved other settings too
-            raise _DeniedError(
+            raise _StoppedError(
                 f"would now interrupt traffic, which disruption.ports denies: {found}"
             )
         if found:
@@ -331,7 +341,8 @@ class Exchange:
             self._candidate.stage = "none"
             for _ in range(MAX_ROUNDS):
                 after = self.read(wanted)
-                changes = self.driver.plan_changes(after.state, before.state)
+                back = target_of_put_back(after, before.state, wanted)
+                changes = self.driver.plan_changes(after.state, back)
                 if not changes:
                     end = "the previous values were put back; not saved"
                     return self._failure(f"{why}\n  result  {end}", before, target, after)
@@ -340,16 +351,14 @@ class Exchange:
             end = "not all previous values could be put back; not saved"
         except _RefusedError as error:
             end = f"putting back stopped at `{error.line}`: {error.text}; not saved"
-        except Unsettable as error:
-            end = f"putting back stopped: {error}; not saved"
-        except UnreachableError as error:
+        except (Unsettable, DeviceError) as error:
             end = f"putting back stopped: {error}; not saved"
         return self._failure(f"{why}\n  result  {end}", before, target, after)
 
     def _failure(
         self, why: str, before: Reading, target: SwitchState, after: Reading | None
     ) -> DeviceError:
-        values = _values(before.state, target, after.state if after else None)
+        values = values_text(before.state, target, after.state if after else None)
         return DeviceError(f"{self.session.where} {why}\n  values\n{values}")
 
     def _unreadable(self, error: Unreadable) -> DeviceError:
@@ -368,31 +377,11 @@ def _outcome(before: Reading, after: Reading, sent: Sequence[Change]) -> Outcome
     )
 
 
-def _lost(error: UnreachableError, taken: Sequence[str], candidate: Candidate) -> UnreachableError:
-    lines = "\n          ".join(taken) or "none"
-    guard = candidate.guard
-    end = "the next run goes on from what is there"
-    if guard is not None and candidate.stage != "none":
-        end = f"the switch itself takes back what was in force within {guard.rollback_s} s"
-    return UnreachableError(
-        f"{error}\n  result  the session was lost while the switch was changed; not saved, and"
-        f" {end}\n  taken   {lines}"
-    )
-
-
 def _why_stopped(error: Exception) -> str:
-    if isinstance(error, _DeniedError):
-        return str(error)
-    return f"has a setting that no line of ours can change\n  why     {error}"
-
-
-def _values(before: SwitchState, target: SwitchState, after: SwitchState | None) -> str:
-    """What was to change, or has changed: the value of before, the wanted one, and that of now."""
-    was, wanted = before.settings(), target.settings()
-    now = after.settings() if after else {}
-    words: dict[tuple[str, str], str] = {}
-    for key in sorted({*was, *wanted}):
-        old, end = was.get(key, ABSENT), now.get(key, ABSENT) if after else "not known"
-        if wanted.get(key, old) != old or (after and end != old):
-            words[key] = f"was {old}, shall be {wanted.get(key, old)}, is {end}"
-    return "\n".join(f"    {line}" for line in group_settings(words, {}))
+    if isinstance(error, _RefusedError):
+        return f"refused a line\n  line    {error.line}\n  switch  {error.text}"
+    if isinstance(error, Unsettable):
+        return f"has a setting that no line of ours can change\n  why     {error}"
+    if isinstance(error, DeviceError):
+        return f"could not be looked at again after it was changed\n  why     {error}"
+    return str(error)

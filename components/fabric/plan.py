@@ -189,7 +189,11 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     mended = with_repairs(state, system, spec.guards, spec.rdma)
     own = pair_addresses(switch)
     addresses = {**(state.addresses or {}), **own} if own else state.addresses
-    ports = {**mended.ports, **member_ports(switch)}
+    members = {
+        name: port.model_copy(update=_own_speed(switch, name))
+        for name, port in member_ports(switch).items()
+    }
+    ports = {**mended.ports, **members}
     return mended.model_copy(update={"addresses": addresses, "ports": ports})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from components.catalogue.switches.switch_model import Split, SwitchModel
+from components.fabric.systems.ranges import port_key
 from components.model.fabric import Switch
 from components.model.once import once
 
@@ -22,12 +23,22 @@ class PortSplit:
     parts: tuple[str, ...]
     """The names of all parts."""
     named: tuple[str, ...]
-    """Those that the file plugs something into."""
+    """Those that the file uses."""
 
     @property
     def speed_gbit_s(self) -> int:
         """Of each part; 0: not known."""
         return self.form.speed_gbit_s if self.form else 0
+
+
+def used_ports(switch: Switch) -> Mapping[str, tuple[str, ...]]:
+    """Every port that the file uses, to where it does: plugged, in a bundle, or between a pair."""
+    used: dict[str, tuple[str, ...]] = {}
+    for name, bond in switch.bonds.items():
+        used |= dict.fromkeys(bond.ports, ("bonds", name, "ports"))
+    if switch.mlag is not None:
+        used |= dict.fromkeys(switch.mlag.ports, ("mlag", "ports"))
+    return used | {name: ("ports", name) for name in switch.ports}
 
 
 @once
@@ -41,7 +52,7 @@ def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
         return {}
     named: dict[str, list[str]] = {}
     least: dict[str, int] = {}
-    for name in switch.ports:
+    for name in sorted(used_ports(switch), key=port_key):
         place = model.place(switch.os, name)
         if place is not None:
             # A name of its own for a part says that the port is split in two at least.

@@ -40,6 +40,7 @@ from components.fabric.state import (
     first,
     list_vlans,
 )
+from components.fabric.systems.base import Reading
 
 Vlans = tuple[int, ...]
 FACTORY_VLAN: Final = 1
@@ -123,6 +124,17 @@ def target_of_restore(
             if name in baseline.ports
         },
     )
+
+
+def target_of_put_back(after: Reading, before: SwitchState, wanted: SwitchState) -> SwitchState:
+    """What a run that failed goes back to: the values of before, and nothing of ours beside them.
+
+    Args:
+        after: What it has left.
+        before: What it found.
+        wanted: Names what it may have set.
+    """
+    return overlay(target_of_restore(after.state, wanted, before, after.vlan_holders), before)
 
 
 def _restore_map(owned: SwitchState, baseline: SwitchState) -> dict[int, int]:

@@ -315,16 +315,19 @@ class Room:
         return self.talk().read(self.plan.desired).state
 
 
-def rooms_of(spec: ClusterSpec, folder: Path) -> list[Room]:
-    """An emulator for every switch of a site."""
+def rooms_of(
+    spec: ClusterSpec, folder: Path, prepare: Callable[[Room], None] = lambda _room: None
+) -> list[Room]:
+    """An emulator for every switch of a site; `prepare` is before what an operator does once."""
     configs = lab_file(spec, "fabric", (folder, folder, folder)).switches
     rooms: list[Room] = []
     for plan, config in zip(plan_fabric(spec), configs, strict=True):
         switch = make_switch(config, folder / f"{config.name}.json")
         assert isinstance(switch, OnyxSwitch | CumulusSwitch | EosSwitch | SonicSwitch)
+        rooms.append(Room(plan, switch))
+        prepare(rooms[-1])
         for line in KINDS[plan.os].first:
             switch.run_line(line)
-        rooms.append(Room(plan, switch))
     return rooms
 
 

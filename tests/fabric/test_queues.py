@@ -18,17 +18,7 @@ from components.model.fabric import Rdma
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import apply, baseline_of, edit, restore
 from tests.fabric.switch_labs import LABS
-
-SHARED: Final = {"shares": {0: 40, 3: 60}}
-MARKED: Final = {"ecn_min_kib": 600, "ecn_max_kib": 3000, "ecn_mark_percent": 20}
-WATCHED: Final = {"pfc_watchdog": True, "pfc_watchdog_ms": {"detect": 200, "restore": 400}}
-EVERYTHING: Final[dict[str, dict[str, Any]]] = {
-    "onyx": {"ecn_min_kib": 600, "ecn_max_kib": 3000, "schedule": SHARED},
-    "cumulus": {**MARKED, "schedule": SHARED},
-    "eos": {**MARKED, **WATCHED, "schedule": SHARED, "cnp_class": 7},
-    "sonic": {**MARKED, **WATCHED, "schedule": SHARED, "cnp_class": 7},
-}
-"""System to all that it can have."""
+from tests.fabric.whole_intents import EVERYTHING, SHARED
 
 
 def desired_of(system: str, **rdma: Any) -> SwitchState:  # noqa: ANN401 - any key of it

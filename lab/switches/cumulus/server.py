@@ -152,8 +152,9 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
 
     def reload(self) -> None:
         """Boot again: sessions end, and what was not saved is lost."""
+        self.revisions.expire()  # it is in force no more; that its row then says so is a guess
         self.stored.applied = copy.deepcopy(self.stored.startup)
-        self.stored.pending, self.stored.unconfirmed = None, None
+        self.stored.pending = None
         self.commit()
         self.drop_sessions()
 

@@ -32,15 +32,15 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     Raises:
         Unsettable: The profile is the wanted one and does not give what it should.
     """
-    changes = [
+    moves = (
         *_vlan_lines(actual, target),
         *profiles.profile_changes(actual, target),
         *spreading_changes(actual, target),
-        *_split_changes(actual, target),
+        *_port_changes(actual, target),
         *bond_changes(actual, target),
         *routing_changes(actual, target),
-        *_cable_lines(actual, target),
-    ]
+    )
+    changes = [*_around_splits(moves, actual, target), *_cable_lines(actual, target)]
     if target.roce is not None and target.roce != actual.roce:
         unset = target.roce == "none"
         line = "nv unset qos roce" if unset else f"nv set qos roce mode {target.roce}"
@@ -50,17 +50,20 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     return tuple(changes)
 
 
-def _split_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    """What goes from ports, ports that are whole again, ports that are split, and what comes.
+def _around_splits(
+    moves: Iterable[Change], actual: SwitchState, target: SwitchState
+) -> Iterator[Change]:
+    """What goes, ports that are whole again, ports that are split, and what comes.
 
-    A line that unsets a port takes its split along, and parts have settings only where they are.
+    A line that unsets a port takes its split along, and parts have settings, are in bundles and
+    have neighbours only where they are. Without a split the lines stay in their order.
     """
-    changes = [*_port_changes(actual, target)]
-    unset = [change for change in changes if change.lines[0].startswith("nv unset")]
-    yield from unset
-    yield from leaving_splits(actual, target)
-    yield from coming_splits(actual, target)
-    yield from (change for change in changes if change not in unset)
+    changes = (*moves,)
+    splits = (*leaving_splits(actual, target), *coming_splits(actual, target))
+    going = {change for change in changes if splits and change.lines[0].startswith("nv unset")}
+    yield from (change for change in changes if change in going)
+    yield from splits
+    yield from (change for change in changes if change not in going)
 
 
 def _cable_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:

@@ -1,0 +1,206 @@
+"""Whatever a file asks for, wherever it breaks: the next apply converges, and undo is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from components.checks.registry import RULES
+from components.core.errors import DeviceError, UnreachableError
+from components.fabric.exchange import Exchange
+from components.fabric.state import diff_states
+from tests.fabric import test_bonds, test_exchange, test_routed_switches
+from tests.fabric.fabric_lab import Room
+from tests.fabric.in_process import apply, restore
+from tests.fabric.lives import disturb
+from tests.fabric.whole_intents import EVERYTHING, PIECES, Pieces, whole_of, whole_rooms
+
+QUICK: Final = settings(max_examples=4, deadline=None, phases=(Phase.explicit, Phase.generate))
+"""A life is found in a second and shrunk in minutes: no shrinking."""
+Way = Callable[[Exchange], object]
+HISTORIES: Final[dict[str, st.SearchStrategy[list[str]]]] = {
+    "onyx": test_exchange.HISTORIES,
+    "cumulus": st.one_of(
+        test_bonds.HISTORIES["cumulus"], test_routed_switches.HISTORIES["cumulus"]
+    ),
+    "eos": test_routed_switches.HISTORIES["eos"],
+    "sonic": st.one_of(test_bonds.HISTORIES["sonic"], test_routed_switches.HISTORIES["sonic"]),
+}
+REFUSALS: Final = {
+    "cumulus": "Error: Failure during apply\n[status 1]\n",
+    "eos": "% Invalid input\n",
+    "onyx": "% Internal error: the command failed\n",
+    "sonic": "Error: it failed\n[status 1]\n",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens at one line of a run."""
+
+    kind: Literal["lost before", "lost after", "refused"]
+    at: int
+    """Which line: the number is taken modulo that of all lines."""
+    reboot: bool = False
+    """The switch boots before the next run."""
+
+
+FAULTS: Final = st.builds(
+    Fault,
+    kind=st.sampled_from(["lost before", "lost after", "refused"]),
+    at=st.integers(0, 10_000),
+    reboot=st.booleans(),
+)
+
+
+def broken(exchange: Exchange, fault: Fault, at: int, system: str) -> Exchange:
+    """The same session, which breaks at one line."""
+    run, left = exchange.session.run, [at]
+
+    def breaks(command: str) -> str:
+        left[0] -= 1
+        if left[0] != -1:
+            return run(command)
+        if fault.kind == "refused":
+            return REFUSALS[system]
+        if fault.kind == "lost after":
+            run(command)
+        raise UnreachableError(f"leaf-01: the session ended while `{command}` ran")
+
+    exchange.session.run = breaks
+    return exchange
+
+
+def lines_of(room: Room, way: Way) -> int:
+    """How many lines a run sends."""
+    exchange, sent = room.talk(), list[str]()
+    run = exchange.session.run
+
+    def counts(command: str) -> str:
+        sent.append(command)
+        return run(command)
+
+    exchange.session.run = counts
+    way(exchange)
+    return len(sent)
+
+
+def live_broken(room: Room, applying: Fault, undoing: Fault) -> None:
+    """A life without a fault, and then one with a fault in the apply and one in the undo.
+
+    What others have may be in the way: that is refused, and nothing is changed.
+    """
+    desired, system = room.plan.desired, room.plan.os
+    first = room.switch.snapshot()
+    try:
+        room.record()
+        room.apply()
+    except DeviceError:
+        assert room.switch.snapshot() == first
+        return
+    assert diff_states(room.read(), desired) == ()
+    assert room.apply() == ()
+    room.restore()
+    assert room.switch.snapshot() == first
+    baseline = room.baseline
+    assert baseline is not None
+    ways: list[Way] = [
+        lambda exchange: apply(exchange, desired),
+        lambda exchange: restore(exchange, desired, baseline),
+    ]
+    counts = [lines_of(room, way) for way in ways]
+    text = run_broken(room, ways[0], applying, counts[0], system)
+    if applying.kind == "refused" and text:
+        # Refused before a change, or put back: one line that is refused stops nothing.
+        assert "result" not in text or "the previous values were put back; not saved" in text
+        assert room.switch.snapshot() == first
+    end_it(room, ways[0], applying)
+    assert diff_states(room.read(), desired) == ()
+    assert room.apply() == ()
+    run_broken(room, ways[1], undoing, counts[1], system)
+    end_it(room, ways[1], undoing)
+    assert room.switch.snapshot() == first
+    assert room.switch.unmodelled == ()
+
+
+def run_broken(room: Room, way: Way, fault: Fault, count: int, system: str) -> str:
+    """A run with a fault: what its error says; blank where the fault was of no matter."""
+    kind = DeviceError if fault.kind == "refused" else UnreachableError
+    try:
+        way(broken(room.talk(), fault, fault.at % count, system))
+    except kind as error:
+        return str(error)
+    return ""
+
+
+def end_it(room: Room, way: Way, fault: Fault) -> None:
+    """The same run again, after a boot where the fault says so."""
+    if fault.reboot:
+        room.switch.reload()
+    way(room.talk())
+
+
+@pytest.mark.parametrize("system", EVERYTHING)
+def test_wherever_a_run_breaks_the_next_one_ends_it(system: str) -> None:
+    @QUICK
+    @given(
+        pieces=PIECES,
+        history=HISTORIES[system],
+        spine=st.booleans(),
+        applying=FAULTS,
+        undoing=FAULTS,
+    )
+    def play(
+        pieces: Pieces,
+        history: list[str],
+        spine: bool,  # noqa: FBT001 - drawn
+        applying: Fault,
+        undoing: Fault,
+    ) -> None:
+        with TemporaryDirectory() as folder:
+            room = whole_rooms(whole_of(system, pieces), Path(folder))[-1 if spine else 0]
+            odd = "traffic-class" if pieces.mode == "lossless" and system == "onyx" else "{asn}"
+            routed = room.plan.desired.bgp is not None
+            disturb(room, [line for line in history if routed or odd not in line])
+            live_broken(room, applying, undoing)
+
+    play()
+
+
+@pytest.mark.parametrize("system", EVERYTHING)
+def test_no_rule_refuses_what_these_sites_ask_for(system: str) -> None:
+    found = [p for rule in RULES for p in rule.problems(whole_of(system)) if p.severity == "error"]
+    assert found == []
+
+
+@pytest.mark.parametrize("system", EVERYTHING)
+def test_what_fails_after_the_last_change_takes_all_of_it_back(system: str, tmp_path: Path) -> None:
+    """A look that is refused, and the save: routing, bundles and splits go as they came."""
+    room = whole_rooms(whole_of(system), tmp_path)[0]
+    desired, exchange, sent = room.plan.desired, room.talk(), list[str]()
+    run, first = exchange.session.run, room.switch.snapshot()
+    room.record()
+    exchange.session.run = lambda command: (sent.append(command), run(command))[1]
+    last = apply(exchange, desired)[-1]
+    room.restore()
+    assert room.switch.snapshot() == first
+    start, end = len(sent) - sent[::-1].index(last), len(sent) - 1
+    refused = 0
+    for at in sorted({start, (start + end) // 2, end}):
+        text = run_broken(
+            room, lambda exchange: apply(exchange, desired), Fault("refused", at), len(sent), system
+        )
+        if text:
+            refused += 1
+            assert "the previous values were put back; not saved" in text, sent[at]
+        else:  # a question that may stay open
+            room.restore()
+        assert room.switch.snapshot() == first, sent[at]
+    assert refused

@@ -1,0 +1,182 @@
+"""Sites that ask for much at once: split ports, bundles, routed links, queues, spreading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from hypothesis import strategies as st
+
+from components.model.cluster import ClusterSpec
+from lab.switches.onyx.server import OnyxSwitch
+from lab.switches.sonic.server import SonicSwitch
+from tests.fabric.fabric_lab import (
+    BONDS,
+    SPLIT_MODELS,
+    Room,
+    chain_of,
+    port_name,
+    rooms_of,
+    routed_of,
+)
+
+SHARED: Final = {"shares": {0: 40, 3: 60}}
+MARKED: Final = {"ecn_min_kib": 600, "ecn_max_kib": 3000, "ecn_mark_percent": 20}
+WATCHED: Final = {"pfc_watchdog": True, "pfc_watchdog_ms": {"detect": 200, "restore": 400}}
+EVERYTHING: Final[dict[str, dict[str, Any]]] = {
+    "onyx": {"ecn_min_kib": 600, "ecn_max_kib": 3000, "schedule": SHARED},
+    "cumulus": {**MARKED, "schedule": SHARED},
+    "eos": {**MARKED, **WATCHED, "schedule": SHARED, "cnp_class": 7},
+    "sonic": {**MARKED, **WATCHED, "schedule": SHARED, "cnp_class": 7},
+}
+"""System to all that its queues can have."""
+PAIRS: Final = frozenset({"cumulus"})
+"""Systems of which two switches share a bundle."""
+SPREADING: Final = frozenset({"cumulus"})
+"""Systems with adaptive routing."""
+ROUTED: Final = frozenset({"cumulus", "eos", "sonic"})
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What an intent is made of; what a system has not is left out."""
+
+    split: bool = True
+    bundles: bool = True
+    pair: bool = True
+    routed: Literal["", "unnumbered", "numbered"] = "numbered"
+    bfd: bool = True
+    queues: bool = True
+    mode: Literal["lossless", "lossy_ecn"] = "lossless"
+    spreading: bool = True
+
+
+PIECES: Final = st.builds(
+    Pieces,
+    split=st.booleans(),
+    bundles=st.booleans(),
+    pair=st.booleans(),
+    routed=st.sampled_from(["", "unnumbered", "numbered"]),
+    bfd=st.booleans(),
+    queues=st.booleans(),
+    mode=st.sampled_from(["lossless", "lossy_ecn"]),
+    spreading=st.booleans(),
+)
+_FORMS: Final = {"cumulus": "swp{}s{}", "onyx": "1/{}/{}", "eos": "Ethernet{}/{}"}
+_FIRST: Final = {"cumulus": 0, "onyx": 1}
+LANES: Final = 8
+
+
+def halves(system: str, number: int) -> list[str]:
+    """The two parts of a port, as the system calls them."""
+    if system == "sonic":
+        return [f"Ethernet{LANES * (number - 1) + lane}" for lane in (0, LANES // 2)]
+    lanes = (1, 1 + LANES // 2) if system == "eos" else (_FIRST[system], _FIRST[system] + 1)
+    return [_FORMS[system].format(number, lane) for lane in lanes]
+
+
+def whole_of(system: str, pieces: Pieces = Pieces()) -> ClusterSpec:
+    """Two leaves with all pieces, and a spine above them where they are routed."""
+    rdma: dict[str, Any] = {"mode": pieces.mode}
+    if pieces.queues:
+        rdma |= {k: v for k, v in EVERYTHING[system].items() if _fits(k, pieces.mode)}
+    routed = pieces.routed if system in ROUTED else ""
+    if routed and pieces.spreading and pieces.split and system in SPREADING:
+        rdma["adaptive_routing"] = True
+    if routed:
+        numbered = routed == "numbered"
+        plain = routed_of(system, bfd=pieces.bfd, numbered=numbered, **rdma)
+    else:
+        plain = chain_of(system, 2, **rdma)
+    site = plain.model_dump(mode="json")
+    if pieces.split:
+        _split(system, site)
+    if pieces.bundles and system in BONDS:
+        _bundle(system, site, split=pieces.split, pair=pieces.pair and system in PAIRS)
+    return ClusterSpec.model_validate(site)
+
+
+def _fits(key: str, mode: str) -> bool:
+    return mode == "lossless" or not key.startswith("pfc_")
+
+
+def _split(system: str, site: dict[str, Any]) -> None:
+    """Cards on the halves of port 1, and the links of a routed leaf on those of port 29."""
+    moved = dict[str, str]()
+    for leaf in site["switches"][:2]:
+        named = {
+            port_name(system, n): half for n, half in zip((1, 2), halves(system, 1), strict=True)
+        }
+        if port_name(system, 29) in leaf["ports"]:
+            links = zip((29, 30), halves(system, 29), strict=True)
+            named |= {port_name(system, n): half for n, half in links}
+        leaf["ports"] = {named.get(name, name): port for name, port in leaf["ports"].items()}
+        moved |= {f"{leaf['name']}:{old}": f"{leaf['name']}:{new}" for old, new in named.items()}
+    for switch in site["switches"]:
+        switch["model"] = SPLIT_MODELS[system]
+        for port in switch["ports"].values():
+            port["to"] = moved.get(port["to"], port["to"])
+    if len(site["switches"]) > 2:
+        _split_spine(system, site)
+    for nic in (nic for host in site["hosts"] for nic in host["nics"]):
+        nic |= {"model": "ConnectX-7", "speed_gbit_s": 100}
+
+
+def _split_spine(system: str, site: dict[str, Any]) -> None:
+    """The other ends of those links have the same speed."""
+    spine = site["switches"][2]
+    names = [half for number in (1, 3) for half in halves(system, number)]
+    ends = zip(names, spine["ports"].items(), strict=True)
+    moved = {f"spine-01:{old}": f"spine-01:{new}" for new, (old, _) in ends}
+    spine["ports"] = dict(zip(names, spine["ports"].values(), strict=True))
+    for leaf in site["switches"][:2]:
+        for port in leaf["ports"].values():
+            port["to"] = moved.get(port["to"], port["to"])
+
+
+def _bundle(system: str, site: dict[str, Any], *, split: bool, pair: bool) -> None:
+    """Bundles for storage and management, the first of two halves of one port where it is split."""
+    for number, leaf in enumerate(site["switches"][:2]):
+        ports = [port_name(system, each) for each in range(10, 16)]
+        first = halves(system, 10) if split else ports[:2]
+        name = BONDS[system].format
+        leaf["bonds"] = {
+            name(1): {"to": "mgmt01/bond0", "network": "storage", "ports": first}
+            | {"vlans": [301, 300], "mlag": 1 if pair else None},
+            name(2): {"to": f"gpu0{number + 1}/bond1", "network": "management"}
+            | {"ports": ports[2:3], "untagged": 400},
+            name(3): {"to": f"gpu0{number + 1}/bond2", "network": "management"}
+            | {"ports": ports[3:4], "vlans": [400], "untagged": 401},
+        }
+        if pair:
+            peer = site["switches"][1 - number]["name"]
+            leaf["mlag"] = {"peer": peer, "ports": ports[4:], "mac": "44:38:39:ff:00:01"}
+
+
+def split_by_hand(room: Room) -> None:
+    """What people do first, where no update splits a port."""
+    switch = room.switch
+    for whole, parts in (room.plan.desired.splits or {}).items():
+        if isinstance(switch, OnyxSwitch):
+            switch.run_line(f"interface ethernet {whole} shutdown")
+            switch.run_line(f"interface ethernet {whole} module-type qsfp-split-2 force")
+        elif isinstance(switch, SonicSwitch):
+            split_sonic(switch, *parts)
+
+
+def split_sonic(switch: SonicSwitch, first: str, second: str) -> None:
+    """As after a boot with another port_config.ini: two ports of four lanes each."""
+    ports = switch.stored.running["PORT"]
+    half = ports[first]  # its speed stays: the lab has headroom for one speed
+    lanes = half["lanes"].split(",")
+    ports[first] = {**half, "lanes": ",".join(lanes[: len(lanes) // 2])}
+    ports[second] = {**half, "lanes": ",".join(lanes[len(lanes) // 2 :]), "alias": f"half-{second}"}
+
+
+def whole_rooms(spec: ClusterSpec, folder: Path) -> list[Room]:
+    """An emulator for every switch, split as its file says where people do it."""
+    rooms = rooms_of(spec, folder, split_by_hand)
+    for room in rooms:
+        room.save()
+    return rooms
