@@ -159,9 +159,9 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
         DeviceError: See `Exchange.converge`; or the file denies an interruption that is needed.
     """
     request = parse_request(text, environ)
-    previous = previous_of(environ)
-    gone = dropped(previous, request.desired) if previous and request.baseline else SwitchState()
-    baseline = with_new_ports(request.baseline or SwitchState(), gone, request.os)
+    previous = previous_of(environ) or SwitchState()
+    gone = dropped(previous, request.desired) if request.baseline else SwitchState()
+    baseline = with_new_ports(request.baseline or SwitchState(), previous, request.os)
     wanted = overlay(gone, request.desired)
     with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
         exchange.enter(configure=True)

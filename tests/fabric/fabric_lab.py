@@ -293,6 +293,11 @@ class Room:
     switch: Emulator
     baseline: SwitchState | None = None
 
+    def prepare(self) -> None:
+        """What an operator does once."""
+        for line in KINDS[self.plan.os].first:
+            self.switch.run_line(line)
+
     def talk(self) -> Exchange:
         return KINDS[self.plan.os].talk(self.switch)
 
@@ -326,8 +331,7 @@ def rooms_of(
         assert isinstance(switch, OnyxSwitch | CumulusSwitch | EosSwitch | SonicSwitch)
         rooms.append(Room(plan, switch))
         prepare(rooms[-1])
-        for line in KINDS[plan.os].first:
-            switch.run_line(line)
+        rooms[-1].prepare()
     return rooms
 
 

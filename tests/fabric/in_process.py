@@ -61,7 +61,7 @@ def edit(
 ) -> None:
     """Apply what the file says now; what it no longer says is given back."""
     gone = dropped(previous, desired)
-    baseline = with_new_ports(baseline, gone, exchange.driver.system)
+    baseline = with_new_ports(baseline, previous, exchange.driver.system)
     exchange.converge(
         overlay(gone, desired),
         lambda r: target_of_update(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from components.checks.registry import RULES
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
+from components.fabric.plan import plan_fabric
 from components.fabric.state import diff_states
 from tests.fabric import test_bonds, test_exchange, test_routed_switches
 from tests.fabric.fabric_lab import Room
-from tests.fabric.in_process import apply, restore
+from tests.fabric.in_process import apply, edit, restore
 from tests.fabric.lives import disturb
 from tests.fabric.whole_intents import EVERYTHING, PIECES, Pieces, whole_of, whole_rooms
 
@@ -170,6 +171,30 @@ def test_wherever_a_run_breaks_the_next_one_ends_it(system: str) -> None:
             routed = room.plan.desired.bgp is not None
             disturb(room, [line for line in history if routed or odd not in line])
             live_broken(room, applying, undoing)
+
+    play()
+
+
+@pytest.mark.parametrize("system", EVERYTHING)
+def test_an_edit_to_anything_else_settles_and_undo_is_exact(system: str) -> None:
+    @settings(QUICK, max_examples=3)
+    @given(before=PIECES, after=PIECES)
+    def play(before: Pieces, after: Pieces) -> None:
+        if system != "cumulus":  # the others' parts are there before: people, or the model's lanes
+            kept = {key: getattr(before, key) for key in ("split", "bundles", "routed")}
+            after = replace(after, **kept)
+        with TemporaryDirectory() as folder:
+            room = whole_rooms(whole_of(system, before), Path(folder))[0]
+            desired = plan_fabric(whole_of(system, after))[0].desired
+            first = room.switch.snapshot()
+            room.record()
+            room.apply()
+            assert room.baseline is not None
+            edit(room.talk(), room.plan.desired, desired, room.baseline)
+            assert diff_states(room.talk().read(desired).state, desired) == ()
+            assert apply(room.talk(), desired) == ()
+            restore(room.talk(), desired, room.baseline)
+            assert room.switch.snapshot() == first
 
     play()
 

@@ -220,6 +220,21 @@ def test_an_edit_splits_a_port_that_was_whole_and_back(tmp_path: Path) -> None:
     assert room.switch.snapshot() == first
 
 
+def test_an_edit_gives_back_what_it_drops_of_a_part_that_stays(tmp_path: Path) -> None:
+    """The part was not there when values were recorded: those of before are the factory's."""
+    room = room_of("cumulus", tmp_path)
+    first = room.switch.snapshot()
+    shared = plan_fabric(split_of("cumulus", schedule={"shares": {0: 40, 3: 60}}))[0].desired
+    room.record()
+    assert room.baseline is not None
+    edit(room.talk(), SwitchState(), shared, room.baseline)
+    edit(room.talk(), shared, room.plan.desired, room.baseline)
+    assert isinstance(room.switch, CumulusSwitch)
+    assert child(room.switch.stored.applied, "qos").keys() <= {"roce"}
+    room.restore()
+    assert room.switch.snapshot() == first
+
+
 def _split_onyx(switch: OnyxSwitch) -> None:
     """As the refusal says it, but for saving."""
     switch.run_line("interface ethernet 1/1 shutdown")

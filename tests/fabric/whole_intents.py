@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from hypothesis import strategies as st
 
+from components.fabric.plan import plan_fabric
 from components.model.cluster import ClusterSpec
+from lab.site import lab_file
+from lab.switches.cumulus.server import CumulusSwitch
+from lab.switches.emulators import make_switch
+from lab.switches.eos.server import EosSwitch
 from lab.switches.onyx.server import OnyxSwitch
 from lab.switches.sonic.server import SonicSwitch
+from tests.fabric.eos_lab import Clock
 from tests.fabric.fabric_lab import (
     BONDS,
     SPLIT_MODELS,
@@ -20,6 +26,7 @@ from tests.fabric.fabric_lab import (
     rooms_of,
     routed_of,
 )
+from tests.fabric.switch_labs import LABS, Emulator, SwitchLab
 
 SHARED: Final = {"shares": {0: 40, 3: 60}}
 MARKED: Final = {"ecn_min_kib": 600, "ecn_max_kib": 3000, "ecn_mark_percent": 20}
@@ -180,3 +187,35 @@ def whole_rooms(spec: ClusterSpec, folder: Path) -> list[Room]:
     for room in rooms:
         room.save()
     return rooms
+
+
+def whole_lab(system: str) -> SwitchLab:
+    """A lab that is asked for all at once; that of the system where it carries InfiniBand."""
+    plain = LABS[system]
+    if system not in EVERYTHING:
+        return plain
+    spec = whole_of(system)
+
+    def make(folder: Path, clock: Clock) -> Emulator:
+        (config, *_) = lab_file(spec, "fabric", (folder, folder, folder)).switches
+        config = replace(
+            config,
+            address=plain.address,
+            port=0,
+            user=plain.user,
+            password=plain.password,
+            host_key_seed=f"test/{config.name}",
+        )
+        timed = {"cumulus": CumulusSwitch, "eos": EosSwitch}.get(system)
+        state = folder / f"{config.name}.json"
+        switch: Any = timed(config, state, clock) if timed else make_switch(config, state)
+        room = Room(plan_fabric(spec)[0], switch)
+        split_by_hand(room)
+        room.prepare()
+        room.save()
+        return switch
+
+    def load(**_rdma: object) -> ClusterSpec:
+        return spec
+
+    return replace(plain, make_switch=make, load_spec=load)

@@ -131,10 +131,18 @@ def running_loop() -> Generator[asyncio.AbstractEventLoop, None, None]:
 
 
 @contextmanager
-def switch_room(system: str, folder: Path) -> Generator[SwitchRoom, None, None]:
-    """A switch of one system over real SSH; it is gone afterwards."""
+def switch_room(
+    system: str, folder: Path, lab: SwitchLab | None = None
+) -> Generator[SwitchRoom, None, None]:
+    """A switch of one system over real SSH; it is gone afterwards.
+
+    Args:
+        system: Its system.
+        folder: Keeps its state.
+        lab: What is asked of it; default: the example of the system.
+    """
     assert system in LABS, f"tests/fabric/switch_labs.py has no lab of {system}"
-    lab, clock = LABS[system], Clock()
+    lab, clock = lab or LABS[system], Clock()
     with running_loop() as loop:
         switch: Emulator = lab.make_switch(folder, clock)
         room = SwitchRoom(system, lab, switch, lab.plan.endpoint, loop, clock)

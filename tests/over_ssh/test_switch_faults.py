@@ -1,6 +1,8 @@
 """One table of what goes wrong, over real SSH, against every switch system that there is.
 
-Whatever happens: nothing is saved by halves, the next run converges, and the undo is exact.
+Each switch is asked for all that its system has: split ports, bundles, a pair, numbered and bare
+links with BGP and BFD, adaptive routing, queues. Whatever happens: nothing is saved by halves, the
+next run converges, and the undo is exact.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from components.fabric import device
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import WholeReader
 from components.remote.switch_session import SwitchSession
+from tests.fabric.whole_intents import whole_lab
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
 pytestmark = pytest.mark.lab
@@ -65,6 +68,8 @@ class Traits:
     lock: Callable[[SwitchRoom], str] | Absent
     """Let somebody else hold the configuration; returns what the error says."""
     unlock: Callable[[SwitchRoom], object] = lambda _room: None
+    drop_after: int = 3
+    """So many lines are taken before the session drops: in the middle of bundles or routing."""
     at_commit: bool = True
     """Changes come into force together, for a while only."""
     pages: bool = True
@@ -88,18 +93,21 @@ def _sonic_lock(room: SwitchRoom) -> str:
 
 TRAITS: Final[dict[str, Traits]] = {
     "onyx": Traits(
-        middle="interface ethernet 1/2 mtu 9216",
+        middle="interface ethernet 1/1/2 mtu 9216",
+        drop_after=16,
         lock=Absent("every line acts at once, and nobody can hold the configuration"),
         at_commit=False,
     ),
     "cumulus": Traits(
-        middle="nv set interface swp1-4 bridge domain br_default access 111",
+        middle="nv set interface bond1 bond member swp10s0,swp10s1",
+        drop_after=30,
         lock=_cumulus_lock,
         unlock=lambda room: room.switch.fault(["commit-timer"]),
         pages=False,
     ),
     "eos": Traits(
-        middle="switchport mode trunk",
+        middle="neighbor interface Ethernet29/5 peer-group RAILYARD remote-as 65001",
+        drop_after=100,
         lock=_eos_lock,
         unlock=lambda room: room.switch.fault(["lock", "off"]),
     ),
@@ -109,7 +117,8 @@ TRAITS: Final[dict[str, Traits]] = {
         at_commit=False,
     ),
     "sonic": Traits(
-        middle="sudo config vlan member add -u 111 Ethernet8",
+        middle="sudo config interface mtu Ethernet4 9216",
+        drop_after=13,
         lock=_sonic_lock,
         unlock=lambda room: room.switch.fault(["lock", "off"]),
         at_commit=False,
@@ -138,7 +147,7 @@ def _fault(room: SwitchRoom, says: str, *words: str) -> Trouble:
 
 
 def _dropped(room: SwitchRoom, _patch: pytest.MonkeyPatch) -> Trouble:
-    room.switch.fault(["drop", "3"])
+    room.switch.fault(["drop", str(TRAITS[room.system].drop_after)])
     return Trouble("the session was lost while the switch was changed")
 
 
@@ -243,7 +252,7 @@ FAULTS: Final[dict[str, tuple[Plant, Outcome]]] = {
 @pytest.fixture(params=SWITCH_SYSTEMS)
 def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchRoom]:
     assert request.param in TRAITS, f"the fault table knows nothing of {request.param}"
-    with switch_room(request.param, tmp_path) as room:
+    with switch_room(request.param, tmp_path, whole_lab(request.param)) as room:
         yield room
 
 
