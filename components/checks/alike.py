@@ -8,16 +8,19 @@ from dataclasses import replace
 from typing import Final
 
 from components.core.problem import Problem
-from components.fabric.splits import splits_of
+from components.fabric.splits import splits_of, used_ports
 from components.model.cluster import ClusterSpec
 
 _INDEX: Final = re.compile(r'\[(?:\d+|"[^"]*")\]')
 """A position in a path: `hosts[3]`, `ports["1/1"]`."""
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/\[\],-]*[A-Za-z0-9\]]|[A-Za-z0-9]")
+_ADDRESS: Final = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?\b")
+"""An IPv4 address or network in what is wrong; one in a fix makes another fix."""
 _PART: Final = re.compile(r"[/:]")
 _NOUNS: Final = {
     "ports": ("port", "ports"),
     "breakouts": ("port", "ports"),
+    "bonds": ("bundle", "bundles"),
     "nics": ("NIC", "NICs"),
     "hca_sriov": ("adapter", "adapters"),
     "hca_guids": ("GUID", "GUIDs"),
@@ -47,7 +50,7 @@ def group_problems(problems: Iterable[Problem], spec: ClusterSpec | None) -> tup
     names = frozenset(_names(spec)) if spec else frozenset[str]()
     groups: dict[tuple[str, ...], list[Problem]] = {}
     for problem in sorted(problems, key=lambda p: (p.line, p.rule, p.what)):
-        what, fix = (_shape(text, names) for text in (problem.what, problem.fix))
+        what, fix = _shape(_ADDRESS.sub("@", problem.what), names), _shape(problem.fix, names)
         groups.setdefault((problem.rule, problem.severity, what, fix), []).append(problem)
     joined = [_join(group) for group in groups.values()]
     return tuple(sorted(joined, key=lambda p: (p.rule not in CAUSES, p.line, p.rule)))
@@ -57,7 +60,7 @@ def _names(spec: ClusterSpec) -> Iterator[str]:
     yield from (rail.name for rail in spec.rails)
     for switch in spec.switches:
         yield switch.name
-        yield from (*switch.ports, *switch.breakouts)
+        yield from (*used_ports(switch), *switch.breakouts, *switch.bonds)
         for split in splits_of(switch).values():
             yield from (split.whole, *split.parts)
     for host in spec.hosts:

@@ -57,12 +57,15 @@ def _same_leaves(spec: ClusterSpec, numbers: Numbers) -> Iterator[Finding]:
 
 
 def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Iterator[Finding]:
+    leaves = [name for name in numbers if tiers_of(spec).get(name) == LEAF]
+    alike = {name for names in _by_number(leaves, numbers).values() if names[1:] for name in names}
     found: dict[int, dict[str, None]] = {}
     for link in list_links(spec):
         one, other = link.one.switch.name, link.other.switch.name
         if link.one.port.mode != "routed" or not {one, other} <= {*numbers}:
             continue
-        if numbers[one][1] == numbers[other][1]:
+        # Leaves with one number get others, and so differ from what is above them.
+        if numbers[one][1] == numbers[other][1] and not {one, other} & alike:
             found.setdefault(numbers[one][1], {}).update({one: None, other: None})
     for asn, names in found.items():
         yield Finding(

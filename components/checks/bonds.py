@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from components.checks.rule import Finding, at
@@ -120,10 +120,10 @@ def _why_no_port(switch: Switch, port: str) -> str | None:
 def check_bond(spec: ClusterSpec) -> Iterator[Finding]:
     """A bundle carries VLANs, of no rail, and leads to a host or a switch that is known.
 
-    The bond of a host is the host's own: Railyard sets the cards under `nics` alone. Two bundles
-    between two switches would be a loop; one bundle has all the ports.
+    The bond of a host is the host's own: Railyard sets the cards under `nics` alone. A bundle
+    between two switches of the file is written on both.
     """
-    first: dict[tuple[str, str], _Placed] = {}
+    placed_at = {(each.switch.name, each.name): each for each in _list_bonds(spec)}
     for placed in _list_bonds(spec):
         if placed.switch.carries != "roce":
             yield Finding(
@@ -134,17 +134,7 @@ def check_bond(spec: ClusterSpec) -> Iterator[Finding]:
             continue
         yield from _vlans(spec, placed)
         yield from _far_end(spec, placed)
-        other = first.setdefault((placed.switch.name, placed.far), placed)
-        if ":" in placed.bond.to and other is not placed:
-            yield Finding(
-                f"{other.name} and {placed.name} of {placed.switch.name} both lead to "
-                f"{placed.far}: a loop, and spanning tree would block one of them.",
-                (
-                    at((*placed.path, "to"), placed.bond.to),
-                    at((*other.path, "to"), other.bond.to),
-                ),
-                "put all ports into one bundle.",
-            )
+        yield from _other_end(spec, placed, placed_at)
 
 
 def _vlans(spec: ClusterSpec, placed: _Placed) -> Iterator[Finding]:
@@ -169,6 +159,29 @@ def _vlans(spec: ClusterSpec, placed: _Placed) -> Iterator[Finding]:
                 (at((*placed.path, key), rail.vlan), at(("rails", r, "vlan"), rail.vlan)),
                 "take it out: an RDMA rail is in no bundle, and each of its cards has a port.",
             )
+
+
+def _other_end(
+    spec: ClusterSpec, placed: _Placed, placed_at: Mapping[tuple[str, str], _Placed]
+) -> Iterator[Finding]:
+    """The switch at the other end, where it is one of the file, names this one or its pair."""
+    far, colon, name = placed.bond.to.partition(":")
+    if not colon or all(switch.name != far for switch in spec.switches):
+        return
+    other, mlag = placed_at.get((far, name)), placed.switch.mlag
+    back = other.bond.to.partition(":") if other else ("", "", "")
+    is_pair = bool(placed.bond.mlag and mlag and back[0] == mlag.peer)
+    if (back[0], back[2]) == (placed.switch.name, placed.name) or is_pair:
+        return
+    says = f"there leads to {other.bond.to}" if other else f"is no bundle of {far} in the file"
+    yield Finding(
+        f"{placed.named} leads to {name} of {far}, which {says}.",
+        (
+            at((*placed.path, "to"), placed.bond.to),
+            *([at((*other.path, "to"), other.bond.to)] if other else []),
+        ),
+        f"write both ends: on {far} the bundle {name} as {placed.switch.name}:{placed.name}.",
+    )
 
 
 def _far_end(spec: ClusterSpec, placed: _Placed) -> Iterator[Finding]:

@@ -85,6 +85,7 @@ def _why_taken(spec: ClusterSpec, network: IPv4Network) -> str | None:
     rail = next((rail for rail in spec.rails if network.overlaps(rail.subnet)), None)
     if rail is not None:
         return f"lies in the subnet of {rail.name}, {rail.subnet}"
-    inside = {str(each) for each in network}
-    host = next((host for host in spec.reached if host.way.address in inside), None)
-    return f"has the address of {host.name}" if host else None
+    logins = {host.way.address: host.name for host in spec.reached}
+    logins |= {switch.ssh.address: switch.name for switch in spec.switches}
+    named = next((logins[str(each)] for each in network if str(each) in logins), None)
+    return f"has the address of {named}" if named else None

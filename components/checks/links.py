@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
-from components.fabric.systems import driver_of, system_of
+from components.fabric.marking import link_speed
+from components.fabric.splits import part_speeds
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
@@ -104,12 +105,14 @@ def _misplaced(port: PlacedPort, key: str, what: str, hint: str = "") -> Finding
 
 
 def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
-    """Both ends of a link have the same mode, MTU and rails.
+    """Both ends of a link have the same mode, MTU and rails, and parts of ports the same speed.
 
     A trunk against a routed port carries nothing. The smaller MTU drops the large packets of the
-    other side silently, and a rail that one end does not carry ends there.
+    other side silently, and a rail that one end does not carry ends there. A part of a split port
+    has no link with a faster or slower part; a whole port has one where its module is as slow.
     """
-    for one, other in _pairs(spec):
+    for one, other in list_pairs(spec):
+        yield from _speeds(one, other)
         default, mode_differs = spec.rdma.port_mtu_bytes, False
         for key, ours, theirs in (
             ("mode", one.port.mode, other.port.mode),
@@ -129,51 +132,33 @@ def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
+def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
+    """A part of a split port, and what it leads to."""
+    ends = (one, other)
+    parts = [end.name in part_speeds(end.switch) for end in ends]
+    ours, theirs = (link_speed(end.switch, end.name) for end in ends)
+    if not any(parts) or 0 in {ours, theirs} or ours == theirs:
+        return
+    is_stuck = parts[ours < theirs]  # the faster end is a part
+    yield Finding(
+        f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} has "
+        f"{ours} Gbit/s at one end and {theirs} at the other.",
+        tuple(at(end.path, end.port.to) for end in ends),
+        "split the ports at both ends alike, or neither."
+        if is_stuck
+        else "split the ports at both ends alike, or neither; where the module of the whole port "
+        "is as slow as the part, waive the rule with that reason.",
+        "error" if is_stuck else "warning",
+    )
+
+
 def _shown(value: str | int | tuple[str, ...] | None) -> str:
     if isinstance(value, tuple):
         return ", ".join(value) or "none"
     return "all" if value is None else str(value)
 
 
-def check_link_loop(spec: ClusterSpec) -> Iterator[Finding]:
-    """The trunks between switches form no loop.
-
-    Spanning tree would block one link of each loop: its bandwidth is lost, and which one it is
-    changes with the root. Several paths at once are what routed links are for.
-    """
-    group = {switch.name: switch.name for switch in spec.switches}
-
-    def root(name: str) -> str:
-        while group[name] != name:
-            name = group[name]
-        return name
-
-    for one, other in _pairs(spec):
-        if "routed" in {one.port.mode, other.port.mode}:
-            continue
-        first, second = root(one.switch.name), root(other.switch.name)
-        if first != second:
-            group[second] = first
-            continue
-        yield Finding(
-            f"the trunk from {one.switch.name} {one.name} to {other.switch.name} {other.name} "
-            "closes a loop, and spanning tree would block a link of it.",
-            (at(one.path, one.port.to), at(other.path, other.port.to)),
-            "remove one link of the loop, or make the links routed: mode: routed at both ends."
-            if _can_route(one) and _can_route(other)
-            else f"remove one link of the loop: {_not_routed(one, other)} is not routed.",
-        )
-
-
-def _not_routed(one: PlacedPort, other: PlacedPort) -> str:
-    return driver_of((other if _can_route(one) else one).switch.os).title
-
-
-def _can_route(port: PlacedPort) -> bool:
-    return not isinstance(system_of(port.switch.os).routing, str)
-
-
-def _pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
+def list_pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
     """Every pair of ends that name each other, once, in the order of the file."""
     ends = {(port.switch.name, port.name): port for port in list_link_ports(spec)}
     seen: set[tuple[str, str]] = set()

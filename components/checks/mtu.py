@@ -101,7 +101,11 @@ def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
     ping works, and RDMA hangs in retries.
     """
     numbered = link_addresses(spec)
+    plain = [cable.nic for cable in list_cables(spec) if cable.port.port.mtu_bytes is None]
+    is_told = any(_pf(spec, nic).mtu_bytes > spec.rdma.port_mtu_bytes for nic in plain)
     for port in list_link_ports(spec):
+        if is_told and port.port.mtu_bytes is None:
+            continue  # `mtu-chain` tells of `rdma.port_mtu_bytes`
         mtu, path = spec.rdma.port_mtu_bytes, ("rdma", "port_mtu_bytes")
         if port.port.mtu_bytes is not None:
             mtu, path = port.port.mtu_bytes, (*port.path, "mtu_bytes")

@@ -46,7 +46,7 @@ def check_rail_leaf(spec: ClusterSpec) -> Iterator[Finding]:
         if rail.leaves:
             yield from _named(spec, r, rail, holders[rail.name])
             yield from _without(spec, r, rail)
-            yield from _parts(r, rail)
+            yield from _parts(spec, r, rail)
             yield from _ways(spec, r, rail, holders[rail.name])
 
 
@@ -117,10 +117,12 @@ def _free_part(rail: Rail) -> IPv4Network | None:
     return next((part for part in parts if not any(map(part.overlaps, taken))), None)
 
 
-def _parts(r: int, rail: Rail) -> Iterator[Finding]:
+def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
     whole = at(("rails", r, "subnet"), rail.subnet)
+    # Then the rail's own subnet is the wrong one, which `subnet-overlap` tells.
+    is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
     for leaf, part in rail.leaves.items():
-        if not part.subnet.subnet_of(rail.subnet):
+        if not is_wrong and not part.subnet.subnet_of(rail.subnet):
             yield Finding(
                 f"the subnet of {rail.name} on {leaf}, {part.subnet}, is no part of the rail's, "
                 f"{rail.subnet}, to which all its pods have a route.",

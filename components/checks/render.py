@@ -12,6 +12,8 @@ from components.core.problem import Place, Problem, render_path
 
 _SHOWN: Final = 4
 """Places of joined problems in a text; JSON has all of them."""
+_MANY: Final = 8
+"""Of more places than these one problem shows as few."""
 RULES_PAGE: Final = "docs/reference/rules.md"
 
 
@@ -65,7 +67,7 @@ def _shown_places(problem: Problem) -> Sequence[Place]:
 
     YAML anchors bring one line of the file to several places of the site.
     """
-    if not problem.more:
+    if not problem.more and len(problem.where) <= _MANY:
         return problem.where
     lines = {(place.file, place.line, place.value): place for place in reversed(problem.where)}
     places = list(reversed(lines.values()))

@@ -42,7 +42,7 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
                 (at(("switches", index, "routing", "router_id"), routing.router_id),),
                 "give each switch an address of its own.",
             )
-        why = _why_no_identifier(spec, routing.router_id)
+        why = _why_no_identifier(spec, name, routing.router_id)
         if why is not None:
             yield Finding(
                 f"the router_id of {name}, {routing.router_id}, {why}.",
@@ -53,14 +53,16 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _one_sided(spec)
 
 
-def _why_no_identifier(spec: ClusterSpec, address: IPv4Address) -> str | None:
+def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> str | None:
     """It becomes an address of the loopback interface, which BGP tells to the whole fabric."""
     rail = next((rail for rail in spec.rails if address in rail.subnet), None)
     if rail is not None:
         return f"lies in the subnet of {rail.name}, {rail.subnet}"
-    host = next((host for host in spec.reached if str(address) == host.way.address), None)
-    if host is not None:
-        return f"is the address of {host.name}"
+    logins = {host.way.address: host.name for host in spec.reached}
+    # Its own address is what `management-port` tells of.
+    logins |= {each.ssh.address: each.name for each in spec.switches if each.name != name}
+    if str(address) in logins:
+        return f"is the address of {logins[str(address)]}"
     ends = link_addresses(spec).items()
     link = next((key for key, (own, _) in ends if own == address), None)
     return f"is the address of {link[0]} on its link {link[1]}" if link else None

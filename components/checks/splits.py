@@ -37,6 +37,7 @@ def check_port_split(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _forms(s: int, switch: Switch, model: SwitchModel) -> Iterator[Finding]:
     """What `breakouts` says and the model has not."""
+    wrong: dict[str, list[str]] = {}
     for whole, mode in switch.breakouts.items():
         forms = model.splits_of(switch.os, whole)
         if mode in {form.mode for form in forms}:
@@ -51,12 +52,23 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Iterator[Finding]:
                 f"name whole ports: {ports}.",
             )
             continue
-        modes = " or ".join(form.mode for form in forms)
+        if forms:
+            wrong.setdefault(mode, []).append(whole)
+            continue
         yield Finding(
-            f"port {whole} of {model.described} cannot be split as {mode} with {switch.os}.",
+            f"port {whole} of {model.described} cannot be split with {switch.os}.",
             (where,),
-            f"write {modes}." if modes else "remove it: this port cannot be split.",
+            "remove it, and use the whole port.",
         )
+    for mode, wholes in wrong.items():
+        able = [[form.mode for form in model.splits_of(switch.os, whole)] for whole in wholes]
+        modes = " or ".join(form for form in able[0] if all(form in each for each in able))
+        for whole in wholes:
+            yield Finding(
+                f"port {whole} of {model.described} cannot be split as {mode} with {switch.os}.",
+                (at(("switches", s, "breakouts", whole), mode),),
+                f"write {modes}.",
+            )
 
 
 def _taken(

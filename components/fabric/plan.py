@@ -135,7 +135,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         model=switch.model,
         endpoint=switch_endpoint(switch),
         desired=desired,
-        commands_from_factory=_commands_from_factory(switch.os, desired),
+        commands_from_factory=_commands_from_factory(switch.os, desired, switch.release),
         cables=plan_cables(spec, switch),
         ports=spec.disruption.ports,
         guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
@@ -161,7 +161,7 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
         model="UFM Enterprise",
         endpoint=ufm_endpoint(ufm),
         desired=desired,
-        commands_from_factory=_commands_from_factory(UFM, desired),
+        commands_from_factory=_commands_from_factory(UFM, desired, ""),
         ports=spec.disruption.ports,
     )
 
@@ -302,9 +302,12 @@ def switch_endpoint(switch: Switch) -> Endpoint:
     return endpoint_of(switch.name, "switch", switch.ssh)
 
 
-def _commands_from_factory(system: str, desired: SwitchState) -> tuple[str, ...]:
-    driver = driver_of(system)
+def _commands_from_factory(system: str, desired: SwitchState, release: str) -> tuple[str, ...]:
+    """The lines in the words of the release that the file names."""
+    driver, known = driver_of(system), system_of(system)
     factory = driver.factory_state(tuple(desired.ports))
+    native = known.native_of(known.parse_release(release))
+    factory = factory.model_copy(update={"native": {**factory.native, **native}})
     changes = driver.plan_changes(factory, target_of_apply(factory, desired))
     lines = list(flatten(changes))
     if any(change.settles for change in changes):

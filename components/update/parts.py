@@ -27,6 +27,7 @@ from components.update.cluster import manifests_of
 _PREFIXES: Final[Mapping[str, Part]] = {
     "multus-": "multus",
     "whereabouts-": "whereabouts",
+    "nv-ipam-": "nv_ipam",
     "sriov-cni-": "sriov_cni",
     "ib-sriov-cni-": "ib_sriov_cni",
     "ipoib-cni-": "ipoib_cni",

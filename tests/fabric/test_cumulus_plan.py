@@ -9,6 +9,7 @@ from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
 from components.fabric.systems.cumulus.driver import CumulusDriver
 from tests.fabric.cumulus_lab import load_spec
+from tests.fabric.whole_intents import whole_of
 
 
 def test_the_example_site() -> None:
@@ -65,3 +66,36 @@ def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noq
 def test_first_numbers_of_bgp_restart_nothing() -> None:
     change = Difference("switch", "bgp_asn", "absent", "65101")
     assert not CumulusDriver().interrupts(change)
+
+
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        (
+            "5.14.0",
+            (
+                "nv set router adaptive-routing enable on",
+                "nv set vrf default router bgp neighbor swp29s1 bfd enable on",
+            ),
+        ),
+        (
+            "5.15.0",
+            (
+                "nv set router adaptive-routing state enabled",
+                "nv set vrf default router bgp neighbor swp29s1 bfd profile railyard",
+                "nv set router bfd state enabled",
+                "nv set router bfd profile railyard detect-multiplier 3",
+            ),
+        ),
+    ],
+)
+def test_a_plan_is_in_the_words_of_the_release(release: str, words: tuple[str, ...]) -> None:
+    spec = whole_of("cumulus")
+    leaf = spec.switches[0].model_copy(update={"release": release})
+    plan = plan_fabric(spec.model_copy(update={"switches": (leaf, *spec.switches[1:])}))[0]
+    found = [
+        line
+        for line in plan.commands_from_factory
+        if ("bfd" in line or "set router adaptive" in line) and "10.254" not in line
+    ]
+    assert found == [*words]

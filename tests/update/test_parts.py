@@ -38,6 +38,25 @@ def test_what_this_stack_recorded_is_its_own() -> None:
     assert found.releases == {("gpu-operator", "gpu-operator")}
 
 
+def test_the_programs_of_the_address_management_are_of_their_part() -> None:
+    """Else an nv-ipam of others is told as an object to delete, and not as `nv_ipam: theirs`."""
+    spec = load_checked_site(EXAMPLES / "shared-rdma" / "existing.yaml").spec_or_raise()
+    network = spec.pod_network.model_copy(update={"ipam": "nv-ipam"})
+    plan = make_plan(spec.model_copy(update={"pod_network": network}), "x")
+    found = {
+        f"{body['kind']} {cast('Any', body['metadata'])['name']}": part
+        for part, body in asked_of_parts(spec, plan, Applied()).objects
+        if body["kind"] in {"DaemonSet", "Deployment", "CustomResourceDefinition"}
+        and "ipam" in str(body["metadata"])
+    }
+    assert found == {
+        "CustomResourceDefinition cidrpools.nv-ipam.nvidia.com": "nv_ipam",
+        "CustomResourceDefinition ippools.nv-ipam.nvidia.com": "nv_ipam",
+        "DaemonSet nv-ipam-node": "nv_ipam",
+        "Deployment nv-ipam-controller": "nv_ipam",
+    }
+
+
 def test_resources_of_others_are_asked_of_each_node_by_its_own_name() -> None:
     found = asked("theirs.yaml", Applied())
     wanted = {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_b": 500, "rdma/hca": 500}

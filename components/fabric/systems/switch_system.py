@@ -6,7 +6,7 @@ ports is what every Ethernet system has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -130,6 +130,9 @@ class SwitchSystem:
     """How the system counts its releases."""
     show_release: Callable[[Release], str] = show_release
     """A release as the system writes it."""
+    native_of: Callable[[Release], Mapping[str, str]] = lambda _release: {}
+    """What an untouched switch of a release has in its `native`, instead of the driver's own, where
+    the words of lines follow the release."""
     one_shot_modes: frozenset[Mode] = frozenset()
     """Modes that are one command for the whole switch, on priority 3 only."""
     one_shot_flaps: bool = False

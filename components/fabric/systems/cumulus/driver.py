@@ -53,6 +53,10 @@ _ERRORS: Final = (
 """Texts that openstack/networking-generic-switch looks for (its Cumulus NVUE device)."""
 
 
+FIRST_WORDS: Final = ("bridge", "rest")
+"""What is there of an untouched switch, in `whole_words`: no bridge, and so nothing of others."""
+
+
 class CumulusDriver:
     """See `components.fabric.systems.base.Driver`."""
 
@@ -148,7 +152,7 @@ class CumulusDriver:
             roce_cable_m=0,
             addresses={},
             bgp=BgpState(),
-            native={WHOLE: write_list(("bridge", "rest"))},
+            native={WHOLE: write_list(FIRST_WORDS)},
             ports=dict.fromkeys(ports, port),
         )
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
+from components.fabric.native import WHOLE, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.cumulus.bonds import PEER_LINK
-from components.fabric.systems.cumulus.driver import CumulusDriver
+from components.fabric.systems.cumulus.driver import FIRST_WORDS, CumulusDriver
 from components.fabric.systems.cumulus.facts import (
     CNP_PRIORITY,
     ECN_MAX_BYTES,
@@ -24,6 +25,7 @@ from components.fabric.systems.cumulus.facts import (
 )
 from components.fabric.systems.cumulus.profiles import GIVEN
 from components.fabric.systems.cumulus.read import BRIDGE
+from components.fabric.systems.cumulus.spreading import words_of
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.switch_system import BondForm, Intent, RoceProfile, SwitchSystem
@@ -115,6 +117,7 @@ SYSTEM: Final = SwitchSystem(
     min_release=(*MIN_RELEASE, 0),
     older="has no NVUE by default, by which it is read and set",
     a_release="5.9.2",
+    native_of=lambda release: {WHOLE: write_list((*FIRST_WORDS, *words_of(release, None)))},
     one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
     semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
     "lossy-multi-tc; none of them pauses one way only",

@@ -1,0 +1,333 @@
+"""Fabrics that cannot be: one problem for one cause, with a fix that passes once it is done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from components.checks.site import CheckedSite, check_loaded
+from components.reading.load import parse_site
+from tests.checks.cases import CLEAN, ROOT
+
+SPINES: Final = (ROOT / "examples" / "spine-leaf" / "site.yaml").read_text(encoding="utf-8")
+SMALL: Final = CLEAN.read_text(encoding="utf-8")
+Edit = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A sound site, a slip in it, what is told of that, and the edit that the fix asks for."""
+
+    site: str
+    slip: Edit
+    rule: str
+    says: str
+    """Words of the problem."""
+    fix: str
+    """Words of the fix."""
+    mend: Edit
+    severity: str = "error"
+
+
+def swap(*pairs: tuple[str, str]) -> Edit:
+    """Replace texts, each of which is there, everywhere."""
+
+    def edit(text: str) -> str:
+        for old, new in pairs:
+            assert old in text, old
+            text = text.replace(old, new)
+        return text
+
+    return edit
+
+
+def each(pattern: str, new: str) -> Edit:
+    return lambda text: re.sub(pattern, new, text)
+
+
+def add_to(**lines: str) -> Edit:
+    """Lines of a switch, below its release; `leaf_01` is leaf-01."""
+
+    def edit(text: str) -> str:
+        for name, line in lines.items():
+            head = f"  - name: {name.replace('_', '-')}\n    os: cumulus\n    model: SN5600\n"
+            assert head in text
+            text = text.replace(head, f"{head}{line}\n")
+        return text
+
+    return edit
+
+
+def bonds(*items: tuple[str, str, str]) -> str:
+    rows = (
+        f'{name}: {{to: "{to}", network: storage, ports: [{ports}], vlans: [300]}}'
+        for name, to, ports in items
+    )
+    return f"    bonds: {{{', '.join(rows)}}}"
+
+
+def rdma(line: str) -> Edit:
+    return swap(("mtu_bytes: 9000}", f"mtu_bytes: 9000, {line}}}"))
+
+
+def trunk(leaf: int, far: int) -> tuple[str, str]:
+    """A trunk from a leaf, which has the rail of one less, to another one."""
+    head = f"      swp1-8: gpu[01-08]/rail-{leaf - 1}\n"
+    return head, f'{head}      swp48: {{to: "leaf-0{far}:swp48", rails: []}}\n'
+
+
+RING: Final = add_to(
+    leaf_01=bonds(("bond1", "leaf-02:bond1", "swp40"), ("bond3", "leaf-03:bond3", "swp41")),
+    leaf_02=bonds(("bond1", "leaf-01:bond1", "swp40"), ("bond2", "leaf-03:bond2", "swp41")),
+    leaf_03=bonds(("bond3", "leaf-01:bond3", "swp40"), ("bond2", "leaf-02:bond2", "swp41")),
+)
+PAIR: Final = '    mlag: {{peer: {0}, ports: [swp45], mac: "44:38:39:ff:00:01"}}\n'
+_BOTH: Final = (
+    ("bond1", "leaf-02:bond1", "swp40"),
+    ("bond2", "leaf-02:bond2", "swp41"),
+)
+WRONG: Final[dict[str, Wrong]] = {
+    "a ring of three switches through bundles": Wrong(
+        SPINES,
+        RING,
+        "link-loop",
+        "the bundle bond2 from leaf-02 to leaf-03 closes a loop",
+        "remove one link of the loop.",
+        each(r", bond2: \{to: .leaf-0[23]:bond2., [^}]*\}", ""),
+    ),
+    "two bundles between two switches": Wrong(
+        SPINES,
+        add_to(
+            leaf_01=bonds(*_BOTH),
+            leaf_02=bonds(*((n, to.replace("leaf-02", "leaf-01"), p) for n, to, p in _BOTH)),
+        ),
+        "link-loop",
+        "the bundle bond2 from leaf-01 to leaf-02 closes a loop",
+        "put all ports between the two into one bundle.",
+        lambda text: re.sub(
+            r", bond2: [^}]*\}", "", text.replace("ports: [swp40]", "ports: [swp40, swp41]")
+        ),
+    ),
+    "a bundle beside a trunk": Wrong(
+        SPINES,
+        lambda text: swap(trunk(1, 2), trunk(2, 1))(
+            add_to(
+                leaf_01=bonds(("bond1", "leaf-02:bond1", "swp40")),
+                leaf_02=bonds(("bond1", "leaf-01:bond1", "swp40")),
+            )(text)
+        ),
+        "link-loop",
+        "the bundle bond1 from leaf-01 to leaf-02 closes a loop",
+        "remove one link of the loop.",
+        each(r"      swp48: .*\n", ""),
+    ),
+    "a pair with two bundles of no number to one switch": Wrong(
+        SPINES,
+        add_to(
+            leaf_01=PAIR.format("leaf-02") + bonds(("bond1", "leaf-03:bond1", "swp40")),
+            leaf_02=PAIR.format("leaf-01") + bonds(("bond1", "leaf-03:bond2", "swp40")),
+            leaf_03=bonds(("bond1", "leaf-01:bond1", "swp40"), ("bond2", "leaf-02:bond1", "swp41")),
+        ),
+        "link-loop",
+        "the bundle bond1 from leaf-02 to leaf-03 closes a loop",
+        "put all ports between the two into one bundle.",
+        lambda text: re.sub(
+            r", bond2: [^}]*\}",
+            "",
+            text.replace("leaf-03:bond2", "leaf-03:bond1")
+            .replace(
+                '"leaf-03:bond1", network: storage,', '"leaf-03:bond1", network: storage, mlag: 1,'
+            )
+            .replace(
+                '"leaf-01:bond1", network: storage, ports: [swp40]',
+                '"leaf-01:bond1", network: storage, ports: [swp40, swp41]',
+            ),
+        ),
+    ),
+    "a bundle that the other switch has not": Wrong(
+        SPINES,
+        add_to(leaf_01=bonds(("bond1", "leaf-02:bond1", "swp40"))),
+        "bond",
+        "leads to bond1 of leaf-02, which is no bundle of leaf-02 in the file",
+        "on leaf-02 the bundle bond1 as leaf-01:bond1.",
+        add_to(leaf_02=bonds(("bond1", "leaf-01:bond1", "swp40"))),
+    ),
+    "all links of a port that only one end splits": Wrong(
+        SPINES,
+        swap(
+            ('swp49: {to: "spine-01', 'swp49s0: {to: "spine-01'),
+            (':swp49", mode', ':swp49s0", mode'),
+        ),
+        "link-match",
+        "has 400 Gbit/s at one end and 800 at the other (and 7 more ports)",
+        "split the ports at both ends alike, or neither",
+        swap(("swp49s0", "swp49")),
+        "warning",
+    ),
+    "modes that no port of the model has": Wrong(
+        SPINES,
+        add_to(leaf_01="    breakouts: {swp60: 2x800, swp61: 2x800, swp62: 2x800}"),
+        "port-split",
+        "port swp60 of an SN5600 cannot be split as 2x800 with cumulus (and 2 more ports)",
+        "write 2x400 or 4x200.",
+        swap(("2x800", "2x400")),
+    ),
+    "leaves of one number": Wrong(
+        SPINES,
+        each(r"asn: 6510[1-8]", "asn: 65100"),
+        "routing",
+        "the leaves leaf-01, leaf-02 and 6 more have the same asn 65100",
+        "give each leaf a number of its own, for example 65101, 65102 and so on.",
+        each(r"asn: 65100, router_id: 10.255.0.([1-8])\}", r"asn: 6510\1, router_id: 10.255.0.\1}"),
+    ),
+    "loopbacks that are alike": Wrong(
+        SPINES,
+        each(r"router_id: 10.255.0.\d+", "router_id: 10.255.0.1"),
+        "routing",
+        "leaf-01 and leaf-02 have the same router_id 10.255.0.1 (and 6 more switches)",
+        "give each switch an address of its own.",
+        lambda _text: SPINES,
+    ),
+    "loopbacks in a rail": Wrong(
+        SPINES,
+        each(r"router_id: 10.255.0.", "router_id: 10.10.111."),
+        "routing",
+        "lies in the subnet of rail-0, 10.10.111.0/24 (and 7 more switches)",
+        "choose an address that nothing else has, for example 10.255.0.1.",
+        swap(("router_id: 10.10.111.", "router_id: 10.255.0.")),
+    ),
+    "a loopback that is a switch's own address": Wrong(
+        SPINES,
+        swap(("router_id: 10.255.0.1}", "router_id: 192.168.1.12}")),
+        "routing",
+        "the router_id of leaf-01, 192.168.1.12, is the address of leaf-02",
+        "for example 10.255.0.1.",
+        swap(("router_id: 192.168.1.12}", "router_id: 10.255.0.1}")),
+    ),
+    "a loopback that is a host's address": Wrong(
+        SPINES,
+        swap(("router_id: 10.255.0.1}", "router_id: 192.168.2.11}")),
+        "routing",
+        "is the address of gpu01",
+        "for example 10.255.0.1.",
+        swap(("router_id: 192.168.2.11}", "router_id: 10.255.0.1}")),
+    ),
+    "two rails of one subnet": Wrong(
+        SPINES,
+        swap(("subnet: 10.10.112.0/24", "subnet: 10.10.111.0/24")),
+        "subnet-overlap",
+        "the subnet of rail-0, 10.10.111.0/24, overlaps the subnet of rail-1",
+        "choose networks that have no address in common.",
+        lambda _text: SPINES,
+    ),
+    "two leaves of one part of a rail": Wrong(
+        SPINES,
+        swap(
+            (
+                "{subnet: 10.10.111.128/25, gateway: 10.10.111.129}",
+                "{subnet: 10.10.111.0/25, gateway: 10.10.111.2}",
+            )
+        ),
+        "rail-leaf",
+        "the subnets of rail-0 on leaf-01, 10.10.111.0/25 and on leaf-05, 10.10.111.0/25 overlap",
+        "leaf-05: {subnet: 10.10.111.128/25, gateway: 10.10.111.129}}",
+        swap(
+            (
+                "{subnet: 10.10.111.0/25, gateway: 10.10.111.2}",
+                "{subnet: 10.10.111.128/25, gateway: 10.10.111.129}",
+            )
+        ),
+    ),
+    "networks of links in a rail": Wrong(
+        SPINES,
+        each(r'(swp49: \{to: "spine-01:swp(\d+)", mode: routed)', r"\1, address: 10.10.111.\2"),
+        "link-address",
+        "lies in the subnet of rail-0, 10.10.111.0/24 (and 7 more ports)",
+        "choose addresses that nothing else has, for example of 10.254.0.0/16.",
+        swap(("address: 10.10.111.", "address: 10.254.0.")),
+    ),
+    "links too small for BGP": Wrong(
+        SPINES,
+        lambda text: text.replace("mode: routed, ", "mode: routed, mtu_bytes: 1200, "),
+        "link-mtu",
+        "has an MTU of 1200, and the cards send packets of 9000 (and 127 more ports)",
+        "raise it to 9000 or more at both ends.",
+        swap(("mtu_bytes: 1200, ", "mtu_bytes: 9000, ")),
+    ),
+    "ports and links too small": Wrong(
+        SPINES,
+        swap(("port_mtu_bytes: 9216", "port_mtu_bytes: 1500")),
+        "mtu-chain",
+        "the PF's MTU of 9000 is larger than the switch port's 1500",
+        "raise the switch port to 9000 or more",
+        swap(("port_mtu_bytes: 1500", "port_mtu_bytes: 9000")),
+    ),
+    "marking that begins above its end": Wrong(
+        SMALL,
+        rdma("ecn_min_kib: 1500, ecn_max_kib: 150"),
+        "ecn-thresholds",
+        "ECN marking would begin at 1500 KiB, not below its maximum of 150 KiB",
+        "make ecn_min_kib the smaller one; 150 and 1500 suit",
+        swap(("ecn_min_kib: 1500, ecn_max_kib: 150", "ecn_min_kib: 150, ecn_max_kib: 1500")),
+    ),
+    **{
+        f"shares of {{{shares}}}": Wrong(
+            SMALL,
+            rdma(f"schedule: {{shares: {{{shares}}}}}"),
+            rule,
+            says,
+            fix,
+            swap((f"{{shares: {{{shares}}}}}", "{shares: {0: 50, 3: 50}}")),
+        )
+        for shares, rule, says, fix in (
+            ("0: 50, 3: 51", "queue-shares", "101 % of the port", "shares: {0: 50, 3: 50}."),
+            ("0: 50, 3: 49", "queue-shares", "99 % of the port", "shares: {0: 50, 3: 50}."),
+            ("0: 0, 3: 0", "out-of-range", "must be at least 1 (and 1 more", "at least 1."),
+            ("", "queue-shares", "class 3 has no share", "shares: {0: 50, 3: 50}."),
+            ("0: 40, 3: 40, 6: 20", "queue-shares", "class 6 has a share", "{0: 50, 3: 50}."),
+        )
+    },
+    **{
+        f"a probability of {percent}": Wrong(
+            SMALL,
+            rdma(f"ecn_mark_percent: {percent}"),
+            "out-of-range",
+            f"rdma.ecn_mark_percent is {percent}, and it must be at {limit}",
+            f"write a number that is at {limit}.",
+            swap((f"ecn_mark_percent: {percent}", "ecn_mark_percent: 100")),
+        )
+        for percent, limit in ((0, "least 1"), (101, "most 100"))
+    },
+}
+
+
+def check(text: str) -> CheckedSite:
+    return check_loaded(parse_site(text, "site.yaml"), "site.yaml")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_one_cause_is_one_problem_and_its_fix_passes(name: str) -> None:
+    wrong = WRONG[name]
+    text = wrong.slip(wrong.site)
+    assert text != wrong.site
+    (problem,) = check(text).problems
+    assert (problem.rule, problem.severity) == (wrong.rule, wrong.severity)
+    assert wrong.says in problem.what
+    assert wrong.fix in problem.fix
+    mended = wrong.mend(text)
+    assert mended != text
+    assert check(mended).problems == ()
+
+
+def test_a_pair_is_one_switch_to_what_it_shares_a_bundle_with() -> None:
+    shared = '"leaf-03:bond1", network: storage, mlag: 1, ports: [swp40]'
+    text = add_to(
+        leaf_01=PAIR.format("leaf-02") + f"    bonds: {{bond1: {{to: {shared}, vlans: [300]}}}}",
+        leaf_02=PAIR.format("leaf-01") + f"    bonds: {{bond1: {{to: {shared}, vlans: [300]}}}}",
+        leaf_03=bonds(("bond1", "leaf-01:bond1", "swp40, swp41")),
+    )(SPINES)
+    assert check(text).problems == ()
