@@ -119,7 +119,12 @@ def target_of_restore(
         ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
         native=baseline.native,
         ports={
-            name: _restore_port(actual.ports.get(name, PortState()), port, baseline.ports[name])
+            name: _restore_port(
+                actual.ports.get(name, PortState()),
+                port,
+                baseline.ports[name],
+                wiped=owned.roce is not None and bool(baseline.ports[name].wrr_weights),
+            )
             for name, port in owned.ports.items()
             if name in baseline.ports
         },
@@ -157,7 +162,9 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
     )
 
 
-def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> PortState:
+def _restore_port(
+    actual: PortState, owned: PortState, baseline: PortState, *, wiped: bool
+) -> PortState:
     simple = (
         *("admin_up", "mtu_bytes", "mode", "trust"),
         *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "cable_m"),
@@ -180,7 +187,9 @@ def _restore_port(actual: PortState, owned: PortState, baseline: PortState) -> P
     if owned.strict_classes is not None:
         ours = {*owned.strict_classes} - {*(baseline.strict_classes or ())}
         kept = (tc for tc in actual.strict_classes or () if tc not in ours)
-        back = {*owned.class_shares} & {*(baseline.strict_classes or ())}
+        # A one-shot of the whole switch sets every class, and takes its own along when it goes.
+        strict = {*(baseline.strict_classes or ())}
+        back = strict if wiped else strict & {*owned.class_shares}
         changes["strict_classes"] = _union(tuple(kept), tuple(back))
         changes["wrr_weights"] = baseline.wrr_weights
     shares = baseline.class_shares

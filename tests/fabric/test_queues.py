@@ -18,6 +18,7 @@ from components.model.fabric import Rdma
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import apply, baseline_of, edit, restore
 from tests.fabric.switch_labs import LABS
+from tests.fabric.test_sonic_exchange import merge
 from tests.fabric.whole_intents import EVERYTHING, SHARED
 
 
@@ -64,6 +65,28 @@ SCHEDULES: Final = st.one_of(
 _THEIRS: Final = "nv set qos congestion-control theirs traffic-class 3"
 _SCHEDULE: Final = "nv set qos egress-scheduler theirs traffic-class"
 BY_HAND: Final = {
+    "onyx": [
+        (
+            "interface ethernet 1/1 traffic-class 3 congestion-control ecn minimum-absolute 10 "
+            "maximum-absolute 20"
+        ),
+        "interface ethernet 1/1 traffic-class 0 dcb ets strict",
+    ],
+    "sonic": [
+        merge(
+            '{"WRED_PROFILE":{"THEIRS":{"ecn":"ecn_all","green_min_threshold":"40960",'
+            '"green_max_threshold":"204800","green_drop_probability":"7"}},'
+            '"QUEUE":{"Ethernet0|3":{"wred_profile":"THEIRS"}}}'
+        ),
+        merge(
+            '{"SCHEDULER":{"THEIRS":{"type":"DWRR","weight":"30"}},'
+            '"QUEUE":{"Ethernet0|0":{"scheduler":"THEIRS"},"Ethernet8|5":{"scheduler":"THEIRS"}}}'
+        ),
+        merge(
+            '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
+        ),
+        "sudo sonic-db-cli CONFIG_DB HDEL 'QUEUE|Ethernet16|0' scheduler",
+    ],
     "cumulus": [
         (
             f"{_THEIRS} ecn enable; {_THEIRS} min-threshold 40000; {_THEIRS} max-threshold 200000; "
@@ -103,6 +126,8 @@ def test_whatever_was_there_second_apply_is_empty_and_undo_is_exact(
     other: dict[str, Any] | None,
 ) -> None:
     lab = LABS[system]
+    if system == "onyx":  # its thresholds have no share of packets
+        marking = {key: value for key, value in marking.items() if key != "ecn_mark_percent"}
     desired = desired_of(system, **marking, schedule=schedule)
     edited = desired_of(system, **marking, schedule=other)
     history = data.draw(st.lists(st.sampled_from(BY_HAND[system]), max_size=4))
@@ -111,7 +136,10 @@ def test_whatever_was_there_second_apply_is_empty_and_undo_is_exact(
         exchange = lab.talk(switch)
         for line in history:
             switch.run_line(line)
-        switch.save_configuration()
+        if system == "sonic":
+            switch.run_line("sudo config save -y")
+        else:
+            switch.save_configuration()
         first = switch.snapshot()
         baseline = baseline_of(exchange, desired)
         apply(exchange, desired)
@@ -198,3 +226,16 @@ def test_the_page_has_every_recommendation() -> None:
         speed = f"{row.from_gbit_s} Gbit/s" if row.from_gbit_s else "any speed"
         numbers = f"{row.min_kib} KiB | {row.max_kib} KiB | {row.mark_percent} %"
         assert f"| {system} | {speed} | {numbers} |" in page
+
+
+def test_a_class_that_was_strict_before_the_one_shot_is_so_again(tmp_path: Path) -> None:
+    """`no roce` takes along the classes of every port, also those that the file does not name."""
+    lab, desired = LABS["onyx"], desired_of("onyx")
+    switch = lab.make_switch(tmp_path, Clock())
+    switch.run_line("interface ethernet 1/1 traffic-class 0 dcb ets strict")
+    switch.save_configuration()
+    first, exchange = switch.snapshot(), lab.talk(switch)
+    baseline = baseline_of(exchange, desired)
+    apply(exchange, desired)
+    restore(exchange, desired, baseline)
+    assert switch.snapshot() == first
