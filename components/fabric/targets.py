@@ -118,16 +118,7 @@ def target_of_restore(
         else baseline.adaptive_routing or False,
         ib=ib_target_of_restore(actual.ib, owned.ib, baseline.ib),
         native=baseline.native,
-        ports={
-            name: _restore_port(
-                actual.ports.get(name, PortState()),
-                port,
-                baseline.ports[name],
-                wiped=owned.roce is not None and bool(baseline.ports[name].wrr_weights),
-            )
-            for name, port in owned.ports.items()
-            if name in baseline.ports
-        },
+        ports=_restore_ports(actual, owned, baseline),
     )
 
 
@@ -140,6 +131,18 @@ def target_of_put_back(after: Reading, before: SwitchState, wanted: SwitchState)
         wanted: Names what it may have set.
     """
     return overlay(target_of_restore(after.state, wanted, before, after.vlan_holders), before)
+
+
+def _restore_ports(
+    actual: SwitchState, owned: SwitchState, baseline: SwitchState
+) -> dict[str, PortState]:
+    return {
+        name: _restore_port(
+            actual.ports.get(name, PortState()), port, baseline.ports[name], owned.roce
+        )
+        for name, port in owned.ports.items()
+        if name in baseline.ports
+    }
 
 
 def _restore_map(owned: SwitchState, baseline: SwitchState) -> dict[int, int]:
@@ -163,7 +166,7 @@ def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
 
 
 def _restore_port(
-    actual: PortState, owned: PortState, baseline: PortState, *, wiped: bool
+    actual: PortState, owned: PortState, baseline: PortState, one_shot: str | None
 ) -> PortState:
     simple = (
         *("admin_up", "mtu_bytes", "mode", "trust"),
@@ -189,6 +192,7 @@ def _restore_port(
         kept = (tc for tc in actual.strict_classes or () if tc not in ours)
         # A one-shot of the whole switch sets every class, and takes its own along when it goes.
         strict = {*(baseline.strict_classes or ())}
+        wiped = one_shot is not None and baseline.wrr_weights
         back = strict if wiped else strict & {*owned.class_shares}
         changes["strict_classes"] = _union(tuple(kept), tuple(back))
         changes["wrr_weights"] = baseline.wrr_weights

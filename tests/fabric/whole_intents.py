@@ -100,7 +100,9 @@ def whole_of(system: str, pieces: Pieces = Pieces()) -> ClusterSpec:
     if pieces.split:
         _split(system, site)
     if pieces.bundles and system in BONDS:
-        _bundle(system, site, split=pieces.split, pair=pieces.pair and system in PAIRS)
+        # The front of the lab's EOS has the parts of ports in `ports` alone.
+        parts = pieces.split and system != "eos"
+        _bundle(system, site, split=parts, pair=pieces.pair and system in PAIRS)
     return ClusterSpec.model_validate(site)
 
 
