@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from components.acceptance.seen import Seen
-from components.drift.device_drift import LostWay
+from components.core.lost_way import LostWay
 
 
 class RoutingSeen(Seen):

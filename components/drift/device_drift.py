@@ -7,14 +7,14 @@ an edit is an ordinary diff, and a preview shows the two apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from components.core.beside import Beside
 from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
+from components.core.lost_way import LostWay
 from components.core.placeholder import matches
-from components.core.plain_text import plain_text
 from components.drift.applied import Applied
 from components.drift.watched import Watched
 
@@ -38,24 +38,6 @@ class Misplaced:
     """What is wrong and how to mend it."""
     refused: bool = False
     """No update may start over it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LostWay:
-    """A routed link of a switch whose BGP is not as the file says, or is not known."""
-
-    where: str
-    """`port swp31`, or `switch`."""
-    what: str
-    """`BGP with spine-01:swp1 is Idle, not Established`."""
-    fix: str
-    """What to ask next on the switch."""
-    kind: Literal["lost", "unread", "unsaid"] = "lost"
-    """`unread`: nothing is known. `unsaid`: the sessions are, and one thing of them is not."""
-
-    def __str__(self) -> str:
-        """The words of drift and previews."""
-        return plain_text(f"{self.where}: {self.what}; next: {self.fix}")
 
 
 @dataclass(frozen=True, slots=True)

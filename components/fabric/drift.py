@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from components.core.beside import Beside
+from components.core.lost_way import LostWay
 from components.drift.applied import Applied, AppliedStep
-from components.drift.device_drift import DeviceDrift, LostWay, Unreachable, make_drift
+from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 from components.fabric.guards import Look, find_beside, with_looks
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import port_order

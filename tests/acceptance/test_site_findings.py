@@ -164,7 +164,8 @@ def ib_rows(facts: IbFacts) -> dict[str, Finding]:
 def test_a_good_port_needs_no_step() -> None:
     good = IBDIAGNET.replace("15\n", "0\n").replace("-E-", "-I-")
     found = ib_rows(look(ibdiagnet=f"{good}status: 0\n"))
-    assert {each.next_step for each in found.values()} == {""}
+    of_it = [each for each in found.values() if not each.check.startswith("rail ")]
+    assert {each.next_step for each in of_it} == {""}  # the rails' other ports were not seen
     assert (found["ib rate"].actual, found["ib mtu"].actual) == ("so they are", "so it is")
 
 
