@@ -181,6 +181,17 @@ class Hop(Seen):
     bytes_by_class: dict[int, int] = Field(default_factory=dict[int, int])
     """Priorities at NICs and switch ingress, traffic classes at switch egress."""
     pause_frames: int | None = None
+    """PFC frames in both directions, over all priorities."""
+    pauses_received: dict[int, int] = Field(
+        default_factory=dict[int, int], exclude_if=lambda each: not each
+    )
+    """By priority, where there were any: what the interface sends was paused."""
+    pauses_sent: dict[int, int] = Field(
+        default_factory=dict[int, int], exclude_if=lambda each: not each
+    )
+    """By priority, where there were any: what its neighbour sends was paused."""
+    storms: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=lambda each: not each)
+    """By traffic class, where there were any: how often the PFC watchdog found its queue stuck."""
     discards: int | None = None
     out_of_sequence: int | None = None
     ecn_marked: int | None = None

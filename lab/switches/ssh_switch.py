@@ -166,6 +166,16 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self.stored.counters.setdefault(port, PortCounters()).rx_discards += rx_discards
         self.commit()
 
+    def add_pauses(
+        self, port: str, priority: int, rx: int = 0, tx: int = 0, storms: int = 0
+    ) -> None:
+        """Count PFC frames of one priority, and how often the watchdog found its queue stuck."""
+        held = self.stored.counters.setdefault(port, PortCounters())
+        held.rx_pauses[priority] = held.rx_pauses.get(priority, 0) + rx
+        held.tx_pauses[priority] = held.tx_pauses.get(priority, 0) + tx
+        held.storms[priority] = held.storms.get(priority, 0) + storms
+        self.commit()
+
     @property
     def unmodelled(self) -> tuple[str, ...]:
         """Lines that were sent and that this emulator does not know; a test fails on any."""

@@ -20,6 +20,11 @@ class PortCounters(Part):
     """By traffic class."""
     ecn_marked: dict[int, int] = {}
     rx_discards: int = 0
+    rx_pauses: dict[int, int] = {}
+    """PFC frames by priority."""
+    tx_pauses: dict[int, int] = {}
+    storms: dict[int, int] = {}
+    """By traffic class: how often the PFC watchdog found the queue stuck; each passed again."""
     flaps: int = 0
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from components.core.errors import DeviceError
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states, list_vlans
+from components.fabric.systems.base import PauseCounters
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import load_spec, make_switch, talk
@@ -292,7 +293,10 @@ def test_counters_tell_the_class_of_what_was_sent(switch: EosSwitch) -> None:
     switch.add_counters("Ethernet1/1", 0, rx_bytes=5, tx_bytes=6)
     switch.add_counters("Ethernet1/1", 3, rx_bytes=1000, tx_bytes=2000, ecn_marked=4)
     switch.add_discards("Ethernet1/1", 7)
+    switch.add_pauses("Ethernet1/1", 3, rx=8, tx=9, storms=2)
     found = talk(switch).read_counters(["Ethernet1/1"])["Ethernet1/1"]
     counted = {n: (c.rx_bytes, c.tx_bytes) for n, c in found.by_priority.items() if c.tx_bytes}
     assert counted == {0: (None, 6), 3: (None, 2000)}
     assert (found.rx_bytes, found.ecn_marked, found.rx_discards) == (1005, 4, 7)
+    assert (found.pauses[3], found.pauses[4]) == (PauseCounters(8, 9), PauseCounters(0, 0))
+    assert (found.storms[3], found.storms[4]) == (2, 0)

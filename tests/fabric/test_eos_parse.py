@@ -15,15 +15,17 @@ from pydantic import JsonValue
 
 from components.fabric.native import DEFAULT, read_fields, sources
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import Occupied, PriorityCounters, Unreadable
+from components.fabric.systems.base import Occupied, PauseCounters, PriorityCounters, Unreadable
 from components.fabric.systems.eos.config import parse_maps, parse_sections
 from components.fabric.systems.eos.driver import INTERFACES, MAPS, VLANS, EosDriver
 from components.fabric.systems.eos.read import (
     find_stale,
     parse_discards,
     parse_marked,
+    parse_pauses,
     parse_port_names,
     parse_sent,
+    parse_storms,
     parse_total,
     parse_vlans,
 )
@@ -345,3 +347,24 @@ def test_what_is_in_the_way(text: str) -> None:
 )
 def test_refusals_start_with_a_percent_sign(output: str, refusal: str | None) -> None:
     assert EosDriver().find_refusal(output) == refusal
+
+
+def test_pauses_and_stuck_queues_of_all_ports() -> None:
+    # Keys: facebook/DNE-TaaC, its two health checks of EOS.
+    rows = {"3": {"rxFrames": 12, "txFrames": 4}, "0": {"rxFrames": 0, "txFrames": 0}}
+    paused = json.dumps({"interfaces": {"Ethernet1/1": {"priorities": rows}}})
+    assert parse_pauses("c", paused, "Ethernet1/1") == {
+        3: PauseCounters(12, 4),
+        0: PauseCounters(0, 0),
+    }
+    assert parse_pauses("c", paused, "Ethernet2/1") == {}
+    queues = {"3": {"stuckCount": 2, "recoveryCount": 1}}
+    stuck = json.dumps({"interfaces": {"Ethernet1/1": {"txQueues": queues}}})
+    assert parse_storms("c", stuck, "Ethernet1/1") == {
+        **dict.fromkeys(range(8), 0),
+        3: 2,
+    }
+    none = json.dumps({"interfaces": {}})
+    assert parse_storms("c", none, "Ethernet1/1")[3] == 0
+    with pytest.raises(Unreadable):
+        parse_storms("c", "% Invalid input", "Ethernet1/1")

@@ -73,15 +73,19 @@ def test_only_the_hop_of_the_unread_counters_is_not_proven(role: HopRole, status
 
 def test_eos_counters_under_another_name_leave_the_totals() -> None:
     driver = EosDriver()
-    totals, discards, sent, marked = driver.counter_commands(["Ethernet1"])
+    totals, discards, sent, marked, pauses, storms = driver.counter_commands(["Ethernet1"])
     queues = {"egressQueueCounters": {"interfaces": {"Ethernet1": {"queued": 4}}}}
     answers = {
         totals: json.dumps({"interfaces": {"Ethernet1": {"inOctets": 4700}}}),
         discards: json.dumps({"interfaces": {"Ethernet1": {"inDiscards": 1}}}),
         sent: json.dumps(queues),
         marked: "{}",
+        pauses: "% Invalid input",
+        storms: json.dumps({"interfaces": {}}),
     }
     found = driver.parse_counters(answers, ["Ethernet1"])["Ethernet1"]
     assert found.rx_bytes == 4700
     assert "tx" in {each.way for each in found.unread}
     assert "queued" in next(each.text for each in found.unread if each.way == "tx")
+    assert "pauses" in {each.way for each in found.unread}
+    assert (found.pauses, found.storms[3]) == ({}, 0)

@@ -139,7 +139,14 @@ def flatten_port(port: PortCounters) -> dict[str, int]:
             flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
         if counted.tx_drops is not None:
             flat[f"tx_tc{number}_drops"] = counted.tx_drops
-    return flat
+    return flat | _flatten_pauses(port)
+
+
+def _flatten_pauses(port: PortCounters) -> dict[str, int]:
+    """PFC frames as ethtool (mlx5) names them, and stuck queues."""
+    received = {f"rx_prio{number}_pause": each.received for number, each in port.pauses.items()}
+    sent = {f"tx_prio{number}_pause": each.sent for number, each in port.pauses.items()}
+    return received | sent | {f"tx_tc{number}_storms": n for number, n in port.storms.items()}
 
 
 def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
@@ -265,20 +272,28 @@ def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
             "out_of_sequence": _sum(grown, r"out_of_sequence"),
         }
     name = _NIC_NAMES.get(hop.role) or _PORT_NAMES[_NEEDED[hop.role]]
-    pattern = re.compile(name)
-    classes = {
-        int(match[1]): value
-        for name, value in grown.items()
-        if (match := pattern.fullmatch(name)) is not None
-    }
+    classes = _by_number(grown, name)
     return {
         "bytes_by_class": classes,
         "total_bytes": sum(classes.values()),
         "pause_frames": _sum(grown, r"[rt]x_prio\d_pause"),
+        "pauses_received": _grown_by_number(grown, r"rx_prio(\d)_pause"),
+        "pauses_sent": _grown_by_number(grown, r"tx_prio(\d)_pause"),
+        "storms": _grown_by_number(grown, r"tx_tc(\d)_storms"),
         "discards": _sum(grown, _LOST),
         "out_of_sequence": _sum(grown, r"out_of_sequence"),
         "ecn_marked": _sum(grown, "ecn_marked"),
     }
+
+
+def _by_number(grown: Counters, pattern: str) -> dict[int, int]:
+    """The counters whose name has a priority or class in it, by that."""
+    found = ((re.fullmatch(pattern, name), value) for name, value in grown.items())
+    return {int(match[1]): value for match, value in found if match is not None}
+
+
+def _grown_by_number(grown: Counters, pattern: str) -> dict[int, int]:
+    return {number: value for number, value in _by_number(grown, pattern).items() if value}
 
 
 def _sum(grown: Counters, pattern: str) -> int | None:

@@ -11,6 +11,7 @@ from typing import Final, get_args
 
 from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence
 from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
+from components.acceptance.judge.pauses import other_pauses
 from components.acceptance.judge.verdict import Finding
 
 _READ = ("observed", "uncounted")
@@ -45,8 +46,13 @@ def judge_path(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     return findings
 
 
-def judge_losses(item: ProbeEvidence) -> list[Finding]:
-    """Warnings: discards, packets out of sequence, pauses. They do not fail a probe."""
+def judge_losses(item: ProbeEvidence, priority: int | None = None) -> list[Finding]:
+    """Warnings: discards, packets out of sequence, pauses. They do not fail a probe.
+
+    Args:
+        item: The probe.
+        priority: That of RoCE: pauses of the others are `warn_pauses`'.
+    """
     return [
         Finding(
             check=name,
@@ -58,7 +64,7 @@ def judge_losses(item: ProbeEvidence) -> list[Finding]:
         )
         for hop in item.hops
         for name, expected in _WARNED
-        if (count := _count(hop, name))
+        if (count := _count(hop, name, priority))
     ]
 
 
@@ -234,10 +240,10 @@ def _class_step(hop: Hop) -> str:
     }[hop.role]
 
 
-def _count(hop: Hop, name: str) -> int:
+def _count(hop: Hop, name: str, priority: int | None) -> int:
     values = {
         "discards": hop.discards,
         "out_of_sequence": hop.out_of_sequence,
-        "pause_frames": hop.pause_frames,
+        "pause_frames": (hop.pause_frames or 0) - other_pauses(hop, priority),
     }
     return values[name] or 0

@@ -18,6 +18,7 @@ from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.path import judge_losses, judge_path
+from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.perftest import judge_perftest
 from components.acceptance.judge.routing import judge_routing, warn_routing
 from components.acceptance.judge.run_failure import find_failure
@@ -85,7 +86,8 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     for item in evidence.probes:
         found = judge_probe(item, expected)
         findings += found
-        warnings += judge_losses(item) + warn_nccl(item, expected)
+        warnings += judge_losses(item, expected.priority) + warn_pauses(item, expected)
+        warnings += warn_nccl(item, expected)
     findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
     if not _never_asked(evidence):
         findings += [
@@ -180,7 +182,8 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """All findings about one probe; a probe that did not run is not judged further."""
     ran = _judge_run(item)
     if ran.verdict != "passed":
-        return [_with_place(ran, item)]
+        failed = name_paused(_with_place(ran, item), item, limits)
+        return [failed, *judge_storms(item, limits)]
     found = _judge_log(item, limits)
     if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
@@ -194,7 +197,8 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
                 next_step="read the pod's events and log",
             )
         ]
-    return [ran, *found, *_judge_way(item, limits)]
+    named = [name_paused(each, item, limits) for each in found]
+    return [ran, *named, *_judge_way(item, limits), *judge_storms(item, limits)]
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:

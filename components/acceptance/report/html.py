@@ -202,6 +202,7 @@ def _lost(hop: Hop) -> str:
         "discards": hop.discards,
         "out of sequence": hop.out_of_sequence,
         "pauses": hop.pause_frames,
+        "stuck queues": sum(hop.storms.values()) or None,
         "ECN marked": hop.ecn_marked,
     }
     known = {name: count for name, count in counts.items() if count is not None}

@@ -70,7 +70,17 @@ class PriorityCounters:
     """Packets that the full queue of this class threw away; None: not counted by class."""
 
 
-CounterWay = Literal["rx", "tx", "marked", "discards"]
+@dataclass(frozen=True, slots=True)
+class PauseCounters:
+    """The PFC frames of one port for one priority."""
+
+    received: int
+    """The neighbour paused what the port sends."""
+    sent: int
+    """The port paused what its neighbour sends."""
+
+
+CounterWay = Literal["rx", "tx", "marked", "discards", "pauses", "storms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,10 @@ class PortCounters:
     rx_discards: int | None
     rx_bytes: int | None = None
     """Received in all priorities together, where the system counts no finer."""
+    pauses: Mapping[int, PauseCounters] = field(default_factory=dict[int, PauseCounters])
+    """By priority; one that the system does not count is not in it."""
+    storms: Mapping[int, int] = field(default_factory=dict[int, int])
+    """By traffic class: how often the PFC watchdog found its queue stuck; likewise."""
     unread: tuple[Unread, ...] = ()
     """What of it could not be read; the rest counts."""
 

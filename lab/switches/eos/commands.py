@@ -300,6 +300,8 @@ _SHOWS: Final = (
     ("show bfd peers", _bfd_peers),
     ("show priority-flow-control", _plain(show.pfc)),
     ("show priority-flow-control counters", _plain(show.pfc_counters)),
+    ("show priority-flow-control counters detail", _tree(show.pfc_detail)),
+    ("show priority-flow-control counters watchdog", _tree(show.pfc_watchdog)),
 )
 _COMMON: Final = (
     *_SHOWS,

@@ -327,10 +327,43 @@ def pfc(device: Device) -> str:
 
 
 def pfc_counters(device: Device) -> str:
-    """`show priority-flow-control counters`: the lab sends no pause frames."""
+    """`show priority-flow-control counters`."""
     rows = [("Port", "RxPfc", "TxPfc")]
-    rows += [(short(name), "0", "0") for name in device.running.ports]
+    for name in device.running.ports:
+        held = device.counters(name)
+        received, sent = sum(held.rx_pauses.values()), sum(held.tx_pauses.values())
+        rows.append((short(name), str(received), str(sent)))
     return _table(rows)
+
+
+def pfc_detail(device: Device) -> Tree:
+    """`show priority-flow-control counters detail | json`."""
+    table: Tree = {}
+    for name in device.running.ports:
+        held = device.counters(name)
+        counted: Tree = {
+            str(number): {
+                "rxFrames": held.rx_pauses.get(number, 0),
+                "txFrames": held.tx_pauses.get(number, 0),
+            }
+            for number in QUEUES
+        }
+        table[name] = {"priorities": counted}
+    return {"interfaces": table}
+
+
+def pfc_watchdog(device: Device) -> Tree:
+    """`show priority-flow-control counters watchdog | json`: ports from their first event on."""
+    table: Tree = {}
+    for name in device.running.ports:
+        stuck = {n: count for n, count in device.counters(name).storms.items() if count}
+        queues: Tree = {
+            str(number): {"stuckCount": count, "recoveryCount": count}
+            for number, count in stuck.items()
+        }
+        if queues:
+            table[name] = {"txQueues": queues}
+    return {"interfaces": table}
 
 
 def ecn(device: Device, name: str) -> str:

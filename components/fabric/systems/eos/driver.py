@@ -57,6 +57,8 @@ TOTALS: Final = "show interfaces {port} counters | json"
 DISCARDS: Final = "show interfaces {port} counters discards | json"
 SENT: Final = "show interfaces {port} counters queue detail | json"
 MARKED: Final = "show qos interfaces {port} ecn counters queue | json"
+PAUSES: Final = "show priority-flow-control counters detail | json"
+STORMS: Final = "show priority-flow-control counters watchdog | json"
 
 _REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
 """EOS prints `% ` before an error; the other words are a precaution."""
@@ -188,9 +190,10 @@ class EosDriver:
         return eos_sessions.parse_sessions(answers)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """Received in all, sent per class, marked and discarded packets."""
+        """Received in all, sent per class, marked and discarded packets; pauses of all ports."""
         templates = (TOTALS, DISCARDS, SENT, MARKED)
-        return tuple(template.format(port=port) for port in ports for template in templates)
+        each = tuple(template.format(port=port) for port in ports for template in templates)
+        return (*each, PAUSES, STORMS)
 
     def parse_counters(
         self, answers: Mapping[str, str], ports: Sequence[str]
@@ -208,6 +211,8 @@ class EosDriver:
                     "discards": (discards, answers[discards]),
                     "tx": (sent, answers[sent]),
                     "marked": (marked, answers[marked]),
+                    "pauses": (PAUSES, answers[PAUSES]),
+                    "storms": (STORMS, answers[STORMS]),
                 },
             )
         return found

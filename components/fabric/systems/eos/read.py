@@ -13,6 +13,7 @@ from components.fabric.systems.base import (
     CANDIDATE_PREFIX,
     CounterWay,
     Occupied,
+    PauseCounters,
     PortCounters,
     PriorityCounters,
     SoftReader,
@@ -103,6 +104,31 @@ class _MarkedPort(_Shape):
 
 class _Marked(_Shape):
     ports: dict[str, _MarkedPort] = Field(alias="intfQueueCounters")
+
+
+class _Pauses(_Shape):
+    received: int = Field(alias="rxFrames")
+    sent: int = Field(alias="txFrames")
+
+
+class _PausedPort(_Shape):
+    priorities: dict[int, _Pauses]
+
+
+class _Paused(_Shape):
+    interfaces: dict[str, _PausedPort]
+
+
+class _StuckQueue(_Shape):
+    stuck: int = Field(alias="stuckCount")
+
+
+class _WatchedPort(_Shape):
+    queues: dict[int, _StuckQueue] = Field(alias="txQueues")
+
+
+class _Watched(_Shape):
+    interfaces: dict[str, _WatchedPort]
 
 
 class _FarPort(_Shape):
@@ -222,6 +248,26 @@ def parse_marked(command: str, text: str, port: str) -> int:
     return sum(int(count) for count in counts if not _UNCOUNTED.fullmatch(str(count)))
 
 
+def parse_pauses(command: str, text: str, port: str) -> dict[int, PauseCounters]:
+    """PFC frames by priority in `show priority-flow-control counters detail | json`.
+
+    Of a port that is not in it, nothing is counted.
+    """
+    found = _read(_Paused, command, text).interfaces.get(port)
+    counted = found.priorities if found else {}
+    return {number: PauseCounters(each.received, each.sent) for number, each in counted.items()}
+
+
+def parse_storms(command: str, text: str, port: str) -> dict[int, int]:
+    """Stuck queues in `show priority-flow-control counters watchdog | json`.
+
+    A port is in it from its first one on.
+    """
+    found = _read(_Watched, command, text).interfaces.get(port)
+    stuck = {number: each.stuck for number, each in found.queues.items()} if found else {}
+    return {number: stuck.get(number, 0) for number in QUEUES}
+
+
 def _of(table: dict[str, ModelT], port: str, command: str, text: str) -> ModelT:
     if port not in table:
         raise Unreadable(command, text, f"{port} is not in the answer")
@@ -242,5 +288,7 @@ def port_counters(port: str, answers: Mapping[CounterWay, tuple[str, str]]) -> P
         soft.read("marked", lambda: parse_marked(*answers["marked"], port)),
         soft.read("discards", lambda: parse_discards(*answers["discards"], port)),
         rx_bytes=soft.read("rx", lambda: parse_total(*answers["rx"], port)),
+        pauses=soft.read("pauses", lambda: parse_pauses(*answers["pauses"], port)) or {},
+        storms=soft.read("storms", lambda: parse_storms(*answers["storms"], port)) or {},
         unread=soft.found,
     )

@@ -1,0 +1,108 @@
+"""Judges PFC on the way of a probe: who was paused, in which class, and whether a queue was stuck.
+
+Pauses in the class of RoCE are what a lossless class does under congestion: they explain a probe
+that is slow, and do not fail one that is not. A watchdog that finds a queue stuck drops what is in
+it, unless it was set to look on: the class is lossless no longer. Pauses in another class hold up
+what shares the port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from components.acceptance.evidence import Hop, Limits, ProbeEvidence
+from components.acceptance.judge.verdict import MEASURES, Finding
+
+_STUCK_STEP: Final = (
+    "find who pauses that port without end, on the device behind it: "
+    "show priority-flow-control counters watchdog (EOS), show pfcwd stats (SONiC)"
+)
+_OTHER_STEP: Final = (
+    "find the priority that is lossless beside RoCE's and turn it off: mlnx_qos on the host, "
+    "show priority-flow-control (EOS), show pfc priority (SONiC), nv show interface PORT counters "
+    "qos pfc-stats (Cumulus)"
+)
+
+
+def judge_storms(item: ProbeEvidence, limits: Limits) -> list[Finding]:
+    """One finding for each port whose watchdog fired in the class of RoCE during the probe."""
+    wanted = limits.priority if limits.traffic_class is None else limits.traffic_class
+    if wanted is None:
+        return []
+    return [
+        Finding(
+            check="pfc watchdog",
+            subject=item.probe.name,
+            verdict="failed",
+            expected=f"traffic class {wanted} never stuck at {place}",
+            actual=f"the watchdog fired {_times(count)}",
+            detail=f"{place} was paused without end in traffic class {wanted}; "
+            "with the action drop, what waits there is lost",
+            next_step=_STUCK_STEP,
+        )
+        for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items()
+    ]
+
+
+def warn_pauses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
+    """Warnings: pauses in priorities that are not that of RoCE."""
+    if limits.priority is None:
+        return []
+    return [
+        Finding(
+            check="pauses of another class",
+            subject=item.probe.name,
+            verdict="failed",
+            expected=f"pauses in priority {limits.priority} alone",
+            actual=f"{count} in priority {number} at {place}",
+            detail=f"another class pauses at {place}, and holds up what shares the port",
+            next_step=_OTHER_STEP,
+        )
+        for number in range(8)
+        if number != limits.priority
+        for place, count in _places(item, partial(_paused, number)).items()
+    ]
+
+
+def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:
+    """Names the ports that were paused in the class of RoCE while a probe failed or was slow."""
+    slow = found.check == "run" or found.check in MEASURES
+    wanted = limits.priority
+    if found.verdict != "failed" or not slow or wanted is None:
+        return found
+    held = _places(item, lambda hop: hop.pauses_received.get(wanted, 0))
+    held_back = _places(item, lambda hop: hop.pauses_sent.get(wanted, 0))
+    said = [
+        *(f"{place} was paused {_times(count)}" for place, count in held.items()),
+        *(f"{place} paused its neighbour {_times(count)}" for place, count in held_back.items()),
+    ]
+    if not said:
+        return found
+    why = f"in priority {wanted} {', '.join(said)}"
+    return found.model_copy(update={"detail": f"{why}; {found.detail}" if found.detail else why})
+
+
+def other_pauses(hop: Hop, priority: int | None) -> int:
+    """PFC frames of a hop in priorities that are not that of RoCE; none where it has none."""
+    if priority is None:
+        return 0
+    return sum(_paused(number, hop) for number in range(8) if number != priority)
+
+
+def _places(item: ProbeEvidence, count: Callable[[Hop], int]) -> dict[str, int]:
+    """The places of a probe's way that counted any; one that is there and back is named once."""
+    found: dict[str, int] = {}
+    for hop in item.hops:
+        if counted := count(hop):
+            found[hop.place] = max(counted, found.get(hop.place, 0))
+    return found
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _paused(number: int, hop: Hop) -> int:
+    return hop.pauses_received.get(number, 0) + hop.pauses_sent.get(number, 0)
