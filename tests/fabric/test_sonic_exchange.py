@@ -15,6 +15,7 @@ from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems.base import PauseCounters
 from lab.switches.sonic.config import Db
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.in_process import apply, baseline_of, edit, restore
@@ -308,7 +309,10 @@ def test_counters_tell_the_class_that_bytes_leave_in(switch: SonicSwitch) -> Non
     switch.add_counters("Ethernet0", 0, tx_bytes=6)
     switch.add_counters("Ethernet0", 3, rx_bytes=1000, tx_bytes=2_000_000, ecn_marked=4)
     switch.add_discards("Ethernet0", 7)
+    switch.add_pauses("Ethernet0", 3, rx=8000, tx=9, storms=2)
     found = talk(switch).read_counters(["Ethernet0", "Ethernet8"])["Ethernet0"]
     sent = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items() if c.tx_bytes}
     assert sent == {0: (None, 6), 3: (None, 2_000_000)}
     assert (found.ecn_marked, found.rx_discards) == (None, 7)
+    assert (found.pauses[3], found.pauses[4]) == (PauseCounters(8000, 9), PauseCounters(0, 0))
+    assert (found.storms[3], found.storms[4]) == (2, 0)

@@ -148,13 +148,29 @@ def _number(name: str) -> int:
 
 
 def _pfc_counters(switch: Switch, _: str) -> str:
-    """No pause frame is ever sent in the lab: its probes find an idle fabric."""
-    names = [*switch.database.db["PORT"]]
+    held = {name: _counters(switch.stored, name) for name in switch.database.db["PORT"]}
+    received = {name: each.rx_pauses for name, each in held.items()}
+    sent = {name: each.tx_pauses for name, each in held.items()}
     text = ""
-    for direction in ("Rx", "Tx"):
+    for direction, counted in (("Rx", received), ("Tx", sent)):
         header = (f"Port {direction}", *(f"PFC{n}" for n in range(8)))
-        text += table(header, [(name, *("0" for _ in range(8))) for name in names], right=-1) + "\n"
+        rows = [
+            (name, *(f"{each.get(n, 0):,}" for n in range(8))) for name, each in counted.items()
+        ]
+        text += table(header, rows, right=-1) + "\n"
     return text
+
+
+def _pfcwd_stats(switch: Switch, _: str) -> str:
+    """Queues that were found stuck; what they passed and dropped is not played."""
+    header = ("QUEUE", "STATUS", "STORM DETECTED/RESTORED", "TX OK/DROP", "RX OK/DROP")
+    rows = [
+        (f"{name}:{queue}", "operational", f"{count}/{count}", *("0/0" for _ in range(4)))
+        for name in switch.database.db["PORT"]
+        for queue, count in sorted(_counters(switch.stored, name).storms.items())
+        if count
+    ]
+    return table((*header, "TX LAST OK/DROP", "RX LAST OK/DROP"), rows, right=-1)
 
 
 def _ecn(switch: Switch, _: str) -> str:
@@ -259,6 +275,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"show vlan brief", _vlan_brief),
     (r"show pfc priority(?: (\S+))?", _pfc_priority),
     (r"show pfc counters", _pfc_counters),
+    (r"show pfcwd stats", _pfcwd_stats),
     (r"show ecn", _ecn),
     (r"show queue counters(?: (Ethernet\d+))? (?:--json|-j)", _queue_json),
     (r"show queue counters(?: (\S+))?", _queue_counters),

@@ -24,6 +24,7 @@ from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
+from components.fabric.systems.sonic.pauses import PAUSES, STORMS, with_pauses
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
 from components.fabric.systems.sonic.routing import (
     addresses_of,
@@ -185,15 +186,19 @@ class SonicDriver:
         return sonic_sessions.parse_sessions(command, text)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """Sent bytes per queue and discards, of all ports in one answer each."""
+        """Sent bytes per queue, discards, pauses and storms, of all ports in one answer each."""
         del ports
-        return (POLL, QUEUES, DROPS)
+        return (POLL, QUEUES, DROPS, PAUSES, STORMS)
 
     def parse_counters(
         self, answers: Mapping[str, str], ports: Sequence[str]
     ) -> dict[str, PortCounters]:
         """Read what `counter_commands` asked for."""
-        return sonic_parse.parse_counters((QUEUES, answers[QUEUES]), (DROPS, answers[DROPS]), ports)
+        queues, drops = (QUEUES, answers[QUEUES]), (DROPS, answers[DROPS])
+        return {
+            port: with_pauses(port, counted, answers[PAUSES], answers[STORMS])
+            for port, counted in sonic_parse.parse_counters(queues, drops, ports).items()
+        }
 
 
 def _reason_of(text: str) -> str:
