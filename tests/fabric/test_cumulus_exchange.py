@@ -13,6 +13,7 @@ from components.core.errors import DeviceError
 from components.fabric.device import every_key
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems.base import PauseCounters
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.cumulus_lab import load_spec, make_switch, talk
 from tests.fabric.in_process import apply, baseline_of, restore
@@ -210,7 +211,10 @@ def test_counters_tell_the_class(switch: CumulusSwitch) -> None:
     switch.add_counters("swp1", 0, rx_bytes=5, tx_bytes=6)
     switch.add_counters("swp1", 3, rx_bytes=1000, tx_bytes=2000, ecn_marked=4)
     switch.add_discards("swp1", 7)
+    switch.add_pauses("swp1", 3, rx=8, tx=9)
     found = talk(switch).read_counters(["swp1"])["swp1"]
     counted = {n: (c.rx_bytes, c.tx_bytes) for n, c in found.by_priority.items() if c.tx_bytes}
     assert counted == {0: (5, 6), 3: (1000, 2000)}
     assert (found.ecn_marked, found.rx_discards) == (4, 7)
+    assert (found.pauses[3], found.pauses[4]) == (PauseCounters(8, 9), PauseCounters(0, 0))
+    assert found.storms == {}

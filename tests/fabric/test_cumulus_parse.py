@@ -9,7 +9,7 @@ import pytest
 
 from components.fabric.native import DEFAULT, WHOLE, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import Unreadable
+from components.fabric.systems.base import PauseCounters, Unreadable
 from components.fabric.systems.cumulus.counters import parse_counters
 from components.fabric.systems.cumulus.driver import CONFIG, ROCE, CumulusDriver
 from components.fabric.systems.cumulus.read import (
@@ -292,11 +292,16 @@ def test_counters_as_numbers_or_as_the_text_form_prints_them() -> None:
         },
         "tx-stats": {"tx-ecn-stats": {"ecn-marked-packets": 5}},
     }
-    queues = {"egress-queue-stats": {"0": {"tx-bytes": "0 Bytes"}, "3": {"tx-bytes": 9}}}
+    queues = {
+        "egress-queue-stats": {"0": {"tx-bytes": "0 Bytes"}, "3": {"tx-bytes": 9}},
+        # Keys: a public tool's own tests (aliaydemir/lldpq-src-edt).
+        "pfc-stats": {"3": {"rx-pause-frames": 200, "tx-pause-frames": 300}},
+    }
     found = parse_counters("a", json.dumps(roce), "b", json.dumps(queues))
     counted = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items()}
     assert counted == {0: (7, 0), 3: (1536, 9)}
     assert (found.ecn_marked, found.rx_discards) == (5, 3)
+    assert found.pauses == {3: PauseCounters(200, 300)}
     assert found.unread == ()
 
 

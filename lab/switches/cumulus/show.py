@@ -235,7 +235,7 @@ def show_roce_counters(stored: Stored, port: str) -> str:
 
 
 def show_queue_counters(stored: Stored, port: str) -> str:
-    """`nv show interface X counters qos -o json`: the part that a public client reads."""
+    """`nv show interface X counters qos -o json`: the parts that public clients read."""
     held = stored.counters.get(port, PortCounters())
     rows: Tree = {
         str(tc): {
@@ -246,7 +246,16 @@ def show_queue_counters(stored: Stored, port: str) -> str:
         }
         for tc in range(8)
     }
-    return json.dumps({"egress-queue-stats": rows}, indent=2) + "\n"
+    pauses: Tree = {
+        str(priority): {
+            "rx-pause-frames": held.rx_pauses.get(priority, 0),
+            "rx-pause-duration": 0,
+            "tx-pause-frames": held.tx_pauses.get(priority, 0),
+            "tx-pause-duration": 0,
+        }
+        for priority in range(8)
+    }
+    return json.dumps({"egress-queue-stats": rows, "pfc-stats": pauses}, indent=2) + "\n"
 
 
 def show_diff(applied: Tree, pending: Tree | None) -> str:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from components.fabric.systems.base import PortCounters, PriorityCounters, SoftReader, Unreadable
+from components.fabric.systems.base import (
+    PauseCounters,
+    PortCounters,
+    PriorityCounters,
+    SoftReader,
+    Unreadable,
+)
 from components.fabric.systems.cumulus.facts import ROCE_PRIORITY
 from components.fabric.systems.cumulus.read import FACTORS, SIZE, load
 from components.fabric.systems.cumulus.tree import Tree, child
@@ -43,6 +49,7 @@ def parse_counters(roce_command: str, roce: str, queue_command: str, queues: str
             "discards",
             lambda: sum(count("rx-stats", part, "no-buffer-discard") for part in lost),
         ),
+        pauses=soft.read("pauses", lambda: _pauses(queue_command, queues)) or {},
         unread=soft.found,
     )
 
@@ -60,6 +67,19 @@ def _sent(command: str, text: str) -> dict[int, int]:
         int(tc): _count(command, text, child(rows, tc).get("tx-bytes"), "tx-bytes")
         for tc in rows
         if tc.isdecimal()
+    }
+
+
+def _pauses(command: str, text: str) -> dict[int, PauseCounters]:
+    rows = child(_tree(command, text), "pfc-stats")
+
+    def count(row: str, name: str) -> int:
+        return _count(command, text, child(rows, row).get(name), name)
+
+    return {
+        int(row): PauseCounters(count(row, "rx-pause-frames"), count(row, "tx-pause-frames"))
+        for row in rows
+        if row.isdecimal()
     }
 
 
