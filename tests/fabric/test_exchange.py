@@ -15,6 +15,7 @@ from components.fabric.exchange import Exchange
 from components.fabric.guards import with_looks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.systems.base import PauseCounters
 from components.fabric.systems.onyx.running import parse_running
 from lab.switches.onyx.config import PortConfig
 from lab.switches.onyx.server import OnyxSwitch
@@ -328,12 +329,15 @@ def test_counters_tell_the_class(switch: OnyxSwitch) -> None:
     switch.add_counters("1/1", 0, rx_bytes=5, tx_bytes=6)
     switch.add_counters("1/1", 3, rx_bytes=1000, tx_bytes=2000, ecn_marked=4)
     switch.add_discards("1/1", 7)
+    switch.add_pauses("1/1", 3, rx=8, tx=9)
     found = talk(switch).read_counters(["1/1"])["1/1"]
     assert {n: (c.rx_bytes, c.tx_bytes) for n, c in found.by_priority.items() if c.rx_bytes} == {
         0: (5, 6),
         3: (1000, 2000),
     }
     assert (found.ecn_marked, found.rx_discards) == (4, 7)
+    assert (found.pauses[3], found.pauses[4]) == (PauseCounters(8, 9), PauseCounters(0, 0))
+    assert found.storms == {}
 
 
 def test_a_router_port_is_named_and_left_alone(switch: OnyxSwitch) -> None:

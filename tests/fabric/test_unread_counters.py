@@ -45,7 +45,7 @@ def test_the_class_of_roce_is_the_second_way_of_counting() -> None:
     found = onyx(received=OTHER_FORM, sent=OTHER_FORM, roce=json.dumps(ROCE))
     counted = {number: (c.rx_bytes, c.tx_bytes) for number, c in found.by_priority.items()}
     assert counted == {3: (4700, 8800), 0: (300, 200)}
-    assert {each.way for each in found.unread} == {"marked"}
+    assert {each.way for each in found.unread} == {"marked", "pauses"}
 
 
 @pytest.mark.parametrize("roce", ["[]", "no JSON", "% Unrecognized", '{"RoCE PG bytes": {}}'])

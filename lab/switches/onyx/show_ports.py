@@ -139,14 +139,16 @@ def priority_counters(stored: Stored, ports: str, priority: int) -> str:
     _check_class(priority)
     blocks: list[str] = []
     for port in expand_ports(ports, stored.running.ports):
-        received = _of(stored, port).rx_bytes.get(priority, 0)
-        sent = _of(stored, port).tx_bytes.get(priority, 0)
-        lines = [f"Eth{port}:"]
-        for head, count in (("Rx:", received), ("Tx:", sent)):
+        held, lines = _of(stored, port), [f"Eth{port}:"]
+        for head, sizes, frames in (
+            ("Rx:", held.rx_bytes, held.rx_pauses),
+            ("Tx:", held.tx_bytes, held.tx_pauses),
+        ):
+            count = sizes.get(priority, 0)
             named = (
                 (count // MEAN_FRAME_BYTES, "packets"),
                 (count, "bytes"),
-                (0, "pause packets"),
+                (frames.get(priority, 0), "pause packets"),
                 (0, "pause duration"),
             )
             lines += [f"  {head}", *(f"    {number:<20} {name}" for number, name in named)]

@@ -11,6 +11,7 @@ from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import (
     ByHand,
     Change,
+    PauseCounters,
     PortCounters,
     PriorityCounters,
     Reading,
@@ -280,8 +281,20 @@ def _counters(answers: Mapping[str, str], port: str) -> PortCounters:
         },
         rest.read("marked", lambda: onyx_parse.parse_ecn_marked(marked, answers[marked])),
         rest.read("discards", lambda: _total(answers[totals], totals, "Rx:", "discard packets")),
+        pauses=rest.read("pauses", lambda: _pauses(answers, port)) or {},
         unread=rest.found,
     )
+
+
+def _pauses(answers: Mapping[str, str], port: str) -> dict[int, PauseCounters]:
+    found: dict[int, PauseCounters] = {}
+    for number in PRIORITIES:
+        command = PRIORITY_COUNTERS.format(port=port, number=number)
+        received, sent = (
+            _total(answers[command], command, block, "pause packets") for block in ("Rx:", "Tx:")
+        )
+        found[number] = PauseCounters(received, sent)
+    return found
 
 
 def _total(text: str, command: str, block: str, name: str) -> int:
