@@ -14,6 +14,8 @@ _SHOWN: Final = 4
 """Places of joined problems in a text; JSON has all of them."""
 _MANY: Final = 8
 """Of more places than these one problem shows as few."""
+_EACH: Final = "example-value"
+"""The rule whose places are all shown: a person goes from one to the next."""
 RULES_PAGE: Final = "docs/reference/rules.md"
 
 
@@ -67,7 +69,7 @@ def _shown_places(problem: Problem) -> Sequence[Place]:
 
     YAML anchors bring one line of the file to several places of the site.
     """
-    if not problem.more and len(problem.where) <= _MANY:
+    if not problem.more and (len(problem.where) <= _MANY or problem.rule == _EACH):
         return problem.where
     lines = {(place.file, place.line, place.value): place for place in reversed(problem.where)}
     places = list(reversed(lines.values()))

@@ -189,4 +189,5 @@ def test_a_fabric_that_nobody_looked_at_is_not_proven() -> None:
     assert {item.check for item in report.findings if item.verdict == "error"} == {
         "one master",
         "ibdiagnet",
+        *(f"rail hca-{number}" for number in range(8)),
     }
