@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-def _is_empty(value: object) -> bool:
-    return not value
+from components.fabric.left_out import FILLED, SAID
 
 
 class BondState(BaseModel):
@@ -30,7 +24,7 @@ class BondState(BaseModel):
     """Its number on both switches of a pair."""
     is_peer_link: bool = False
     """It joins the two switches of a pair."""
-    static: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
+    static: Annotated[tuple[str, ...], FILLED] = ()
     """Members that do not speak LACP (EOS): found and put back, never wanted."""
 
     @property
@@ -57,10 +51,10 @@ class MlagState(BaseModel):
 
     mac: str | None = None
     backup: str | None = None
-    domain: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    domain: Annotated[str | None, SAID] = None
     """Name of the pair, where it has one (EOS); None too where something that the pair needs is
     not there, so that it does not work."""
-    peer: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    peer: Annotated[str | None, SAID] = None
     """Address of the other switch on the link between them, where there are addresses (EOS)."""
 
     @property

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
+
+from components.fabric.left_out import SAID
 
 ALL_PORTS: Final = "ALL"
 """The member that means every port of the subnet."""
 MemberKind = Literal["full", "limited", "both", "full, index 0", "limited, index 0"]
 """`both` is found on switches (for virtual ports) and put back, never wanted. `index 0` is UFM's:
 the key is the first one of the port's table."""
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 class _Frozen(BaseModel):
@@ -49,7 +47,7 @@ class IbState(_Frozen):
     """0 to 15; of several, the highest becomes master."""
     routing_engine: str | None = None
     """How paths are found, for example `updn`, or `default`; None: not ours."""
-    adaptive_routing: Annotated[bool | None, Field(exclude_if=_is_none)] = None
+    adaptive_routing: Annotated[bool | None, SAID] = None
     """The routing engine in use spreads packets over equal paths; None: not asked. It is read
     alone, so an undo has nothing to put back."""
     partitions: dict[str, PartitionState] = {}

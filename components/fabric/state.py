@@ -15,16 +15,8 @@ from components.fabric import old_states
 from components.fabric.alike import spread_ports
 from components.fabric.bond_state import Bonds, MlagState, bond_settings
 from components.fabric.ib_state import IbState
+from components.fabric.left_out import FILLED, SAID
 from components.fabric.session_state import Sessions
-
-
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-def _is_empty(value: object) -> bool:
-    return not value
-
 
 _FULL = 100
 
@@ -33,11 +25,6 @@ def _is_full(value: object) -> bool:
     return value == _FULL
 
 
-_SAID = Field(exclude_if=_is_none)
-"""A key that only some systems have: where it says nothing it is not written, so that the inputs of
-the steps of other switches stay as they are."""
-_FILLED = Field(exclude_if=_is_empty)
-"""The same of a key that says nothing where it is empty."""
 ValueT = TypeVar("ValueT")
 
 
@@ -56,7 +43,7 @@ class EcnState(_Frozen):
     """How many packets are marked at the upper threshold."""
     relative: bool = False
     """Found on a device, never wanted: the two numbers are percent of the buffer, not KiB."""
-    native: Annotated[str | None, _SAID] = None
+    native: Annotated[str | None, SAID] = None
     """The system's own words for marking that two thresholds in KiB do not say, such as EOS'
     segments: found on a device and put back, never wanted; the two numbers are then 0."""
 
@@ -81,12 +68,12 @@ class BgpState(_Frozen):
     ours, on ports; blank: it has other settings and no number."""
     networks: tuple[str, ...] = ()
     """IPv4 networks that are announced to the neighbours, such as `10.10.111.0/24`."""
-    bfd: Annotated[tuple[str, ...], _FILLED] = ()
+    bfd: Annotated[tuple[str, ...], FILLED] = ()
     """Neighbours whose loss is noticed by BFD, in a second or so, and not by BGP's hold time."""
-    max_paths: Annotated[int | None, _SAID] = None
+    max_paths: Annotated[int | None, SAID] = None
     """Equal paths that are used at once, where the system takes one unless a line says otherwise
     (EOS, SONiC); None: not ours."""
-    forwards: Annotated[bool | None, _SAID] = None
+    forwards: Annotated[bool | None, SAID] = None
     """Whether it routes IPv4, also over ports without an IPv4 address, where that is a line of its
     own (EOS); None: not ours, or off."""
 
@@ -133,44 +120,44 @@ class PortState(_Frozen):
 
     `all` is found on devices and put back, never wanted.
     """
-    native_vlan: Annotated[int | None, _SAID] = None
+    native_vlan: Annotated[int | None, SAID] = None
     """VLAN of frames without a tag on a trunk, where that is beside the access VLAN (EOS), and is
     in `trunk_vlans` too; 0: such frames are dropped. Elsewhere such a port is `hybrid`."""
     trust: Literal["L2", "L3", "both", "port"] | None = None
     ecn: dict[int, EcnState | None] = {}
     """Traffic class to thresholds; None: ECN is off there."""
     pfc: bool | None = None
-    pfc_priorities: Annotated[tuple[int, ...] | None, _SAID] = None
+    pfc_priorities: Annotated[tuple[int, ...] | None, SAID] = None
     """Priorities that PFC keeps from being dropped, where each port has its own list (EOS, SONiC).
     """
     strict_classes: tuple[int, ...] | None = None
     """Traffic classes served strictly that we own (the CNP class)."""
     wrr_weights: dict[int, int] = {}
     """Weights of the classes that are not strict: found on devices, to put them back."""
-    pfc_watchdog: Annotated[bool | None, _SAID] = None
+    pfc_watchdog: Annotated[bool | None, SAID] = None
     """The watchdog over pause storms."""
-    pfc_watchdog_ms: Annotated[tuple[int, int] | None, _SAID] = None
+    pfc_watchdog_ms: Annotated[tuple[int, int] | None, SAID] = None
     """Its times: until it drops, and for how long."""
-    adaptive_routing: Annotated[bool | None, _SAID] = None
+    adaptive_routing: Annotated[bool | None, SAID] = None
     """Whether the port spreads what it routes by load (Cumulus)."""
-    speed: Annotated[str | None, _SAID] = None
+    speed: Annotated[str | None, SAID] = None
     """Speed and lanes in the system's words, where these are what splits a port (EOS): `400g-4`;
     blank: no line says it."""
-    dscp_priorities: Annotated[dict[int, int], _FILLED] = {}
+    dscp_priorities: Annotated[dict[int, int], FILLED] = {}
     """DSCP to switch priority, for the DSCPs that we own; SONiC's own map has other ones."""
-    priority_classes: Annotated[dict[int, int], _FILLED] = {}
+    priority_classes: Annotated[dict[int, int], FILLED] = {}
     """Switch priority to traffic class, for the priorities that we own, on SONiC."""
-    lossless_buffers: Annotated[tuple[int, ...] | None, _SAID] = None
+    lossless_buffers: Annotated[tuple[int, ...] | None, SAID] = None
     """Priorities that we own with a lossless buffer on this port (SONiC)."""
-    cable_m: Annotated[int | None, _SAID] = None
+    cable_m: Annotated[int | None, SAID] = None
     """Length of the cable that the headroom of this port is for (SONiC); 0: nothing says, or
     table and buffers differ."""
-    rewrite_dscp: Annotated[bool | None, _SAID] = None
+    rewrite_dscp: Annotated[bool | None, SAID] = None
     """Whether the port writes another DSCP into what it sends: found, and wanted off by a guard."""
-    class_shares: Annotated[dict[int, int], _FILLED] = {}
+    class_shares: Annotated[dict[int, int], FILLED] = {}
     """Weight or percent of each class that is not strict; 0: it has none. Where the file says
     nothing of it: found beside ours, never wanted."""
-    native: Annotated[dict[str, str], _FILLED] = {}
+    native: Annotated[dict[str, str], FILLED] = {}
     """Setting to what the driver needs beside its value to put it back: found on devices and put
     back, never wanted. Only the driver that wrote a text looks into it.
 
@@ -202,7 +189,7 @@ class SwitchState(_Frozen):
     """Switch priorities with PFC enabled globally; None: PFC is not ours."""
     pfc_enabled: bool | None = None
     """The global PFC switch; None: not ours."""
-    dscp_classes: Annotated[dict[int, int] | None, _SAID] = None
+    dscp_classes: Annotated[dict[int, int] | None, SAID] = None
     """DSCP to traffic class, where the system has one map for all ports and we own entries of it
     (EOS); None: not ours."""
     roce: (
@@ -215,38 +202,38 @@ class SwitchState(_Frozen):
 
     `semi-lossless` is Onyx'; the last two are Cumulus': found and put back, never wanted.
     """
-    roce_cable_m: Annotated[int | None, _SAID] = None
+    roce_cable_m: Annotated[int | None, SAID] = None
     """Length of the longest cable, which the headroom of the profile follows; 0: not said."""
-    addresses: Annotated[dict[str, tuple[str, ...]] | None, _SAID] = None
+    addresses: Annotated[dict[str, tuple[str, ...]] | None, SAID] = None
     """Routed interface of the switch (`lo`, `vlan111`, a port) to its addresses with prefix length;
     beside them `link-local`, where the IPv6 address over which BGP speaks must be asked for,
     `mtu 9214`, where a routed interface has a line of its own for that, and `always-up`. None: not
     ours."""
-    bgp: Annotated[BgpState | None, _SAID] = None
+    bgp: Annotated[BgpState | None, SAID] = None
     """None: not ours."""
-    bonds: Annotated[Bonds | None, _SAID] = None
+    bonds: Annotated[Bonds | None, SAID] = None
     """Bundles of ports by name; None: not ours, or there is none."""
-    mlag: Annotated[MlagState | None, _SAID] = None
+    mlag: Annotated[MlagState | None, SAID] = None
     """None: not ours, or it is half of no pair."""
-    adaptive_routing: Annotated[bool | None, _SAID] = None
+    adaptive_routing: Annotated[bool | None, SAID] = None
     """The same of the switch as a whole (Cumulus); None: not ours."""
-    splits: Annotated[dict[str, tuple[str, ...]] | None, _SAID] = None
+    splits: Annotated[dict[str, tuple[str, ...]] | None, SAID] = None
     """Whole port to the ports that are there in its place: its parts, `swp1: [swp1s0, swp1s1]`, or
     itself alone. None: not ours; a whole port that it does not name is not ours either."""
-    configured_parts: Annotated[tuple[str, ...] | None, _SAID] = None
+    configured_parts: Annotated[tuple[str, ...] | None, SAID] = None
     """Parts of split ports of which the configuration says something: found, never wanted."""
-    rewrite_dscp: Annotated[bool | None, _SAID] = None
+    rewrite_dscp: Annotated[bool | None, SAID] = None
     """The same of all ports together, where the system has one switch for it (EOS): found only."""
     ports: dict[str, PortState] = {}
-    others: Annotated[OtherPorts | None, _SAID] = None
+    others: Annotated[OtherPorts | None, SAID] = None
     """None: not looked at."""
-    neighbours: Annotated[dict[str, Neighbour] | None, _SAID] = None
+    neighbours: Annotated[dict[str, Neighbour] | None, SAID] = None
     """What LLDP says of each port: found, and compared with the file's cables, no setting."""
-    sessions: Annotated[Sessions | None, _SAID] = None
+    sessions: Annotated[Sessions | None, SAID] = None
     """What BGP says of each neighbour: likewise, compared with the file's routed links."""
-    ib: Annotated[IbState | None, _SAID] = None
+    ib: Annotated[IbState | None, SAID] = None
     """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one."""
-    native: Annotated[dict[str, str], _FILLED] = {}
+    native: Annotated[dict[str, str], FILLED] = {}
     """The same of the whole switch: a recorded state is put back with all of it."""
 
     @model_validator(mode="before")

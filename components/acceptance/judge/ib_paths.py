@@ -92,6 +92,5 @@ def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:
         return "error", f"{ask.to}: not asked, since no subnet manager answered"
     if answer.why_nothing:
         return "error", f"{ask.to}: {answer.why_nothing}"
-    return verdict_for(
-        answer.found == ask.wanted
-    ), f"{'a' if answer.found else 'no'} path to {ask.to}"
+    said = f"{'a' if answer.found else 'no'} path to {ask.to}"
+    return verdict_for(answer.found == ask.wanted), said

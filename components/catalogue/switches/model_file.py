@@ -154,6 +154,12 @@ def list_models(folder: Path) -> frozenset[str]:
     return frozenset(path.stem for path in folder.glob(f"*{SUFFIX}"))
 
 
+def read_file(name: str, folder: Path) -> object:
+    """What the file of one model says, not checked."""
+    text = (folder / f"{name}{SUFFIX}").read_text()
+    return yaml.load(text, LOADER)  # noqa: S506 - a safe one
+
+
 @cache
 def read_model(name: str, folder: Path) -> SwitchModel:
     """Read one model.
@@ -161,5 +167,4 @@ def read_model(name: str, folder: Path) -> SwitchModel:
     Raises:
         ValidationError: Its file is not sound.
     """
-    text = (folder / f"{name}{SUFFIX}").read_text()
-    return ModelFile.model_validate(yaml.load(text, LOADER)).as_model(name)  # noqa: S506 - a safe one
+    return ModelFile.model_validate(read_file(name, folder)).as_model(name)

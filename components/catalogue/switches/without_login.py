@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Final
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.catalogue.switches import find_model
-from components.catalogue.switches.model_file import FOLDER, LOADER, SUFFIX, list_models, spell
+from components.catalogue.switches.model_file import FOLDER, list_models, read_file, spell
 
 WITHOUT_LOGIN: Final = FOLDER / "without_login"
 
@@ -82,8 +81,7 @@ def find_plain(name: str) -> PlainSwitch | None:
         ValidationError: Its file is not sound.
     """
     if name in list_models(WITHOUT_LOGIN):
-        text = (WITHOUT_LOGIN / f"{name}{SUFFIX}").read_text()
-        return PlainFile.model_validate(yaml.load(text, LOADER)).as_model()  # noqa: S506 - a safe one
+        return PlainFile.model_validate(read_file(name, WITHOUT_LOGIN)).as_model()
     managed = find_model(name)
     ports = managed.ports.get("mlnxos") if managed else None
     if managed is None or ports is None:
