@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -31,7 +33,7 @@ from lab.hosts.tools import (
     registers,
     subnet_tools,
 )
-from lab.hosts.tools.call import AsyncTool, Tool, ToolCall, ToolResult
+from lab.hosts.tools.call import AsyncTool, InputWanted, Tool, ToolCall, ToolResult
 
 HEADER = struct.Struct("!I")
 PEER_CREDENTIALS = struct.Struct("3i")
@@ -209,8 +211,13 @@ class ToolServer:
         tool = SYNC_TOOLS.get(request.tool) or PACKAGE_TOOLS.get(request.tool)
         if tool is None:
             return ToolResult(127, err=f"{request.tool}: command not found\n")
-        with self._model.lock:
-            return tool(call)
+        given: list[str] = []
+        while True:
+            lines = iter(given)
+            with self._model.lock, contextlib.suppress(InputWanted):
+                return tool(replace(call, stdin_text=lambda: _next(lines)))  # noqa: B023 - called now
+            # Without the lock and beside the loop: who writes it may need this daemon's answer.
+            given.append(await asyncio.to_thread(_read_line, streams))
 
 
 def render_answer(result: ToolResult) -> bytes:
@@ -230,6 +237,12 @@ def _receive(connection: socket.socket, streams: Streams) -> Request:
             raise EOFError
         data += part
     return REQUEST.validate_json(data[HEADER.size :])
+
+
+def _next(lines: Iterator[str]) -> str:
+    for line in lines:
+        return line
+    raise InputWanted
 
 
 def _read_line(streams: Streams) -> str:

@@ -36,6 +36,8 @@ class ToolCall:
     env: dict[str, str] = field(default_factory=dict[str, str])
     umask: int = 0o022
     stdin_text: Callable[[], str] = lambda: ""
+    """The next line of the caller's input, empty at its end; a `Tool` asks for it before it changes
+    anything, since it is begun again for each line (`InputWanted`)."""
 
     def unmodelled(self, result: ToolResult) -> ToolResult:
         """Record a call that the emulation does not know, and pass on the tool's error text."""
@@ -47,8 +49,12 @@ class ToolCall:
         return self.root / path.lstrip("/")
 
 
+class InputWanted(Exception):  # noqa: N818 - it is no error
+    """A tool asks for a line of the caller's input that was not read yet."""
+
+
 Tool = Callable[[ToolCall], ToolResult]
-"""A tool whose answer is there at once."""
+"""A tool whose answer is there at once, or as soon as its input is."""
 
 AsyncTool = Callable[[ToolCall], Coroutine[None, None, ToolResult]]
 """A tool that waits for something: `systemctl start`, `sudo`."""
