@@ -47,11 +47,20 @@ def outline_of(spec: ClusterSpec) -> Outline:
     if ufm is not None:
         return Outline(stages, f"{ufm.name} routing minhop")
     if not spec.switches:
-        return Outline(stages, f"cloud gone {spec.hosts[0].name}")
+        return Outline(stages, _host_fault(spec))
     switch = spec.switches[0]
     if switch.carries == "infiniband":
         return Outline(stages, f"{switch.name} sm off")
     return Outline(stages, f"{switch.name} mtu {next(iter(switch.ports))} 1500")
+
+
+def _host_fault(spec: ClusterSpec) -> str:
+    if crusoe_of(spec) is not None:
+        return f"cloud gone {spec.hosts[0].name}"
+    cards = ((host.name, nic.netdev) for host in spec.reached for nic in host.nics)
+    for host, nic in cards:
+        return f"{host} mtu {nic} 1500"
+    return f'{spec.hosts[0].name} file-changed /etc/hosts "10.0.0.9 stray"'
 
 
 console = Console(highlight=False)

@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from components.acceptance.evidence import dump_evidence
+from components.model.cluster import ClusterSpec
 from lab import outcome
 from lab.update_events import Update
-from tests.golden.site import load_example
+from tests.golden.site import changed_spec, load_example
 from tests.lab_physics.site import Site, take_evidence
 
 OUTLINE = outcome.outline_of(load_example("dgx-roce"))
@@ -84,3 +85,25 @@ def test_a_failure_shows_what_was_reached_and_no_old_verdict(
     assert "gpu02: the card has only 4 VFs" in out
     assert "NOT GOOD after 30 s" in out
     assert "Good after" not in out
+
+
+HOSTS = load_example("dgx-roce").hosts
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        (load_example("dgx-roce"), "leaf-01 mtu 1/1 1500"),
+        (load_example("quantum-ib"), "ib-leaf-01 sm off"),
+        (load_example("quantum-ufm"), "ufm routing minhop"),
+        (changed_spec(load_example("crusoe-k3s"), hosts=HOSTS[1:]), "cloud gone gpu01"),
+        (changed_spec(load_example("dgx-roce"), switches=()), "gpu01 mtu enp5s0 1500"),
+        (
+            changed_spec(load_example("dgx-roce"), switches=(), hosts=HOSTS[:1]),
+            'mgmt01 file-changed /etc/hosts "10.0.0.9 stray"',
+        ),
+    ],
+    ids=["switch", "infiniband", "ufm", "cloud", "cards", "hosts"],
+)
+def test_the_fault_to_try_is_of_a_device_that_the_site_has(spec: ClusterSpec, fault: str) -> None:
+    assert outcome.outline_of(spec).fault == fault
