@@ -236,7 +236,7 @@ class Lab:
             self.routing.sync_hosts()
         return text
 
-    async def _far_end(self, switch: str, port: str, state: str) -> None:
+    async def _far_end(self, switch: str, port: str, state: str = "on") -> None:
         """One cable, two ends: the card at the port loses or regains its carrier too."""
         config = next(s for s in self.file.switches if s.name == switch)
         if port not in config.cables:

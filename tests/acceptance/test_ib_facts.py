@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.acceptance.judge.infiniband import judge_ib
 from components.acceptance.logs.ib_facts import IbFacts, SubnetManager, parse_ib_look
 from components.acceptance.logs.ibdiagnet import Diagnosis, Links, Stage, parse_ibdiagnet
-from components.acceptance.probes.ib_limits import plan_ib_looks
+from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks
 from tests.acceptance.ib_texts import IBDIAGNET, MASTER_GUID, SPEC, look
 
 
@@ -21,6 +22,17 @@ def test_a_port_is_read() -> None:
     assert first.pkeys == (0x8101, 0x8201, 0xFFFF)
     assert (first.guid, first.active_mtu_bytes) == ("a088c20300011000", 4096)
     assert (first.lid, first.sm_lid) == (16, 1)
+
+
+def test_a_look_that_was_cut_off_says_nothing_of_the_ports() -> None:
+    """On a busy host the deadline comes while ports are listed: those behind are not missing."""
+    seen = parse_ib_look("=== port mlx5_0\nstate: 4: ACTIVE\n=== port mlx5_1\nstate: 4: AC")
+    assert seen.ports == ()
+    assert seen.why_nothing == (
+        "the look was cut off before it had seen all ports: is the host overloaded?"
+    )
+    rows = judge_ib({"gpu01": seen}, plan_ib_limits(SPEC))
+    assert {row.verdict for row in rows if row.subject == "gpu01"} == {"error"}
 
 
 def test_subnet_managers_are_read() -> None:

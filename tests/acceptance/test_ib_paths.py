@@ -76,7 +76,8 @@ def test_a_rail_is_the_same_hca_of_each_worker() -> None:
 
 def test_an_answer_without_a_record_is_no_path() -> None:
     text = (
-        "=== path a.1\nPathRecord dump:\n\t\tsl......0x0\nstatus: 0\n=== path a.2\nstatus: 0\n"
+        "=== sminfo\n=== path a.1\nPathRecord dump:\n\t\tsl......0x0\nstatus: 0\n"
+        "=== path a.2\nstatus: 0\n"
         "=== path a.3\nQuery SA failed: Connection timed out\nstatus: 110\n"
     )
     paths = parse_ib_look(text).paths

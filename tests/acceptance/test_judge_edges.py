@@ -278,7 +278,7 @@ def test_a_record_without_a_field_is_of_another_form(field: str) -> None:
     text = "\n".join(
         line for line in record(1, 14, 3).splitlines() if not line.strip().startswith(field + ".")
     )
-    seen = parse_ib_look(f"=== saquery\n{text}\nstatus: 0\n")
+    seen = parse_ib_look(f"=== sminfo\n=== saquery\n{text}\nstatus: 0\n")
     assert (seen.managers, seen.why_no_managers) == ((), "saquery answered in another form")
 
 

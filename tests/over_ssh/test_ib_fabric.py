@@ -98,7 +98,7 @@ def test_a_standby_takes_over_while_acceptance_waits(
 
 
 def test_a_pulled_cable_is_named(managed: FabricLab) -> None:
-    managed.fault("ib-leaf-02", "link-down", "1/1/1", "on")
+    managed.fault("ib-leaf-02", "link-down", "1/1/1")
     managed.fault("gpu02", "link-down", "mlx5_0", "on")
     pulled = {
         "gpu01": ("mlx5_4", "ib-leaf-02 1/1/1"),

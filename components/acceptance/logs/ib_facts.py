@@ -26,6 +26,7 @@ ACTIVE: Final = "4: ACTIVE"
 _NO_ANSWER: Final = "failed: query"
 """What sminfo says when its question got no answer (sminfo.c)."""
 
+_CUT: Final = "the look was cut off before it had seen all ports: is the host overloaded?"
 _NO_RECORD: Final = "NO_RECORDS"
 """How saquery words the status 0x0300 of an answer (saquery.c); opensm answers with no record."""
 _KEY: Final = re.compile(r"^\s*([a-z_]+):\s*(.*?)\s*$")
@@ -108,6 +109,8 @@ class IbFacts(Seen):
 def parse_ib_look(text: str) -> IbFacts:
     """Read the answer of `ib_look.sh`; a section that is missing or odd is said in words."""
     sections = dict(_sections(text))
+    if "sminfo" not in sections:  # not even that it is missing: which ports there are is not known
+        return IbFacts(why_nothing=_CUT)
     ports = tuple(
         _port(name.removeprefix("port "), body)
         for name, body in sections.items()
@@ -165,7 +168,7 @@ def _hexadecimal(text: str) -> int:
 def _why_not(body: str | None, tool: str) -> str:
     """Why a tool's answer cannot be used; empty where nothing speaks against it."""
     if body is None:
-        return f"{tool} was not run: the answer ends before it"
+        return f"{tool} was not run: the look was cut off before it"
     if body.startswith("missing: "):
         return f"{tool} is not installed"
     lines = body.strip().splitlines() or ["status: unknown"]
