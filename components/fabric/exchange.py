@@ -33,9 +33,10 @@ from components.fabric.systems.base import (
     Reading,
     Unreadable,
     Unsettable,
+    WholeOneShot,
     WholeReader,
 )
-from components.fabric.targets import target_of_put_back
+from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
@@ -239,6 +240,9 @@ class Exchange:
             UnreachableError: The session was lost; the text says which lines were taken.
         """
         before = self.read(wanted)
+        if isinstance(self.driver, WholeOneShot) and moves_one_shot(before, wanted, aim(before)):
+            wanted = with_all_ports(wanted, self.list_ports(), self.driver.taken)
+            before = self.read(wanted)
         target, taken = aim(before), list[str]()
         try:
             return self._approach(before, wanted, aim, taken, may_interrupt=may_interrupt)

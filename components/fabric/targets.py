@@ -92,6 +92,7 @@ def target_of_restore(
         baseline: What was recorded before the first apply.
         vlan_holders: VLAN to ports that are not ours and use it; such a VLAN stays.
     """
+    owned = _with_taken(owned, actual, baseline)
     addresses = restore_addresses(actual.addresses, owned.addresses, baseline.addresses)
     going = {name for name, left in (addresses or {}).items() if not left}
     held = {
@@ -131,6 +132,46 @@ def target_of_put_back(after: Reading, before: SwitchState, wanted: SwitchState)
         wanted: Names what it may have set.
     """
     return overlay(target_of_restore(after.state, wanted, before, after.vlan_holders), before)
+
+
+def moves_one_shot(before: Reading, wanted: SwitchState, target: SwitchState) -> bool:
+    """Whether a run sends the one-shot, or may end one that did: then it is about every port."""
+    return target.roce is not None and {wanted.roce, before.state.roce} != {target.roce}
+
+
+def with_all_ports(wanted: SwitchState, names: Iterable[str], keys: PortState) -> SwitchState:
+    """A wish for some keys of some ports too, and for PFC of the switch as a whole."""
+    more = SwitchState(pfc_priorities=(), pfc_enabled=False, ports=dict.fromkeys(names, keys))
+    return wanted.model_copy(update=_added(more, wanted))
+
+
+def _added(more: SwitchState, owned: SwitchState) -> dict[str, object]:
+    """What one-shots reach, where a state says nothing of it."""
+    both = overlay(more, owned)
+    return {key: getattr(both, key) for key in ("pfc_priorities", "pfc_enabled", "ports")}
+
+
+def _with_taken(owned: SwitchState, actual: SwitchState, baseline: SwitchState) -> SwitchState:
+    """What goes back: where the one-shot of all ports does, all that it took along, and PFC.
+
+    A port without weights was not read, or is of a system whose one-shot is not of that kind.
+    """
+    if owned.roce in {None, baseline.roce or "none"}:
+        return owned
+    taken = {
+        name: PortState(
+            trust=was.trust,
+            ecn=dict.fromkeys([*port.ecn, *was.ecn]),
+            strict_classes=(),
+            class_shares=dict.fromkeys(was.wrr_weights, 0) if port.class_shares else {},
+        )
+        for name, port in actual.ports.items()
+        if port.wrr_weights and (was := baseline.ports.get(name, PortState())).wrr_weights
+    }
+    if not taken:
+        return owned
+    pfc = actual.model_copy(update={"ports": taken})
+    return owned.model_copy(update=_added(pfc, owned))
 
 
 def _restore_ports(

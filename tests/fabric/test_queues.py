@@ -71,6 +71,17 @@ BY_HAND: Final = {
             "maximum-absolute 20"
         ),
         "interface ethernet 1/1 traffic-class 0 dcb ets strict",
+        "interface ethernet 1/1 traffic-class 0 dcb ets wrr 30",
+        "interface ethernet 1/1-1/32 traffic-class 3 dcb ets wrr 20",
+        (
+            "interface ethernet 1/9 traffic-class 5 congestion-control red minimum-relative 9 "
+            "maximum-relative 90"
+        ),
+        "interface ethernet 1/9 traffic-class 1 dcb ets strict",
+        "interface ethernet 1/9 qos trust both",
+        "dcb priority-flow-control priority 4 enable",
+        "dcb priority-flow-control enable force",
+        "lldp",
     ],
     "sonic": [
         merge(
@@ -228,14 +239,34 @@ def test_the_page_has_every_recommendation() -> None:
         assert f"| {system} | {speed} | {numbers} |" in page
 
 
-def test_a_class_that_was_strict_before_the_one_shot_is_so_again(tmp_path: Path) -> None:
-    """`no roce` takes along the classes of every port, also those that the file does not name."""
-    lab, desired = LABS["onyx"], desired_of("onyx")
-    switch = lab.make_switch(tmp_path, Clock())
-    switch.run_line("interface ethernet 1/1 traffic-class 0 dcb ets strict")
+RELATIVE: Final = "minimum-relative 9 maximum-relative 90"
+
+
+@pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        ("lossless", "interface ethernet 1/1 traffic-class 0 dcb ets strict"),
+        ("lossless", "interface ethernet 1/1 traffic-class 0 dcb ets wrr 30"),
+        ("lossless", "interface ethernet 1/9 traffic-class 5 congestion-control red {}"),
+        ("lossless", "interface ethernet 1/9 qos trust both"),
+        ("semi_lossless", "interface ethernet 1/9 traffic-class 2 dcb ets wrr 40"),
+        ("semi_lossless", "dcb priority-flow-control enable force"),
+        ("semi_lossless", "dcb priority-flow-control priority 4 enable"),
+        ("lossless", "lldp"),
+    ],
+)
+def test_what_the_one_shot_took_along_comes_back_on_every_port(
+    mode: str, line: str, tmp_path: Path
+) -> None:
+    """`no roce` takes along classes, trust, PFC and LLDP, also of ports that the file lacks."""
+    lab, desired = LABS["onyx"], desired_of("onyx", mode=mode)
+    switch, line = lab.make_switch(tmp_path, Clock()), line.format(RELATIVE)
+    switch.run_line(line)
     switch.save_configuration()
     first, exchange = switch.snapshot(), lab.talk(switch)
     baseline = baseline_of(exchange, desired)
     apply(exchange, desired)
-    restore(exchange, desired, baseline)
+    sent = restore(exchange, desired, baseline)
     assert switch.snapshot() == first
+    assert line in sent
+    assert sent.index("no roce") < sent.index(line)

@@ -60,14 +60,7 @@ ONYX = test_exchange.HISTORIES
 @QUICK
 @given(history=ONYX, mode=st.sampled_from(MODES["onyx"]), leaves=st.integers(1, 3))
 def test_trunks_between_onyx_leaves(history: list[str], mode: str, leaves: int) -> None:
-    one_shot = mode != "lossy_ecn"
-    # The one-shot resets queues on every port, and undo does not put those back (WHY.md).
-    lines = [line for line in history if not one_shot or _survives(line)]
-    live(chain_of("onyx", leaves, mode=mode), lines)
-
-
-def _survives(line: str) -> bool:
-    return not any(word in line for word in ("trust", "traffic-class", "priority-flow"))
+    live(chain_of("onyx", leaves, mode=mode), history)
 
 
 @QUICK

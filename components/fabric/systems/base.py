@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
 from components.core.difference import Difference
 from components.core.errors import Bug
 from components.fabric.session_state import Sessions
-from components.fabric.state import Neighbour, OtherPorts, SwitchState
+from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
 
 CountT = TypeVar("CountT")
 CANDIDATE_PREFIX: Final = "railyard-"
@@ -318,6 +318,14 @@ class ByHand:
     """Why no update does it."""
     lines: tuple[str, ...]
     """What to type; `{whole}` is the port and `{parts}` into how many."""
+
+
+@runtime_checkable
+class WholeOneShot(Protocol):
+    """A driver whose RoCE one-shot sets queues of every port, and resets them when it goes."""
+
+    taken: PortState
+    """All of a port that it sets, as a wish."""
 
 
 @runtime_checkable

@@ -25,6 +25,7 @@ from components.fabric.systems.onyx.read import Pfc, Switchport
 from components.fabric.systems.onyx.whole import (
     FACTORY_ETS_WEIGHT,
     ROCE,
+    RUNNING,
     Whole,
     topics_of,
     whole_command,
@@ -59,6 +60,12 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
 
     system = "onyx"
     title = "Onyx"
+    taken = PortState(
+        trust="L2",
+        ecn=dict.fromkeys(PRIORITIES),
+        strict_classes=(),
+        class_shares=dict.fromkeys(PRIORITIES, 0),
+    )
     by_hand = ByHand(
         "Onyx drops what the port has",
         (
@@ -78,7 +85,8 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """Two tables, one look at each port per kind of setting that is ours."""
-        return self._commands(wanted, None)
+        beside = () if wanted.roce is None else (RUNNING,)  # LLDP, which the one-shot sets too
+        return (*self._commands(wanted, None), *beside)
 
     def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
         """See `components.fabric.systems.base.WholeReader`."""
@@ -112,6 +120,9 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
             pfc_priorities=pfc.priorities if pfc else None,
             pfc_enabled=pfc.enabled if pfc else None,
             roce=onyx_parse.parse_roce_mode(ROCE, answers[ROCE]) if ROCE in answers else None,
+            native={onyx_actions.LLDP: "on"}
+            if wanted.roce and whole and whole.running.lldp
+            else {},
             ports={
                 name: _port(answers, name, port, whole).model_copy(
                     update=_vlans_and_pfc(members[name], pfc, name)

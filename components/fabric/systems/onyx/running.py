@@ -32,6 +32,7 @@ _OF_PORTS: Final = re.compile(
 _NAMES: Final = {"ethernet": "", "port-channel": "Po", "mlag-port-channel": "Mpo"}
 _VLAN: Final = re.compile(r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$")
 _ROCE: Final = re.compile(r"^\s*roce\b")
+_LLDP: Final = re.compile(r"^\s*lldp\s*$", re.MULTILINE)
 _ELSEWHERE: Final = re.compile(r"^\s*(?:$|#|(?:no )?interface )")
 """A comment, or a line about one interface."""
 _RANGE: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-((?:\d+/)*)(\d+))?")
@@ -78,6 +79,8 @@ class Running:
     """What a line about no single port may decide for all of them, since it cannot be read."""
     one_shot: bool
     """A `roce` line is there: what it sets on ports has no lines of its own."""
+    lldp: bool
+    """An `lldp` line is there."""
 
 
 class _OpenError(Exception):
@@ -107,7 +110,9 @@ def parse_running(text: str) -> Running | None:
                 opened |= _topics_in(line)
     except _OpenError:
         return None
-    return Running(tuple(sorted(vlans)), ports, frozenset(opened), one_shot)
+    return Running(
+        tuple(sorted(vlans)), ports, frozenset(opened), one_shot, bool(_LLDP.search(text))
+    )
 
 
 def _expand(names: str) -> Iterator[str]:

@@ -16,6 +16,8 @@ from components.fabric.systems.ranges import collapse_vlans, port_runs
 PortLines = Callable[[PortState, PortState], Iterable[str]]
 """(actual, target) of one port to the tails of its `interface ethernet …` lines."""
 FACTORY_VLAN = 1
+LLDP: Final = "lldp"
+"""Key of `SwitchState.native`: `on` where LLDP was, which goes with the one-shot."""
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -151,6 +153,12 @@ def _global_pfc(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
         yield Change((f"{'' if target.pfc_enabled else 'no '}{head} enable force",))
 
 
+def _lldp(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """Only ever put back: `roce` needs it, and `no roce` takes it along."""
+    if target.roce is not None and LLDP in target.native and LLDP not in actual.native:
+        yield Change(("lldp",))
+
+
 def _mtu(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     """A port must be shut for a new MTU (the ESXi guide), so one port flaps at a time."""
     for name, port in target.ports.items():
@@ -203,6 +211,7 @@ _ORDER: Final[tuple[Callable[[SwitchState, SwitchState], Iterator[Change]], ...]
     _per_port(_ets_lines),
     _global_pfc,
     _per_port(_pfc_lines),
+    _lldp,
     _mtu,
     _admin,
     _remove_vlans,
