@@ -22,7 +22,7 @@ FRRCFGD = (
 """What a person does once, where BGP is to be made of CONFIG_DB."""
 
 
-def make_switch(folder: Path, *, qos: bool = True) -> SonicSwitch:
+def make_switch(folder: Path, *, qos: bool = True, release: str = "") -> SonicSwitch:
     """A switch; with `qos` as `config qos reload` leaves it, saved."""
     config = SwitchConfig(
         name="leaf-01",
@@ -35,6 +35,7 @@ def make_switch(folder: Path, *, qos: bool = True) -> SonicSwitch:
         host_key_seed="test/leaf-01",
         cables=CABLES,
         neighbours={port: (host, "ens224") for port, (host, _) in CABLES.items()},
+        release=release,
     )
     switch = SonicSwitch(config, folder / "leaf-01.json")
     if qos:

@@ -313,6 +313,6 @@ def test_counters_tell_the_class_that_bytes_leave_in(switch: SonicSwitch) -> Non
     found = talk(switch).read_counters(["Ethernet0", "Ethernet8"])["Ethernet0"]
     sent = {tc: (c.rx_bytes, c.tx_bytes) for tc, c in found.by_priority.items() if c.tx_bytes}
     assert sent == {0: (None, 6), 3: (None, 2_000_000)}
-    assert (found.ecn_marked, found.rx_discards) == (None, 7)
+    assert (found.ecn_marked, found.rx_discards, found.unread) == (None, 7, ())
     assert (found.pauses[3], found.pauses[4]) == (PauseCounters(8000, 9), PauseCounters(0, 0))
     assert (found.storms[3], found.storms[4]) == (2, 0)

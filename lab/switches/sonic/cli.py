@@ -16,6 +16,7 @@ from lab.switches.plain_faults import PlainFaults
 from lab.switches.sonic import show, show_bgp
 from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
 from lab.switches.sonic.config_commands import run_config
+from lab.switches.sonic.counterpoll import run_counterpoll
 from lab.switches.sonic.database import Database
 from lab.switches.sonic.filters import grep, xargs
 from lab.switches.sonic.pfcwd import run_pfcwd
@@ -25,7 +26,7 @@ from lab.views import RouterView, SessionView
 
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
-_CHANGES: Final = ("config", "pfcwd", "sonic-db-cli", "sonic-cfggen")
+_CHANGES: Final = ("config", "counterpoll", "pfcwd", "sonic-db-cli", "sonic-cfggen")
 
 
 @dataclass(slots=True)
@@ -47,6 +48,11 @@ class Switch(Protocol):
     @property
     def name(self) -> str:
         """Host name."""
+        ...
+
+    @property
+    def branch(self) -> int:
+        """The branch that the release is of, for example 202405."""
         ...
 
     @property
@@ -179,6 +185,8 @@ class Session:
                 return run_cfggen(self.switch.database, words[1:])
             case "sonic-db-cli":
                 return run_db_cli(self.switch.database, words[1:])
+            case "counterpoll":
+                return run_counterpoll(self.switch.database, self.switch.branch, words)
             case "pfcwd":
                 return run_pfcwd(self, words, root=root)
             case "show":

@@ -24,6 +24,7 @@ from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
+from components.fabric.systems.sonic.marks import MARKS, with_marks
 from components.fabric.systems.sonic.pauses import PAUSES, STORMS, with_pauses
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
 from components.fabric.systems.sonic.routing import (
@@ -186,9 +187,9 @@ class SonicDriver:
         return sonic_sessions.parse_sessions(command, text)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """Sent bytes per queue, discards, pauses and storms, of all ports in one answer each."""
+        """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
         del ports
-        return (POLL, QUEUES, DROPS, PAUSES, STORMS)
+        return (POLL, QUEUES, DROPS, PAUSES, STORMS, MARKS)
 
     def parse_counters(
         self, answers: Mapping[str, str], ports: Sequence[str]
@@ -196,7 +197,9 @@ class SonicDriver:
         """Read what `counter_commands` asked for."""
         queues, drops = (QUEUES, answers[QUEUES]), (DROPS, answers[DROPS])
         return {
-            port: with_pauses(port, counted, answers[PAUSES], answers[STORMS])
+            port: with_marks(
+                port, with_pauses(port, counted, answers[PAUSES], answers[STORMS]), answers[MARKS]
+            )
             for port, counted in sonic_parse.parse_counters(queues, drops, ports).items()
         }
 

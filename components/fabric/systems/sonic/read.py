@@ -327,8 +327,7 @@ def parse_counters(
 ) -> dict[str, PortCounters]:
     """`show queue counters --json` and `show priority-group drop counters`.
 
-    SONiC counts no received bytes per priority, and marked packets only where they are switched
-    on: both are None.
+    SONiC counts no received bytes per priority, and marked packets elsewhere: both are None.
 
     Args:
         queues: The command and its answer.
