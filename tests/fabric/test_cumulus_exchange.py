@@ -211,10 +211,13 @@ def test_counters_tell_the_class(switch: CumulusSwitch) -> None:
     switch.add_counters("swp1", 0, rx_bytes=5, tx_bytes=6)
     switch.add_counters("swp1", 3, rx_bytes=1000, tx_bytes=2000, ecn_marked=4)
     switch.add_discards("swp1", 7)
-    switch.add_pauses("swp1", 3, rx=8, tx=9)
+    switch.add_pauses("swp1", 3, rx=8, tx=9, storms=2)
     found = talk(switch).read_counters(["swp1"])["swp1"]
     counted = {n: (c.rx_bytes, c.tx_bytes) for n, c in found.by_priority.items() if c.tx_bytes}
     assert counted == {0: (5, 6), 3: (1000, 2000)}
     assert (found.ecn_marked, found.rx_discards) == (4, 7)
     assert (found.pauses[3], found.pauses[4]) == (PauseCounters(8, 9), PauseCounters(0, 0))
-    assert found.storms == {}
+    assert (found.storms, found.unread) == ({}, ()), "its watchdog is off"
+    switch.run_line("nv set interface swp1 qos pfc-watchdog state enable; nv config apply -y")
+    found = talk(switch).read_counters(["swp1"])["swp1"]
+    assert (found.storms[3], found.storms[4], found.unread) == (2, 0, ())

@@ -9,8 +9,8 @@ import pytest
 
 from components.fabric.native import DEFAULT, WHOLE, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import PauseCounters, Unreadable
-from components.fabric.systems.cumulus.counters import parse_counters
+from components.fabric.systems.base import PauseCounters, PortCounters, Unreadable
+from components.fabric.systems.cumulus.counters import parse_counters, parse_storms, with_storms
 from components.fabric.systems.cumulus.driver import CONFIG, ROCE, CumulusDriver
 from components.fabric.systems.cumulus.read import (
     PortConfig,
@@ -346,3 +346,41 @@ def test_a_class_that_only_departs_has_arrived_without_bytes() -> None:
 )
 def test_refusals_are_found_by_status_and_by_text(output: str, refused: str | None) -> None:
     assert CumulusDriver().find_refusal(output) == refused
+
+
+WATCHDOG = """\
+                 operational  applied\x20
+---------------  -----------  -------\x20
+state            enabled      enabled\x20
+
+PFC WD Status\x20
+===========================\x20
+    traffic-class  status    deadlock-count\x20
+    -------------  --------  --------------\x20
+
+    0              OK        0\x20
+    1              OK        3\x20
+    2              DEADLOCK  2 \x20
+    3              OK        0\x20
+    4              OK        0\x20
+    5              OK        0\x20
+    6              OK        0\x20
+    7              DEADLOCK  3
+"""
+"""CumulusNetworks/docs, page "Quality of Service" and the NVUE reference."""
+
+
+def test_the_deadlocks_of_each_class() -> None:
+    command = "nv show interface swp1 qos pfc-watchdog"
+    assert parse_storms(command, WATCHDOG) == {0: 0, 1: 3, 2: 2, 3: 0, 4: 0, 5: 0, 6: 0, 7: 3}
+    off = WATCHDOG.partition("\n\n")[0].replace("enabled", "disabled")
+    assert parse_storms(command, off) == {}
+    other = WATCHDOG.replace("deadlock-count", "storms").replace("state ", "mode  ")
+    with pytest.raises(Unreadable, match="no table of the watchdog"):
+        parse_storms(command, other)
+    counted = PortCounters({}, 4, 7)
+    found = with_storms(counted, command, other, None)
+    assert (found.ecn_marked, found.storms) == (4, {})
+    assert [(each.way, each.command) for each in found.unread] == [("storms", command)]
+    older = "Error: Invalid parameter"  # before 5.6
+    assert with_storms(counted, command, older, older) == counted

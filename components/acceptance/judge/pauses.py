@@ -17,7 +17,8 @@ from components.acceptance.judge.verdict import MEASURES, Finding
 
 _STUCK_STEP: Final = (
     "find who pauses that port without end, on the device behind it: "
-    "show priority-flow-control counters watchdog (EOS), show pfcwd stats (SONiC)"
+    "show priority-flow-control counters watchdog (EOS), show pfcwd stats (SONiC), "
+    "nv show interface PORT qos pfc-watchdog (Cumulus)"
 )
 _OTHER_STEP: Final = (
     "find the priority that is lossless beside RoCE's and turn it off: mlnx_qos on the host, "

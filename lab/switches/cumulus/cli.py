@@ -17,7 +17,7 @@ from lab.switches import bgp
 from lab.switches.cumulus import show
 from lab.switches.cumulus.breakouts import names_of
 from lab.switches.cumulus.config import Stored
-from lab.switches.cumulus.nvue import change_tree
+from lab.switches.cumulus.nvue import SINCE, change_tree
 from lab.switches.cumulus.revisions import Revisions, parse_apply
 from lab.switches.cumulus.values import NvueError
 from lab.switches.emulators import Daemons
@@ -259,6 +259,12 @@ def _gone(_session: Session, _port: str) -> str:
     raise NvueError("Error: Invalid parameter\n  'hardware'")
 
 
+def _watchdog(session: Session, port: str) -> str:
+    if numbers(session.switch.release) < SINCE["pfc-watchdog"]:
+        raise NvueError("Error: Invalid parameter\n  'pfc-watchdog'")
+    return show.show_watchdog(session.switch.stored, session.port(port))
+
+
 def _lldp(session: Session, _port: str) -> str:
     return show.show_lldp(session.switch.heard())
 
@@ -286,6 +292,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
         r"show interface (\S+) qos roce counters -o json",
         lambda session, port: show.show_roce_counters(session.switch.stored, session.port(port)),
     ),
+    (r"show interface (\S+) qos pfc-watchdog", _watchdog),
     (
         r"show interface (\S+) counters qos -o json",
         lambda session, port: show.show_queue_counters(session.switch.stored, session.port(port)),

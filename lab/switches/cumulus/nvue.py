@@ -95,7 +95,7 @@ class _Step:
     value: JsonValue = None
 
 
-_SINCE: Final = {"breakout": (5, 4, 0), "pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
+SINCE: Final = {"breakout": (5, 4, 0), "pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
 """Word of a path to the release that brought it (NVUE reference)."""
 _BFD_BY_PROFILE: Final = (5, 15)
 """From here on a neighbour names a profile of BFD, before it `enable on` (NVUE reference)."""
@@ -118,7 +118,7 @@ def change_tree(
     """
     for word in words if release else ():
         now = numbers(release)
-        if now < _SINCE.get(word, ()):
+        if now < SINCE.get(word, ()):
             raise bad(word, f"a part of {' '.join(words)}")
     if release and "bfd" in words:
         _check_bfd(words, new=numbers(release) >= _BFD_BY_PROFILE)

@@ -258,6 +258,24 @@ def show_queue_counters(stored: Stored, port: str) -> str:
     return json.dumps({"egress-queue-stats": rows, "pfc-stats": pauses}, indent=2) + "\n"
 
 
+def show_watchdog(stored: Stored, port: str) -> str:
+    """`nv show interface X qos pfc-watchdog`: the text of the vendor's page.
+
+    That a port without the watchdog has no table is a guess.
+    """
+    state = child(stored.applied, "interface", port, "qos", "pfc-watchdog").get("state")
+    word = "enabled" if state in {"enable", "enabled"} else "disabled"
+    text = f"{'':17}operational  applied \n{'-' * 15}  {'-' * 11}  {'-' * 7} \n"
+    text += f"{'state':17}{word:<13}{word:<8}\n"
+    if word == "disabled":
+        return text
+    storms = stored.counters.get(port, PortCounters()).storms
+    rows = "".join(f"    {tc:<15}{'OK':<10}{storms.get(tc, 0)} \n" for tc in range(8))
+    head = "    traffic-class  status    deadlock-count \n"
+    head += f"    {'-' * 13}  {'-' * 8}  {'-' * 14} \n"
+    return f"{text}\nPFC WD Status \n{'=' * 27} \n{head}\n{rows}"
+
+
 def show_diff(applied: Tree, pending: Tree | None) -> str:
     """`nv config diff`: what the pending revision sets and unsets, as NVUE's YAML lists it."""
     if pending is None:

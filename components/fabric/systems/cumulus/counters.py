@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from typing import Final
+
 from pydantic import JsonValue
 
 from components.fabric.systems.base import (
@@ -14,6 +18,10 @@ from components.fabric.systems.base import (
 from components.fabric.systems.cumulus.facts import ROCE_PRIORITY
 from components.fabric.systems.cumulus.read import FACTORS, SIZE, load
 from components.fabric.systems.cumulus.tree import Tree, child
+
+_STORM_HEAD: Final = re.compile(r"^ *traffic-class +status +deadlock-count *$", re.MULTILINE)
+_STORM_ROW: Final = re.compile(r"^ *([0-7]) +(?:OK|DEADLOCK) +(\d+) *$", re.MULTILINE)
+_STATE_ROW: Final = re.compile(r"^state +\S", re.MULTILINE)
 
 
 def parse_counters(roce_command: str, roce: str, queue_command: str, queues: str) -> PortCounters:
@@ -91,3 +99,39 @@ def _count(command: str, text: str, value: JsonValue, name: str) -> int:
     if not str(value).isdigit():
         raise Unreadable(command, text, f"no {name} in the answer")
     return int(str(value))
+
+
+def with_storms(
+    counted: PortCounters, command: str, text: str, refusal: str | None
+) -> PortCounters:
+    """The counters of a port with what its watchdog found, as far as it can be read.
+
+    Args:
+        counted: What the other answers said.
+        command: `nv show interface … qos pfc-watchdog`, from 5.6 on.
+        text: Its answer.
+        refusal: Why it was refused, as by an older release, where nothing counts; None: it was not.
+    """
+    if refusal is not None:
+        return counted
+    soft = SoftReader([*counted.unread])
+    storms = soft.read("storms", lambda: parse_storms(command, text)) or {}
+    return replace(counted, storms=storms, unread=soft.found)
+
+
+def parse_storms(command: str, text: str) -> dict[int, int]:
+    """How often each class was found in a deadlock; nothing where the port has no table of them.
+
+    The table of the vendor's page is below the state; whether it is there while the watchdog is off
+    is not published, so both count as read.
+
+    Raises:
+        Unreadable: It is no such answer.
+    """
+    head = _STORM_HEAD.search(text)
+    if head is None and _STATE_ROW.search(text):
+        return {}
+    rows = _STORM_ROW.findall(text[head.end() :]) if head else []
+    if not rows:
+        raise Unreadable(command, text, "it is no table of the watchdog")
+    return {int(tc): int(count) for tc, count in rows}

@@ -21,7 +21,7 @@ from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import sessions as cumulus_sessions
 from components.fabric.systems.cumulus import write as cumulus_actions
-from components.fabric.systems.cumulus.counters import parse_counters
+from components.fabric.systems.cumulus.counters import parse_counters, with_storms
 from components.fabric.systems.cumulus.facts import DSCP_PER_CLASS, FACTORY_MTU_BYTES
 from components.fabric.systems.cumulus.qos import OwnQos
 from components.fabric.systems.cumulus.read import Config, PortConfig, Profile
@@ -40,6 +40,8 @@ INTERFACES: Final = "nv show interface -o json"
 NEIGHBOURS: Final = "nv show interface lldp -o json"
 ROCE_COUNTERS: Final = "nv show interface {port} qos roce counters -o json"
 QUEUE_COUNTERS: Final = "nv show interface {port} counters qos -o json"
+STORMS: Final = "nv show interface {port} qos pfc-watchdog"
+"""Of this one the text is published, and no JSON."""
 
 _ERRORS: Final = (
     "Invalid config",
@@ -174,8 +176,8 @@ class CumulusDriver:
         return cumulus_sessions.parse_sessions(command, text)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """Received as RoCE or not, sent per class, marked and discarded packets."""
-        templates = (ROCE_COUNTERS, QUEUE_COUNTERS)
+        """Received as RoCE or not, sent per class, marked and discarded packets, storms."""
+        templates = (ROCE_COUNTERS, QUEUE_COUNTERS, STORMS)
         return tuple(template.format(port=port) for port in ports for template in templates)
 
     def parse_counters(
@@ -185,7 +187,10 @@ class CumulusDriver:
         found: dict[str, PortCounters] = {}
         for port in ports:
             roce, queues = ROCE_COUNTERS.format(port=port), QUEUE_COUNTERS.format(port=port)
-            found[port] = parse_counters(roce, answers[roce], queues, answers[queues])
+            counted = parse_counters(roce, answers[roce], queues, answers[queues])
+            storms = STORMS.format(port=port)
+            refusal = self.find_refusal(answers[storms])
+            found[port] = with_storms(counted, storms, answers[storms], refusal)
         return found
 
 
