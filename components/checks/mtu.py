@@ -94,6 +94,13 @@ _IPV6_BYTES: Final = 1280
 """Least MTU of a link that carries IPv6 (RFC 8200): BGP between link-local addresses needs it."""
 
 
+def _largest(spec: ClusterSpec) -> _Hop:
+    """The PF with the largest MTU that its own port takes: of the others `mtu-chain` tells."""
+    cards = ((_pf(spec, cable.nic), _port(spec, cable)) for cable in list_cables(spec))
+    fit = (pf for pf, port in cards if pf.mtu_bytes <= port.mtu_bytes)
+    return max(fit, key=lambda pf: pf.mtu_bytes, default=_site_mtu(spec, "PF"))
+
+
 def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
     """A link between switches takes the packets of the cards, and IPv6 where BGP speaks by it.
 
@@ -103,6 +110,7 @@ def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
     numbered = link_addresses(spec)
     plain = [cable.nic for cable in list_cables(spec) if cable.port.port.mtu_bytes is None]
     is_told = any(_pf(spec, nic).mtu_bytes > spec.rdma.port_mtu_bytes for nic in plain)
+    card = _largest(spec)
     for port in list_link_ports(spec):
         if is_told and port.port.mtu_bytes is None:
             continue  # `mtu-chain` tells of `rdma.port_mtu_bytes`
@@ -110,11 +118,11 @@ def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
         if port.port.mtu_bytes is not None:
             mtu, path = port.port.mtu_bytes, (*port.path, "mtu_bytes")
         bare = port.port.mode == "routed" and (port.switch.name, port.name) not in numbered
-        least, why = spec.rdma.mtu_bytes, "the cards send packets of"
+        least, why = card.mtu_bytes, "the cards send packets of"
         if bare and least < _IPV6_BYTES:
             least, why = _IPV6_BYTES, "BGP without an address of the link needs"
         if mtu < least:
-            where = at(("rdma", "mtu_bytes"), spec.rdma.mtu_bytes)
+            where = at(card.path, card.mtu_bytes)
             yield Finding(
                 f"the link at port {port.name} of {port.switch.name} has an MTU of {mtu}, and "
                 f"{why} {least}.",

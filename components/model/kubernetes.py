@@ -224,7 +224,8 @@ class KubesprayPlane(Plane):
     """The cluster's own pod network. Calico takes each node's own address, and flannel the
     interface of the default route: rails are left alone."""
     mtu_bytes: ClusterMtu | None = None
-    """MTU of pods on the cluster's own network with Calico; default what Calico finds."""
+    """MTU of pods on the cluster's own network with Calico; default what Calico finds. The nodes'
+    own must be larger by 50 bytes, since kubespray's Calico has VXLAN between nodes."""
     pod_cidr: Ipv4Net = Field(default="10.233.64.0/18", validate_default=True)
     """Addresses of pods on the cluster's own network; kubespray's default."""
     service_cidr: ServiceNet = Field(default="10.233.0.0/18", validate_default=True)

@@ -238,6 +238,21 @@ def _gpus(case: _Case) -> Iterator[Finding]:
         )
 
 
+def _pod_mtu(case: _Case) -> Iterator[Finding]:
+    device, _, text = case.fact("node").partition(" ")
+    added, mtu = case.wants.pod_overhead_bytes, int(text) if text.isdecimal() else 0
+    needed = case.wants.pod_mtu_bytes + added
+    if case.wants.pod_mtu_bytes and 0 < mtu < needed:
+        yield case.find(
+            "pod-mtu",
+            "the cluster's own network drops the large packets of pods, and none of the small.",
+            f"{device} carries {mtu}",
+            f"{needed}: kubernetes.mtu_bytes, and {added} of Calico's",
+            f"raise {device} and its switches to {needed}, or take {needed - mtu} from"
+            " kubernetes.mtu_bytes, or leave it out",
+        )
+
+
 def _names(case: _Case) -> Iterator[Finding]:
     for name in case.wants.names:
         if case.fact(f"name.{name}") == "unknown":
@@ -346,6 +361,7 @@ _JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _modules,
     _kubelet,
     _cni,
+    _pod_mtu,
     _disk,
     _packages,
     _gpus,

@@ -13,6 +13,7 @@ from components.artefacts.lock import Lock
 from components.catalogue.cni_folders import CniPaths
 from components.core.placeholder import has_placeholder
 from components.hosts.plan import HostPlan
+from components.kubernetes.kubespray.settings import pod_overhead_bytes
 from components.kubernetes.planes.k3s import render_config
 from components.kubernetes.server_version import minor_of
 from components.model.cluster import ClusterSpec
@@ -77,6 +78,12 @@ class HostWants:
     packages: bool = False
     """A step installs packages here."""
     driver_room: bool = False
+    node_address: str = ""
+    """Where the packets of its pods go out."""
+    pod_mtu_bytes: int = 0
+    """Of the cluster's own network, where the file says it; else 0."""
+    pod_overhead_bytes: int = 0
+    """What that network adds to a packet."""
     cni: CniPaths | None = None
     """The CNI folders of a node of another's cluster, into which programs of ours go."""
 
@@ -98,6 +105,7 @@ class HostWants:
         lines += [f"cni {self.cni.net_d} {self.cni.bin}"] if self.cni else []
         lines += ["packages of the system"] if self.kubelet or self.packages else []
         lines += ["python of Ansible"] if self.ansible else []
+        lines += [f"node {self.node_address}"] if self.pod_mtu_bytes else []
         return "\n".join(lines) + "\n"
 
 
@@ -160,6 +168,9 @@ def _wants(
         gpu_driver=_gpu_owner(spec) if host.gpus else None,
         packages=installs or "docker.engine" in settings or host.role == "balancer",
         driver_room=installs,
+        node_address=host.address,
+        pod_mtu_bytes=(spec.kubespray.mtu_bytes or 0) if spec.kubespray and kubelet else 0,
+        pod_overhead_bytes=pod_overhead_bytes(spec),
         cni=_cni(spec, host),
     )
 

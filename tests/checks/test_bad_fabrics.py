@@ -258,6 +258,17 @@ WRONG: Final[dict[str, Wrong]] = {
         "raise it to 9000 or more at both ends.",
         swap(("mtu_bytes: 1200, ", "mtu_bytes: 9000, ")),
     ),
+    "links too small for the cards of one host": Wrong(
+        SPINES,
+        swap(
+            ("mode: routed, ", "mode: routed, mtu_bytes: 9000, "),
+            ("{rail: rail-0, pci", "{rail: rail-0, mtu_bytes: 9100, pci"),
+        ),
+        "link-mtu",
+        "has an MTU of 9000, and the cards send packets of 9100 (and 127 more ports)",
+        "raise it to 9100 or more at both ends.",
+        swap(("mtu_bytes: 9000, cable", "mtu_bytes: 9100, cable")),
+    ),
     "ports and links too small": Wrong(
         SPINES,
         swap(("port_mtu_bytes: 9216", "port_mtu_bytes: 1500")),

@@ -45,6 +45,10 @@ LOCK: Final = lock_of(ROCE)
 WANTS: Final = wants_of(ROCE, make_plan(ROCE, "site", LOCK), LOCK)
 SPRAY: Final = load_checked_site(EXAMPLES / "dgx-roce" / "kubespray.yaml").spec_or_raise()
 SPRAYED: Final = wants_of(SPRAY, make_plan(SPRAY, "site", LOCK), LOCK)
+LARGE: Final = {
+    name: replace(each, pod_mtu_bytes=1480, pod_overhead_bytes=50) for name, each in SPRAYED.items()
+}
+"""The same, whose pods have an MTU for a network without encapsulation."""
 UFM: Final = Ufm(
     address="192.168.1.30", password=SecretRef(secret="ufm_password"), certificate_sha256="0" * 64
 )
@@ -150,6 +154,7 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "cni-folders": lambda: foreign("no configuration in /etc/cni/net.d"),
     "swap": lambda: host({"swap": "2097152 /dev/sda2"}),
     "disk/var/lib": lambda: host({"disk./var/lib": "1048576"}),
+    "pod-mtu": lambda: host({"node": "eno1 1500"}, wants=LARGE),
     "half-installed": lambda: host({"half_installed": "linux-firmware"}),
     "python": lambda: host({"python": "3.6"}, wants=SPRAYED),
     "package-db": lambda: host({"packages": "dnf", "package_db": "error: h#12 BAD"}),

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv4Network
 
+import pytest
+from pydantic import JsonValue
+
 from components.artefacts.lock import Lock
+from components.checks.site import load_checked_site
 from components.model.cluster import ClusterSpec
 from components.model.drivers import ContainerToolkit
 from components.plan.make import make_plan
 from components.preflight.artefacts import artefacts_of, charts_without_images
 from components.preflight.wants import HostWants, wants_of
-from tests.golden.site import load_example
+from tests.golden.site import EXAMPLES, load_example
 from tests.graph.example_sites import example_spec
 from tests.graph.locked import lock_of
+from tests.preflight.asking import ask
 
 
 def wants(spec: ClusterSpec) -> dict[str, HostWants]:
@@ -163,3 +169,33 @@ def test_nft_is_asked_for_where_a_host_serves_the_api_to_some() -> None:
         host for host, each in asked.items() if any("nft" in tool.names for tool in each.tools)
     }
     assert having == {"mgmt01"}
+
+
+@pytest.mark.parametrize(
+    ("said", "bytes_added"),
+    [
+        ({}, 50),
+        ({"calico_vxlan_mode": "CrossSubnet"}, 50),
+        ({"calico_vxlan_mode": "Never", "calico_ipip_mode": "Always"}, 20),
+        ({"calico_vxlan_mode": "Never", "calico_ipip_mode": "Never"}, 0),
+    ],
+)
+def test_the_packets_of_pods_are_larger_than_the_pods_mtu(
+    said: dict[str, JsonValue], bytes_added: int
+) -> None:
+    spec = load_checked_site(EXAMPLES / "dgx-roce" / "kubespray.yaml").spec_or_raise()
+    assert spec.kubespray is not None
+    plain = wants(spec)["gpu01"]
+    assert (plain.pod_mtu_bytes, "node 192" in plain.render({})) == (0, False)
+    plane = spec.kubespray.model_copy(update={"mtu_bytes": 8950, "extra_vars": said})
+    asked = wants(spec.model_copy(update={"kubernetes": plane}))["gpu01"]
+    assert (asked.pod_mtu_bytes, asked.pod_overhead_bytes) == (8950, bytes_added)
+    assert "node 192.168.2.11" in asked.render({}).splitlines()
+
+
+def test_the_device_of_the_nodes_address_is_found_by_it() -> None:
+    wanted = HostWants("here", node_address="127.0.0.1", pod_mtu_bytes=1450)
+    assert ask(wanted) == ()
+    (found,) = ask(replace(wanted, pod_mtu_bytes=65_500, pod_overhead_bytes=50))
+    assert (found.cause, found.actual) == ("pod-mtu", "lo carries 65536")
+    assert "take 14 from kubernetes.mtu_bytes" in found.fix

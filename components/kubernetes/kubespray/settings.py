@@ -87,6 +87,22 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
     return settings | _proxy(spec)
 
 
+_VXLAN_BYTES: Final = 50
+_IPIP_BYTES: Final = 20
+"""What a packet between nodes has over the pods' MTU (kubespray's page on Calico)."""
+
+
+def pod_overhead_bytes(spec: ClusterSpec) -> int:
+    """What Calico adds to a packet of a pod on its way to another node.
+
+    Without a word of it in `extra_vars`, kubespray's Calico has VXLAN between all nodes.
+    """
+    said = spec.kubespray.extra_vars if spec.kubespray else {}
+    if said.get("calico_vxlan_mode", "Always") != "Never":
+        return _VXLAN_BYTES
+    return _IPIP_BYTES if said.get("calico_ipip_mode", "Never") != "Never" else 0
+
+
 def fights_ours(spec: ClusterSpec, variable: str) -> bool:
     """Whether a variable of `extra_vars` is one that Railyard sets."""
     own = {*owned_settings(spec), *OF_CONNECTION, "calico_mtu", "containerd_registries_mirrors"}

@@ -75,9 +75,9 @@ look_rpm() { # the same of rpm, whose lock is a POSIX lock on a file beside its 
   [ -z "$holder" ] || fact lock "process $holder ($(first_line "/proc/$holder/comm"))"
 }
 
-look_uplink() { # the MTU of the way that packets to this session take
-  device=$(awk '$2 == "00000000" { print $1; exit }' /proc/net/route 2>/dev/null)
-  [ -z "$device" ] || fact uplink "$device $(first_line "/sys/class/net/$device/mtu")"
+look_node() { # ADDRESS : the device that has it, and its MTU
+  device=$(ip -o addr show 2>/dev/null | awk -v own="$1/" 'index($4, own) == 1 { print $2; exit }')
+  [ -z "$device" ] || fact node "$device $(first_line "/sys/class/net/$device/mtu")"
 }
 
 look_cni() { # NET_D BIN : whether the node's own network plugin has its configuration and program there
@@ -177,6 +177,7 @@ while read -r ask name rest; do
     packages) look_packages ;;
     cni) fact cni "$(look_cni "$name" "$rest")" ;;
     python) look_python ;;
+    node) look_node "$name" ;;
     trust)
       printf '%s' "$rest" | base64 -d >"$work/ca"
       printf 'cacert = "%s"\n' "$work/ca" >"$work/trust" ;;
@@ -186,7 +187,6 @@ while read -r ask name rest; do
   esac
 done
 look_system
-look_uplink
 # More than one packet of any size: where the way back loses full ones, the end never comes.
 awk 'BEGIN { while (n++ < 200) printf "# %064d\n", n }'
 echo end=yes
