@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
+from components.core.problem import Place
 from components.fabric.marking import link_speed
 from components.fabric.splits import part_speeds
 from components.model.cluster import ClusterSpec
-from components.reading.wording import did_you_mean
+from components.model.link_settings import LinkSettings
+from components.reading.wording import did_you_mean, show_value
 
 
 def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
@@ -105,14 +107,17 @@ def _misplaced(port: PlacedPort, key: str, what: str, hint: str = "") -> Finding
 
 
 def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
-    """Both ends of a link have the same mode, MTU and rails, and parts of ports the same speed.
+    """Both ends of a link have the same mode, MTU and rails, and run at the same.
 
     A trunk against a routed port carries nothing. The smaller MTU drops the large packets of the
     other side silently, and a rail that one end does not carry ends there. A part of a split port
-    has no link with a faster or slower part; a whole port has one where its module is as slow.
+    has no link with a faster or slower part; a whole port has one where its module is as slow. Two
+    ends have no link with unlike speed or error correction, and none where one of them negotiates
+    and the other does not; where one end says nothing of it, its switch may choose alike.
     """
     for one, other in list_pairs(spec):
         yield from _speeds(one, other)
+        yield from _settings(one, other)
         default, mode_differs = spec.rdma.port_mtu_bytes, False
         for key, ours, theirs in (
             ("mode", one.port.mode, other.port.mode),
@@ -133,13 +138,28 @@ def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
-    """A part of a split port, and what it leads to."""
+    """A part of a split port, or a port whose speed is set, and what it leads to."""
     ends = (one, other)
+    said = [end.switch.link_of(end.name).speed_gbit_s is not None for end in ends]
     parts = [end.name in part_speeds(end.switch) for end in ends]
+    if any(said) and not any(parts):
+        parts = said
     ours, theirs = (link_speed(end.switch, end.name) for end in ends)
     if not any(parts) or 0 in {ours, theirs} or ours == theirs:
         return
+    if all(said):
+        return  # `_settings` says it
     is_stuck = parts[ours < theirs]  # the faster end is a part
+    if any(said):
+        yield Finding(
+            f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} is "
+            f"set to {(ours, theirs)[said[1]]} Gbit/s at one end, and the other is left at "
+            f"{(theirs, ours)[said[1]]}.",
+            tuple(at(end.path, end.port.to) for end in ends),
+            "write the same speed_gbit_s at both ends.",
+            "error" if is_stuck else "warning",
+        )
+        return
     yield Finding(
         f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} has "
         f"{ours} Gbit/s at one end and {theirs} at the other.",
@@ -150,6 +170,29 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
         "is as slow as the part, waive the rule with that reason.",
         "error" if is_stuck else "warning",
     )
+
+
+def _settings(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
+    """What both ends set, and not alike."""
+    ours, theirs = (end.switch.link_of(end.name) for end in (one, other))
+    for key in LinkSettings.model_fields:
+        values = [getattr(each, key) for each in (ours, theirs)]
+        if None in values or values[0] == values[1]:
+            continue
+        yield Finding(
+            f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} has "
+            f"{key} {show_value(values[0])} at one end and {show_value(values[1])} at the other.",
+            (link_place(one, key), link_place(other, key)),
+            f"write the same {key} at both ends.",
+        )
+
+
+def link_place(port: PlacedPort, key: str) -> Place:
+    """Where the file says what a link runs at: at the port, or once for all of them."""
+    own = getattr(port.port, key)
+    if own is not None:
+        return at((*port.path, key), own)
+    return at((*port.path[:2], "links", key), getattr(port.switch.links, key))
 
 
 def _shown(value: str | int | tuple[str, ...] | None) -> str:

@@ -54,9 +54,14 @@ def port_speeds(spec: ClusterSpec, switch: Switch) -> Mapping[str, int]:
 
 
 def link_speed(switch: Switch, name: str) -> int:
-    """The fastest speed of a port, or of a part of one that the file splits; 0: not known."""
-    speed = part_speeds(switch).get(name)
-    model = switch.hardware
-    if speed is not None or model is None:
-        return speed or 0
-    return model.speed_of(switch.os, name, 1) if name in model.ports.get(switch.os, ()) else 0
+    """What the file sets, else the fastest speed of a port, or of a part of one; 0: not known.
+
+    A speed that the port has not counts as none: `link-setting` names it.
+    """
+    model, said = switch.hardware, switch.link_of(name).speed_gbit_s
+    if model is None:
+        return 0
+    whole = model.speed_of(switch.os, name, 1) if name in model.ports.get(switch.os, ()) else 0
+    fastest = part_speeds(switch).get(name, whole)
+    able = said is not None and said in model.port_speeds_gbit_s and said <= fastest
+    return said if said is not None and able else fastest

@@ -15,11 +15,12 @@ from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.guards import Guarded, guarded_of
 from components.fabric.harmless import with_repairs
 from components.fabric.ib_plan import plan_subnet, plan_ufm, ufm_endpoint
+from components.fabric.link_settings import plan_link, splits_by_speed
 from components.fabric.links import rails_on_link
 from components.fabric.queues import QueuePlan
 from components.fabric.routing_plan import plan_routing
 from components.fabric.sessions import RoutedLinks, plan_links
-from components.fabric.splits import plan_splits, splits_of
+from components.fabric.splits import plan_splits
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import HandSplit, flatten
@@ -182,7 +183,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
             "adaptive_routing": True if queues.spreading else None,
             **plan_routing(spec, switch),
             **plan_bonds(spec, switch),
-            "splits": None if system.speed_words else plan_splits(switch),
+            "splits": None if splits_by_speed(system) else plan_splits(switch),
             "ports": ports,
         }
     )
@@ -190,7 +191,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     own = pair_addresses(switch)
     addresses = {**(state.addresses or {}), **own} if own else state.addresses
     members = {
-        name: port.model_copy(update=_own_speed(switch, name))
+        name: port.model_copy(update=plan_link(switch, name))
         for name, port in member_ports(switch).items()
     }
     ports = {**mended.ports, **members}
@@ -222,16 +223,6 @@ def _own_cable(switch: Switch, port: SwitchPort) -> dict[str, object]:
     return {"cable_m": length}
 
 
-def _own_speed(switch: Switch, name: str) -> dict[str, object]:
-    """The words that make a part of a port, where a port is split by its speed."""
-    say = system_of(switch.os).speed_words
-    split = next((s for s in splits_of(switch).values() if name in s.parts), None)
-    model = switch.hardware
-    if say is None or split is None or split.form is None or model is None:
-        return {}
-    return {"speed": say(split.speed_gbit_s, model.lanes // split.count)}
-
-
 def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) -> PortState:
     port = switch.ports[name]
     has_own = port.mode == "routed" and system_of(switch.os).routed.own_mtu
@@ -242,7 +233,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
             **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
             **_own_watchdog(spec.rdma, port),
             **_own_cable(switch, port),
-            **_own_speed(switch, name),
+            **plan_link(switch, name),
         }
     )
 

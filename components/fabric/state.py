@@ -141,8 +141,14 @@ class PortState(_Frozen):
     adaptive_routing: Annotated[bool | None, SAID] = None
     """Whether the port spreads what it routes by load (Cumulus)."""
     speed: Annotated[str | None, SAID] = None
-    """Speed and lanes in the system's words, where these are what splits a port (EOS): `400g-4`;
-    blank: no line says it."""
+    """Speed in the system's words, such as `400000`; where these are what splits a port (EOS), with
+    lanes: `400g-4`; blank: no line says it."""
+    fec: Annotated[str | None, SAID] = None
+    """Error correction, `rs`, `fc` or `none`; blank: no line says it. Other words are a system's
+    own: found and put back."""
+    autoneg: Annotated[str | None, SAID] = None
+    """Auto-negotiation, `on` or `off`, with what is offered where that is set apart (SONiC):
+    `on 400000`; blank: no line says it."""
     dscp_priorities: Annotated[dict[int, int], FILLED] = {}
     """DSCP to switch priority, for the DSCPs that we own; SONiC's own map has other ones."""
     priority_classes: Annotated[dict[int, int], FILLED] = {}
@@ -301,7 +307,8 @@ def _port_settings(port: PortState) -> dict[str, str]:
         ("adaptive_routing", port.adaptive_routing),
     )
     flat |= {key: "on" if value else "off" for key, value in switched if value is not None}
-    flat |= {"speed": port.speed or "default"} if port.speed is not None else {}
+    linked = (("speed", port.speed), ("fec", port.fec), ("autoneg", port.autoneg))
+    flat |= {key: value or "default" for key, value in linked if value is not None}
     flat |= {f"trunk_vlan_{vlan}": "allowed" for vlan in list_vlans(port.trunk_vlans or ())}
     flat |= {f"tc{tc}_schedule": "strict" for tc in port.strict_classes or ()}
     strict = port.strict_classes or ()

@@ -212,7 +212,7 @@ def _restore_port(
     simple = (
         *("admin_up", "mtu_bytes", "mode", "trust"),
         *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "cable_m"),
-        *("rewrite_dscp", "speed"),
+        *("rewrite_dscp", "speed", "fec", "autoneg"),
     )
     changes: dict[str, object] = {
         key: getattr(baseline, key) for key in simple if getattr(owned, key) is not None
@@ -323,7 +323,7 @@ def _dropped_port(previous: PortState, desired: PortState | None) -> PortState:
     simple = (
         *("admin_up", "mtu_bytes", "mode", "access_vlan", "native_vlan", "trust"),
         *("pfc", "pfc_watchdog", "pfc_watchdog_ms", "pfc_priorities", "lossless_buffers"),
-        *("cable_m", "rewrite_dscp", "adaptive_routing", "speed"),
+        *("cable_m", "rewrite_dscp", "adaptive_routing", "speed", "fec", "autoneg"),
     )
     changes: dict[str, object] = {
         key: getattr(previous, key) for key in simple if getattr(desired, key) is None

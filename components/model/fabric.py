@@ -12,6 +12,7 @@ from components.catalogue.switches.model_file import Mode
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
 from components.model.bonds import Bond, BondName, Mlag
+from components.model.link_settings import Fec, LinkSettings
 from components.model.queues import Gbit, Marking, Percent, Schedule, TrafficClass, WatchdogTimes
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
 from components.model.refusal import refuse
@@ -222,6 +223,12 @@ class SwitchPort(Frozen):
     of the few that its platform has headroom for: the next longer one is set. Default there: what
     the switch has.
     """
+    speed_gbit_s: Gbit | None = None
+    """Exception of this port from `links` of the switch; so are the next two."""
+    fec: Fec | None = None
+    """Forward error correction of this port."""
+    autoneg: bool | None = None
+    """Auto-negotiation of this port."""
     lacp: bool = False
     """A port of a link bundle. Refused on an RDMA rail, as in the DeepOps guide."""
 
@@ -322,6 +329,9 @@ class Switch(Frozen):
     entry: `swp1-16: gpu[01-16]/rail-0`, `"1/1-1/4": gpu01/rail-[0,2,4,6]`; of parts it goes from
     the first to the last, `swp1s0-swp4s1: gpu[01-08]/rail-0`. Other ports are left alone.
     """
+    links: LinkSettings = LinkSettings()
+    """What all of `ports` run at: `{speed_gbit_s: 400, fec: rs}`; a port, a range of ports or of
+    parts may have exceptions. Default: left to the switch, and so are ports of bundles."""
     bonds: dict[BondName, Bond] = Field(default_factory=dict)
     """Bundles of ports for management or storage, by the name that the switch has for them:
     `bond1` on Cumulus, `PortChannel1` on SONiC, `Port-Channel1` on EOS. Their ports are not in
@@ -349,6 +359,13 @@ class Switch(Frozen):
     def is_described(self) -> bool:
         """The file itself says what its model can do."""
         return self._described is not None
+
+    def link_of(self, name: str) -> LinkSettings:
+        """What a port of `ports` runs at: its own keys, else those of `links`."""
+        port = self.ports.get(name)
+        own = {key: getattr(port, key, None) for key in LinkSettings.model_fields}
+        said = {key: value for key, value in own.items() if value is not None}
+        return self.links.model_copy(update=said) if port else LinkSettings()
 
     def describe(self, described: DescribedSwitch) -> None:
         """Take what the file says of its model; only the site does so, once it is read."""

@@ -55,6 +55,8 @@ def _line(port: int) -> st.SearchStrategy[str]:
             f"{head} link mtu 9216",
             f"{head} link mtu 1500",
             f"{head} link state up",
+            f"{head} link speed 100G",
+            f"{head} link fec baser; {head} link auto-negotiate off",
             f"{head} link state down",
             f"nv set {member}",
             f"{gone} vlan; {gone} untagged; nv set {member} access 10",

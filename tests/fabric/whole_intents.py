@@ -57,6 +57,7 @@ class Pieces:
     queues: bool = True
     mode: Literal["lossless", "lossy_ecn"] = "lossless"
     spreading: bool = True
+    links: Literal["", "set", "negotiated"] = "set"
 
 
 PIECES: Final = st.builds(
@@ -69,7 +70,10 @@ PIECES: Final = st.builds(
     queues=st.booleans(),
     mode=st.sampled_from(["lossless", "lossy_ecn"]),
     spreading=st.booleans(),
+    links=st.sampled_from(["", "set", "negotiated"]),
 )
+LINKED: Final = frozenset({"cumulus", "eos", "sonic"})
+"""Systems that set what a link runs at."""
 _FORMS: Final = {"cumulus": "swp{}s{}", "onyx": "1/{}/{}", "eos": "Ethernet{}/{}"}
 _FIRST: Final = {"cumulus": 0, "onyx": 1}
 LANES: Final = 8
@@ -103,6 +107,8 @@ def whole_of(system: str, pieces: Pieces = Pieces()) -> ClusterSpec:
         # The front of the lab's EOS has the parts of ports in `ports` alone.
         parts = pieces.split and system != "eos"
         _bundle(system, site, split=parts, pair=pieces.pair and system in PAIRS)
+    if pieces.links and system in LINKED:
+        _link(system, site, split=pieces.split, negotiated=pieces.links == "negotiated")
     return ClusterSpec.model_validate(site)
 
 
@@ -161,6 +167,18 @@ def _bundle(system: str, site: dict[str, Any], *, split: bool, pair: bool) -> No
         if pair:
             peer = site["switches"][1 - number]["name"]
             leaf["mlag"] = {"peer": peer, "ports": ports[4:], "mac": "44:38:39:ff:00:01"}
+
+
+def _link(system: str, site: dict[str, Any], *, split: bool, negotiated: bool) -> None:
+    """Speed, error correction and negotiation of every port."""
+    # The lab has headroom for one speed of SONiC, and a half of a port there keeps it; an edit of a
+    # Cumulus site splits ports of another model, whose halves have 50 Gbit/s.
+    speed = 50 if system == "cumulus" else None if system == "sonic" and split else 400
+    links = {"speed_gbit_s": speed, "fec": "rs", "autoneg": negotiated}
+    for switch in site["switches"]:
+        switch["links"] = links
+    for nic in (nic for host in site["hosts"] for nic in host["nics"]):
+        nic |= {"model": "ConnectX-7", "speed_gbit_s": speed or 100}
 
 
 def split_by_hand(room: Room) -> None:

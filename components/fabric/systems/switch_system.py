@@ -21,6 +21,7 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Driver
 from components.fabric.systems.exec_form import ExecForm
 from components.model.fabric import Rdma
+from components.model.link_settings import Fec
 from components.remote.session_profile import SessionProfile
 
 DSCP_PER_CLASS: Final = 8
@@ -80,6 +81,30 @@ class RoutedForm:
     """The same of one neighbour."""
     bfd_sessions: str = "sudo vtysh -c 'show bfd peers'"
     """The same of BFD."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkWish:
+    """What a link shall run at; None: left to the switch."""
+
+    speed_gbit_s: int | None = None
+    lanes: int | None = None
+    """Of that speed on this port; None: not known."""
+    fec: Fec | None = None
+    autoneg: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkForm:
+    """How a system says what a link runs at."""
+
+    words: Callable[[LinkWish], Mapping[str, str]]
+    """`speed`, `fec` and `autoneg` of `PortState`; what is left to the switch is not in it."""
+    by_lanes: bool = False
+    """Speed and lanes are one word. Every part of a port is always there, and that word is what
+    splits the port; elsewhere a split is a setting of the whole port."""
+    since: Release = (0, 0, 0)
+    """First release that has the lines."""
 
 
 _MEMBER: Final = PortState(admin_up=True, mode="routed")
@@ -177,8 +202,7 @@ class SwitchSystem:
     """Classes that its template for all ports marks."""
     splits: Release | None = None
     """First release in which its driver splits ports; None: ports must have been split before."""
-    speed_words: Callable[[int, int], str] | None = None
-    """Speed in Gbit/s and lanes of a part as its configuration says them, where every part is
-    always there and its speed is what splits the port; None: a split is a setting of the port."""
+    links: LinkForm | str = "its driver sets none"
+    """How it says what a link runs at, or why it does not."""
     repairs: frozenset[str] = frozenset()
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""

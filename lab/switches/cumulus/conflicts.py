@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from lab.switches.cumulus.breakouts import find_split_conflicts
+from lab.switches.cumulus.breakouts import find_split_conflicts, parts_of
 from lab.switches.cumulus.config import Tree, child
 from lab.switches.front import Front
 
@@ -16,9 +16,29 @@ _WHOLE: Final = 100
 
 def find_conflict(tree: Tree, front: Front) -> str | None:
     """What does not go together in a revision, or is not there on the model; None: nothing."""
-    splits = find_split_conflicts(tree, front)
+    splits = (*find_split_conflicts(tree, front), *_link_conflicts(tree, front))
     found = (*splits, *_schedule_conflicts(tree), *_bridge_conflicts(tree), *_bfd_conflicts(tree))
     return next(iter((*found, *_bond_conflicts(tree))), None)
+
+
+def _link_conflicts(tree: Tree, front: Front) -> Iterator[str]:
+    """A speed that the port, or the part, has not. Without error correction it switches on itself.
+
+    Page "Switch Port Attributes": a module that needs Reed-Solomon has it where it is set to off.
+    """
+    interfaces = child(tree, "interface")
+    known = {f"{speed}G" for speed in front.speeds_gbit_s} | {"auto"}
+    for name in interfaces:
+        said = child(interfaces, name, "link").get("speed")
+        if said is None or not name.startswith("swp"):
+            continue
+        number, _, part = name.removeprefix("swp").partition("s")
+        most = front.speed(int(number))
+        split = front.split(int(number), len(parts_of(tree, f"swp{number}")), "cumulus")
+        if part and split is not None:
+            most = int(split.mode.split("x")[1])
+        if said not in known or (said != "auto" and int(str(said)[:-1]) > most):
+            yield f"interface {name}: speed {said} is not supported on this port"
 
 
 def _bond_conflicts(tree: Tree) -> Iterator[str]:

@@ -222,6 +222,9 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
 
 def _speed(front: Front, tree: Tree, port: str) -> int:
     """Of a port or a part, as its card and cable have it at best."""
+    said = str(child(tree, "interface", port, "link").get("speed", "auto"))
+    if said.endswith("G"):
+        return int(said[:-1])
     number = front_number(port)
     split = front.split(number, len(parts_of(tree, f"swp{number}")), "cumulus")
     return front.speed(number) if split is None else int(split.mode.split("x")[1])

@@ -147,6 +147,10 @@ def _numbers_below(end: int) -> Reader:
     return read
 
 
+SPEEDS: Final = (
+    *("auto", "10M", "100M", "1G", "10G", "25G", "40G", "50G"),
+    *("100G", "200G", "400G", "800G"),
+)
 VALUES: Final[dict[str, Reader]] = {
     "ports": _ports,
     "wholes": _wholes,
@@ -171,6 +175,10 @@ VALUES: Final[dict[str, Reader]] = {
     "number": _number,
     "name": _name,
     "text": lambda word, _ports: [word],
+    # NVUE reference, its list of commands; `enabled` from 5.16 on (release notes).
+    "speed": lambda word, _ports: _one_of(word, SPEEDS),
+    "fec": lambda word, _ports: _one_of(word, ("auto", "baser", "off", "rs", "driver-auto")),
+    "autoneg": lambda word, _ports: _one_of(word, ("on", "off", "enabled", "disabled")),
     "state": lambda word, _ports: _one_of(word, ("up", "down")),
     "trust": lambda word, _ports: _one_of(word, tuple(TRUST_WORDS)),
     "classes": _numbers_below(8),

@@ -14,6 +14,7 @@ from lab.switches.eos import bundles, show
 from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, Switch
 from lab.switches.eos.configure import CONFIG, PORT, QUEUE, VLAN, Place, tidy
 from lab.switches.eos.grammar import INVALID, Command, EosError, UnknownCommandError, run
+from lab.switches.eos.link_lines import LINK
 from lab.switches.eos.render import section
 from lab.switches.eos.routing import FAMILY, GLOBAL, ROUTED, ROUTER
 from lab.switches.plain_faults import PlainFaults
@@ -22,7 +23,7 @@ _BUNDLES: Final = (
     *(bundles.GLOBAL, bundles.MEMBER, bundles.BUNDLE, bundles.SWITCHPORT),
     *(bundles.VLAN_GROUP, bundles.MLAG),
 )
-_EDITING: Final = (QUEUE, PORT, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, *_BUNDLES)
+_EDITING: Final = (QUEUE, PORT, LINK, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, *_BUNDLES)
 SHOWN_NAME: Final = 6
 """The prompt shows that many characters of a session's name: `(config-s-railya)`."""
 
@@ -153,6 +154,7 @@ def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
         (bundles.VLAN_GROUP, bool(place.vlans), Place(config, vlans=place.vlans)),
         (QUEUE, place.queue is not None, Place(config, port, place.queue)),
         (PORT, port is not None, Place(config, port)),
+        (LINK, port is not None, Place(config, port)),
         (bundles.SWITCHPORT, port is not None, Place(config, port)),
         (ROUTED, port is not None, Place(config, port)),
         (ROUTED, place.interface is not None, Place(config, interface=place.interface)),

@@ -61,7 +61,11 @@ class Port(Part):
     description: str | None = None
     shutdown: bool = False
     speed: str | None = None
-    """Speed and lanes, `400g-4`; None: as many lanes as the port has, and its fastest speed."""
+    """Speed and lanes, `400g-4` or `auto 400g-4`; None: as many lanes as the port has, and its
+    fastest speed."""
+    fec: list[str] = []
+    """Lines on error correction: `reed-solomon`, `fire-code`, `no` for all of it, `no fire-code`.
+    """
     mtu: int | None = None
     """Of routed packets; it does nothing on a switched port."""
     l2_mtu: int | None = None
@@ -193,6 +197,20 @@ def is_active(config: Config, name: str, lanes: int) -> bool:
         if before + width > int(lane):
             return False
     return True
+
+
+PAM4_LANE_GBIT_S = 50
+"""A lane of 50 Gbit/s or more has no link without Reed-Solomon (IEEE 802.3bs, 802.3cd)."""
+
+
+def is_corrected(port: Port, fastest_gbit_s: int, lanes: int) -> bool:
+    """Whether a port has the error correction that its lanes need; without a line it has."""
+    gbit_s, width = fastest_gbit_s, lanes
+    if port.speed:
+        head, _, tail = port.speed.removeprefix("auto ").partition("g")
+        gbit_s, width = int(head), int(tail.removeprefix("-") or 1)
+    plain = not port.fec or "reed-solomon" in port.fec
+    return gbit_s / width < PAM4_LANE_GBIT_S or (plain and "no" not in port.fec)
 
 
 def port_order(name: str) -> tuple[int, ...]:

@@ -245,13 +245,6 @@ def _no_priority(place: Place, number: str) -> str:
     return _priority(place, number, "drop")
 
 
-def _speed(place: Place, word: str) -> str:
-    """Speed and lanes; what the model has not is refused (the wording is a guess)."""
-    if word not in place.config.speeds:
-        raise EosError(f"% Unsupported speed {word}")
-    return _set(place, speed=word)
-
-
 def _portfast(place: Place) -> str:
     return _extra(place, "spanning-tree portfast")
 
@@ -292,9 +285,6 @@ PORT: Final = table(
         ("no description", _assign(description=None)),
         ("shutdown", _assign(shutdown=True)),
         ("no shutdown", _assign(shutdown=False)),
-        ("speed <word>", _speed),
-        ("no speed", _assign(speed=None)),
-        ("default speed", _assign(speed=None)),
         ("mtu <int>", _number("mtu", 68, 65535)),
         ("no mtu", _assign(mtu=None)),
         ("l2 mtu <int>", _number("l2_mtu", 64, 65535)),

@@ -64,6 +64,7 @@ def port_lines(port: Port) -> list[str]:
     lines += [f"speed {port.speed}"] if port.speed else []
     lines += [f"mtu {port.mtu}"] if port.mtu is not None else []
     lines += [f"l2 mtu {port.l2_mtu}"] if port.l2_mtu is not None else []
+    lines += [_fec_line(word) for word in port.fec]
     lines += member_lines(port)
     lines += [*_switchport(port), *bundle_lines(port), *interface_lines(port)]
     lines += {"cos": ["qos trust cos"], "dscp": ["qos trust dscp"], "none": ["no qos trust"]}.get(
@@ -77,6 +78,12 @@ def port_lines(port: Port) -> list[str]:
         inner = list(_queue(queue))
         lines += ["!", f"uc-tx-queue {number}", *(f"   {line}" for line in inner)] if inner else []
     return lines
+
+
+def _fec_line(word: str) -> str:
+    """`no` alone is for every kind (AVD's template)."""
+    encoding, kind = "error-correction encoding", word.removeprefix("no").strip()
+    return f"{'no ' * word.startswith('no')}{encoding} {kind}".strip()
 
 
 def _watchdog(port: Port) -> Iterator[str]:

@@ -22,6 +22,7 @@ from lab.switches.eos.config import (
     Stored,
     class_of,
     is_active,
+    is_corrected,
 )
 from lab.switches.front import front_of
 from lab.switches.lldp import Told, tell
@@ -53,12 +54,15 @@ class Device:
         """Whether a port has a link."""
         shut = self.running.ports[name].shutdown
         linked = not shut and name in self.cabled and name not in self.stored.link_down
-        return linked and is_active(self.running, name, front_of(self.model, "eos").lanes)
+        front = front_of(self.model, "eos")
+        port = self.running.ports[name]
+        corrected = is_corrected(port, self.speed_gbit_s, front.lanes)
+        return linked and corrected and is_active(self.running, name, front.lanes)
 
     def speed(self, name: str) -> int:
         """Of a port, in Gbit/s, as its card and cable have it at best."""
         said = self.running.ports[name].speed
-        return int(said.partition("g")[0]) if said else self.speed_gbit_s
+        return int(said.removeprefix("auto ").partition("g")[0]) if said else self.speed_gbit_s
 
     def counters(self, name: str) -> PortCounters:
         """What a port has counted."""

@@ -82,6 +82,14 @@ class Switch(Protocol):
         """Port to (system, what it tells) by LLDP."""
         ...
 
+    def supported_speeds(self, port: str) -> list[str]:
+        """What STATE_DB says of a port, in Mbit/s."""
+        ...
+
+    def supported_fecs(self, port: str) -> list[str]:
+        """The same of its error correction."""
+        ...
+
     told: Callable[[], Mapping[str, SessionView]]
     """What its neighbours tell it by BGP, where the lab computes that."""
 

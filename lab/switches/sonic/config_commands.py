@@ -1,6 +1,7 @@
 """`config …`: the commands that change a switch, with the refusals of click.
 
-Texts: sonic-utilities, branch 202405, config/vlan.py, config/switchport.py, config/main.py.
+Texts: sonic-utilities, branch 202405, config/vlan.py, config/switchport.py, config/main.py,
+scripts/portconfig.
 """
 
 from __future__ import annotations
@@ -191,6 +192,53 @@ def _mtu(session: Session, port: str, text: str) -> str:
     return ""
 
 
+def _portconfig(session: Session, port: str) -> Database:
+    database = session.switch.database
+    if port not in database.db["PORT"]:
+        raise CommandError(f"Invalid port {port}", 1)
+    return database
+
+
+def _speed(session: Session, port: str, text: str) -> str:
+    database = _portconfig(session, port)
+    supported = session.switch.supported_speeds(port)
+    if text not in supported:
+        raise CommandError(
+            f"Invalid speed specified: {text}\nValid speeds:{','.join(supported)}", 1
+        )
+    database.merge("PORT", port, {"speed": text})
+    return ""
+
+
+def _advertise(session: Session, port: str, speeds: str) -> str:
+    database = _portconfig(session, port)
+    supported = session.switch.supported_speeds(port)
+    wrong = [] if speeds == "all" else sorted({*speeds.split(",")} - {*supported})
+    if wrong:
+        lines = (
+            f"Invalid speed specified: {','.join(wrong)}",
+            f"Valid speeds:{','.join(supported)}",
+        )
+        raise CommandError("\n".join(lines), 1)
+    database.merge("PORT", port, {"adv_speeds": speeds})
+    return ""
+
+
+def _fec(session: Session, port: str, mode: str) -> str:
+    database = _portconfig(session, port)
+    supported = session.switch.supported_fecs(port)
+    if mode not in supported:
+        raise CommandError(f"fec {mode} is not in {supported}", 1)
+    database.merge("PORT", port, {"fec": mode})
+    return ""
+
+
+def _autoneg(session: Session, port: str, mode: str) -> str:
+    database = _portconfig(session, port)
+    database.merge("PORT", port, {"autoneg": "on" if mode == "enabled" else "off"})
+    return ""
+
+
 def _pfc(session: Session, port: str, priority: str, status: str) -> str:
     database = session.switch.database
     fields = row(database.db, "PORT_QOS_MAP", port)
@@ -310,6 +358,14 @@ _COMMANDS: Final[tuple[tuple[str, str, Handler], ...]] = (
     (r"config switchport mode (access|trunk|routed) (\S+)", "<mode_type> port", _switchport),
     (r"config interface (startup|shutdown) (\S+)", "<interface_name>", _admin),
     (r"config interface mtu (\S+) (\S+)", "<interface_name> <interface_mtu>", _mtu),
+    (r"config interface speed (\S+) (\d+)", "<interface_name> <interface_speed>", _speed),
+    (r"config interface fec (\S+) (\S+)", "<interface_name> <interface_fec>", _fec),
+    (r"config interface autoneg (\S+) (enabled|disabled)", "<interface_name> <mode>", _autoneg),
+    (
+        r"config interface advertised-speeds (\S+) (\S+)",
+        "<interface_name> <speed_list>",
+        _advertise,
+    ),
     (r"config interface pfc priority (\S+) ([0-7]) (on|off)", "<interface_name>", _pfc),
     (rf"config save -y(?: {_NAME})?", "[FILENAME]", _save),
     (rf"config load -y(?: {_NAME})?", "[FILENAME]", _load),

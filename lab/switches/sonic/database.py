@@ -150,6 +150,8 @@ class Database:
         if not found or not pool:
             return None
         speed = row(self.db, "PORT", port).get("speed", "")
+        if speed != str(self._platform.speed_gbit_s * 1000):
+            return None  # the lab has the platform's lengths for its own speed alone
         name = f"pg_lossless_{speed}_{cable}_profile"
         if not row(self.db, "BUFFER_PROFILE", name):
             _, size, xon, xoff = found[0]

@@ -13,6 +13,7 @@ import asyncssh
 from pydantic import JsonValue
 
 from lab.switches.emulators import Daemons
+from lab.switches.front import front_of
 from lab.switches.lines import serve_bash
 from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
@@ -94,6 +95,10 @@ _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
 }
 
 
+_PAM4_LANE_MBIT_S: Final = 50_000
+"""Lanes of 50 Gbit/s and more have Reed-Solomon alone (IEEE 802.3bs, 802.3cd)."""
+
+
 class SonicSwitch(SshSwitch[Stored, Faults]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
@@ -136,6 +141,19 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
     def ports(self) -> Collection[str]:
         """The rows of `PORT`."""
         return self.stored.running["PORT"]
+
+    def supported_speeds(self, port: str) -> list[str]:
+        """`supported_speeds` of STATE_DB, in Mbit/s: those of the model, by the port's lanes."""
+        lanes = self.stored.running["PORT"][port].get("lanes", "").split(",")
+        most = self.platform.speed_gbit_s * len(lanes) // self.platform.lanes
+        speeds = front_of(self._config.model, "sonic").speeds_gbit_s
+        return [str(speed * 1000) for speed in speeds if speed <= most]
+
+    def supported_fecs(self, port: str) -> list[str]:
+        """`supported_fecs` of STATE_DB; the chip's own list was not found, so IEEE's is taken."""
+        fields = self.stored.running["PORT"][port]
+        lane_mbit_s = int(fields.get("speed", "0")) // len(fields.get("lanes", "").split(","))
+        return ["rs"] if lane_mbit_s >= _PAM4_LANE_MBIT_S else ["rs", "fc", "none"]
 
     def login(self) -> asyncssh.SSHServer:
         """The one user's password."""

@@ -17,7 +17,7 @@ from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading
-from components.fabric.systems.cumulus import profiles
+from components.fabric.systems.cumulus import link, profiles
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import sessions as cumulus_sessions
 from components.fabric.systems.cumulus import write as cumulus_actions
@@ -131,6 +131,7 @@ class CumulusDriver:
             return change.actual != ABSENT
         return change.setting in {
             *("mtu_bytes", "roce", "roce_cable_m", "adaptive_routing", "breakout"),
+            *("speed", "fec", "autoneg"),
         }
 
     def find_refusal(self, output: str) -> str | None:
@@ -145,6 +146,9 @@ class CumulusDriver:
             mode="routed",
             trunk_vlans=(),
             pfc_watchdog=False,
+            speed="",
+            fec="",
+            autoneg="",
             native=sources(admin_up=False, mtu_bytes=False, pfc_watchdog=False),
         )
         return SwitchState(
@@ -211,6 +215,7 @@ def _split_words(config: Config, wanted: SwitchState) -> dict[str, str]:
 
 def _native(config: Config, wanted: SwitchState) -> dict[str, str]:
     routed, spread = config.routing.implied, words_of(config.release, config.spreads)
+    spread = (*spread, *link.words_of(config.release))
     return {
         **_split_words(config, wanted),
         WHOLE: write_list((*config.implied, *routed, *spread)),
@@ -237,7 +242,9 @@ def _port(port: PortConfig, profile: Profile | None, wanted: PortState) -> PortS
     found = _beside(port.own, profile, wanted)
     native = profiles.native_of(port.named, wanted) | port_native(port.spreads)
     found["adaptive_routing"] = port.spreads
-    if port.spreads is not None and wanted.adaptive_routing is None:
+    found |= {"speed": "", "fec": "", "autoneg": "", **port.link}
+    beside = any(text and getattr(wanted, key) is None for key, text in port.link.items())
+    if beside or (port.spreads is not None and wanted.adaptive_routing is None):
         native |= sources(rest=True)
     return plain.model_copy(update={**found, "native": plain.native | native})
 

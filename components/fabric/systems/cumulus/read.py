@@ -19,6 +19,7 @@ from components.fabric.systems.base import Unreadable
 from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus.bonds import parse_bonds, parse_mlag, words_of_bonds
 from components.fabric.systems.cumulus.facts import BYTES_PER_KIB
+from components.fabric.systems.cumulus.link import LEAVES, link_state
 from components.fabric.systems.cumulus.qos import OwnQos, own_qos
 from components.fabric.systems.cumulus.routing import Routing, parse_routing
 from components.fabric.systems.cumulus.spreading import spreads
@@ -80,6 +81,8 @@ class PortConfig:
     """Adaptive routing; None: nothing is written."""
     parts: int = 1
     """Into how many parts it is split; its own settings are of no effect then."""
+    link: Mapping[str, str] = field(default_factory=dict[str, str])
+    """`link_state` of it; empty: nothing is written of the port."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """Section of QoS to the profile that the port names."""
     own: OwnQos = field(default_factory=OwnQos)
@@ -230,6 +233,7 @@ def _port(entry: Tree, tree: Tree) -> PortConfig:
         trust=_own_trust(entry, tree),
         others_wrote=_has_others(entry),
         spreads=spreads(entry),
+        link=link_state(entry),
         named=profiles.named_of(entry),
         own=own_qos(tree, entry),
     )
@@ -265,7 +269,7 @@ def _watchdog(entry: Tree) -> bool | None:
 
 _OURS: Final = (
     {"link", "bridge", "type", "qos", "router", "ip"},
-    {"mtu", "state", "breakout"},
+    {"mtu", "state", "breakout", *LEAVES},
     {"access", "untagged", "vlan"},
 )
 

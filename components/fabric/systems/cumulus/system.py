@@ -10,6 +10,7 @@ from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.native import WHOLE, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import bash_cli
+from components.fabric.systems.cumulus import link
 from components.fabric.systems.cumulus.bonds import PEER_LINK
 from components.fabric.systems.cumulus.driver import FIRST_WORDS, CumulusDriver
 from components.fabric.systems.cumulus.facts import (
@@ -23,12 +24,19 @@ from components.fabric.systems.cumulus.facts import (
     MIN_RELEASE,
     ROCE_PRIORITY,
 )
+from components.fabric.systems.cumulus.link import link_words
 from components.fabric.systems.cumulus.profiles import GIVEN
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.spreading import words_of
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.exec_form import ExecForm
-from components.fabric.systems.switch_system import BondForm, Intent, RoceProfile, SwitchSystem
+from components.fabric.systems.switch_system import (
+    BondForm,
+    Intent,
+    LinkForm,
+    RoceProfile,
+    SwitchSystem,
+)
 from components.model.fabric import Rdma
 
 
@@ -117,7 +125,9 @@ SYSTEM: Final = SwitchSystem(
     min_release=(*MIN_RELEASE, 0),
     older="has no NVUE by default, by which it is read and set",
     a_release="5.9.2",
-    native_of=lambda release: {WHOLE: write_list((*FIRST_WORDS, *words_of(release, None)))},
+    native_of=lambda release: {
+        WHOLE: write_list((*FIRST_WORDS, *words_of(release, None), *link.words_of(release)))
+    },
     one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
     semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
     "lossy-multi-tc; none of them pauses one way only",
@@ -135,6 +145,8 @@ SYSTEM: Final = SwitchSystem(
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
     # Names that begin otherwise need a type, or are refused (page "Bonding - Link Aggregation").
+    # NVUE reference: `nv set interface <interface-id> link speed`, `fec`, `auto-negotiate`, 5.0.0.
+    links=LinkForm(link_words),
     bonds=BondForm(name=r"bond\d+", example="bond1", peer_link=PEER_LINK),
     # NVUE reference: `nv set interface <interface-id> link breakout`, 5.4.0; before it, a mode has
     # a speed in it.

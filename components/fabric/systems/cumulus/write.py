@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from components.fabric.native import is_default, is_written, sources
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus.bonds import bond_changes
+from components.fabric.systems.cumulus.link import NEW_WORDS, link_lines
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.routing import (
     has_left_over,
@@ -123,11 +125,12 @@ def _vlan_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
 
 def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     groups: dict[tuple[str, str], list[str]] = {}
+    link = partial(link_lines, new=NEW_WORDS in whole_words(actual))
     for name, port in target.ports.items():
         was = actual.ports.get(name, PortState())
         if has_left_over(name, actual, target):
             was = was.model_copy(update={"native": was.native | sources(rest=True)})
-        lines = (_l2_lines, _mtu_lines, _admin_lines, _watchdog_lines)
+        lines = (_l2_lines, link, _mtu_lines, _admin_lines, _watchdog_lines)
         for verb, tail in (line for lines_of in lines for line in lines_of(was, port)):
             groups.setdefault((verb, tail), []).append(name)
     # What goes is unset first on every port: a VLAN is either the access one or in the list.
@@ -136,10 +139,21 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
         yield Change((line,), interrupts=_interruption(verb, tail, names))
 
 
+_LINK = {
+    "link speed": "speed",
+    "link fec": "error correction",
+    "link auto-negotiate": "way to negotiate",
+}
+"""A link ends for each of them, and comes back."""
+
+
 def _interruption(verb: str, tail: str, names: list[str]) -> str | None:
     ports = collapse_ports(names)
     if tail.startswith("link mtu"):
         return f"the MTU of {ports} changes"
+    for leaf, what in _LINK.items():
+        if tail.startswith(leaf):
+            return f"port {ports} gets another {what}"
     down = tail == "link state down" or (verb == "unset" and not tail)
     return f"port {ports} goes down" if down else None
 

@@ -43,6 +43,15 @@ _QUEUE_MAP = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (
 _ODD = re.compile(r"switchport mode (?!trunk$|access$)|switchport monitor")
 """What makes a port something other than a plain switch port: tunnel, tap."""
 _MEMBER = re.compile(r"channel-group (\d+)")
+FEC_HEAD: Final = "error-correction encoding"
+FEC_LINES: Final = {
+    f"{FEC_HEAD} reed-solomon": "rs",
+    f"{FEC_HEAD} fire-code": "fc",
+    f"no {FEC_HEAD}": "none",
+    f"no {FEC_HEAD} reed-solomon": "no-rs",
+    f"no {FEC_HEAD} fire-code": "no-fc",
+}
+"""A port may have several of them (AVD's template of an Ethernet interface)."""
 _TRUST: Final[Mapping[str, Trust]] = {
     "qos trust cos": "L2",
     "qos trust dscp": "L3",
@@ -108,6 +117,11 @@ class Section:
     def speed(self) -> str:
         """Speed and lanes as they are written, `400g-4`; blank: nothing is."""
         return self._value("speed ") or ""
+
+    @property
+    def fec(self) -> str:
+        """The port's lines on error correction in words of ours, `rs`; blank: there is none."""
+        return " ".join(FEC_LINES[line] for line in self.lines if line in FEC_LINES)
 
     @property
     def trust(self) -> Trust | None:

@@ -141,7 +141,7 @@ class EosDriver:
         """
         if change.setting in {"bgp_asn", "bgp_router_id"} or change.setting.startswith("mtu_E"):
             return change.actual != ABSENT
-        return change.setting in {"mtu_bytes", "pfc", "pfc_priorities", "speed"}
+        return change.setting in {"mtu_bytes", "pfc", "pfc_priorities", "speed", "fec"}
 
     def find_refusal(self, output: str) -> str | None:
         """EOS reports by lines that start with `%`; a terminal session has no exit status."""
@@ -162,6 +162,7 @@ class EosDriver:
             pfc_watchdog=False,
             strict_classes=tuple(QUEUES),
             speed="",
+            fec="",
             native=sources(mtu_bytes=False, trust=False, mode=False),
         )
         return SwitchState(
@@ -271,6 +272,7 @@ def _port(section: Section, wanted: PortState) -> PortState:
         admin_up=section.admin_up,
         mtu_bytes=FACTORY_MTU_BYTES if mtu_bytes is None else mtu_bytes,
         speed=section.speed,
+        fec=section.fec,
         mode=mode,
         access_vlan=section.access_vlan,
         trunk_vlans=section.trunk_vlans,

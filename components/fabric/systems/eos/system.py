@@ -11,7 +11,14 @@ from components.fabric.systems.eos.bonds import PEER_LINK, PEER_VLAN
 from components.fabric.systems.eos.driver import EosDriver
 from components.fabric.systems.eos.facts import MAX_PATHS, MIN_RELEASE, default_class
 from components.fabric.systems.eos.routing import LINK_LOCAL
-from components.fabric.systems.switch_system import BondForm, Intent, RoutedForm, SwitchSystem
+from components.fabric.systems.switch_system import (
+    BondForm,
+    Intent,
+    LinkForm,
+    LinkWish,
+    RoutedForm,
+    SwitchSystem,
+)
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
 
@@ -32,9 +39,17 @@ def plan_intent(rdma: Rdma) -> Intent:
     )
 
 
-def _speed_words(gbit_s: int, lanes: int) -> str:
-    """`400g-4`; that 25 Gbit/s on one lane is said without it is a guess."""
-    return f"{gbit_s}g-{lanes}" if lanes > 1 or gbit_s > _OLD_LANE else f"{gbit_s}g"
+def _link_words(wish: LinkWish) -> dict[str, str]:
+    """`400g-4`, and `auto 400g-4` where that is negotiated.
+
+    That 25 Gbit/s on one lane is said without it is a guess.
+    """
+    words = {"fec": str(wish.fec)} if wish.fec else {}
+    speed, lanes = wish.speed_gbit_s, wish.lanes
+    if speed is None or lanes is None:
+        return words
+    said = f"{speed}g-{lanes}" if lanes > 1 or speed > _OLD_LANE else f"{speed}g"
+    return {**words, "speed": f"auto {said}" if wish.autoneg else said}
 
 
 _OLD_LANE: Final = 25
@@ -98,7 +113,7 @@ SYSTEM: Final = SwitchSystem(
     ),
     # `speed 200g-4` in AMD's guide for an Arista 7388; Arista's manual, page "Octal Port Renumber".
     splits=MIN_RELEASE,
-    speed_words=_speed_words,
+    links=LinkForm(_link_words, by_lanes=True),
     mark_percent=None,
     class_shares=None,
     watchdog_ms=None,

@@ -14,6 +14,7 @@ from components.fabric.native import is_default, read_fields
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.eos.bonds import coming_bonds, leaving_bonds
+from components.fabric.systems.eos.config import FEC_HEAD, FEC_LINES
 from components.fabric.systems.eos.facts import (
     ECN_WEIGHT,
     FACTORY_VLAN,
@@ -67,6 +68,7 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
         was = actual.ports[name]
         lines = [
             *_speed_lines(was, port),
+            *_fec_lines(was, port),
             *_mtu_lines(was, port),
             *_switchport_lines(was, port),
             *_trust_lines(was, port),
@@ -85,6 +87,8 @@ def _interruption(name: str, lines: list[str]) -> str | None:
         return f"port {name} goes down"
     if any(line.startswith(("speed ", "no speed")) for line in lines):
         return f"port {name} gets another speed, and with it other lanes"
+    if any(FEC_HEAD in line for line in lines):
+        return f"port {name} gets another error correction"
     if any("l2 mtu" in line for line in lines):
         return f"the MTU of {name} changes"
     changed = any("priority-flow-control" in line and _WATCHDOG not in line for line in lines)
@@ -94,6 +98,16 @@ def _interruption(name: str, lines: list[str]) -> str | None:
 def _speed_lines(was: PortState, port: PortState) -> Iterator[str]:
     if port.speed is not None and port.speed != (was.speed or ""):
         yield f"speed {port.speed}" if port.speed else "no speed"
+
+
+def _fec_lines(was: PortState, port: PortState) -> Iterator[str]:
+    """All of them again: a line for one encoding may leave the line of another where it is."""
+    if port.fec is None or port.fec == (was.fec or ""):
+        return
+    if was.fec != "":
+        yield f"default {FEC_HEAD}"
+    said = {word: line for line, word in FEC_LINES.items()}
+    yield from (said[word] for word in port.fec.split())
 
 
 def _mtu_lines(was: PortState, port: PortState) -> Iterator[str]:

@@ -27,6 +27,8 @@ SYSTEM: Final = SwitchSystem(
     min_release=(3, 6, 8010),
     older="prints `show ib partition` in a layout that is not read here",
     a_release="3.11.2016",
+    links="an InfiniBand link trains to the best rate that both ends have, and takes its error "
+    "correction from that",
     port_ecn="InfiniBand has no ECN thresholds",
     routing="InfiniBand is no IP fabric: its subnet manager makes the routes",
 )

@@ -61,6 +61,9 @@ SYSTEM: Final = SwitchSystem(
     driver=OnyxDriver(),
     intent=plan_intent,
     session=mellanox_cli.SESSION,
+    # `speed 100G no-autoneg` on 3.6 and `speed 100G` on 3.9 (sources.md#onyx-unknown).
+    links="the words for it are others on 3.6 than on 3.9, and no page was found that says since "
+    "when",
     exec_form=ExecForm(
         render=render_cli,
         mark=lambda text, mark: text.replace("cli ", f'cli "## {mark}" ', 1),

@@ -24,6 +24,7 @@ from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
+from components.fabric.systems.sonic.link import link_state
 from components.fabric.systems.sonic.marks import MARKS, with_marks
 from components.fabric.systems.sonic.pauses import PAUSES, STORMS, with_pauses
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
@@ -117,7 +118,8 @@ class SonicDriver:
             },
             ports={
                 name: config.port(name).model_copy(
-                    update=beside_of(config, name) if port.class_shares else {}
+                    update=link_state(config.row("PORT", name))
+                    | (beside_of(config, name) if port.class_shares else {})
                 )
                 for name, port in wanted.ports.items()
             },
@@ -137,7 +139,7 @@ class SonicDriver:
         """
         if change.setting in {"bgp_asn", "bgp_router_id"}:
             return change.actual != ABSENT
-        settings = {"mtu_bytes", "pfc_priorities", "cable_m"}
+        settings = {"mtu_bytes", "pfc_priorities", "cable_m", "speed", "fec", "autoneg"}
         return change.setting in settings or "_buffer" in change.setting
 
     def find_refusal(self, output: str) -> str | None:
@@ -152,6 +154,8 @@ class SonicDriver:
         port = PortState(
             admin_up=True,
             mtu_bytes=FACTORY_MTU_BYTES,
+            fec="",
+            autoneg="",
             mode="routed",
             trunk_vlans=(),
             trust="port",

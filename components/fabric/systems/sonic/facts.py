@@ -13,6 +13,8 @@ MIN_RELEASE: Final = 202205
 config updater (`config apply-patch`), which an operator has beside us, is there from 202106 on."""
 FACTORY_MTU_BYTES: Final = 9100
 """sonic-buildimage, config_samples.py and sonic-port.yang."""
+MBIT_PER_GBIT: Final = 1000
+"""`speed` of a port is in Mbit/s (sonic-port.yang)."""
 BYTES_PER_KIB: Final = 1024
 """WRED thresholds are bytes (sonic-wred-profile.yang: `units bytes`)."""
 DSCP_PER_PRIORITY: Final = 8

@@ -117,6 +117,26 @@ def set_mtu(port: str, mtu_bytes: int) -> str:
     return f"sudo config interface mtu {port} {mtu_bytes}"
 
 
+def set_speed(port: str, mbit_s: str) -> str:
+    """Set the speed of a port."""
+    return f"sudo config interface speed {port} {mbit_s}"
+
+
+def set_fec(port: str, fec: str) -> str:
+    """Set the error correction of a port."""
+    return f"sudo config interface fec {port} {fec}"
+
+
+def set_autoneg(port: str, *, on: bool) -> str:
+    """Switch auto-negotiation of a port on or off."""
+    return f"sudo config interface autoneg {port} {'enabled' if on else 'disabled'}"
+
+
+def set_advertised(port: str, speeds: str) -> str:
+    """Set what a port offers: speeds in Mbit/s, or `all`."""
+    return f"sudo config interface advertised-speeds {port} {speeds}"
+
+
 def set_admin(port: str, *, up: bool) -> str:
     """Open or shut a port."""
     return f"sudo config interface {'startup' if up else 'shutdown'} {port}"

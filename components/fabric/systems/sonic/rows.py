@@ -49,9 +49,14 @@ MAP_TABLES: Final[Mapping[str, str]] = {
 """Field to the table whose row it names (sonic-port-qos-map.yang, sonic-queue.yang)."""
 
 
+def port_row(port: str) -> str:
+    """The row of the port itself."""
+    return f"PORT|{port}"
+
+
 def mode_cell(port: str) -> Cell:
     """What the port may be member of, which releases from 202405 on record."""
-    return f"PORT|{port}", "mode"
+    return port_row(port), "mode"
 
 
 def qos_row(port: str) -> str:

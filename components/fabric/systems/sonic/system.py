@@ -13,9 +13,16 @@ from components.fabric.systems.base import Script
 from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.sonic import exec as sonic_exec
 from components.fabric.systems.sonic.driver import SonicDriver
-from components.fabric.systems.sonic.facts import MIN_RELEASE, parse_branch
+from components.fabric.systems.sonic.facts import MBIT_PER_GBIT, MIN_RELEASE, parse_branch
 from components.fabric.systems.sonic.routing import LINK_LOCAL, LOOPBACK, MAX_PATHS
-from components.fabric.systems.switch_system import BondForm, Intent, RoutedForm, SwitchSystem
+from components.fabric.systems.switch_system import (
+    BondForm,
+    Intent,
+    LinkForm,
+    LinkWish,
+    RoutedForm,
+    SwitchSystem,
+)
 from components.model.fabric import Rdma
 
 
@@ -39,6 +46,16 @@ def plan_intent(rdma: Rdma) -> Intent:
             lossless_buffers=(rdma.priority,) if lossless else None,
         ),
     )
+
+
+def _link_words(wish: LinkWish) -> dict[str, str]:
+    """The fields of a row of PORT: Mbit/s, and of them what is offered."""
+    speed = f"{wish.speed_gbit_s * MBIT_PER_GBIT}" if wish.speed_gbit_s else None
+    words = {"speed": speed, "fec": wish.fec}
+    if wish.autoneg is not None:
+        offered = f" {speed}" if speed and wish.autoneg else ""
+        words["autoneg"] = f"on{offered}" if wish.autoneg else "off"
+    return {key: text for key, text in words.items() if text}
 
 
 SYSTEM: Final = SwitchSystem(
@@ -94,6 +111,7 @@ SYSTEM: Final = SwitchSystem(
         example="PortChannel1",
         no_pairs="the images of community SONiC are built without iccpd, which such a pair needs",
     ),
+    links=LinkForm(_link_words),
     mark_percent=None,
     class_shares=None,
     watchdog_ms=None,

@@ -18,12 +18,14 @@ from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.bonds import coming_bonds, leaving_bonds
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
+from components.fabric.systems.sonic.link import link_interruption, link_lines
 from components.fabric.systems.sonic.port import PortPlan, plan_port
 from components.fabric.systems.sonic.routing_lines import coming_changes, leaving_changes
 from components.fabric.systems.sonic.rows import (
     Rows,
     mode_cell,
     our_rows,
+    port_row,
     read_held,
     read_rows,
     read_settings,
@@ -51,6 +53,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         *coming_bonds(actual, target),
         *coming_changes(actual, target),
         *(Change((line,)) for line in say.write_rows(rows.written)),
+        *_speed_changes(actual, target),
         *_length_changes(plans),
         *(change for plan in plans.values() for change in plan.changes()),
         *_touch_changes(plans),
@@ -60,6 +63,14 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         *(Change((say.delete_row(row),)) for row in rows.deleted),
         *(Change((say.delete_vlan(vlan),)) for vlan in _only(actual.vlans, target.vlans)),
     )
+
+
+def _speed_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """Before lengths and PFC: the switch makes buffers for the speed that a port has then."""
+    for name, port in target.ports.items():
+        lines = tuple(link_lines(name, actual.ports.get(name, PortState()), port))
+        if lines:
+            yield Change(lines, interrupts=link_interruption(name, lines))
 
 
 def _length_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
@@ -235,7 +246,7 @@ def _mtu_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     unwritten, written = _unwritten("mtu_bytes", was, port)
     if unwritten and (written or port.mtu_bytes != was.mtu_bytes):
         # After the default is set: a field that vanishes changes nothing until the next boot.
-        yield say.delete_field(f"PORT|{name}", "mtu")
+        yield say.delete_field(port_row(name), "mtu")
 
 
 def _admin_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
@@ -245,7 +256,7 @@ def _admin_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
         yield say.set_admin(name, up=port.admin_up)
     unwritten, written = _unwritten("admin_up", was, port)
     if unwritten and (written or port.admin_up != was.admin_up):
-        yield say.delete_field(f"PORT|{name}", "admin_status")
+        yield say.delete_field(port_row(name), "admin_status")
 
 
 def _unwritten(key: str, was: PortState, port: PortState) -> tuple[bool, bool]:
