@@ -1,4 +1,4 @@
-"""The daemons of one switch in its own namespace: zebra, bgpd and bfdd of FRR, and lldpd."""
+"""The daemons of one switch in its own namespace: mgmtd, zebra, bgpd, bfdd of FRR, and lldpd."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lab.switches.lldp import Told
 from lab.views import RouterView, RouteView
 
 _SCRIPT: Final = """\
-for each in zebra bgpd bfdd; do
+for each in mgmtd zebra bgpd bfdd; do
     /usr/lib/frr/$each -d -u root -g root -F {} -P 0 --limit-fds 1024 \\
         --log file:/run/frr/$each.log
 done"""
-"""Each daemon returns once it answers."""
+"""Each daemon returns once it answers. Without mgmtd, zebra tries to reach it 75 times a second."""
 
 
 @dataclass(frozen=True, slots=True)
