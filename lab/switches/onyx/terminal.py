@@ -22,6 +22,8 @@ GREETING = (
 )
 """oxidized's capture of a login on 3.9.2504; the clock stands still."""
 DEFAULT_HEIGHT = 24
+TYPED_AT_ONCE = 4096
+"""So many keys are taken, and echoed, at once: a packet for each would be most of a session."""
 
 
 class Dropped(Exception):  # noqa: N818 - an event, no error of anyone
@@ -86,6 +88,7 @@ class _Terminal:
         self._session = session
         self._faults = faults
         self._after_return = False
+        self._typed = ""
 
     async def serve(self) -> None:
         """Talk until the session is closed or the client goes away."""
@@ -103,11 +106,17 @@ class _Terminal:
         self._process.stdout.write(text.replace("\n", "\r\n"))
 
     async def _read_key(self) -> str:
-        return await self._process.stdin.read(1)
+        if not self._typed:
+            self._typed = await self._process.stdin.read(TYPED_AT_ONCE)
+        key, self._typed = self._typed[:1], self._typed[1:]
+        return key
 
     async def _read_line(self) -> str | None:
-        line = ""
+        line = echo = ""
         while True:
+            if echo and not self._typed:
+                self._process.stdout.write(echo)
+                echo = ""
             key = await self._read_key()
             if key == "":
                 return None
@@ -116,14 +125,14 @@ class _Terminal:
                 continue
             self._after_return = key == "\r"
             if key in "\r\n":
-                self._write("\n")
+                self._process.stdout.write(f"{echo}\r\n")
                 return line
             if key in "\x7f\b":
                 line = line[:-1]
-                self._process.stdout.write("\b \b")
+                echo += "\b \b"
             elif key >= " ":
                 line += key
-                self._process.stdout.write(key)
+                echo += key
 
     async def _page(self, output: str) -> None:
         """Print through `less` while paging is on (oxidized's capture of 3.9.2504)."""
