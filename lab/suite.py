@@ -11,9 +11,10 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final
@@ -60,6 +61,8 @@ class Stage:
     """Its tests play stacks of this clone, and those of one file share what they played."""
     beside: bool = False
     """It waits much of its time: it runs beside the stage before it."""
+    after: str = ""
+    """The stage beside it that ends before it begins: memory is for so many clusters at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ class Extra:
     why_not: Callable[[], str]
     """Why this machine cannot run it as it is; empty where it can."""
     beside: bool = False
-    """As of a stage."""
+    after: str = ""
+    """Both as of a stage."""
 
 
 EXTRAS: Final = (
@@ -83,6 +87,7 @@ EXTRAS: Final = (
         "the plan's manifests and jobs on real nodes",
         why_no_pods,
         beside=True,
+        after="engine",
     ),
     Extra("vm", "RAILYARD_VM", "the hosts' scripts on two real kernels in QEMU", why_no_vm),
 )
@@ -125,7 +130,8 @@ def plan_stages(cores: int = 0) -> tuple[Stage, ...]:
     )
     slow = {mark: _slow(number, cores) for number, mark in enumerate(SLOW_MARKS)}
     types = Stage("types", "pyright, strict", _tool("pyright"), beside=True)
-    return (*checks, fast, types, slow["lab"], slow["cluster"], slow["engine"], slow["site"])
+    # The site first of those beside the lab: it has few files, and the longest of them.
+    return (*checks, fast, types, slow["lab"], slow["site"], slow["cluster"], slow["engine"])
 
 
 def _count(stage: str, cores: int) -> int:
@@ -180,7 +186,8 @@ def _slow(number: int, cores: int) -> Stage:
         _tests(mark, what[mark], only, *files_of(mark)),
         workers=_count(mark, cores),
         plays_stacks=mark == "site",
-        beside=mark in {"cluster", "engine"} and cores > 0,
+        beside=mark != "lab" and cores > 0,
+        after="cluster" if mark == "engine" else "",
     )
 
 
@@ -197,7 +204,7 @@ def plan_extra(extra: Extra, wish: str, missing: str) -> tuple[tuple[Stage, ...]
     if missing and wish != "1":
         return (), missing
     tests = _tests(extra.mark, extra.what, extra.mark, *files_of(extra.mark))
-    return (replace(tests, beside=extra.beside),), ""
+    return (replace(tests, beside=extra.beside, after=extra.after),), ""
 
 
 def _tool(name: str, *arguments: str) -> tuple[str, ...]:
@@ -235,12 +242,22 @@ def run_stages(stages: tuple[Stage, ...]) -> tuple[Outcome, ...]:
     outcomes: list[Outcome] = []
     rest = list(stages)
     while rest:
-        group = [rest.pop(0)]
+        lanes = [[rest.pop(0)]]
         while rest and rest[0].beside:
-            group.append(rest.pop(0))
-        with ThreadPoolExecutor(len(group)) as pool:
-            outcomes += pool.map(run_stage, group)
+            stage = rest.pop(0)
+            before = (lane for lane in lanes if stage.after in {each.name for each in lane})
+            lane = next(before, None)
+            if lane is None:
+                lanes.append([stage])
+            else:
+                lane.append(stage)
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            outcomes += chain(*pool.map(_run_lane, lanes))
     return tuple(outcomes)
+
+
+def _run_lane(lane: Sequence[Stage]) -> list[Outcome]:
+    return [run_stage(stage) for stage in lane]
 
 
 def _run(stage: Stage, output: IO[str] | None) -> Outcome:

@@ -106,7 +106,7 @@ def test_workers_share_neither_network_nor_temporary_files(tmp_path: Path) -> No
 def test_where_no_network_can_be_made_no_workers_share_a_lab(tmp_path: Path) -> None:
     assert {stage.workers for stage in plan_stages(0)} == {1}
     beside = {stage.name for stage in plan_stages(2) if stage.beside}
-    assert beside == {"types", "cluster", "engine"}
+    assert beside == {"types", "cluster", "engine", "site"}
     assert {stage.name for stage in plan_stages(0) if stage.beside} == {"types"}
     assert all(spread(stage, tmp_path) == () for stage in plan_stages(0))
 
@@ -176,6 +176,28 @@ def test_a_stage_beside_another_is_printed_whole_at_its_end(
     said = capfd.readouterr().out
     assert "=== other: goes\nsecond\nthird\n" in said
     assert said.index("fourth") > max(said.index("first"), said.index("third"))
+
+
+def test_a_stage_after_another_begins_when_that_ends_and_not_when_all_do(tmp_path: Path) -> None:
+    """The first lasts until the third has ended, which wants what the second leaves at its end."""
+    (met := tmp_path / "met").mkdir()
+    wait = f"until [ -e {met}/third ]; do :; done"
+    ran = run_stages(
+        (
+            Stage("first", "lasts", ("timeout", "60", "sh", "-c", wait)),
+            Stage("second", "leaves", ("touch", f"{met}/second"), beside=True),
+            Stage(
+                *("third", "wants", ("sh", "-c", f"cd {met} && mv second third")),
+                beside=True,
+                after="second",
+            ),
+        )
+    )
+    assert [(each.stage.name, each.good) for each in ran] == [
+        ("first", True),
+        ("second", True),
+        ("third", True),
+    ]
 
 
 def test_the_sums_of_a_stage(tmp_path: Path) -> None:
