@@ -9,9 +9,10 @@ import errno
 import os
 import stat
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal
@@ -19,6 +20,12 @@ from lab.hosts.sysfs import SysFile, SysLink, Table, make_proc_sys_table, make_s
 
 PAGE_BYTES = 4096
 """What the kernel shows as the size of every sysfs file."""
+REMEMBERED_S: Final = 0.05
+"""So long the kernel may remember which names there are: else each of ten folders of a path is
+asked for at each use, which was two thirds of what a lab took."""
+FORGOTTEN_S: Final = 0.07
+"""Whatever changes the names is answered so much later, when the kernel has forgotten (it counts in
+ticks of up to 10 ms, and rounds up): its caller sees none of those from before."""
 DIRECTORIES = ("/sys", "/procsys")
 CONFIGFS = "/sys/kernel/config/rdma_cm"
 ALWAYS_THERE = (
@@ -59,11 +66,12 @@ class HostFiles:
 def _index(folders: dict[str, set[str]], path: str) -> None:
     while path != "/":
         parent, _, name = path.rpartition("/")
-        known = folders.setdefault(parent or "/", set())
-        if name in known:
+        parent = parent or "/"
+        if parent in folders:
+            folders[parent].add(name)
             return
-        known.add(name)
-        path = parent or "/"
+        folders[parent] = {name}
+        path = parent
 
 
 class LabFiles:
@@ -127,6 +135,8 @@ class LabFiles:
         """Target of one link."""
         host, inner = self._split(path)
         entry = host.snapshot()[0].get(inner)
+        if entry is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         if not isinstance(entry, SysLink):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         return entry.target
@@ -162,9 +172,13 @@ class LabFiles:
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
         try:
             with host.model.lock:
+                before = host.model.shape()
                 entry.write(data.decode(errors="replace"))
+                changed = host.model.shape() != before
         except DeviceRefusal as refusal:
             raise OSError(refusal.errno, os.strerror(refusal.errno)) from refusal
+        if changed:
+            time.sleep(FORGOTTEN_S)
         return len(data)
 
     def mkdir(self, path: str, mode: int) -> None:  # noqa: ARG002 - fusepy's signature
@@ -184,6 +198,7 @@ class LabFiles:
         if inner != f"{CONFIGFS}/{name}" or name not in host.model.rdma_cm_devices:
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         host.model.rdma_cm_devices.discard(name)
+        time.sleep(FORGOTTEN_S)
 
     def create(self, path: str, mode: int, fi: Any = None) -> int:  # noqa: ANN401, ARG002 - fusepy's signature
         """Nothing can be created by hand in sysfs."""
@@ -209,8 +224,8 @@ def serve(models: Mapping[str, HostModel], mount_point: Path) -> threading.Threa
             direct_io=True,
             allow_other=True,
             default_permissions=True,
-            attr_timeout=0,
-            entry_timeout=0,
+            attr_timeout=REMEMBERED_S,
+            entry_timeout=REMEMBERED_S,
             fsname="railyard-lab",
         )
 

@@ -139,7 +139,11 @@ class Lab:
         """
         match request:
             case {"op": "fault", "device": str(name), "args": args}:
-                return {"text": await self._fault(name, WORDS.validate_python(args))}
+                before = self._shapes()
+                text = await self._fault(name, WORDS.validate_python(args))
+                if self._shapes() != before:
+                    await asyncio.sleep(fuse_server.FORGOTTEN_S)
+                return {"text": text}
             case {"op": "reboot", "device": str(name)} if name in self.esxi.hosts:
                 await self.esxi.hosts[name].reboot()
                 return {"boot_id": str(self.esxi.hosts[name].machine.stored.boot_time_s)}
@@ -152,6 +156,9 @@ class Lab:
                 return self._operations[name](request)
             case _:
                 raise UsageError(f"the lab knows no request {json.dumps(request)[:200]}")
+
+    def _shapes(self) -> list[object]:
+        return [model.shape() for model in self.models.values()]
 
     def status(self) -> Answer:
         """A short summary of every device."""

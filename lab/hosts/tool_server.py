@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from lab.hosts.fuse_server import FORGOTTEN_S
 from lab.hosts.model import HostModel
 from lab.hosts.stream_tools import Relay, RunOnStreams, Streams
 from lab.hosts.tools import (
@@ -181,7 +182,10 @@ class ToolServer:
                 socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size
             )
             _, uid, gid = PEER_CREDENTIALS.unpack(raw)
+            before = self._model.shape()
             result = await self._answer(request, (uid, gid), streams)
+            if self._model.shape() != before:
+                await asyncio.sleep(FORGOTTEN_S)
             await loop.sock_sendall(connection, render_answer(result))
         except (OSError, EOFError, ValueError):
             # The client went away, as a killed process does; nobody waits for the answer.

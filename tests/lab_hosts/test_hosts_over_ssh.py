@@ -69,6 +69,20 @@ def test_vfs_appear_at_once_with_device_ids(lab: SmallLab) -> None:
     assert lab.out("gpu01", script).split() == ["8", "enp5s0v7", "0x1018", "0000:05:01.0"]
 
 
+def test_vfs_are_gone_at_once_also_where_they_were_just_looked_at(lab: SmallLab) -> None:
+    script = f"""
+        cd /sys/class/net/enp5s0/device
+        for round in 1 2 3 4; do
+            echo 8 > {NUMVFS}
+            there=$(readlink -f virtfn7)
+            [ -d $there/net/enp5s0v7 ] && echo there
+            echo 0 > {NUMVFS}
+            [ -e $there/net/enp5s0v7 ] || [ -e $there ] || [ -L virtfn7 ] || echo gone
+        done
+    """
+    assert lab.out("gpu01", script).split() == ["there", "gone"] * 4
+
+
 def test_read_only_attribute_refuses_root(lab: SmallLab) -> None:
     done = lab.root_sh("gpu01", "echo 5 > /sys/class/net/enp5s0/device/sriov_totalvfs")
     assert done.returncode != 0
