@@ -115,6 +115,9 @@ class NodeDevices:
         return self.nvidia_runtime or self.docker_runtime == "nvidia"
 
 
+_KNOWN_IDS: dict[Path, tuple[str, str]] = {}
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text().strip()
@@ -136,39 +139,55 @@ def _link_name(path: Path) -> str:
         return ""
 
 
+def _ids(device: Path) -> tuple[str, str]:
+    """Vendor and device of a PCI function: what stays while the machine runs is read once."""
+    known = _KNOWN_IDS.get(device)
+    if known is None:
+        vendor, model = (_read(device / name).removeprefix("0x") for name in ("vendor", "device"))
+        known = (vendor, model)
+        if vendor and model:  # a function that goes meanwhile shows nothing
+            _KNOWN_IDS[device] = known
+    return known
+
+
 def _vfs_of(pf: Path) -> Iterable[VirtualFunction]:
     links = sorted(pf.glob("virtfn*"), key=lambda link: int(link.name.removeprefix("virtfn")))
+    if not links:
+        return
+    pf_netdev, pf_type = _first(pf / "net"), _link_type(pf, _first(pf / "infiniband"))
     for link in links:
         pci = _link_name(link)
         device = pf.parent / pci
-        netdev = _first(device / "net")
+        vendor, model = _ids(device)
+        netdev, rdma = _first(device / "net"), _first(device / "infiniband")
         yield VirtualFunction(
             pci=pci,
-            vendor=_read(device / "vendor").removeprefix("0x"),
-            device=_read(device / "device").removeprefix("0x"),
+            vendor=vendor,
+            device=model,
             driver=_link_name(device / "driver"),
             index=int(link.name.removeprefix("virtfn")),
             netdev=netdev,
-            rdma=_first(device / "infiniband"),
+            rdma=rdma,
             mtu_bytes=int(_read(device / "net" / netdev / "mtu") or 0) if netdev else 0,
             pf_pci=pf.name,
-            pf_netdev=_first(pf / "net"),
-            link_type=_link_type(device) or _link_type(pf) or "ether",
+            pf_netdev=pf_netdev,
+            link_type=_link_type(device, rdma) or pf_type or "ether",
         )
 
 
-def _link_type(device: Path) -> str:
-    layer = _read(device / "infiniband" / _first(device / "infiniband") / "ports/1/link_layer")
+def _link_type(device: Path, rdma: str) -> str:
+    layer = _read(device / "infiniband" / rdma / "ports/1/link_layer") if rdma else ""
     return {"InfiniBand": "infiniband", "Ethernet": "ether"}.get(layer, "")
 
 
 def _card(device: Path) -> Card:
     rdma, netdev = _first(device / "infiniband"), _first(device / "net")
     port = device / "infiniband" / rdma / "ports/1"
+    vendor, model = _ids(device)
     return Card(
         pci=device.name,
-        vendor=_read(device / "vendor").removeprefix("0x"),
-        device=_read(device / "device").removeprefix("0x"),
+        vendor=vendor,
+        device=model,
         driver=_link_name(device / "driver"),
         netdev=netdev,
         rdma=rdma,
@@ -216,7 +235,7 @@ def scan_devices(
     """
     folder = sys_root / "bus/pci/devices"
     devices = sorted(folder.iterdir()) if folder.is_dir() else []
-    vendors = {device: _read(device / "vendor").removeprefix("0x") for device in devices}
+    vendors = {device: _ids(device)[0] for device in devices}
     gpus = [device for device, vendor in vendors.items() if vendor == NVIDIA]
     own = [
         device
@@ -227,7 +246,7 @@ def scan_devices(
     return NodeDevices(
         vfs=tuple(vf for pf in physical for vf in _vfs_of(pf)),
         gpus=len(gpus),
-        gpu_device=_read(gpus[0] / "device").removeprefix("0x") if gpus else "",
+        gpu_device=_ids(gpus[0])[1] if gpus else "",
         cards=tuple(_card(device) for device in own),
         mellanox_cards=len(own),
         nvidia_driver=(sys_root / "module/nvidia").exists(),
