@@ -7,6 +7,7 @@ emulated device shows in the numbers for the reason it would show on real gear.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -181,6 +182,16 @@ class RouteView:
     interfaces: tuple[str, ...]
     """Where packets leave: the ports of all next hops, or the interface that is in the network."""
     connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BgpView:
+    """What BGP of one switch has come to."""
+
+    sessions: Mapping[str, SessionView] = field(default_factory=dict[str, SessionView])
+    """Neighbours with a session."""
+    routes: tuple[RouteView, ...] = ()
+    """The networks that it has from them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from components.acceptance.probes.rates import rail_speeds
 from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
-from components.fabric.sessions import RoutedLinks, plan_links
+from components.fabric.sessions import RoutedLinks, plan_links, plan_networks
 from components.kubernetes.manifest import Body
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.reference import ClusterRef, refer_to
@@ -120,6 +120,10 @@ class AcceptancePlan:
     """Digest of what is no single host's: jobs, traffic class, rails, pod network, operators."""
     left_out: tuple[Probe, ...] = field(default=(), metadata=OMIT_EMPTY)
     """Probes of the site that this run does not ask for: it has a scope."""
+    networks: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]], metadata=OMIT_EMPTY
+    )
+    """Routed switch to the networks that it announces."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -155,6 +159,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
         access=refer_to(spec, kubernetes),
         images=tuple(ProbePlan(job.probe, job, ()) for job in cluster.images),
         shared=_shared(spec),
+        networks=plan_networks(spec),
         policy=Policy(
             asked=spec.acceptance.accept != "never",
             accept=spec.acceptance.accept,

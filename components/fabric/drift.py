@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from components.core.beside import Beside
 from components.core.lost_way import LostWay
 from components.drift.applied import Applied, AppliedStep
@@ -12,6 +14,7 @@ from components.fabric.preview import port_order
 from components.fabric.sessions import find_lost
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import overlay
+from components.fabric.ways import Networks, applied_networks
 from components.remote.lines import parse_lines
 
 
@@ -47,14 +50,28 @@ def beside_of_switch(
     return find_beside(plan.guarded, look)
 
 
+def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
+    """What the switches of a site announce, as far as it was applied."""
+    held = {plan.name: (plan.desired.bgp, _last_applied(plan, applied)) for plan in plans}
+    given = {name: was.bgp for name, (_, was) in held.items() if was is not None and was.bgp}
+    return applied_networks({name: bgp for name, (bgp, _) in held.items() if bgp}, given)
+
+
 def lost_ways(
-    plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
+    plan: SwitchPlan,
+    applied: Applied,
+    facts: SwitchState | Unreachable | None,
+    networks: Networks,
 ) -> tuple[LostWay, ...]:
-    """The routed links of a switch that carry no routes, or fewer than the file says."""
+    """The routed links of a switch that carry no routes, or fewer than the file says.
+
+    `networks` is what `networks_of` says of the whole site.
+    """
     was = _last_applied(plan, applied)
     if not isinstance(facts, SwitchState) or was is None or was.bgp is None or plan.links is None:
         return ()
-    return find_lost(plan.links, facts.sessions, was.bgp)
+    links = plan.links.model_copy(update={"networks": networks})
+    return find_lost(links, facts.sessions, was.bgp)
 
 
 def drift_of_switch(

@@ -11,7 +11,8 @@ from components.fabric.systems.base import SessionReader, Unreadable
 def read_sessions(exchange: Exchange, *, bgp: bool, bfd: bool) -> Sessions | None:
     """Ask for the sessions of a switch; None where it has none of ours.
 
-    A switch that refuses or answers in another form has sessions that are not known.
+    A switch that refuses or answers in another form has sessions that are not known. Of what it is
+    asked after them, that alone is not.
     """
     driver = exchange.driver
     if not bgp or not isinstance(driver, SessionReader):
@@ -20,7 +21,7 @@ def read_sessions(exchange: Exchange, *, bgp: bool, bfd: bool) -> Sessions | Non
     for command in driver.session_commands(bfd=bfd):
         answers[command] = exchange.session.run(command)
         text = driver.find_refusal(answers[command])
-        if text is not None:
+        if text is not None and len(answers) == 1:
             return Sessions(unread=f"`{command}` was refused: {text}")
     try:
         return driver.parse_sessions(answers)

@@ -31,10 +31,14 @@ class Session(_Frozen):
 
 
 class Sessions(_Frozen):
-    """BGP with all neighbours, named as `BgpState.neighbors` names them."""
+    """BGP with all neighbours, named as `BgpState.neighbors` names them, and what it came to."""
 
     neighbors: dict[str, Session] = {}
     unread: str = ""
     """Why nothing is known of them; blank: they were read."""
     bfd_unread: str = ""
     """The same of BFD alone."""
+    routes: dict[str, tuple[str, ...]] | None = None
+    """IPv4 network to the ports by which packets leave for it; None: not asked, or not known."""
+    routes_unread: str = ""
+    """Why they are not known."""

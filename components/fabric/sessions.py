@@ -1,15 +1,14 @@
 """BGP sessions against the routed links of the file: what to expect of each, what is lost. Pure.
 
-A neighbour must bring every network to which it is on a shortest way. It is counted, and not looked
-up network by network: the table of a leaf of 64 leaves below 32 spines is megabytes of JSON. So a
-lost way shows as long as the neighbour brings no network beside those of the file.
+A neighbour must bring every network to which it is on a shortest way: what it brings is counted.
+Which next hops each network has is in `ways.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.core.lost_way import LostWay
 from components.fabric.links import link_addresses, list_links, routed_neighbours
@@ -17,6 +16,7 @@ from components.fabric.routing_plan import plan_routing
 from components.fabric.session_state import Session, Sessions
 from components.fabric.state import BgpState
 from components.fabric.systems import system_of
+from components.fabric.ways import Networks, Way, find_narrow, plan_ways
 from components.model.cluster import ClusterSpec
 from components.model.once import once
 
@@ -45,6 +45,11 @@ class RoutedLinks(BaseModel):
     """Neighbour, as BGP names it, to the other end."""
     bfd: tuple[str, ...] = ()
     """Neighbours whose loss BFD notices."""
+    ways: tuple[Way, ...] = ()
+    """Ports by which its packets are to leave for the networks of other switches."""
+    networks: Networks = Field(default={}, exclude=True)
+    """Those networks by switch, filled in where they are judged: they are the same for all, so that
+    a plan of many switches has them once."""
 
 
 @once
@@ -68,10 +73,30 @@ def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
             end = FarEnd(port=near.name, to=f"{far.switch.name}:{far.name}", networks=brings)
             ends.setdefault(name, {})[peer] = end
     return {
-        each.name: RoutedLinks(os=each.os, ends=ends[each.name], bfd=bgp[each.name].bfd)
+        each.name: RoutedLinks(
+            os=each.os,
+            ends=ends[each.name],
+            bfd=bgp[each.name].bfd,
+            ways=plan_ways(hops.get(each.name, {}), _ports_to(ends[each.name]), bgp),
+        )
         for each in spec.switches
         if each.name in ends
     }
+
+
+@once
+def plan_networks(spec: ClusterSpec) -> Networks:
+    """Each routed switch to the networks that it announces."""
+    known = {each.name: plan_routing(spec, each).get("bgp") for each in spec.switches}
+    return {name: each.networks for name, each in known.items() if isinstance(each, BgpState)}
+
+
+def _ports_to(ends: Mapping[str, FarEnd]) -> dict[str, list[str]]:
+    """Each neighbouring switch to the ports that lead to it."""
+    found: dict[str, list[str]] = {}
+    for end in ends.values():
+        found.setdefault(end.to.partition(":")[0], []).append(end.port)
+    return found
 
 
 @once
@@ -128,7 +153,26 @@ def find_lost(
     if seen.unread:
         what = f"the state of its BGP sessions is not known: {seen.unread}"
         return (LostWay("switch", what, form.sessions, "unread"),)
-    return tuple(_lost(links, seen, applied))
+    found = tuple(_lost(links, seen, applied))
+    return (*found, *_narrow(links, seen, applied, {each.where for each in found}))
+
+
+def _narrow(
+    links: RoutedLinks, seen: Sessions, applied: BgpState | None, lost: set[str]
+) -> Iterator[LostWay]:
+    """Networks that have fewer next hops than links lead to; a link that is lost is named once."""
+    form = system_of(links.os).routed
+    if seen.routes_unread and links.networks:
+        what = f"which next hops are in use is not known: {seen.routes_unread}"
+        yield LostWay("switch", what, form.routes, "unsaid")
+    if seen.routes is None:
+        return
+    ends = {
+        end.port: end.to
+        for name, end in links.ends.items()
+        if f"port {end.port}" not in lost and (applied is None or name in applied.neighbors)
+    }
+    yield from find_narrow(links.ways, links.networks, seen.routes, ends, form.route)
 
 
 def _lost(links: RoutedLinks, seen: Sessions, applied: BgpState | None) -> Iterator[LostWay]:

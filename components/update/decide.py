@@ -15,9 +15,10 @@ from components.disruption.leave_plan import choose_departures, leaving_nodes
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
 from components.fabric.cabling import find_wrong_cables
-from components.fabric.drift import beside_of_switch, drift_of_switch, lost_ways
+from components.fabric.drift import beside_of_switch, drift_of_switch, lost_ways, networks_of
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
+from components.fabric.ways import Networks
 from components.hosts.beside import find_beside
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
@@ -54,8 +55,9 @@ class Intentions:
 def judge_drift(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[DeviceDrift, ...]:
     """Compare every device and cloud object of the plan with what was last applied to it."""
     objects = cloud_drift(plan.cloud, applied, seen.cloud) if plan.cloud else ()
+    networks = networks_of(plan.switches, applied)
     switches = tuple(
-        _drift_of(switch, applied, seen.switch(switch.name)) for switch in plan.switches
+        _drift_of(switch, applied, seen.switch(switch.name), networks) for switch in plan.switches
     )
     known = applied.instances
     steps = tuple(
@@ -128,7 +130,10 @@ def _lacking(seen: HostState) -> tuple[str, ...]:
 
 
 def _drift_of(
-    switch: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None
+    switch: SwitchPlan,
+    applied: Applied,
+    facts: SwitchState | Unreachable | None,
+    networks: Networks,
 ) -> DeviceDrift:
     """A switch's settings against what was applied, its cables against the file, and the rest."""
     drift = drift_of_switch(switch.name, switch.step, switch.desired, applied, facts)
@@ -137,7 +142,7 @@ def _drift_of(
         drift,
         cabling=find_wrong_cables(switch.cables, neighbours),
         beside=beside_of_switch(switch, applied, facts),
-        routing=lost_ways(switch, applied, facts),
+        routing=lost_ways(switch, applied, facts, networks),
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
-from lab.views import PortView, RouterView, RouteView, SessionView
+from lab.views import BgpView, PortView, RouterView, RouteView, SessionView
 
 Hop = tuple[PortView, PortView]
 """A link between switches, in the direction that is asked for: the port it leaves, and enters."""
@@ -207,11 +207,24 @@ def _takes(router: RouterView, port: PortView, end: tuple[RouterView, PortView])
     return any(each in {"internal" if same else "external", str(other.asn)} for each in wanted)
 
 
-def sessions_of(name: str, links: tuple[Hop, ...], routers: Routers) -> dict[str, SessionView]:
-    """What the neighbours of a switch bring, by port or address; only those with a session."""
-    own = [hop for hop in links if hop[0].switch == name and _session(hop, routers)]
+def bgp_of(name: str, links: tuple[Hop, ...], routers: Routers) -> BgpView:
+    """What the neighbours of a switch bring, and which of it the switch uses."""
     networks = {IPv4Network(each) for router in routers.values() for each in router.networks}
-    tables = [_table(str(network[0]), links, routers) for network in sorted(networks)]
+    tables = {str(each): _table(str(each[0]), links, routers) for each in sorted(networks)}
+    known = {network: table[name].hops for network, table in tables.items() if name in table}
+    routes = (
+        RouteView(network, tuple(sorted(near.port for near, _ in hops)), connected=False)
+        for network, hops in known.items()
+        if hops
+    )
+    return BgpView(_sessions_of(name, links, routers, [*tables.values()]), tuple(routes))
+
+
+def _sessions_of(
+    name: str, links: tuple[Hop, ...], routers: Routers, tables: list[dict[str, _Route]]
+) -> dict[str, SessionView]:
+    """By port or address; only those with a session."""
+    own = [hop for hop in links if hop[0].switch == name and _session(hop, routers)]
     found: dict[str, SessionView] = {}
     for near, far in own:
         teller, asn = routers[far.switch], routers[name].asn

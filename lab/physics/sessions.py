@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from lab.physics.routed import sessions_of
+from lab.physics.routed import bgp_of
 from lab.switches.emulators import RoutingSwitch
-from lab.views import SessionView
+from lab.views import BgpView
 
 End = tuple[str, str]
 """Switch and port."""
@@ -28,9 +28,7 @@ def join(switches: Mapping[str, object], links: Mapping[End, End]) -> None:
         switch.told = partial(_told, name, routed, links)
 
 
-def _told(
-    name: str, switches: Mapping[str, RoutingSwitch], links: Mapping[End, End]
-) -> dict[str, SessionView]:
+def _told(name: str, switches: Mapping[str, RoutingSwitch], links: Mapping[End, End]) -> BgpView:
     views = {end: switches[end[0]].port_view(end[1]) for end in links if end[0] in switches}
     hops = tuple((views[a], views[b]) for a, b in links.items() if a in views and b in views)
-    return sessions_of(name, hops, {n: each.router_view() for n, each in switches.items()})
+    return bgp_of(name, hops, {n: each.router_view() for n, each in switches.items()})

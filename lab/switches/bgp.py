@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.switches.emulators import Daemons
-from lab.views import RouterView, SessionView
+from lab.views import BgpView, RouterView, RouteView, SessionView
 
 SUMMARY = "show bgp ipv4 unicast summary json"
 BFD = "show bfd peers json"
+ROUTES = "show ip route bgp json"
 
 
 def every_session(view: RouterView, told: Mapping[str, SessionView]) -> dict[str, SessionView]:
@@ -34,14 +35,36 @@ def ask_frr(frr: Daemons) -> dict[str, SessionView]:
     }
 
 
-def vtysh(words: Sequence[str], view: RouterView, told: Mapping[str, SessionView]) -> str | None:
-    """What FRR would answer to `-c QUESTION`s about sessions; None: to another one."""
-    answers = {SUMMARY: _summary, BFD: _bfd}
+def vtysh(words: Sequence[str], view: RouterView, told: BgpView) -> str | None:
+    """What FRR would answer to `-c QUESTION`s about sessions and routes; None: to another one."""
+    found = every_session(view, told.sessions)
+    answers = {
+        SUMMARY: lambda: _summary(view, found),
+        BFD: lambda: _bfd(found),
+        ROUTES: lambda: _routes(told.routes),
+    }
     questions = [*words[1::2]]
     if {*words[::2]} != {"-c"} or not all(each in answers for each in questions):
         return None
-    found = every_session(view, told)
-    return "".join(f"{json.dumps(answers[each](view, found))}\n" for each in questions)
+    return "".join(f"{json.dumps(answers[each]())}\n" for each in questions)
+
+
+def _routes(found: Sequence[RouteView]) -> object:
+    return {
+        each.network: [
+            {
+                "prefix": each.network,
+                "protocol": "bgp",
+                "selected": True,
+                "installed": True,
+                "nexthops": [
+                    {"fib": True, "interfaceName": port, "active": True, "weight": 1}
+                    for port in each.interfaces
+                ],
+            }
+        ]
+        for each in found
+    }
 
 
 def _summary(view: RouterView, found: Mapping[str, SessionView]) -> object:
@@ -58,8 +81,7 @@ def _summary(view: RouterView, found: Mapping[str, SessionView]) -> object:
     return {"routerId": view.router_id, "as": view.asn, "peers": peers}
 
 
-def _bfd(view: RouterView, found: Mapping[str, SessionView]) -> object:
-    del view
+def _bfd(found: Mapping[str, SessionView]) -> object:
     return [
         {"peer": name, "interface": name, "status": "up" if each.bfd else "down"}
         for name, each in found.items()

@@ -9,7 +9,7 @@ from typing import Final, Protocol, cast, runtime_checkable
 
 from components.core.errors import UsageError
 from lab.switches.lldp import Told
-from lab.views import PortView, RouterView, SessionView, SubnetView, SwitchConfig
+from lab.views import BgpView, PortView, RouterView, SubnetView, SwitchConfig
 
 
 class Switch(Protocol):
@@ -65,7 +65,7 @@ class EthernetSwitch(Protocol):
 class RoutingSwitch(Protocol):
     """What the physics needs of a switch that routes."""
 
-    told: Callable[[], Mapping[str, SessionView]]
+    told: Callable[[], BgpView]
     """What its neighbours tell it by BGP, where the lab computes that."""
 
     def port_view(self, port: str) -> PortView:

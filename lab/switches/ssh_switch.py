@@ -17,7 +17,7 @@ from components.core.errors import UsageError
 from lab import keys
 from lab.switches.plain_faults import PLAIN_FAULTS, PlainFaults
 from lab.switches.stored import PortCounters, Stored
-from lab.views import SessionView, SwitchConfig
+from lab.views import BgpView, SwitchConfig
 
 Process = asyncssh.SSHServerProcess[str]
 StoredT = TypeVar("StoredT", bound=Stored)
@@ -60,7 +60,7 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self.faults = faults
         self.recabled: dict[str, tuple[str, str]] = {}
         """Port to the (host, network device) that somebody has plugged in by mistake (a fault)."""
-        self.told: Callable[[], Mapping[str, SessionView]] = dict
+        self.told: Callable[[], BgpView] = BgpView
         """What its neighbours tell it by BGP; nothing while nobody is there."""
         self.on_commit: Callable[[], None] = lambda: None
         """Called after every change of its state."""

@@ -12,7 +12,13 @@ from components.core.lost_way import LostWay
 from components.fabric.plan import plan_fabric
 from components.fabric.session_look import look, read_sessions
 from components.fabric.session_state import Session, Sessions
-from components.fabric.sessions import FarEnd, RoutedLinks, find_lost, plan_links
+from components.fabric.sessions import (
+    FarEnd,
+    RoutedLinks,
+    find_lost,
+    plan_links,
+    plan_networks,
+)
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader, Unreadable
 from lab.physics.sessions import join
@@ -20,6 +26,9 @@ from lab.site import lab_file
 from tests.fabric.fabric_lab import Room, port_name, rooms_of, routed_of, units_of
 
 SYSTEMS = ("cumulus", "eos", "sonic")
+
+
+SPECS = {system: routed_of(system, mode="lossless") for system in SYSTEMS}
 
 
 def joined(system: str, folder: Path, *, bfd: bool = False, numbered: bool = False) -> list[Room]:
@@ -36,7 +45,8 @@ def joined(system: str, folder: Path, *, bfd: bool = False, numbered: bool = Fal
 
 def lost(room: Room) -> tuple[LostWay, ...]:
     assert room.plan.links is not None
-    return find_lost(room.plan.links, look(room.talk(), room.plan.desired).sessions)
+    links = room.plan.links.model_copy(update={"networks": plan_networks(SPECS[room.plan.os])})
+    return find_lost(links, look(room.talk(), room.plan.desired).sessions)
 
 
 def said(room: Room) -> list[tuple[str, str]]:
@@ -81,6 +91,38 @@ def test_a_link_lost_behind_a_neighbour_shows_in_what_it_brings(
     ]
 
 
+PATHS = {
+    "cumulus": (
+        "nv set vrf default router bgp address-family ipv4-unicast multipaths ebgp 1",
+        "nv config apply -y",
+    ),
+    "eos": ("router bgp 65101; maximum-paths 1",),
+    "sonic": (
+        "sonic-db-cli CONFIG_DB hset 'BGP_GLOBALS_AF|default|ipv4_unicast' max_ebgp_paths 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_one_way_where_the_file_has_two_is_found_while_both_sessions_are_up(
+    system: str, tmp_path: Path
+) -> None:
+    leaf, *_ = joined(system, tmp_path)
+    for line in PATHS[system]:
+        leaf.switch.run_line(line)
+    (found,) = lost(leaf)
+    narrow = {"cumulus": ("swp30", "swp3"), "eos": ("Ethernet30/1", "Ethernet3/1")}
+    port, far = narrow.get(system, ("Ethernet232", "Ethernet16"))
+    # Of the spine a loopback; of leaf-02 another one and a part of two rails.
+    some = "10.255.0.9/32 and 3 more networks"
+    what = f"spine-01:{far} is no next hop to {some}, which goes over 1 of 2 links"
+    assert (found.where, found.what) == (f"port {port}", what)
+    assert found.fix == {
+        "eos": "show ip bgp 10.255.0.9/32",
+    }.get(system, "sudo vtysh -c 'show bgp ipv4 unicast 10.255.0.9/32'")
+    assert leaf.switch.unmodelled == ()
+
+
 def test_what_to_ask_next_is_in_the_words_of_the_system(tmp_path: Path) -> None:
     fixes: dict[str, str] = {}
     for system in SYSTEMS:
@@ -113,16 +155,22 @@ def test_bfd_that_the_other_end_has_not_is_down(system: str, line: str, tmp_path
     )
 
 
-def test_one_command_more_and_none_where_nothing_is_routed(tmp_path: Path) -> None:
+def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> None:
     commands = {
         system: driver.session_commands(bfd=False)
         for system in SYSTEMS
         if isinstance(driver := driver_of(system), SessionReader)
     }
     assert commands == {
-        "cumulus": ("nv show vrf default router bgp neighbor -o json",),
-        "eos": ("show ip bgp summary | json",),
-        "sonic": ('sudo vtysh -c "show bgp ipv4 unicast summary json"',),
+        "cumulus": (
+            "nv show vrf default router bgp neighbor -o json",
+            'sudo -n vtysh -c "show ip route bgp json"; true',
+        ),
+        "eos": ("show ip bgp summary | json", "show ip route | json"),
+        "sonic": (
+            'sudo vtysh -c "show bgp ipv4 unicast summary json"',
+            'sudo vtysh -c "show ip route bgp json"',
+        ),
     }
     assert not isinstance(driver_of("onyx"), SessionReader)
     leaf, *_ = joined("cumulus", tmp_path)
@@ -241,8 +289,28 @@ EOS_BFD = """{"vrfs": {"default": {"ipv4Neighbors": {"10.1.255.0": {"peerStats":
 """aristanetworks/anta: tests of `VerifyBGPPeerCount` and `VerifyBFDPeersHealth`, two releases."""
 
 
-def parsed(system: str, *texts: str) -> Sessions:
-    driver = driver_of(system)
+FRR_ROUTES = """{"10.255.0.2/32":[{"prefix":"10.255.0.2/32","protocol":"bgp","selected":true,
+"installed":true,"nexthops":[
+{"flags":3,"fib":true,"ip":"fe80::1","afi":"ipv6","interfaceName":"swp52","active":true,"weight":1},
+{"flags":3,"fib":true,"ip":"fe80::2","afi":"ipv6","interfaceName":"swp51","active":true,"weight":1},
+{"flags":1,"ip":"fe80::3","afi":"ipv6","interfaceName":"swp53","active":true,"weight":1},
+{"flags":2,"fib":true,"ip":"fe80::4","afi":"ipv6","interfaceName":"swp54","weight":1}]},
+{"prefix":"10.255.0.2/32","protocol":"static","nexthops":[
+{"fib":true,"interfaceName":"eth0","active":true}]}]}
+"""
+"""Debian's FRR 10.3, cut in the same way, with a next hop that is not used and one that is lost."""
+EOS_ROUTES = """{"vrfs": {"default": {"routingDisabled": false, "routes": {
+"10.1.0.1/32": {"hardwareProgrammed": true, "routeType": "eBGP", "directlyConnected": false,
+"preference": 20, "vias": [{"nexthopAddr": "10.1.255.4", "interface": "Ethernet2/1"},
+{"nexthopAddr": "10.1.255.0", "interface": "Ethernet1/1"}]}}}}}
+"""
+"""aristanetworks/anta: tests of `VerifyRoutingTableEntry`, with a second way."""
+HOPS = {"eos": EOS_ROUTES, "sonic": FRR_ROUTES, "cumulus": "sudo: a password is required"}
+
+
+def parsed(system: str, text: str, *rest: str) -> Sessions:
+    """The routes come second."""
+    driver, texts = driver_of(system), (text, HOPS[system], *rest)
     assert isinstance(driver, SessionReader)
     return driver.parse_sessions(dict(zip(driver.session_commands(bfd=True), texts, strict=True)))
 
@@ -252,7 +320,8 @@ def test_the_answers_of_each_system_are_read() -> None:
         neighbors={
             "swp51": Session(state="Established", networks=1, bfd="up"),
             "10.254.0.1": Session(state="Idle", networks=0, bfd="down"),
-        }
+        },
+        routes={"10.255.0.2/32": ("swp51", "swp52")},
     )
     assert parsed("cumulus", NVUE) == Sessions(
         neighbors={
@@ -260,12 +329,14 @@ def test_the_answers_of_each_system_are_read() -> None:
             "swp52": Session(state="no state"),
         },
         bfd_unread="sudo: a password is required",
+        routes_unread="sudo: a password is required",
     )
     assert parsed("eos", EOS_SUMMARY, EOS_BFD) == Sessions(
         neighbors={
             "10.1.255.0": Session(state="Established", networks=3, bfd="up"),
             "Ethernet49/1": Session(state="Idle", bfd="down"),
-        }
+        },
+        routes={"10.1.0.1/32": ("Ethernet1/1", "Ethernet2/1")},
     )
 
 

@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import pytest
 
+from components.fabric.sessions import FarEnd, RoutedLinks, find_lost
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader
+from components.fabric.ways import Way
 from lab.debian import ROUTING_PACKAGES, unpacked_whole
 from lab.routing.fabric import RoutedFabric, emulated_because, make_routing
 from lab.switches.cumulus.server import CumulusSwitch
@@ -158,6 +160,69 @@ def test_the_product_reads_what_frr_says(room: Room) -> None:
         until(lambda: seen(room, "spine-01", "swp2"), {("idle", 0)})
     finally:
         room.type("leaf-02", "nv set interface swp51 link state up")
+
+
+def hops(room: Room, name: str, network: str) -> tuple[str, ...]:
+    """The next hops that the product reads."""
+    session, driver = room.switches[name].session(), driver_of("sonic")
+    assert isinstance(driver, SessionReader)
+    answers = {line: session.run(line) for line in driver.session_commands(bfd=False)}
+    return (driver.parse_sessions(answers).routes or {}).get(network, ())
+
+
+LINKS_OF_LEAF: Final = RoutedLinks(
+    os="cumulus",
+    ends={
+        port: FarEnd(port=port, to=f"{LINKS['leaf-01'][port][0]}:swp1", networks=1)
+        for port in LINKS["leaf-01"]
+    },
+    ways=(Way(to=("leaf-02",), ports=("swp51", "swp52")),),
+    networks={"leaf-02": ("10.0.2.0/24",)},
+)
+
+
+def narrow(room: Room) -> list[tuple[str, str]]:
+    """What the product finds of a leaf whose sessions are all up."""
+    session, driver = room.switches["leaf-01"].session(), driver_of("cumulus")
+    assert isinstance(driver, SessionReader)
+    answers = {line: session.run(line) for line in driver.session_commands(bfd=False)}
+    found = find_lost(LINKS_OF_LEAF, driver.parse_sessions(answers))
+    return [(each.where, each.what) for each in found]
+
+
+def vty(room: Room, *lines: str) -> None:
+    """Type lines into FRR behind the back of NVUE."""
+    words = " ".join(f"-c '{line}'" for line in ("configure terminal", "router bgp 65101", *lines))
+    answer = room.switches["leaf-01"].session().run(f"sudo vtysh {words}")
+    assert "%" not in answer, answer
+
+
+def test_fewer_next_hops_than_links_are_found_though_all_sessions_are_up(room: Room) -> None:
+    is_whole(room)
+    until(lambda: hops(room, "leaf-01", "10.0.2.0/24"), ("swp51", "swp52"))
+    assert narrow(room) == []
+    family = "address-family ipv4 unicast"
+    vty(room, family, "maximum-paths 1")
+    try:
+        until(lambda: len(hops(room, "leaf-01", "10.0.2.0/24")), 1)
+        (used,) = hops(room, "leaf-01", "10.0.2.0/24")
+        port, spine = {"swp51": ("swp52", "02"), "swp52": ("swp51", "01")}[used]
+        what = f"spine-{spine}:swp1 is no next hop to 10.0.2.0/24, which goes over 1 of 2 links"
+        assert narrow(room) == [(f"port {port}", what)]
+        assert room.states("leaf-01") == dict.fromkeys(LINKS["leaf-01"], "Established")
+    finally:
+        vty(room, family, "no maximum-paths")
+    vty(room, family, "neighbor swp52 route-map NONE in", "exit", "exit", "route-map NONE deny 10")
+    try:
+        until(lambda: hops(room, "leaf-01", "10.0.2.0/24"), ("swp51",))
+        # NVUE counts what the neighbour sends, before a route map of the leaf itself.
+        assert [where for where, _ in narrow(room)] == ["port swp52"]
+        assert room.states("leaf-01") == dict.fromkeys(LINKS["leaf-01"], "Established")
+    finally:
+        vty(
+            room, family, "no neighbor swp52 route-map NONE in", "exit", "exit", "no route-map NONE"
+        )
+    is_whole(room)
 
 
 def test_a_lost_spine_and_a_shut_port_leave_no_way_but_the_others(room: Room) -> None:

@@ -43,6 +43,7 @@ class Round:
 
 async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
     """Run what may run now, and say of the rest why not."""
+    this = replace(this, plan=_with_networks(this.plan))
     found: list[ProbeEvidence] = []
     before: Snapshot | None = None
     lost: dict[str, str] = {}
@@ -75,6 +76,16 @@ async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, 
         found.append(item)
         before = after
     return found, _unreachable(this.plan, lost)
+
+
+def _with_networks(plan: AcceptancePlan) -> AcceptancePlan:
+    """Each routed switch with what all of them announce."""
+    known = {"networks": plan.networks}
+    sources = (
+        replace(each, links=each.links.model_copy(update=known)) if each.links else each
+        for each in plan.sources
+    )
+    return replace(plan, sources=tuple(sources))
 
 
 def _in_order(this: Round) -> tuple[ProbePlan, ...]:

@@ -11,6 +11,7 @@ from components.fabric.session_state import Session, Sessions
 from components.fabric.systems.base import Unreadable
 
 BFD: Final = "show bfd peers json"
+ROUTES: Final = "show ip route bgp json"
 
 
 class _Peer(BaseModel):
@@ -30,6 +31,20 @@ class _BfdPeer(BaseModel):
 
 
 _BFD_PEERS: Final = TypeAdapter(list[_BfdPeer])
+
+
+class _NextHop(BaseModel):
+    port: str = Field(alias="interfaceName", default="")
+    fib: bool = False
+    active: bool = False
+
+
+class _Route(BaseModel):
+    selected: bool = False
+    hops: list[_NextHop] = Field(alias="nexthops", default=[])
+
+
+_ROUTES: Final = TypeAdapter(dict[str, list[_Route]])
 
 
 def first_document(command: str, text: str) -> tuple[object, str]:
@@ -57,6 +72,25 @@ def parse_summary(command: str, text: str, document: object) -> dict[str, Sessio
     except ValidationError as error:
         raise Unreadable(command, text, "it is no summary of FRR's BGP") from error
     return {name: Session(state=peer.state, networks=peer.networks) for name, peer in peers.items()}
+
+
+def with_routes(sessions: Sessions, answer: str) -> Sessions:
+    """The same with what `show ip route bgp json` says; without the right to ask, it is not known.
+
+    A next hop counts that zebra has put into the kernel and whose link is up.
+    """
+    try:
+        table = _ROUTES.validate_json(answer)
+    except ValidationError:
+        why = " ".join(answer.split())[:200] or "no answer"
+        return sessions.model_copy(update={"routes_unread": why})
+    routes = {
+        network: tuple(sorted({hop.port for hop in each.hops if hop.fib and hop.active}))
+        for network, entries in table.items()
+        for each in entries
+        if each.selected
+    }
+    return sessions.model_copy(update={"routes": routes})
 
 
 def with_bfd(sessions: dict[str, Session], answer: str) -> Sessions:

@@ -81,6 +81,10 @@ class RoutedForm:
     """The same of one neighbour."""
     bfd_sessions: str = "sudo vtysh -c 'show bfd peers'"
     """The same of BFD."""
+    routes: str = "sudo vtysh -c 'show ip route bgp'"
+    """The same of the next hops in use."""
+    route: str = "sudo vtysh -c 'show bgp ipv4 unicast {}'"
+    """The same of all ways to one network, in use or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from lab.switches.front import Front
 from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.release import numbers
-from lab.views import RouterView, SessionView
+from lab.views import BgpView, RouterView
 
 _NVUE: Final = (5, 0)
 NOT_FOUND: Final = 127
@@ -62,7 +62,7 @@ class Switch(Protocol):
 
     frr: Daemons | None
     """Its real routing daemons, where the lab has them."""
-    told: Callable[[], Mapping[str, SessionView]]
+    told: Callable[[], BgpView]
     """What its neighbours tell it by BGP, where the lab computes that."""
 
     def router_view(self) -> RouterView:
@@ -272,7 +272,7 @@ def _lldp(session: Session, _port: str) -> str:
 def _neighbors(session: Session, _port: str) -> str:
     switch = session.switch
     view = switch.router_view()
-    told = bgp.ask_frr(switch.frr) if switch.frr is not None else switch.told()
+    told = bgp.ask_frr(switch.frr) if switch.frr is not None else switch.told().sessions
     return show.show_neighbors(view, bgp.every_session(view, told))
 
 

@@ -86,6 +86,7 @@ SET_PATHS: Final = tuple(
         "router bfd profile <name> min-rx-interval =number",
         "router bfd profile <name> min-tx-interval =number",
         "vrf <name> router bgp address-family ipv4-unicast network <prefix>",
+        "vrf <name> router bgp address-family ipv4-unicast multipaths ebgp =number",
     )
 )
 

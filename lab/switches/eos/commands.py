@@ -5,18 +5,18 @@ Sources: docs/explanation/sources.md#eos.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lab.switches.bgp import every_session
-from lab.switches.eos import show
+from lab.switches.eos import show, show_bgp
 from lab.switches.eos.config import Stored
 from lab.switches.eos.configure import Place
 from lab.switches.eos.grammar import INVALID, EosError, UnknownCommandError, port_name, table
 from lab.switches.eos.render import diff, render, section
 from lab.switches.eos.sessions import ConfigSessions
-from lab.views import RouterView, SessionView
+from lab.views import BgpView, RouterView
 
 
 class Switch(Protocol):
@@ -24,7 +24,7 @@ class Switch(Protocol):
 
     stored: Stored
     config_sessions: ConfigSessions
-    told: Callable[[], Mapping[str, SessionView]]
+    told: Callable[[], BgpView]
     """What its neighbours tell it by BGP."""
 
     def router_view(self) -> RouterView:
@@ -255,14 +255,22 @@ def _bgp_summary(context: Context) -> str:
     if not context.wants_json:
         raise UnknownCommandError(INVALID)
     view = context.switch.router_view()
-    return show.as_json(show.bgp_summary(view, every_session(view, context.switch.told())))
+    return show.as_json(
+        show_bgp.bgp_summary(view, every_session(view, context.switch.told().sessions))
+    )
 
 
 def _bfd_peers(context: Context) -> str:
     if not context.wants_json:
         raise UnknownCommandError(INVALID)
     view = context.switch.router_view()
-    return show.as_json(show.bfd_peers(every_session(view, context.switch.told())))
+    return show.as_json(show_bgp.bfd_peers(every_session(view, context.switch.told().sessions)))
+
+
+def _routes(context: Context) -> str:
+    if not context.wants_json:
+        raise UnknownCommandError(INVALID)
+    return show.as_json(show_bgp.routes(context.switch.told().routes))
 
 
 def _length(context: Context, lines: str) -> str:
@@ -297,6 +305,7 @@ _SHOWS: Final = (
     ("show qos interfaces <port> ecn counters queue", _tree(show.marked)),
     ("show qos maps", _plain(show.qos_maps)),
     ("show ip bgp summary", _bgp_summary),
+    ("show ip route", _routes),
     ("show bfd peers", _bfd_peers),
     ("show priority-flow-control", _plain(show.pfc)),
     ("show priority-flow-control counters", _plain(show.pfc_counters)),

@@ -27,7 +27,6 @@ from lab.switches.eos.config import (
 from lab.switches.front import front_of
 from lab.switches.lldp import Told, tell
 from lab.switches.stored import PortCounters
-from lab.views import RouterView, SessionView
 
 Tree = dict[str, JsonValue]
 
@@ -276,45 +275,6 @@ def marked(device: Device, name: str) -> Tree:
         counted = queue in port.queues and port.queues[queue].count
         counts[str(queue)] = str(held.ecn_marked.get(queue, 0)) if counted else "-"
     return {"intfQueueCounters": {name: {"queueCounters": counts}}}
-
-
-def bgp_summary(view: RouterView, sessions: Mapping[str, SessionView]) -> Tree:
-    """`show ip bgp summary | json`.
-
-    A neighbour on a port is there once it was heard, by its link-local address (captures of
-    aristanetworks/anta have `fe80::…%Vl4094`).
-    """
-    peers: Tree = {
-        f"fe80::1%{short(name)}" if name.startswith("Ethernet") else name: {
-            "version": 4,
-            "asn": view.neighbors[name],
-            "prefixAccepted": each.networks,
-            "prefixReceived": each.networks,
-            "underMaintenance": False,
-            "peerState": "Established" if each.up else "Idle",
-        }
-        for name, each in sessions.items()
-        if each.up or not name.startswith("Ethernet")
-    }
-    vrf: Tree = {"vrf": "default", "asn": str(view.asn), "peers": peers}
-    return {"vrfs": {"default": vrf if view.asn else {"peers": {}}}}
-
-
-def bfd_peers(sessions: Mapping[str, SessionView]) -> Tree:
-    """`show bfd peers | json`."""
-    families: dict[str, Tree] = {"ipv4Neighbors": {}, "ipv6Neighbors": {}}
-    for number, (name, each) in enumerate(sessions.items(), start=1):
-        if each.bfd is None:
-            continue
-        on_port = name.startswith("Ethernet")
-        status: Tree = {
-            "status": "up" if each.bfd else "down",
-            "l3intf": name if on_port else "",
-        }
-        stats: Tree = {"peerStats": {name if on_port else "": status}}
-        address = f"fe80::{number}" if on_port else name
-        families["ipv6Neighbors" if on_port else "ipv4Neighbors"][address] = stats
-    return {"vrfs": {"default": {**families}}}
 
 
 def pfc(device: Device) -> str:

@@ -22,7 +22,7 @@ from lab.switches.sonic.filters import grep, xargs
 from lab.switches.sonic.pfcwd import run_pfcwd
 from lab.switches.sonic.shell import Shell, ShellError
 from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
-from lab.views import RouterView, SessionView
+from lab.views import BgpView, RouterView
 
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
@@ -90,7 +90,7 @@ class Switch(Protocol):
         """The same of its error correction."""
         ...
 
-    told: Callable[[], Mapping[str, SessionView]]
+    told: Callable[[], BgpView]
     """What its neighbours tell it by BGP, where the lab computes that."""
 
     def router_view(self) -> RouterView:

@@ -171,13 +171,13 @@ class CumulusDriver:
         return cumulus_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
-        """One command, with BFD where any neighbour has it."""
-        return (cumulus_sessions.WITH_BFD if bfd else cumulus_sessions.NEIGHBORS,)
+        """The sessions, with BFD where any neighbour has it, and the next hops."""
+        asked = cumulus_sessions.WITH_BFD if bfd else cumulus_sessions.NEIGHBORS
+        return asked, cumulus_sessions.NEXT_HOPS
 
     def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
         """Read what `session_commands` asked for."""
-        ((command, text),) = answers.items()
-        return cumulus_sessions.parse_sessions(command, text)
+        return cumulus_sessions.parse_sessions(answers)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received as RoCE or not, sent per class, marked and discarded packets, storms."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from components.fabric.session_state import Session, Sessions
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.frr import BFD, first_document, with_bfd
+from components.fabric.systems.frr import BFD, ROUTES, first_document, with_bfd, with_routes
 
 NEIGHBORS: Final = "nv show vrf default router bgp neighbor -o json"
 WITH_BFD: Final = f'{NEIGHBORS}; sudo -n vtysh -c "{BFD}"; true'
 """NVUE lists BFD's peers from 5.15 on only, and no page shows them in JSON."""
+NEXT_HOPS: Final = f'sudo -n vtysh -c "{ROUTES}"; true'
+"""NVUE's list of routes names a group in place of next hops in later releases (page RIB)."""
 _FAMILY: Final = "ipv4-unicast"
 
 
@@ -29,12 +32,13 @@ class _Neighbor(BaseModel):
 _NEIGHBORS: Final = TypeAdapter(dict[str, _Neighbor])
 
 
-def parse_sessions(command: str, text: str) -> Sessions:
-    """Both forms of the answer: with all details before 5.12, and the short one since.
+def parse_sessions(answers: Mapping[str, str]) -> Sessions:
+    """Both forms of the first answer: with all details before 5.12, and the short one since.
 
     Raises:
         Unreadable: It is no table of neighbours.
     """
+    (command, text), (_, routes) = answers.items()
     document, rest = first_document(command, text)
     try:
         table = _NEIGHBORS.validate_python(document)
@@ -44,4 +48,5 @@ def parse_sessions(command: str, text: str) -> Sessions:
         name: Session(state=each.state, networks=each.families.get(_FAMILY, _Family()).networks)
         for name, each in table.items()
     }
-    return with_bfd(sessions, rest) if command == WITH_BFD else Sessions(neighbors=sessions)
+    found = with_bfd(sessions, rest) if command == WITH_BFD else Sessions(neighbors=sessions)
+    return with_routes(found, routes)

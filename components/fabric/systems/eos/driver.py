@@ -183,8 +183,9 @@ class EosDriver:
         return eos_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
-        """The summary, and BFD's peers where any neighbour has it."""
-        return (eos_sessions.SUMMARY, *((eos_sessions.BFD,) if bfd else ()))
+        """The summary, the routes, and BFD's peers where any neighbour has it."""
+        asked = (eos_sessions.SUMMARY, eos_sessions.ROUTES)
+        return (*asked, eos_sessions.BFD) if bfd else asked
 
     def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
         """Read what `session_commands` asked for."""

@@ -1,4 +1,4 @@
-"""BGP's sessions of an EOS switch, and BFD's.
+"""BGP's sessions of an EOS switch, BFD's, and the next hops in use.
 
 Sources: docs/explanation/sources.md#eos. A neighbour on a port is named by its link-local address
 and the port, `fe80::1%Et49/1`, and is there only once it was heard.
@@ -17,6 +17,7 @@ from components.fabric.systems.base import Unreadable
 
 SUMMARY: Final = "show ip bgp summary | json"
 BFD: Final = "show bfd peers | json"
+ROUTES: Final = "show ip route | json"
 _ON_PORT: Final = re.compile(r"^fe80:[0-9a-f:]*%(?:Et|Ethernet)(\S+)$", re.IGNORECASE)
 
 
@@ -48,12 +49,43 @@ def parse_sessions(answers: Mapping[str, str]) -> Sessions:
         _name(address): Session(state=peer.state, networks=peer.networks)
         for address, peer in vrf.peers.items()
     }
-    return _with_bfd(found, answers[BFD]) if BFD in answers else Sessions(neighbors=found)
+    sessions = _with_bfd(found, answers[BFD]) if BFD in answers else Sessions(neighbors=found)
+    return _with_routes(sessions, answers[ROUTES])
 
 
 def _name(address: str) -> str:
     on_port = _ON_PORT.match(address)
     return f"Ethernet{on_port[1]}" if on_port else address
+
+
+class _Via(BaseModel):
+    interface: str
+
+
+class _Route(BaseModel):
+    vias: list[_Via] = []
+
+
+class _Table(BaseModel):
+    routes: dict[str, _Route] = {}
+
+
+class _Tables(BaseModel):
+    vrfs: dict[str, _Table]
+
+
+def _with_routes(sessions: Sessions, text: str) -> Sessions:
+    """The same with the ports of all next hops; a way without a port is no form that we know."""
+    try:
+        table = _Tables.model_validate_json(text).vrfs.get("default", _Table())
+    except ValidationError:
+        why = " ".join(text.split())[:200] or "no answer"
+        return sessions.model_copy(update={"routes_unread": why})
+    routes = {
+        network: tuple(sorted({via.interface for via in route.vias}))
+        for network, route in table.routes.items()
+    }
+    return sessions.model_copy(update={"routes": routes})
 
 
 class _BfdPeers(BaseModel):

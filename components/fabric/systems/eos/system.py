@@ -100,6 +100,8 @@ SYSTEM: Final = SwitchSystem(
         sessions="show ip bgp summary",
         session="show ip bgp summary",
         bfd_sessions="show bfd peers",
+        routes="show ip route bgp",
+        route="show ip bgp {}",
     ),
     native_apart=True,
     # Numbers 1 to 2000: AVD's schema of a channel group. Ports keep what they have beside it, which

@@ -182,13 +182,13 @@ class SonicDriver:
         return sonic_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
-        """One command, with BFD where any neighbour has it."""
-        return (sonic_sessions.WITH_BFD if bfd else sonic_sessions.SUMMARY,)
+        """The sessions, with BFD where any neighbour has it, and the next hops."""
+        asked = sonic_sessions.WITH_BFD if bfd else sonic_sessions.SUMMARY
+        return asked, sonic_sessions.NEXT_HOPS
 
     def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
         """Read what `session_commands` asked for."""
-        ((command, text),) = answers.items()
-        return sonic_sessions.parse_sessions(command, text)
+        return sonic_sessions.parse_sessions(answers)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
