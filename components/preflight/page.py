@@ -32,7 +32,8 @@ _COMMAND: Final = re.compile(r"`([^`]*)`")
 def render_html(found: Preflight) -> str:
     """An overview, then each cause with its devices and its fix, then every device."""
     title = f"{found.cluster}: preflight"
-    parts = (_head(found), _overview(found), *map(_cause, found.groups), _table(found))
+    causes = map(_cause, found.groups)
+    parts = (_head(found), _overview(found), *causes, _neighbors(found), _table(found))
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -91,6 +92,15 @@ def _cause(group: Group) -> str:
         f"<tbody>{rows}</tbody></table></div>"
         f"<p><strong>Fix</strong> {_words(first.fix)}</p></section>"
     )
+
+
+def _neighbors(found: Preflight) -> str:
+    rows = "".join(
+        f'<tr><td class="name">{escape(each.device)}</td><td>{escape(str(each))}</td></tr>'
+        for each in found.neighbors
+    )
+    table = f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
+    return f"<section><h2>Routing</h2>{table}</section>" if rows else ""
 
 
 def _table(found: Preflight) -> str:

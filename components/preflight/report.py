@@ -27,6 +27,28 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbors:
+    """BGP of one routed switch."""
+
+    device: str
+    up: int
+    planned: int
+    down: tuple[str, ...] = ()
+    """`swp31 to spine-01:swp1: idle`."""
+    note: str = ""
+    """Why that is no fault, or not known."""
+
+    def __str__(self) -> str:
+        """What text and page have of it."""
+        if self.note.startswith("not known"):
+            return f"BGP neighbours {self.note}"
+        words = f"{self.up} of {self.planned} BGP neighbours up"
+        names = ", ".join(self.down[:_SHOWN])
+        more = f" and {len(self.down) - _SHOWN} more" if len(self.down) > _SHOWN else ""
+        return words + (f"; {self.note}" if self.note else f"; not: {names}{more}" * bool(names))
+
+
+@dataclass(frozen=True, slots=True)
 class Preflight:
     """One look at a site."""
 
@@ -38,6 +60,8 @@ class Preflight:
     """Machines that the update makes: there is nothing to look at yet."""
     no_login: tuple[str, ...] = ()
     """Nodes that nothing logs in to: nothing of them was looked at."""
+    neighbors: tuple[Neighbors, ...] = ()
+    """Of each routed switch that answered."""
 
     @property
     def exit_code(self) -> int:
@@ -79,8 +103,9 @@ class Preflight:
 
 
 def render_text(found: Preflight) -> str:
-    """One paragraph a cause, the machines that were left out, and the summary."""
-    return "\n".join([*map(_group, found.groups), *_left_out(found), found.summary])
+    """One paragraph a cause, BGP's neighbours, the machines left out, and the summary."""
+    bgp = (f"routing  {each.device}: {each}" for each in found.neighbors)
+    return "\n".join([*map(_group, found.groups), *bgp, *_left_out(found), found.summary])
 
 
 def _left_out(found: Preflight) -> Iterator[str]:
@@ -118,6 +143,7 @@ def render_json(found: Preflight) -> str:
         "devices": list(found.devices),
         "unmade": list(found.unmade),
         "no_login": list(found.no_login),
+        "neighbors": [asdict(each) for each in found.neighbors],
         "exit_code": found.exit_code,
         "findings": [asdict(each) for each in found.findings],
     }

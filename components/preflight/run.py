@@ -27,6 +27,7 @@ from components.hosts.preview import hosts_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images
+from components.preflight.bgp import judge_links, list_neighbors
 from components.preflight.cloud import look_at_cloud
 from components.preflight.cluster import look_at_cluster
 from components.preflight.here import fetched_here, look_here
@@ -136,6 +137,7 @@ def run_preflight(
     findings = (
         *_missing_secrets(spec, secrets),
         *(found for name in _devices(spec) for found in _judge(name, spec, plan, seen, asked)),
+        *judge_links(plan.switches, applied, seen),
         *_refusals(spec, plan, seen, applied),
         *_unknown_images(spec, lock),
         *others,
@@ -147,7 +149,8 @@ def run_preflight(
     )
     looked = tuple(name for name in _devices(spec) if name not in unmade)
     no_login = tuple(host.name for host in spec.unreached)
-    return Preflight(spec.name, looked, tuple(dict.fromkeys(findings)), unmade, no_login)
+    bgp = tuple(list_neighbors(plan.switches, applied, seen))
+    return Preflight(spec.name, looked, tuple(dict.fromkeys(findings)), unmade, no_login, bgp)
 
 
 def _cluster(

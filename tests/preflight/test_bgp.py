@@ -1,0 +1,83 @@
+"""BGP's neighbours in the report of preflight: up of planned, those that are not, and the cause."""
+
+from __future__ import annotations
+
+import json
+
+from components.drift.applied import Applied, AppliedStep
+from components.fabric.plan import plan_fabric
+from components.fabric.session_state import Session, Sessions
+from components.preflight.bgp import judge_links, list_neighbors
+from components.preflight.page import render_html
+from components.preflight.report import Neighbors, Preflight, render_json, render_text
+from components.update.seen import Seen
+from tests.fabric.fabric_lab import routed_of
+
+PLANS = plan_fabric(routed_of("cumulus", mode="lossless"))
+LEAF = PLANS[0]
+APPLIED = Applied(
+    {
+        each.step: AppliedStep(json.dumps({"desired": each.desired.model_dump(mode="json")}))
+        for each in PLANS
+    }
+)
+
+
+def seen_with(sessions: Sessions | None) -> Seen:
+    return Seen({LEAF.name: LEAF.desired.model_copy(update={"sessions": sessions})})
+
+
+HALF = seen_with(
+    Sessions(
+        neighbors={
+            "swp29": Session(state="established", networks=4),
+            "swp30": Session(state="idle"),
+        }
+    )
+)
+
+
+def test_a_session_that_is_lost_is_counted_and_named() -> None:
+    (found,) = list_neighbors(PLANS, APPLIED, HALF)
+    assert str(found) == "1 of 2 BGP neighbours up; not: swp30 to spine-01:swp3: idle"
+    (finding,) = judge_links(PLANS, APPLIED, HALF)
+    assert (finding.device, finding.severity) == ("leaf-01", "warning")
+    assert finding.actual == "port swp30: BGP with spine-01:swp3 is idle, not Established"
+    assert finding.fix == "nv show vrf default router bgp neighbor swp30"
+
+
+def test_before_the_first_update_nothing_is_lost() -> None:
+    (found,) = list_neighbors(PLANS, Applied(), seen_with(Sessions()))
+    assert str(found) == "0 of 2 BGP neighbours up; no update has set them up yet"
+    assert [*judge_links(PLANS, Applied(), seen_with(Sessions()))] == []
+
+
+def test_what_is_not_known_is_no_pass() -> None:
+    blind = seen_with(Sessions(unread="`nv show` was refused"))
+    (found,) = list_neighbors(PLANS, APPLIED, blind)
+    assert str(found) == "BGP neighbours not known: `nv show` was refused"
+    (finding,) = judge_links(PLANS, APPLIED, blind)
+    assert finding.severity == "unreachable"
+    assert list_neighbors(PLANS, APPLIED, seen_with(None)) == []
+
+
+def test_every_form_of_the_report_has_them() -> None:
+    two = (
+        Neighbors("leaf-01", 2, 2),
+        Neighbors("leaf-02", 1, 2, ("swp30 to spine-01:swp5: idle",)),
+    )
+    found = Preflight("site", ("leaf-01", "leaf-02"), (), neighbors=two)
+    assert render_text(found).splitlines() == [
+        "routing  leaf-01: 2 of 2 BGP neighbours up",
+        "routing  leaf-02: 1 of 2 BGP neighbours up; not: swp30 to spine-01:swp5: idle",
+        "site: nothing lacks (2 devices looked at). Nothing was touched.",
+    ]
+    assert json.loads(render_json(found))["neighbors"][1] == {
+        "device": "leaf-02",
+        "up": 1,
+        "planned": 2,
+        "down": ["swp30 to spine-01:swp5: idle"],
+        "note": "",
+    }
+    assert "<h2>Routing</h2>" in render_html(found)
+    assert "<h2>Routing</h2>" not in render_html(Preflight("site", ("leaf-01",), ()))
