@@ -158,6 +158,8 @@ class Probe(Seen):
         default_factory=dict[str, float], exclude_if=lambda each: not each
     )
     """Rail to its line rate for this probe in Gb/s, where its hosts are faster than others."""
+    flows: int = Field(default=0, exclude_if=lambda each: not each)
+    """perftest: its connections, where they are several."""
     image: str = Field(default="", exclude_if=lambda each: not each)
     """Of `image`: which."""
     programs: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)

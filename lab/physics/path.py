@@ -255,18 +255,19 @@ def find_fault(sender: Endpoint, receiver: Endpoint) -> PathFault | None:
     return None
 
 
-def follow(sender: Endpoint, receiver: Endpoint, tclass: int) -> RailPath:
+def follow(sender: Endpoint, receiver: Endpoint, tclass: int, pair: int = 0) -> RailPath:
     """Follows one direction of a connection without a fault.
 
     Args:
         sender: The end that sends the payload.
         receiver: The other end.
         tclass: The IP traffic class byte that the application asked for (DSCP in its upper bits).
+        pair: Number of its queue pair, from which the UDP source port comes.
     """
     dscp = tclass >> 2
     mtu = min(sender.rdma_mtu_bytes, receiver.rdma_mtu_bytes)
     ingress = _switch_priority(sender.port, dscp, sender.attachment)
-    hops = _route(sender, receiver) or ()
+    hops = _route(sender, receiver, pair) or ()
     classes, priority = _along(hops, dscp, sender.attachment, ingress)
     egress = receiver.port.priority_to_tc[priority] if receiver.port else priority
     return RailPath(
@@ -316,7 +317,9 @@ def _gateway(sender: Endpoint, receiver: Endpoint) -> str | None:
     return next_hop(own.ip, own.prefix, own.routes, receiver.attachment.ip)
 
 
-def _over_routers(sender: Endpoint, receiver: Endpoint, gateway: str) -> tuple[Hop, ...] | None:
+def _over_routers(
+    sender: Endpoint, receiver: Endpoint, gateway: str, pair: int
+) -> tuple[Hop, ...] | None:
     """The links from the sender's leaf, which has the gateway in its VLAN, to the receiver's."""
     if sender.port is None or receiver.port is None:
         return None
@@ -324,18 +327,19 @@ def _over_routers(sender: Endpoint, receiver: Endpoint, gateway: str) -> tuple[H
     vlan = _ingress_vlan(sender.port, sender.attachment.vlan)
     if vlan is None or vlan_of(sender.routers.get(leaf), gateway) != vlan:
         return None
-    hops = find_hops(leaf, sender.attachment.ip, to, sender.links, sender.routers)
+    source = f"{sender.attachment.ip} {pair}" if pair else sender.attachment.ip
+    hops = find_hops(leaf, source, to, sender.links, sender.routers)
     last = hops[-1][1].switch if hops else leaf
     return None if last != receiver.port.switch else hops
 
 
-def _route(sender: Endpoint, receiver: Endpoint) -> tuple[Hop, ...] | None:
+def _route(sender: Endpoint, receiver: Endpoint, pair: int = 0) -> tuple[Hop, ...] | None:
     """The links that carry the sender's VLAN to the receiver's switch; None: there is no way."""
     gateway = _gateway(sender, receiver)
     if gateway is None or sender.port is None or receiver.port is None:
         return None
     if gateway:
-        return _over_routers(sender, receiver, gateway)
+        return _over_routers(sender, receiver, gateway, pair)
     vlan = _ingress_vlan(sender.port, sender.attachment.vlan)
     ways: dict[str, tuple[Hop, ...]] = {sender.port.switch: ()}
     waiting = [sender.port.switch]

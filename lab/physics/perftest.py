@@ -17,6 +17,8 @@ from lab.physics.path import Endpoint, PathFault, RailPath, Site, find_fault, fo
 from lab.physics.request import Attachment, ProbePod, ProbeRequest, ProbeResult
 from lab.physics.routed import next_hop
 
+_Paths = list[tuple[RailPath, int]]
+"""Each path, and how many queue pairs take it."""
 RULE = "-" * 87
 """RESULT_LINE of perftest."""
 _DEFAULT_SIZE_BYTES = 65536
@@ -83,7 +85,21 @@ def run_perftest(request: ProbeRequest, site: Site) -> ProbeResult:
     if client.shape != server.shape:
         return _mismatch(client, follow(local, remote, client.tclass))
     answers = server.tclass if client.tool == "ib_read_bw" else 0
-    return _measured(client, follow(local, remote, client.tclass), follow(remote, local, answers))
+    forward = _spread(local, remote, client.tclass, client.qps)
+    return _measured(client, forward, _spread(remote, local, answers, client.qps))
+
+
+def _spread(sender: Endpoint, receiver: Endpoint, tclass: int, pairs: int) -> _Paths:
+    """The paths of several queue pairs, each with its own UDP source port, the first pair first."""
+    found: list[tuple[RailPath, int]] = []
+    for pair in range(pairs):
+        path = follow(sender, receiver, tclass, pair)
+        at = next((n for n, (each, _) in enumerate(found) if each.hops == path.hops), None)
+        if at is None:
+            found.append((path, 1))
+        else:
+            found[at] = (found[at][0], found[at][1] + 1)
+    return found
 
 
 def parse_bw(pod: ProbePod) -> BwCall:
@@ -241,9 +257,11 @@ def _cannot_reach(call: BwCall) -> list[str]:
     ]
 
 
-def _measured(call: BwCall, forward: RailPath, back: RailPath) -> ProbeResult:
+def _measured(call: BwCall, out: _Paths, home: _Paths) -> ProbeResult:
     """The data of a read come from the server; those of the others go there."""
-    data = back if call.tool == "ib_read_bw" else forward
+    forward, back = out[0][0], home[0][0]
+    reads = call.tool == "ib_read_bw"
+    data = back if reads else forward
     rows: list[str] = []
     moved = 0
     seconds = 0.0
@@ -257,7 +275,8 @@ def _measured(call: BwCall, forward: RailPath, back: RailPath) -> ProbeResult:
         rows.append(_row(call, size, iterations, gbit_s))
         moved += size * iterations
         seconds += size * iterations * 8 / (gbit_s * 1e9)
-    nics, ports = deltas_of([Flow(data, moved)])
+    paths = home if reads else out
+    nics, ports = deltas_of(Flow(path, moved * n // call.qps) for path, n in paths)
     report = _banner(call, forward)
     return ProbeResult(
         log=_join([*report, *rows, RULE]),

@@ -76,7 +76,8 @@ def find_hops(
 
     Args:
         start: The switch that routes first.
-        source: Address of the sender: the hash is over both addresses.
+        source: What the sender's packets have beside the receiver's address that the hash is over:
+            its own address, and the UDP port of one of several connections.
         to: Address of the receiver.
         links: Every link between switches, once in each direction.
         routers: The switches that route.

@@ -15,6 +15,7 @@ from tests.lab_physics.examples import Played, example
 
 CROSSING = "perftest-rail-0-gpu08-gpu09"
 NEAR = "perftest-rail-0-gpu07-gpu08"
+SPINES = ("spine-01", "spine-02")
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +49,41 @@ def test_a_probe_over_the_spines_is_proven_at_both_leaves_and_the_spine(spec: Cl
     assert report.verdict_of(CROSSING) == "passed", why(report, CROSSING)
     (item,) = report.evidence.probes
     moved = {(hop.role, hop.device) for hop in item.hops if (hop.total_bytes or 0) > 1e9}
-    spines = {device for role, device in moved if role.startswith("spine_")}
-    assert len(spines) == 1, "one connection takes one path"
-    (spine,) = spines
+    assert item.probe.flows == 64
     assert moved == {
         ("sender_nic", "gpu08"),
         ("switch_ingress", "leaf-01"),
         ("uplink_egress", "leaf-01"),
-        ("spine_ingress", spine),
-        ("spine_egress", spine),
+        *((way, spine) for way in ("spine_ingress", "spine_egress") for spine in SPINES),
         ("downlink_ingress", "leaf-05"),
         ("switch_egress", "leaf-05"),
         ("receiver_nic", "gpu09"),
     }
     (path,) = (each for each in report.findings if each.check == "traffic class")
     assert path.expected.endswith("priority 3 at 8 hops")
+
+
+def idle(report: Report) -> list[str]:
+    return [each.actual for each in report.warnings if each.check == "spread"]
+
+
+def test_each_link_carries_a_share_of_many_connections(spec: ClusterSpec) -> None:
+    report = Played(spec).report(CROSSING)
+    (item,) = report.evidence.probes
+    uplinks = [hop.total_bytes or 0 for hop in item.hops if hop.role == "uplink_egress"]
+    assert len(uplinks) == 8
+    assert min(uplinks) > sum(uplinks) / 32
+    assert idle(report) == []
+
+
+def test_one_connection_takes_one_link_and_proves_no_other(spec: ClusterSpec) -> None:
+    site = Played(spec)
+    change_router(site, "leaf-01", max_paths=1)
+    report = site.report(CROSSING)
+    assert report.verdict_of(CROSSING) == "passed"
+    found = idle(report)
+    assert len(found) == 7
+    assert all(each.startswith("0 B of ") for each in found)
 
 
 def test_neighbours_on_one_leaf_cross_no_spine(spec: ClusterSpec) -> None:

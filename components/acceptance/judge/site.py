@@ -22,6 +22,7 @@ from components.acceptance.judge.pauses import judge_storms, name_paused, warn_p
 from components.acceptance.judge.perftest import judge_perftest
 from components.acceptance.judge.routing import judge_routing, warn_routing
 from components.acceptance.judge.run_failure import find_failure
+from components.acceptance.judge.spread import warn_spread
 from components.acceptance.judge.verdict import (
     EXIT_CODES,
     Finding,
@@ -87,7 +88,7 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         found = judge_probe(item, expected)
         findings += found
         warnings += judge_losses(item, expected.priority) + warn_pauses(item, expected)
-        warnings += warn_nccl(item, expected)
+        warnings += warn_nccl(item, expected) + warn_spread(item)
     findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
     if not _never_asked(evidence):
         findings += [

@@ -25,6 +25,12 @@ RAIL_CASE: Final = PerftestCase(
 """What every rail gets."""
 
 
+@lru_cache
+def with_flows(flows: int) -> PerftestCase:
+    """The same with so many connections."""
+    return RAIL_CASE.model_copy(update={"qps": flows}) if flows > 1 else RAIL_CASE
+
+
 def perftest_command(
     spec: ClusterSpec, server: str = "", case: PerftestCase = RAIL_CASE
 ) -> tuple[str, ...]:
@@ -55,7 +61,8 @@ def perftest_job(
     spec: ClusterSpec, rail: Rail, pair: RailPair, case: PerftestCase = RAIL_CASE
 ) -> ProbeJob:
     """One test between two workers on one rail; the data of a read flow from server to client."""
-    label = rail.name if case is RAIL_CASE else case.name
+    own = any(case is each for each in spec.acceptance.perftest)
+    label = case.name if own else rail.name
     name = f"perftest-{label}-{pair.client.name}-{pair.server.name}"
     address = server_address(spec, rail, pair.server)
     client = perftest_command(spec, address, case)
@@ -82,6 +89,7 @@ def perftest_job(
             kind="perftest",
             rails=(rail.name,),
             nodes=nodes,
+            flows=case.qps if case.qps > 1 else 0,
             rates=other_rates(spec, {rail.name: pair.speed_gbit_s}),
         ),
         (make_job(spec, f"{name}-s", server_pod), make_job(spec, f"{name}-c", client_pod)),

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from components.acceptance.between_leaves import ports_between
+from components.acceptance.flows import flows_for
 from components.acceptance.probes.image import image_jobs
 from components.acceptance.probes.nccl import nccl_job
-from components.acceptance.probes.perftest import perftest_job
+from components.acceptance.probes.perftest import RAIL_CASE, perftest_job, with_flows
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
 from components.acceptance.probes.scan import scan_job
 from components.kubernetes.manifest import Body
 from components.kubernetes.pods import pulling
+from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec
-from components.model.worker_kinds import gpu_kinds, rail_pairs
+from components.model.fabric import Rail
+from components.model.rail_subnets import leaves_of_hosts
+from components.model.worker_kinds import RailPair, gpu_kinds, rail_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,20 @@ def _pulling(spec: ClusterSpec, bodies: Iterable[Body]) -> tuple[Body, ...]:
 
 def _rail_probes(spec: ClusterSpec) -> list[ProbeJob]:
     return [
-        perftest_job(spec, rail, pair) for rail in spec.rails for pair in rail_pairs(spec, rail)
+        perftest_job(spec, rail, pair, _rail_case(spec, rail, pair))
+        for rail in spec.rails
+        for pair in rail_pairs(spec, rail)
     ]
+
+
+def _rail_case(spec: ClusterSpec, rail: Rail, pair: RailPair) -> PerftestCase:
+    """Between two leaves as many connections as it takes to see each link used."""
+    leaves = leaves_of_hosts(spec)
+    one, other = (leaves.get((host.name, rail.name), "") for host in (pair.client, pair.server))
+    if not rail.leaves or not one or not other or one == other:
+        return RAIL_CASE
+    ways = ports_between(spec, one, other)
+    return with_flows(flows_for(sum(role == "uplink_egress" for role, _, _ in ways)))
 
 
 def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
