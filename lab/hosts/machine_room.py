@@ -21,6 +21,7 @@ from lab.hosts.faults import cause_fault
 from lab.hosts.host import LabHost
 from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
+from lab.hosts.port_counts import count_port
 from lab.hosts.rootfs import build_tool_folders
 from lab.hosts.tool_client import built_client
 from lab.hosts.tool_server import TOOL_NAMES
@@ -29,7 +30,7 @@ from lab.infiniband.fabric import Fabric
 from lab.infiniband.room import IbRoom
 from lab.physics.path import Between
 from lab.physics.probe import run as run_probe
-from lab.physics.request import NicDelta, PortDelta, dump_result, parse_request
+from lab.physics.request import NicDelta, dump_result, parse_request
 from lab.physics.sessions import join
 from lab.routing.fabric import make_routing
 from lab.sources.server import WEB, Sources
@@ -314,7 +315,7 @@ class Lab:
         for nic_delta in result.nic_deltas:
             self._count_nic(nic_delta)
         for port_delta in result.port_deltas:
-            self._count_port(port_delta)
+            count_port(self.switches[port_delta.switch], port_delta)
         return dump_result(result)
 
     def _count_nic(self, delta: NicDelta) -> None:
@@ -330,23 +331,10 @@ class Lab:
                 packets = -(-amount // PACKET_BYTES)
                 nic.add_counter(f"{direction}_prio{priority}_packets", packets)
                 nic.add_counter(f"{direction}_bytes_phy", amount)
+        for priority, frames in delta.rx_pauses.items():
+            nic.add_counter(f"rx_prio{priority}_pause", frames)
         nic.add_hw_counter("out_of_sequence", delta.out_of_sequence)
         nic.add_hw_counter("local_ack_timeout_err", delta.local_ack_timeout_err)
-
-    def _count_port(self, delta: PortDelta) -> None:
-        switch = self.switches[delta.switch]
-        if not isinstance(switch, EthernetSwitch):
-            raise UsageError(f"{delta.switch} counts nothing by class")
-        for tc in sorted({*delta.rx_bytes, *delta.tx_bytes, *delta.ecn_marked}):
-            switch.add_counters(
-                delta.port,
-                tc,
-                delta.rx_bytes.get(tc, 0),
-                delta.tx_bytes.get(tc, 0),
-                delta.ecn_marked.get(tc, 0),
-            )
-        if delta.discards:
-            switch.add_discards(delta.port, delta.discards)
 
 
 def plain_view(view: NicView | PortView) -> Answer:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lab.physics.fabric import FabricPath
+from lab.physics.incast import Sending, congest
 from lab.physics.path import RailPath
 from lab.physics.request import NicDelta, PortDelta
 
@@ -35,15 +36,17 @@ class Flow:
 
 
 def deltas_of(flows: Iterable[Flow]) -> Deltas:
-    """The counter increments of flows that arrived."""
+    """The counter increments of flows that arrived, all at the same time."""
     nics: list[NicDelta] = []
     ports: list[PortDelta] = []
+    sent: list[Sending] = []
     for flow in flows:
         path, size = flow.path, flow.wire_bytes
         if isinstance(path, FabricPath):
             nics.append(NicDelta(path.sender.host, path.sender.pci, tx_bytes={0: size}))
             nics.append(NicDelta(path.receiver.host, path.receiver.pci, rx_bytes={0: size}))
             continue
+        sent.append((path, -(-flow.payload_bytes // path.rdma_mtu_bytes)))
         one, other = path.sender, path.receiver
         nics.append(NicDelta(one.nic.host, one.nic.pci, tx_bytes={path.sender_priority: size}))
         nics.append(
@@ -59,7 +62,8 @@ def deltas_of(flows: Iterable[Flow]) -> Deltas:
         for (leaves, enters), (tc, priority) in zip(path.hops, path.hop_classes, strict=True):
             ports.append(PortDelta(leaves.switch, leaves.port, tx_bytes={tc: size}))
             ports.append(PortDelta(enters.switch, enters.port, rx_bytes={priority: size}))
-    return tuple(nics), tuple(ports)
+    slowed_nics, slowed_ports = congest(sent)
+    return (*nics, *slowed_nics), (*ports, *slowed_ports)
 
 
 def drops_of(path: RailPath) -> Deltas:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from lab.physics.bus_bandwidth import bus_factor
 from lab.physics.calibration import (
@@ -149,7 +150,22 @@ def flows_of(job: NcclJob, network: Network, collective: str, moved_bytes: int) 
     if not network.paths:
         return []
     total = moved_bytes * _crossing(job, collective)
+    if collective == "alltoall" and len(job.pods) > _PAIR_OF_HOSTS and not network.on_fabric:
+        share = round(total / network.width / (len(job.pods) - 1))
+        return [Flow(path, share) for path in _between_all(job, network)]
     return [Flow(path, round(total / network.width)) for path in network.paths]
+
+
+def _between_all(job: NcclJob, network: Network) -> Iterator[RailPath]:
+    """From each device to the one of the same number on every other host, where there is a way."""
+    for pod, other in permutations(job.pods, 2):
+        pairs = zip(network.devices[pod.name], network.devices[other.name], strict=False)
+        yield from (
+            follow(one, far, job.tclass)
+            for one, far in pairs
+            if isinstance(one, Endpoint) and isinstance(far, Endpoint)
+            if find_fault(one, far) is None
+        )
 
 
 def _as_tree(job: NcclJob, collective: str) -> bool:

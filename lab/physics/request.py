@@ -108,6 +108,8 @@ class NicDelta:
     """By priority: what `rx_prioN_bytes` grows by. InfiniBand has one entry, 0: what a quarter of
     `port_rcv_data` grows by."""
     tx_bytes: dict[int, int] = field(default_factory=dict[int, int])
+    rx_pauses: dict[int, int] = field(default_factory=dict[int, int])
+    """PFC frames by priority: its switch paused it."""
     out_of_sequence: int = 0
     local_ack_timeout_err: int = 0
 
@@ -123,6 +125,11 @@ class PortDelta:
     tx_bytes: dict[int, int] = field(default_factory=dict[int, int])
     """By traffic class, decided at egress."""
     ecn_marked: dict[int, int] = field(default_factory=dict[int, int])
+    rx_pauses: dict[int, int] = field(default_factory=dict[int, int])
+    """PFC frames by priority."""
+    tx_pauses: dict[int, int] = field(default_factory=dict[int, int])
+    tx_drops: dict[int, int] = field(default_factory=dict[int, int])
+    """By traffic class: what its full queue threw away."""
     discards: int = 0
     """Frames that the port dropped, for example for their length."""
 

@@ -60,6 +60,14 @@ class EthernetSwitch(Protocol):
         """Move a port's discard counter."""
         ...
 
+    def add_pauses(self, port: str, priority: int, rx: int, tx: int) -> None:
+        """Move the counters of PFC frames."""
+        ...
+
+    def add_drops(self, port: str, tc: int, packets: int) -> None:
+        """Move the counter of what a full queue threw away."""
+        ...
+
 
 @runtime_checkable
 class RoutingSwitch(Protocol):

@@ -176,6 +176,12 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         held.storms[priority] = held.storms.get(priority, 0) + storms
         self.commit()
 
+    def add_drops(self, port: str, tc: int, packets: int) -> None:
+        """Count packets that the full queue of a traffic class threw away."""
+        held = self.stored.counters.setdefault(port, PortCounters())
+        held.tx_drops[tc] = held.tx_drops.get(tc, 0) + packets
+        self.commit()
+
     @property
     def unmodelled(self) -> tuple[str, ...]:
         """Lines that were sent and that this emulator does not know; a test fails on any."""

@@ -23,6 +23,8 @@ class PortCounters(Part):
     rx_pauses: dict[int, int] = {}
     """PFC frames by priority."""
     tx_pauses: dict[int, int] = {}
+    tx_drops: dict[int, int] = {}
+    """Packets that the full queue of a traffic class threw away."""
     storms: dict[int, int] = {}
     """By traffic class: how often the PFC watchdog found the queue stuck; each passed again."""
     flaps: int = 0

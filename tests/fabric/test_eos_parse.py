@@ -274,7 +274,9 @@ def test_json_of_other_clients() -> None:
     }
     marked = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "12", "4": 3}}}}
     assert parse_marked("c", json.dumps(marked), port) == 15
-    assert parse_marked("c", json.dumps({"intfQueueCounters": {}}), port) == 0
+    dashes = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "-"}}}}
+    for silent in (json.dumps(dashes), '{"intfQueueCounters": {}}'):
+        assert parse_marked("c", silent, port) is None, "no queue counts"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"interfaces": {}}', "% Invalid input"])

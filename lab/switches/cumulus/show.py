@@ -241,7 +241,7 @@ def show_queue_counters(stored: Stored, port: str) -> str:
         str(tc): {
             "tx-frames": 0,
             "tx-bytes": held.tx_bytes.get(tc, 0),
-            "tx-uc-buffer-discards": 0,
+            "tx-uc-buffer-discards": held.tx_drops.get(tc, 0),
             "wred-discards": 0,
         }
         for tc in range(8)

@@ -253,7 +253,7 @@ def queues(device: Device, name: str) -> Tree:
                 "DP0": {
                     "enqueuedPackets": 0,
                     "enqueuedBytes": held.tx_bytes.get(tc, 0),
-                    "droppedPackets": 0,
+                    "droppedPackets": held.tx_drops.get(tc, 0),
                     "droppedBytes": 0,
                 }
             }

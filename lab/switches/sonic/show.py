@@ -196,8 +196,12 @@ def _queue_counters(switch: Switch, port: str) -> str:
     header = ("Port", "TxQ", "Counter/pkts", "Counter/bytes", "Drop/pkts", "Drop/bytes")
     text = ""
     for name in names:
-        sent = _counters(switch.stored, name).tx_bytes
-        rows = [(name, f"UC{n}", "0", str(sent.get(n, 0)), "0", "0") for n in UNICAST_QUEUES]
+        held = _counters(switch.stored, name)
+        sent, lost = held.tx_bytes, held.tx_drops
+        rows = [
+            (name, f"UC{n}", "0", str(sent.get(n, 0)), str(lost.get(n, 0)), "0")
+            for n in UNICAST_QUEUES
+        ]
         rows += [(name, f"MC{n}", "0", "0", "0", "0") for n in MULTICAST_QUEUES]
         text += "For namespace :\n" + table(header, rows, right=-1) + "\n"
     return text
@@ -207,9 +211,10 @@ def _queue_json(switch: Switch, port: str) -> str:
     names = [port] if port else [*switch.database.db["PORT"]]
     found: dict[str, dict[str, dict[str, str] | str]] = {}
     for name in names:
-        sent = _counters(switch.stored, name).tx_bytes
+        held = _counters(switch.stored, name)
+        sent, lost = held.tx_bytes, held.tx_drops
         rows: dict[str, dict[str, str] | str] = {
-            f"UC{n}": _queue_row(str(sent.get(n, 0))) for n in UNICAST_QUEUES
+            f"UC{n}": _queue_row(str(sent.get(n, 0)), str(lost.get(n, 0))) for n in UNICAST_QUEUES
         }
         rows |= {f"MC{n}": _queue_row("0") for n in MULTICAST_QUEUES}
         rows |= {"ALL20": dict.fromkeys(_queue_row(""), "N/A"), "time": "2026-01-01T00:00:00"}
@@ -217,8 +222,8 @@ def _queue_json(switch: Switch, port: str) -> str:
     return json.dumps(found, indent=4, sort_keys=True) + "\n"
 
 
-def _queue_row(sent: str) -> dict[str, str]:
-    return {"dropbytes": "0", "droppacket": "0", "totalbytes": sent, "totalpacket": "0"}
+def _queue_row(sent: str, lost: str = "0") -> dict[str, str]:
+    return {"dropbytes": "0", "droppacket": lost, "totalbytes": sent, "totalpacket": "0"}
 
 
 def _wred_json(switch: Switch, _: str) -> str:

@@ -238,14 +238,16 @@ def parse_sent(command: str, text: str, port: str) -> dict[int, PriorityCounters
     return sent
 
 
-def parse_marked(command: str, text: str, port: str) -> int:
+def parse_marked(command: str, text: str, port: str) -> int | None:
     """Marked packets in `show qos interfaces X ecn counters queue | json`.
 
-    A port that counts none (`random-detect ecn count`) is not in it, or has a dash.
+    A port that counts none (`random-detect ecn count`) is not in it, or has a dash: that is not
+    known, and no 0.
     """
     found = _read(_Marked, command, text).ports.get(port)
-    counts = found.queues.values() if found else ()
-    return sum(int(count) for count in counts if not _UNCOUNTED.fullmatch(str(count)))
+    counts = map(str, found.queues.values() if found else ())
+    known = [int(count) for count in counts if not _UNCOUNTED.fullmatch(count)]
+    return sum(known) if known else None
 
 
 def parse_pauses(command: str, text: str, port: str) -> dict[int, PauseCounters]:
