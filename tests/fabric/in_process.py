@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
-
-from ruamel.yaml import YAML
+from typing import Any, cast
 
 from components.fabric.baselines import with_new_ports
 from components.fabric.device import every_key
@@ -19,6 +19,7 @@ from components.fabric.targets import (
     target_of_restore,
     target_of_update,
 )
+from components.reading.yaml_text import parse_yaml
 
 
 @dataclass
@@ -36,9 +37,14 @@ class DirectSession:
 
 def load_site(path: Path, **rdma: object) -> dict[str, Any]:
     """An example with some of its `rdma` changed."""
-    data = YAML(typ="safe").load(path.read_text())  # pyright: ignore[reportUnknownMemberType] - ruamel has no types
+    data = copy.deepcopy(_read(path))
     data["rdma"].update(rdma)
     return data
+
+
+@cache
+def _read(path: Path) -> dict[str, Any]:
+    return cast("dict[str, Any]", parse_yaml(path.read_text(), path.name).value)
 
 
 def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:

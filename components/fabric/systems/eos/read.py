@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from components.fabric.state import Neighbour
 from components.fabric.systems.base import (
@@ -153,7 +153,7 @@ class _Lldp(_Shape):
 
 def _read(shape: type[ModelT], command: str, text: str) -> ModelT:
     try:
-        return TypeAdapter(shape).validate_json(text.strip())
+        return shape.model_validate_json(text.strip())
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

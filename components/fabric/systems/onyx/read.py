@@ -79,6 +79,7 @@ class _MapRow(_Shape):
     dscps: str = Field(default="", alias="DSCP")
 
 
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _MAP_ROWS = TypeAdapter(list[dict[str, list[_MapRow]]])
 _DSCP_MAP = "PCP(DEI); DSCP to switch-priority mapping"
 _SWITCHPORTS = TypeAdapter(dict[str, _Switchport])
@@ -122,7 +123,7 @@ def _json(command: str, text: str) -> JsonValue:
     if start is None:
         raise Unreadable(command, text, "there is no JSON in the answer")
     try:
-        return TypeAdapter[JsonValue](JsonValue).validate_json(text[start.start() :])
+        return _JSON.validate_json(text[start.start() :])
     except ValidationError as error:
         raise Unreadable(
             command, text, f"the JSON is broken: {error.errors()[0]['msg']}"
