@@ -21,6 +21,7 @@ from lab.switches.cumulus.config import (
     mtu_bytes,
     roce_mode,
 )
+from lab.switches.indented import indented
 from lab.switches.lldp import Told
 from lab.switches.stored import PortCounters
 from lab.views import RouterView, SessionView
@@ -38,14 +39,14 @@ def show_config(tree: Tree, release: str = RELEASE) -> str:
         "rev-id": 1.0,
         "version": f"Cumulus Linux {release}",
     }
-    return json.dumps([{"header": header}, {"set": grouped(tree)}], indent=2) + "\n"
+    return indented([{"header": header}, {"set": grouped(tree)}])
 
 
 def show_platform(model: str) -> str:
     """`nv show platform -o json` of 5.9 and later: the keys of the text form, a guess."""
     name = f"M{model}"
     shown = {"manufacturer": "Mellanox", "model": name, "product-name": name}
-    return json.dumps(shown, indent=2) + "\n"
+    return indented(shown)
 
 
 def grouped(tree: Tree) -> Tree:
@@ -100,7 +101,7 @@ def show_interfaces(stored: Stored, ports: Collection[str], cabled: Collection[s
             "link": {"mtu": mtu_bytes(stored.applied, port), "state": state},
             "type": "swp",
         }
-    return json.dumps(table, indent=2) + "\n"
+    return indented(table)
 
 
 def show_lldp(heard: Mapping[str, tuple[str, Told]]) -> str:
@@ -111,7 +112,7 @@ def show_lldp(heard: Mapping[str, tuple[str, Told]]) -> str:
         chassis: Tree = {"system-name": system}
         neighbor: Tree = {system: {"chassis": chassis, "port": told}}
         table[port] = {"link": {"speed": "100G"}, "lldp": {"neighbor": neighbor}, "type": "swp"}
-    return json.dumps(table, indent=2) + "\n"
+    return indented(table)
 
 
 HOST_MAC: Final = "48:b0:2d:76:ee:8e"
@@ -231,7 +232,7 @@ def show_roce_counters(stored: Stored, port: str) -> str:
             "tx-roce-stats": {"roce-bytes": held.tx_bytes.get(ROCE_PRIORITY, 0)},
         },
     }
-    return json.dumps(shown, indent=2) + "\n"
+    return indented(shown)
 
 
 def show_queue_counters(stored: Stored, port: str) -> str:
@@ -255,7 +256,7 @@ def show_queue_counters(stored: Stored, port: str) -> str:
         }
         for priority in range(8)
     }
-    return json.dumps({"egress-queue-stats": rows, "pfc-stats": pauses}, indent=2) + "\n"
+    return indented({"egress-queue-stats": rows, "pfc-stats": pauses})
 
 
 def show_watchdog(stored: Stored, port: str) -> str:
@@ -327,4 +328,4 @@ def show_neighbors(view: RouterView, sessions: Mapping[str, SessionView]) -> str
         }
         for name, each in sessions.items()
     }
-    return json.dumps(table, indent=2) + "\n"
+    return indented(table)

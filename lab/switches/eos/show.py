@@ -5,7 +5,6 @@ Sources: docs/explanation/sources.md#eos. A table's text form that no source sho
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from lab.switches.eos.config import (
     is_corrected,
 )
 from lab.switches.front import front_of
+from lab.switches.indented import indented
 from lab.switches.lldp import Told, tell
 from lab.switches.stored import PortCounters
 
@@ -70,7 +70,7 @@ class Device:
 
 def as_json(tree: Tree) -> str:
     """As `| json` prints it."""
-    return json.dumps(tree, indent=4) + "\n"
+    return indented(tree, 4)
 
 
 def short(name: str) -> str:

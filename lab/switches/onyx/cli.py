@@ -5,13 +5,13 @@ Modes and prompts: docs/explanation/sources.md#onyx. The session knows nothing o
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from lab.switches.indented import indented
 from lab.switches.onyx.grammar import (
     CliError,
     Command,
@@ -199,7 +199,7 @@ def _filtered(answer: Answer, filters: list[str]) -> str:
     if _JSON in filters:
         if answer.data is None:
             raise UnknownCommandError('% Unrecognized command "json-print".\nType "?" for help.')
-        return json.dumps(answer.data, indent=2) + "\n"
+        return indented(answer.data)
     if answer.text is None:
         # No capture of the text form exists (sources.md#onyx-unknown) and nobody here needs it.
         raise UnknownCommandError('% Unrecognized command.\nType "?" for help.')

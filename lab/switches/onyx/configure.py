@@ -49,9 +49,9 @@ class OnPorts:
                 raise CliError(f"% VLAN {vlan} does not exist")  # guess
         for name in expand_ports(values[0], stored.running.ports):
             port = stored.running.ports[name]
-            before = port.model_copy(deep=True)
+            before = port.model_copy(deep=True) if self.flaps and port.admin_up else port
             self.change(port, values[1:])
-            if self.flaps and before.admin_up and before != port:
+            if before != port:
                 stored.counters.setdefault(name, PortCounters()).flaps += 1
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from lab.switches.release import numbers
@@ -67,9 +68,15 @@ def split_words(line: str) -> list[str]:
         CliError: A quote is not closed.
     """
     try:
-        return shlex.split(line)
+        return [*_words(line)]
     except ValueError as error:
         raise CliError(f"% {error}") from error
+
+
+@lru_cache(maxsize=1000)
+def _words(line: str) -> tuple[str, ...]:
+    """A driver asks the same of each port, again and again."""
+    return tuple(shlex.split(line))
 
 
 def match_command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from functools import cache
 from pathlib import Path
 from typing import Final, cast
 
@@ -17,10 +18,10 @@ from lab.switches.onyx.config import (
     apply_roce,
     factory_config,
 )
-from lab.switches.onyx.configure import COMMANDS
-from lab.switches.onyx.grammar import match_command, of_release
+from lab.switches.onyx.configure import COMMANDS, Change
+from lab.switches.onyx.grammar import Command, match_command, of_release
 from lab.switches.onyx.running_config import RELEASE, render_running_config
-from lab.switches.onyx.show import SHOW_COMMANDS, Answer, Device
+from lab.switches.onyx.show import SHOW_COMMANDS, Answer, Device, Show
 from lab.switches.onyx.show_ports import oper_up
 from lab.switches.onyx.switch import EXIT_STATUS, CliSwitch
 from lab.switches.plain_faults import by_hand, cable
@@ -28,6 +29,16 @@ from lab.views import PortView, SwitchConfig
 
 KIB_PER_KB = 1
 """Onyx writes KB and means 1024 bytes, as its 150/1500 KB defaults of `roce` are used as KiB."""
+
+
+@cache
+def _show_commands(release: str) -> tuple[Command[Show], ...]:
+    return of_release(SHOW_COMMANDS, release)
+
+
+@cache
+def _commands(release: str) -> tuple[Command[Change], ...]:
+    return of_release(COMMANDS, release)
 
 
 def _load(config: SwitchConfig, path: Path) -> Stored:
@@ -77,12 +88,12 @@ class OnyxSwitch(CliSwitch[Stored]):
     def show(self, words: list[str]) -> Answer:
         """Answer a show command."""
         # `show interface` is taken for `show interfaces` by the abbreviation rule.
-        handler, values = match_command(of_release(SHOW_COMMANDS, self.release), words)
+        handler, values = match_command(_show_commands(self.release), words)
         return handler(self.device(), values)
 
     def edit(self, words: list[str]) -> None:
         """Run a configuration line."""
-        handler, values = match_command(of_release(COMMANDS, self.release), words)
+        handler, values = match_command(_commands(self.release), words)
         handler(self.stored, values)
 
     def device(self) -> Device:

@@ -49,14 +49,14 @@ def qos(stored: Stored, ports: str) -> JsonValue:
     table: list[JsonValue] = []
     for name in expand_ports(ports, stored.running.ports):
         port = stored.running.ports[name]
+        dscps: dict[int, list[str]] = {priority: [] for priority in range(8)}
+        for dscp in range(64):
+            dscps[port.priority_of(dscp)].append(str(dscp))
         mapping: dict[str, JsonValue] = {
             f"{priority}(0) {priority}(1)": [
-                {
-                    "switch-priority": str(priority),
-                    "DSCP": " ".join(str(n) for n in range(64) if port.priority_of(n) == priority),
-                }
+                {"switch-priority": str(priority), "DSCP": " ".join(held)}
             ]
-            for priority in range(8)
+            for priority, held in dscps.items()
         }
         pcp, dscp = ("enabled" if kind in port.rewrite else "disabled" for kind in ("pcp", "dscp"))
         summary: dict[str, JsonValue] = {

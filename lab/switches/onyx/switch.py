@@ -17,6 +17,7 @@ from lab.switches.onyx.grammar import CliError
 from lab.switches.onyx.show import Answer
 from lab.switches.onyx.terminal import serve
 from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.stored import Part
 from lab.views import SwitchConfig
 
 StoredT = TypeVar("StoredT", bound=SavedAndRunning[Any])
@@ -84,11 +85,12 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
 
     def change(self, words: list[str]) -> None:
         """Run a configuration line, whole or not at all."""
-        before = self.stored.running.model_copy(deep=True)
+        running: Part = self.stored.running
+        before = running.model_dump_json()  # a tenth of a copy; a refusal is rare
         try:
             self.edit(words)
         except CliError:
-            self.stored.running = before
+            self.stored.running = type(running).model_validate_json(before)
             raise
         self.commit()
 

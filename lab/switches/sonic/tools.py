@@ -5,12 +5,12 @@ Sources: sonic-buildimage, src/sonic-config-engine/sonic-cfggen; sonic-swss-comm
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Final
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from lab.switches.indented import indented
 from lab.switches.sonic.config import Db, Table, row
 from lab.switches.sonic.database import Database
 
@@ -65,7 +65,7 @@ def merge_data(database: Database, data: Db) -> None:
 
 def dump(db: Db) -> str:
     """`sonic-cfggen -d --print-data`: JSON with four spaces; a row without fields is `{}`."""
-    return json.dumps({name: _typed_table(rows) for name, rows in db.items()}, indent=4) + "\n"
+    return indented({name: _typed_table(rows) for name, rows in db.items()}, 4)
 
 
 def _typed_table(rows: Table) -> dict[str, dict[str, str | list[str]]]:
@@ -79,7 +79,7 @@ def run_cfggen(database: Database, words: list[str]) -> str:
             return dump(database.db)
         case ["-d", "--var-json", table]:
             held = database.db.get(table)
-            return "" if held is None else json.dumps(_typed_table(held), indent=4) + "\n"
+            return "" if held is None else indented(_typed_table(held), 4)
         case ["-a", text, "--write-to-db" | "-w"]:
             merge_data(database, parse_data(text))
             return ""
