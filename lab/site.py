@@ -103,7 +103,7 @@ def load_document(path: Path) -> Document:
         text = path.read_text()
     except OSError as error:
         raise UsageError(f"{path}: the site file cannot be read: {error.strerror}") from error
-    return cast("Document", spread_document(yaml.safe_load(text)))
+    return cast("Document", spread_document(yaml.load(text, Loader=yaml.CSafeLoader)))
 
 
 def block_of(stack: str) -> str:

@@ -46,7 +46,10 @@ class Guard:
 
 def rows() -> tuple[Guard, ...]:
     """Every row."""
-    tables = (cast("list[Any]", yaml.safe_load((_FOLDER / name).read_text())) for name in TABLES)
+    tables = (
+        cast("list[Any]", yaml.load((_FOLDER / name).read_text(), Loader=yaml.CSafeLoader))
+        for name in TABLES
+    )
     return tuple(TypeAdapter(Guard).validate_python(row) for table in tables for row in table)
 
 

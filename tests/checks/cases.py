@@ -92,7 +92,7 @@ def report_of(checked: CheckedSite) -> str:
 def read_cases(path: Path) -> dict[str, Case]:
     """Read the cases of one file, by name."""
     text = path.read_text(encoding="utf-8")
-    written = cast("Mapping[str, Mapping[str, str]]", yaml.safe_load(text))
+    written = cast("Mapping[str, Mapping[str, str]]", yaml.load(text, Loader=yaml.CSafeLoader))
     names = Counter(_name(part) for part in _parts(text))
     twice = [name for name, count in names.items() if count > 1]
     assert not twice, f"{path.name} has two cases {twice}"
