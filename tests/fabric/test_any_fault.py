@@ -154,6 +154,14 @@ def end_it(room: Room, way: Way, fault: Fault) -> None:
     way(room.talk())
 
 
+def _fits(line: str, *, routed: bool) -> bool:
+    """Lines of BGP are of a switch that routes, and no port holds a map of ours before it is there.
+
+    After a broken undo such a port keeps the map (test_old_states.py).
+    """
+    return (routed or "{asn}" not in line) and '"tc_to_queue_map":"RAILYARD"' not in line
+
+
 @pytest.mark.parametrize("system", EVERYTHING)
 def test_wherever_a_run_breaks_the_next_one_ends_it(system: str) -> None:
     @QUICK
@@ -174,7 +182,7 @@ def test_wherever_a_run_breaks_the_next_one_ends_it(system: str) -> None:
         with TemporaryDirectory() as folder:
             room = whole_rooms(whole_of(system, pieces), Path(folder))[-1 if spine else 0]
             routed = room.plan.desired.bgp is not None
-            disturb(room, [line for line in history if routed or "{asn}" not in line])
+            disturb(room, [line for line in history if _fits(line, routed=routed)])
             live_broken(room, applying, undoing)
 
     play()

@@ -69,13 +69,13 @@ def found_by_old_release(system: str, folder: Path, record: Any) -> Any:  # noqa
 def unlike(actual: SwitchState, desired: SwitchState) -> list[Difference]:
     """What differs in what that release read.
 
-    It read no shares of classes, no speed and no native VLAN, and took the 5 % of packets that
-    SONiC's template marks for all.
+    It read no shares of classes, no link settings and no native VLAN, and took the 5 % of packets
+    that SONiC's template marks for all.
     """
     return [
         found
         for found in diff_states(actual, desired)
-        if not found.setting.endswith(("_share", "speed", "native_vlan"))
+        if not found.setting.endswith(("_share", "speed", "fec", "autoneg", "native_vlan"))
         and found.actual.removesuffix(" at 5 %") != found.desired.removesuffix(" at 5 %")
     ]
 

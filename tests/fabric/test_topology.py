@@ -60,7 +60,9 @@ ONYX = test_exchange.HISTORIES
 @QUICK
 @given(history=ONYX, mode=st.sampled_from(MODES["onyx"]), leaves=st.integers(1, 3))
 def test_trunks_between_onyx_leaves(history: list[str], mode: str, leaves: int) -> None:
-    live(chain_of("onyx", leaves, mode=mode), history)
+    # Which PFC `roce semi-lossless` has is not public: the plan wants nothing of what was forced.
+    forced = "priority-flow-control" if mode == "semi_lossless" else "\n"
+    live(chain_of("onyx", leaves, mode=mode), [line for line in history if forced not in line])
 
 
 @QUICK
