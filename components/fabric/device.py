@@ -8,10 +8,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import time
 import zlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -25,12 +24,12 @@ from components.fabric.bond_state import MlagState
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity
+from components.fabric.moves import describe_moves
 from components.fabric.session_look import look, read_sessions
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters
-from components.fabric.systems.ranges import collapse_vlans
 from components.fabric.targets import (
     dropped,
     overlay,
@@ -316,44 +315,17 @@ def dump_evidence(evidence: SwitchEvidence) -> str:
 
 
 def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str:
-    before, after = outcome.before.settings(), outcome.after.settings()
     ours = request.desired.settings()
-    moved = sorted(key for key in {*before, *after} if before.get(key, "") != after.get(key, ""))
-    changed = _describe_moves(
-        (where, setting, f"{before.get(key, 'absent')} -> {after.get(key, 'absent')}")
-        for key in moved
-        for where, setting in (key,)
-    )
+    moved, changed = describe_moves(outcome.before, outcome.after, {*request.desired.ports})
     evidence = SwitchEvidence(
         device=request.endpoint.device,
         changed=changed,
-        unchanged=len({*ours} - {*moved}),
+        unchanged=len({*ours} - moved),
         interrupted=outcome.interrupts,
         saved=True,
         desired=owned,
     )
     return dump_evidence(evidence)
-
-
-_NUMBERED: Final = re.compile(r"(.*vlan_|dscp_)(\d+)(.*)")
-"""Settings of which a port has thousands, or 64."""
-
-
-def _describe_moves(moves: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
-    """A line a setting, and one for all VLANs, and all DSCPs, of a port that moved alike.
-
-    A trunk that carried every VLAN would else bring 4,093 lines, and a map of DSCPs 64 a port, and
-    the engine hands the evidence on in one environment variable, of which the kernel takes 128 KiB.
-    """
-    alike: dict[tuple[str, str, str, str], list[int]] = {}
-    for where, setting, move in moves:
-        found = _NUMBERED.fullmatch(setting)
-        before, number, after = found.groups() if found else (setting, "", "")
-        alike.setdefault((where, before, after, move), []).extend([int(number)] if found else [])
-    return tuple(
-        f"{before}{collapse_vlans(numbers) if numbers else ''}{after} of {where}: {move}"
-        for (where, before, after, move), numbers in alike.items()
-    )
 
 
 def render_baseline(state: SwitchState) -> str:

@@ -10,13 +10,13 @@ import pytest
 from components.fabric.device import (
     BASELINE_VARIABLE,
     PACKED,
-    _describe_moves,  # pyright: ignore[reportPrivateUsage] - its words are what people read
     every_key,
     pack_baseline,
     parse_request,
     read_baseline,
     render_baseline,
 )
+from components.fabric.moves import describe_moves
 from components.fabric.state import PortState, SwitchState
 from components.remote.step import render_request
 from tests.fabric.eos_lab import Clock
@@ -28,17 +28,46 @@ ONE_VARIABLE = 131_072
 
 
 def test_vlans_and_dscps_that_moved_alike_are_one_line() -> None:
-    gone = [("port p1", f"trunk_vlan_{vlan}", "allowed -> absent") for vlan in (1, 2, 3, 9)]
-    moves = [*gone, ("port p1", "trust", "L2 -> L3"), ("switch", "vlan_111", "absent -> present")]
-    moves += [("port p1", f"dscp_{dscp}_priority", "1 -> 3") for dscp in (24, 25, 26, 30)]
-    moves += [("port p2", "dscp_26_priority", "1 -> 3"), ("switch", "dscp_26_class", "1 -> 3")]
-    assert _describe_moves(moves) == (
+    dscps = (24, 25, 26, 30)
+    before = SwitchState(
+        dscp_classes={},
+        ports={
+            "p1": PortState(
+                trunk_vlans=(1, 2, 3, 9), trust="L2", dscp_priorities=dict.fromkeys(dscps, 1)
+            ),
+            "p2": PortState(dscp_priorities={26: 1}),
+        },
+    )
+    after = SwitchState(
+        vlans=(111,),
+        dscp_classes={26: 3},
+        ports={
+            "p1": PortState(trunk_vlans=(), trust="L3", dscp_priorities=dict.fromkeys(dscps, 3)),
+            "p2": PortState(dscp_priorities={26: 3}),
+        },
+    )
+    moved, lines = describe_moves(before, after, {"p1"})
+    assert len(moved) == 12
+    assert lines == (
+        "dscp_24-26,30_priority of port p1: 1 -> 3",
         "trunk_vlan_1-3,9 of port p1: allowed -> absent",
         "trust of port p1: L2 -> L3",
-        "vlan_111 of switch: absent -> present",
-        "dscp_24-26,30_priority of port p1: 1 -> 3",
         "dscp_26_priority of port p2: 1 -> 3",
-        "dscp_26_class of switch: 1 -> 3",
+        "dscp_26_class of switch: absent -> 3",
+        "vlan_111 of switch: absent -> present",
+    )
+
+
+def test_what_a_one_shot_moved_on_other_ports_is_a_line_a_setting() -> None:
+    names = [f"1/{number}" for number in range(1, 33)]
+    before = SwitchState(roce="none", ports=dict.fromkeys(names, PortState(trust="L2")))
+    after = SwitchState(roce="lossless", ports=dict.fromkeys(names, PortState(trust="L3")))
+    moved, lines = describe_moves(before, after, {"1/2"})
+    assert len(moved) == 33
+    assert lines == (
+        "trust of ports beside the file's: L2 -> L3",
+        "trust of port 1/2: L2 -> L3",
+        "roce of switch: none -> lossless",
     )
 
 
