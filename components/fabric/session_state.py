@@ -10,6 +10,15 @@ UP: Final = "established"
 """How every system calls a session that carries routes (RFC 4271), in capitals or not."""
 
 
+_SHOWN: Final = 200
+"""Letters of an answer that is none; enough for a refusal."""
+
+
+def why_unread(answer: str) -> str:
+    """The words of an answer that could not be read, as the reason why something is not known."""
+    return " ".join(answer.split())[:_SHOWN] or "no answer"
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 

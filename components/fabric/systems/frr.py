@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from components.fabric.session_state import Session, Sessions
+from components.fabric.session_state import Session, Sessions, why_unread
 from components.fabric.systems.base import Unreadable
 
 BFD: Final = "show bfd peers json"
@@ -82,8 +82,7 @@ def with_routes(sessions: Sessions, answer: str) -> Sessions:
     try:
         table = _ROUTES.validate_json(answer)
     except ValidationError:
-        why = " ".join(answer.split())[:200] or "no answer"
-        return sessions.model_copy(update={"routes_unread": why})
+        return sessions.model_copy(update={"routes_unread": why_unread(answer)})
     routes = {
         network: tuple(sorted({hop.port for hop in each.hops if hop.fib and hop.active}))
         for network, entries in table.items()
@@ -102,9 +101,7 @@ def with_bfd(sessions: dict[str, Session], answer: str) -> Sessions:
     try:
         peers = _BFD_PEERS.validate_json(answer)
     except ValidationError:
-        return Sessions(
-            neighbors=sessions, bfd_unread=" ".join(answer.split())[:200] or "no answer"
-        )
+        return Sessions(neighbors=sessions, bfd_unread=why_unread(answer))
     states = {name: each.status for each in peers for name in (each.interface, each.peer)}
     found = {
         name: session.model_copy(update={"bfd": states.get(name, "down")})

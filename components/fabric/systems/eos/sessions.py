@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, Field, ValidationError
 
-from components.fabric.session_state import Session, Sessions
+from components.fabric.session_state import Session, Sessions, why_unread
 from components.fabric.systems.base import Unreadable
 
 SUMMARY: Final = "show ip bgp summary | json"
@@ -79,8 +79,7 @@ def _with_routes(sessions: Sessions, text: str) -> Sessions:
     try:
         table = _Tables.model_validate_json(text).vrfs.get("default", _Table())
     except ValidationError:
-        why = " ".join(text.split())[:200] or "no answer"
-        return sessions.model_copy(update={"routes_unread": why})
+        return sessions.model_copy(update={"routes_unread": why_unread(text)})
     routes = {
         network: tuple(sorted({via.interface for via in route.vias}))
         for network, route in table.routes.items()
