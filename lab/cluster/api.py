@@ -42,8 +42,8 @@ def _connections() -> _Connections:
     return _KEPT.connections
 
 
-def _is_closed(connection: http.client.HTTPSConnection) -> bool:
-    # Between two answers the server has nothing to say but that it closes the connection.
+def is_closed(connection: http.client.HTTPSConnection) -> bool:
+    """Whether the server closed a kept connection: between two answers it says nothing else."""
     if connection.sock is None:
         return True
     poll = select.poll()
@@ -115,7 +115,7 @@ class Api:
     ) -> tuple[int, str]:
         key = (self.server, self.client)
         connection = _connections().get(key)
-        if connection is None or _is_closed(connection):
+        if connection is None or is_closed(connection):
             self._forget()
             parts = urlsplit(self.server)
             connection = http.client.HTTPSConnection(

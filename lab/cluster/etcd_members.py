@@ -66,6 +66,15 @@ class EtcdMembers:
         ident = text_at(answer, "header", "member_id")
         return Status(ident, text_at(answer, "leader"), at(answer, "isLearner") is True)
 
+    def revision(self) -> str:
+        """Ask the member for the revision of its data: every write makes another one.
+
+        Raises:
+            DeviceError: It does not answer.
+        """
+        answer = self.api.request("POST", "/v3/maintenance/status", {})
+        return text_at(answer, "header", "revision")
+
     def list(self) -> list[Member]:
         """Give all members, in etcd's order.
 

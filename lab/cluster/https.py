@@ -55,6 +55,7 @@ def _common_name(connection: object) -> str:
 
 def _make_handler(answer: Answer) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # a node reports over one connection
         timeout = 30
 
         def _serve(self) -> None:

@@ -35,12 +35,13 @@ from lab.cluster.lab_link import LabLink
 from lab.cluster.leader import Leader
 from lab.cluster.mpi import MpiOperator
 from lab.cluster.mux import API_PORT, SUPERVISOR_PORT, start_mux
-from lab.cluster.node_agent import NodeAgent, Reports
+from lab.cluster.node_agent import NodeAgent
 from lab.cluster.pki import KeyPair, write_private
 from lab.cluster.plane import ControlPlane, PlaneOptions, render_kubeconfig
 from lab.cluster.pod_logs import PodLogs
+from lab.cluster.reports import Reports
 from lab.cluster.supervisor import ClusterSide, Supervisor
-from lab.cluster.upstream import REPORT_TIMEOUT_S, Upstream
+from lab.cluster.upstream import Upstream
 
 REPORT_S = 2.0
 _RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-experimental", "crun")
@@ -161,7 +162,7 @@ class _Server:
         body: Doc = {"name": self._config.node_name, "devices": dump_devices(devices)}
         for address in self._others.servers:
             with contextlib.suppress(DeviceError):  # a server that is lost learns nothing
-                self._others.ask(address, "POST", "/v1-lab/report", body, REPORT_TIMEOUT_S)
+                self._others.tell(address, body)
 
     def _read_log(self, namespace: str, pod: str) -> str:
         text = self._logs.read(namespace, pod)

@@ -66,7 +66,7 @@ class Leader:
         )
         self._stop = threading.Event()
         self._worker = threading.Thread(
-            target=self.make_agent().run, args=(self._stop,), daemon=True
+            target=self.make_agent().run, args=(self._stop, plane.members.revision), daemon=True
         )
         self._worker.start()
 

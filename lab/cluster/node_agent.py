@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from components.core.errors import RailyardError
@@ -62,7 +62,7 @@ from lab.cluster.operator_parts import (
 from lab.cluster.pod_events import report_sandbox_failure
 from lab.cluster.pod_logs import PodLogs
 from lab.cluster.pod_probe import World
-from lab.cluster.pod_runner import run_pods
+from lab.cluster.pod_runner import is_awaited, run_pods
 from lab.cluster.pod_start import why_not_started
 from lab.cluster.pod_view import (
     CNI_DONE,
@@ -80,44 +80,14 @@ from lab.cluster.pod_view import (
 from lab.cluster.pod_view import dump_status as dump_network_status
 from lab.cluster.pool_files import written_files
 from lab.cluster.probe_end import Ended
+from lab.cluster.reports import SILENT_S, Passes, Reports
 from lab.cluster.shared_plugin import SharedPool, plan_shared
 from lab.cluster.torch_pods import is_torch
 
 _PASS_S = 0.5
-SILENT_S = 10.0
-"""A node whose K3s reported nothing for so long is down (a kubelet: 40 s; the lab is quicker)."""
 _DOWN = "lab.railyard.dev/down"
 _NADS = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions"
 _POOLS = "/apis/whereabouts.cni.cncf.io/v1alpha1"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The last report of a node and when it came (`time.monotonic`)."""
-
-    devices: NodeDevices
-    seen_s: float
-
-
-class Reports:
-    """The nodes' reports, written by the supervisor's threads."""
-
-    def __init__(self) -> None:
-        """Start with no report at all."""
-        self._reports: dict[str, Report] = {}
-        self._lock = threading.Lock()
-
-    def put(self, node: str, devices: NodeDevices) -> None:
-        """Take the report of a node."""
-        with self._lock:
-            self._reports[node] = Report(devices, time.monotonic())
-
-    def fresh(self) -> dict[str, NodeDevices]:
-        """The devices of all nodes that are alive."""
-        now = time.monotonic()
-        with self._lock:
-            items = list(self._reports.items())
-        return {name: r.devices for name, r in items if now - r.seen_s < SILENT_S}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +108,7 @@ class Snapshot:
 
 
 class NodeAgent:
-    """Reconciles all nodes and pods of one cluster, twice a second."""
+    """Reconciles all nodes and pods of one cluster, twice a second while anything happens there."""
 
     def __init__(
         self, api: Api, reports: Reports, logs: PodLogs, link: LabLink, mpi: MpiOperator
@@ -152,16 +122,25 @@ class NodeAgent:
         self._plugin_configs: dict[str, str] = {}
         self._stores = NodeStore()
         self._started_s = time.monotonic()
+        self._passes = Passes()
 
-    def run(self, stop: threading.Event) -> None:
-        """Reconcile until told to stop; an error of one pass is logged and tried again."""
+    def run(self, stop: threading.Event, revision: Callable[[], str]) -> None:
+        """Reconcile until told to stop; an error of one pass is logged and tried again.
+
+        Args:
+            stop: Ends it.
+            revision: Asks etcd for that of its data.
+        """
         while not stop.wait(_PASS_S):
             try:
-                self.reconcile()
+                if self._passes.is_due(revision(), self._reports.fresh(), time.monotonic()):
+                    self.reconcile()
             except RailyardError as error:
                 print(f"node agent: {error}", file=sys.stderr, flush=True)
+                self._passes.forget()
             except Exception:  # noqa: BLE001 - a surprise must not stop all nodes; it is logged whole
                 traceback.print_exc()
+                self._passes.forget()
         self._mpi.stop()
 
     def reconcile(self) -> None:
@@ -176,6 +155,8 @@ class NodeAgent:
         self._mpi.follow()
         for ended in run_pods(self._world(snapshot, alive), self._link, dt.datetime.now(dt.UTC)):
             self._end(ended)
+        if self._is_settling() or any(_moves(pod) for pod in snapshot.pods if pod.node in alive):
+            self._passes.forget()
 
     def _read(self) -> Snapshot:
         api = self._api
@@ -300,12 +281,15 @@ class NodeAgent:
 
     def _settle_liveness(self, node: Doc, *, alive: bool) -> bool:
         marked = _DOWN in pairs_at(node, "metadata", "annotations")
-        settling = time.monotonic() - self._started_s < SILENT_S
-        if marked == alive and not (settling and not alive):
+        if marked == alive and not (self._is_settling() and not alive):
             value: Json = None if alive else "k3s-silent"
             body: Doc = {"metadata": {"annotations": {_DOWN: value}}}
             self._api.merge(f"/api/v1/nodes/{name_of(node)}", body)
         return alive
+
+    def _is_settling(self) -> bool:
+        """Whether a node may still be alive that this server has not heard of."""
+        return time.monotonic() - self._started_s < SILENT_S
 
     def _settle_labels(
         self, node: NodeState, labels: Mapping[str, str], policies: Sequence[NicPolicy]
@@ -350,8 +334,7 @@ class NodeAgent:
     def _attach_pods(self, snapshot: Snapshot, states: Mapping[str, NodeState]) -> None:
         blocks = settle_blocks(self._api, snapshot.nic_policies, snapshot.pods, snapshot.labels())
         for pod in snapshot.pods:
-            waiting = pod.phase == "Pending" and pod.node in states and not pod.deleting
-            if not waiting or NETWORKS not in pod.annotations or CNI_DONE in pod.annotations:
+            if pod.node not in states or not _awaits_networks(pod):
                 continue
             used = {each for other in snapshot.pods if other.live for each in other.addresses()}
             site = Site(
@@ -388,6 +371,17 @@ class NodeAgent:
         self._logs.write(ended.pod, ended.log)
         notes: Doc = {EXIT_CODE: str(ended.exit_code)}
         self._api.merge(ended.pod.path, {"metadata": {"annotations": notes}})
+
+
+def _awaits_networks(pod: Pod) -> bool:
+    notes = pod.annotations
+    waits = pod.phase == "Pending" and not pod.deleting
+    return waits and NETWORKS in notes and CNI_DONE not in notes
+
+
+def _moves(pod: Pod) -> bool:
+    """What is asked again: a DHCP server may answer by now, a command's time may have come."""
+    return _awaits_networks(pod) or is_awaited(pod)
 
 
 def _prefix(plugin: Pod) -> str:

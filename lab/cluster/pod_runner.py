@@ -49,11 +49,16 @@ def run_pods(world: World, link: LabLink, now: dt.datetime) -> list[Ended]:
     return ended
 
 
-def _is_due(pod: Pod, world: World, now: dt.datetime) -> bool:
+def is_awaited(pod: Pod) -> bool:
+    """Whether it runs a command that ends by itself, and that has not ended yet."""
     if pod.phase != "Running" or pod.deleting or EXIT_CODE in pod.annotations:
         return False
     ends = pod.owned_by_job or text_at(pod.document, "spec", "restartPolicy") == "Never"
-    if not ends or pod.labels.get(JOB_ROLE) == "worker" or _is_server(pod, world):
+    return ends and pod.labels.get(JOB_ROLE) != "worker"
+
+
+def _is_due(pod: Pod, world: World, now: dt.datetime) -> bool:
+    if not is_awaited(pod) or _is_server(pod, world):
         return False
     return _age_s(pod, now) >= _LAUNCHER_RUN_S
 

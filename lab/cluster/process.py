@@ -12,7 +12,7 @@ from pathlib import Path
 
 from components.core.errors import DeviceError
 
-POLL_S = 0.05
+POLL_S = 0.1
 
 
 def wait_until(what: str, ready: Callable[[], bool], deadline_s: float) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -23,9 +23,9 @@ from lab.cluster.fake_nodes import NodeFacts, register_node
 from lab.cluster.https import OK, Request, Response
 from lab.cluster.join import dump_shared
 from lab.cluster.k3s_token import Passwords, hash_password
-from lab.cluster.node_agent import Reports
 from lab.cluster.pki import Authority, KeyPair
 from lab.cluster.pod_logs import PodLogs
+from lab.cluster.reports import Reports
 
 _BAD_REQUEST = 400
 _UNAUTHORIZED = 401
@@ -39,7 +39,7 @@ class NodePasswordError(Exception):
     """Another machine with this name joined before."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClusterSide:
     """What a joining server needs of the one it asks."""
 
@@ -48,14 +48,17 @@ class ClusterSide:
     api_port: int
     disable: tuple[str, ...]
     """What the cluster was started without; all servers must agree."""
+    known: list[Json] = field(default_factory=list[Json])
+    """What `servers` gave last: this server asks as often as a node reports."""
 
     def servers(self) -> list[Json]:
         """Where the cluster's servers are, as `host:port`; empty while etcd cannot say."""
         try:
             members = self.members.list()
         except DeviceError:
-            return []
-        return [f"{member.address}:{self.api_port}" for member in members if member.name]
+            members = []
+        self.known = [f"{member.address}:{self.api_port}" for member in members if member.name]
+        return self.known
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ class Supervisor:
     def _report(self, request: Request) -> Response:
         body = as_doc(cast("Json", json.loads(request.body)))
         self.reports.put(text_at(body, "name"), parse_devices(at(body, "devices")))
-        return _json({"servers": self.cluster.servers()})
+        return _json({"servers": self.cluster.known})
 
     def _log(self, request: Request) -> Response:
         text = self.logs.read(request.query.get("namespace", ""), request.query.get("pod", ""))

@@ -15,6 +15,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from components.core.errors import DeviceError
+from lab.cluster.api import is_closed
 from lab.cluster.document import Doc, Json, as_doc, texts_at
 from lab.cluster.https import OK
 from lab.cluster.k3s_config import HostPaths, K3sConfig
@@ -22,6 +23,7 @@ from lab.cluster.k3s_token import Token, check_ca, parse_token
 from lab.cluster.mux import ALPN
 from lab.cluster.pki import write_private
 
+_REPORT = "/v1-lab/report"
 TIMEOUT_S = 10.0
 REPORT_TIMEOUT_S = 2.0
 """A server that hangs must not keep a node from telling the others that it lives."""
@@ -43,6 +45,10 @@ class Upstream:
     ca: Path | None = field(default=None)
     servers: tuple[str, ...] = ()
     """`host:port` of every server of the cluster, once it said so."""
+    links: dict[str, http.client.HTTPSConnection] = field(
+        default_factory=dict[str, http.client.HTTPSConnection]
+    )
+    """What the last report left open: a handshake costs both sides more than the report does."""
 
     def request(
         self, method: str, path: str, body: Doc | None = None, timeout_s: float = TIMEOUT_S
@@ -70,13 +76,34 @@ class Upstream:
         addresses = self.servers or (self.address,)
         for address in addresses:
             try:
-                answer = self.ask(address, "POST", "/v1-lab/report", body, REPORT_TIMEOUT_S)
-                self.learn(answer)
+                self.learn(self.tell(address, body))
             except DeviceError as error:
                 failures.append(error)
         if len(failures) == len(addresses):
             # All that it knows may have been replaced: the configured address leads to the rest.
-            self.learn(self.ask(self.address, "POST", "/v1-lab/report", body, REPORT_TIMEOUT_S))
+            self.learn(self.tell(self.address, body))
+
+    def tell(self, address: str, body: Doc) -> bytes:
+        """Report to one server, over the connection of the report before where it is still open.
+
+        One thread alone reports.
+
+        Raises:
+            NoAnswerError: Nobody answered there.
+            DeviceError: It answered with an error status.
+        """
+        link = self.links.pop(address, None)
+        if link is not None and is_closed(link):
+            link.close()
+            link = None
+        link = link or self._connect(address, REPORT_TIMEOUT_S)
+        try:
+            answer = self._exchange(link, "POST", _REPORT, body)
+        except DeviceError:
+            link.close()
+            raise
+        self.links[address] = link
+        return answer
 
     def learn(self, answer: bytes) -> None:
         """Take over the list of servers in an answer, if it has one."""
@@ -117,11 +144,20 @@ class Upstream:
             NoAnswerError: Nobody answered there.
             DeviceError: It answered with an error status.
         """
-        url = f"https://{address}{path.partition('?')[0]}"
+        connection = self._connect(address, timeout_s)
+        try:
+            return self._exchange(connection, method, path, body)
+        finally:
+            connection.close()
+
+    def _connect(self, address: str, timeout_s: float) -> http.client.HTTPSConnection:
         host, _, port = address.partition(":")
-        connection = http.client.HTTPSConnection(
-            host, int(port), timeout=timeout_s, context=self._tls()
-        )
+        return http.client.HTTPSConnection(host, int(port), timeout=timeout_s, context=self._tls())
+
+    def _exchange(
+        self, connection: http.client.HTTPSConnection, method: str, path: str, body: Doc | None
+    ) -> bytes:
+        url = f"https://{connection.host}:{connection.port}{path.partition('?')[0]}"
         headers: dict[str, str] = {}
         if self.ca:
             plain = f"{self.token.user or self.user}:{self.token.password}".encode()
@@ -132,8 +168,6 @@ class Upstream:
             data = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswerError(f'Get "{url}": {error}') from error
-        finally:
-            connection.close()
         if response.status != OK:
             reason = data.decode(errors="replace").strip()
             raise DeviceError(f"{url}: {response.status} {reason}")
