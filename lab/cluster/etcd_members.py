@@ -42,6 +42,8 @@ class Status:
     ident: str
     leader: str
     learner: bool
+    revision: str
+    """Of its data: every write makes another one."""
 
     @property
     def leads(self) -> bool:
@@ -64,16 +66,8 @@ class EtcdMembers:
         """
         answer = self.api.request("POST", "/v3/maintenance/status", {})
         ident = text_at(answer, "header", "member_id")
-        return Status(ident, text_at(answer, "leader"), at(answer, "isLearner") is True)
-
-    def revision(self) -> str:
-        """Ask the member for the revision of its data: every write makes another one.
-
-        Raises:
-            DeviceError: It does not answer.
-        """
-        answer = self.api.request("POST", "/v3/maintenance/status", {})
-        return text_at(answer, "header", "revision")
+        revision = text_at(answer, "header", "revision")
+        return Status(ident, text_at(answer, "leader"), at(answer, "isLearner") is True, revision)
 
     def list(self) -> list[Member]:
         """Give all members, in etcd's order.

@@ -11,14 +11,13 @@ from typing import cast
 from urllib.parse import quote
 
 from components.core.errors import DeviceError
-from lab.cluster.devices import dump_devices
 from lab.cluster.document import Doc, Json, as_doc, text_at
 from lab.cluster.https import serve_tls
 from lab.cluster.k3s_config import HostPaths, K3sConfig
 from lab.cluster.k3s_node import (
+    DeviceWatch,
     ensure_node_password,
     look_around,
-    read_devices,
     read_facts,
     write_kubelet_config,
 )
@@ -59,11 +58,12 @@ def run_agent(
     kubelet = serve_tls(address, pair, make_kubelet(read_log), upstream.ca)
     try:
         on_ready()
+        watch = DeviceWatch(paths, started)
         while True:
-            devices = dump_devices(read_devices(paths, started))
-            _try_report(upstream, {"name": config.node_name, "devices": devices})
+            _try_report(upstream, {"name": config.node_name, "devices": watch.dumped})
             if stop.wait(REPORT_S):
                 return
+            watch.look()
     finally:
         kubelet.shutdown()
         kubelet.server_close()

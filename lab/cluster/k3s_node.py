@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from components.core.errors import DeviceError
-from lab.cluster.devices import NodeDevices, scan_devices
+from lab.cluster.devices import NodeDevices, dump_devices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.etcd_members import MEMBER_ADDRESS, MEMBER_NAME
 from lab.cluster.fake_nodes import HOST, NodeFacts
@@ -22,6 +22,9 @@ from lab.cluster.pki import KeyPair, write_private
 from lab.cluster.plane import render_kubeconfig
 
 _SYSTEMCTL_S = 10
+STEADY_REPORTS = 15
+"""After so many reports without a change, half a minute, only every third looks at /sys."""
+STEADY_STEP = 3
 _RUNTIMES = {"nvidia": "nvidia-container-runtime"}
 """Runtime to the program that K3s looks for (its pkg/agent/containerd)."""
 
@@ -77,11 +80,32 @@ def look_around(paths: HostPaths, unit: str, search: str) -> Started:
     return Started(read_memlock_kib(paths, unit), runtime is not None)
 
 
-def read_devices(paths: HostPaths, started: Started) -> NodeDevices:
-    """Read the node's devices from its /sys."""
-    return scan_devices(
-        paths.at("/sys"), started.memlock_kib, nvidia_runtime=started.nvidia_runtime
-    )
+class DeviceWatch:
+    """The node's devices at each report: read every time while they change, then less often.
+
+    A look asks /sys some hundred times, and a lab's daemon answers each of them.
+    """
+
+    def __init__(self, paths: HostPaths, started: Started) -> None:
+        """Look for the first time."""
+        self._paths, self._started, self._same = paths, started, 0
+        self.devices = self._read()
+        self.dumped = dump_devices(self.devices)
+
+    def look(self) -> None:
+        """Bring `devices`, and `dumped` for a report of them, up to date."""
+        self._same += 1
+        if self._same > STEADY_REPORTS and self._same % STEADY_STEP:
+            return
+        found = self._read()
+        if found != self.devices:
+            self.devices, self.dumped, self._same = found, dump_devices(found), 0
+
+    def _read(self) -> NodeDevices:
+        started = self._started
+        return scan_devices(
+            self._paths.at("/sys"), started.memlock_kib, nvidia_runtime=started.nvidia_runtime
+        )
 
 
 def ensure_node_password(paths: HostPaths) -> str:

@@ -16,15 +16,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from components.core.errors import DeviceError
-from lab.cluster.devices import dump_devices
 from lab.cluster.document import Doc
 from lab.cluster.https import serve_tls
 from lab.cluster.join import ensure_member_name, has_data, join, wait_promoted
 from lab.cluster.k3s_config import HostPaths, K3sConfig
 from lab.cluster.k3s_node import (
+    DeviceWatch,
     ensure_node_password,
     look_around,
-    read_devices,
     read_facts,
     write_kubelet_config,
 )
@@ -112,7 +111,7 @@ class _Server:
             *(paths.server / "nodes", side),
         )
         self._others = Upstream("", Token(passwords.server), "server", plane.ca.files.cert)
-        self._started = look_around(paths, "k3s", os.environ.get("PATH", ""))
+        self._watch = DeviceWatch(paths, look_around(paths, "k3s", os.environ.get("PATH", "")))
         mpi = MpiOperator(plane.admin, tools.binaries["mpi-controller"], paths.server)
         self._leader = Leader(
             plane,
@@ -154,12 +153,12 @@ class _Server:
 
     def _report(self) -> None:
         """Tell this server and all others that the node lives, and what it has."""
-        devices = read_devices(self._paths, self._started)
-        self._reports.put(self._config.node_name, devices)
+        self._watch.look()
+        self._reports.put(self._config.node_name, self._watch.devices)
         here = f"{self._config.node_ip}:{self._config.api_port}"
         found = self._supervisor.cluster.servers()
         self._others.servers = tuple(str(server) for server in found if server != here)
-        body: Doc = {"name": self._config.node_name, "devices": dump_devices(devices)}
+        body: Doc = {"name": self._config.node_name, "devices": self._watch.dumped}
         for address in self._others.servers:
             with contextlib.suppress(DeviceError):  # a server that is lost learns nothing
                 self._others.tell(address, body)

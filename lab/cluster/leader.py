@@ -33,21 +33,25 @@ class Leader:
     _stop: threading.Event = field(default_factory=threading.Event)
     _worker: threading.Thread | None = None
     _seen: set[str] = field(default_factory=set[str])
+    _followed: str = ""
+    """The revision in which it last looked for members to remove."""
 
     def follow(self) -> None:
         """Act if this server leads, else do not; what etcd cannot say now changes nothing."""
         try:
-            leads = self.plane.members.status().leads
+            status = self.plane.members.status()
         except DeviceError as error:
             _log(f"etcd: {error}")
             return
+        leads = status.leads
         try:
             if leads and self._worker is None:
                 self.start()
             elif not leads and self._worker is not None:
                 self.stop()
-            if leads:
+            if leads and status.revision != self._followed:
                 follow_removals(self.plane.admin, self.plane.members, self._seen)
+                self._followed = status.revision
         except DeviceError as error:
             _log(f"leader: {error}")
             if self._worker is None:
@@ -66,7 +70,7 @@ class Leader:
         )
         self._stop = threading.Event()
         self._worker = threading.Thread(
-            target=self.make_agent().run, args=(self._stop, plane.members.revision), daemon=True
+            target=self.make_agent().run, args=(self._stop, plane.members.status), daemon=True
         )
         self._worker.start()
 
@@ -77,6 +81,7 @@ class Leader:
             self._worker.join(_THREAD_S)
         self._worker = None
         self._seen.clear()
+        self._followed = ""
         self.plane.stop_named("kwok", "kube-scheduler", "kube-controller-manager")
 
 

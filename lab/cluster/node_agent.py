@@ -31,6 +31,7 @@ from lab.cluster.document import (
     pairs_at,
     text_at,
 )
+from lab.cluster.etcd_members import Status
 from lab.cluster.fake_nodes import HOST
 from lab.cluster.gpu_operator import (
     GPU,
@@ -124,16 +125,16 @@ class NodeAgent:
         self._started_s = time.monotonic()
         self._passes = Passes()
 
-    def run(self, stop: threading.Event, revision: Callable[[], str]) -> None:
+    def run(self, stop: threading.Event, ask: Callable[[], Status]) -> None:
         """Reconcile until told to stop; an error of one pass is logged and tried again.
 
         Args:
             stop: Ends it.
-            revision: Asks etcd for that of its data.
+            ask: Asks etcd for the revision of its data.
         """
         while not stop.wait(_PASS_S):
             try:
-                if self._passes.is_due(revision(), self._reports.fresh(), time.monotonic()):
+                if self._passes.is_due(ask().revision, self._reports.fresh(), time.monotonic()):
                     self.reconcile()
             except RailyardError as error:
                 print(f"node agent: {error}", file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ from lab.cluster.document import Doc
 from lab.cluster.gpu_operator import Policy, gpus_of, policy_status
 from lab.cluster.gpu_plugin import plugin_gpus
 from lab.cluster.k3s_config import HostPaths
-from lab.cluster.k3s_node import look_around, read_devices, refuse_machine
+from lab.cluster.k3s_node import DeviceWatch, look_around, refuse_machine
 from lab.cluster.k3s_token import check_ca, format_token, parse_token
 from lab.cluster.pod_view import CNI_BIN_DIR, NETWORKS, NodeState, Pod
 from lab.cluster.shared_plugin import plan_shared
@@ -80,7 +80,7 @@ def runtime_of_later(state: State, folder: Path) -> Outcome:
     (folder / "usr/bin/nvidia-container-runtime").touch(mode=0o755)
     if state["restart"]:
         started = look_around(paths, "k3s", search)
-    return read_devices(paths, started).nvidia_runtime, ""
+    return DeviceWatch(paths, started).devices.nvidia_runtime, ""
 
 
 def pool(state: State, _folder: Path) -> Outcome:

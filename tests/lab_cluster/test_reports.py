@@ -11,11 +11,15 @@ import pytest
 
 from components.core.errors import DeviceError
 from lab.cluster.devices import NodeDevices
+from lab.cluster.document import docs_at
 from lab.cluster.https import OK, Request, Response, serve_tls
+from lab.cluster.k3s_config import HostPaths
+from lab.cluster.k3s_node import DeviceWatch, Started
 from lab.cluster.k3s_token import Token
 from lab.cluster.pki import Authority, KeyPair
 from lab.cluster.reports import Passes
 from lab.cluster.upstream import Upstream
+from tests.lab_cluster.conftest import make_gpu_node
 
 ONE, TWO = {"gpu01": NodeDevices()}, {"gpu01": NodeDevices(gpus=8)}
 
@@ -37,6 +41,26 @@ def test_a_pass_is_due_after_one_that_failed_or_waits_for_time_alone() -> None:
     passes.forget()
     assert passes.is_due("7", ONE, 100.5)
     assert not passes.is_due("7", ONE, 101.0)
+
+
+def test_a_node_that_stays_the_same_is_looked_at_less_often(tmp_path: Path) -> None:
+    make_gpu_node(tmp_path, vfs=2)
+    pf = tmp_path / "sys/bus/pci/devices/0000:05:00.0"
+    watch = DeviceWatch(HostPaths(tmp_path), Started(None, nvidia_runtime=False))
+
+    def looks(number: int) -> list[int]:
+        found: list[int] = []
+        for _ in range(number):
+            watch.look()
+            found.append(len(watch.devices.vfs))
+        return found
+
+    assert looks(14) == [4] * 14
+    (pf / "virtfn1").unlink()
+    assert looks(16) == [3] * 16, "a change is seen at once, for half a minute"
+    (pf / "virtfn0").unlink()
+    assert looks(3) == [3, 3, 2], "then by every third report"
+    assert len(docs_at(watch.dumped, "vfs")) == 2
 
 
 @contextmanager
