@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
 import pytest
 
+from lab.cluster.plane import ControlPlane
+from lab.cluster.testing import running_plane
 from lab.suite import EXTRAS, SLOW_MARKS, files_of
 from tests.docs.collected import see
 
@@ -34,3 +36,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
 def pytest_itemcollected(item: pytest.Item) -> None:
     """The pages name tests as proofs; a test of them looks whether those are there."""
     see(item)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A cluster of a worker's own: 4 CPU seconds, for tests that take away what they put there."""
+    with running_plane(tmp_path_factory.mktemp("plane")) as running:
+        yield running

@@ -16,7 +16,6 @@ from components.kubernetes.vendored import load_vendored
 from lab.cluster.api import Api, ApiError
 from lab.cluster.plane import ControlPlane
 from lab.cluster.process import wait_until
-from lab.cluster.testing import running_plane
 
 ENVIRONMENT: JsonValue = {
     "type": "array",
@@ -100,16 +99,12 @@ def _definition() -> dict[str, JsonValue]:
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with running_plane(tmp_path_factory.mktemp("crd")) as plane:
-        _define(plane)
-        yield plane.admin
-
-
-def _define(plane: ControlPlane) -> None:
+def api(plane: ControlPlane) -> Iterator[Api]:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     plane.admin.request("POST", path, cast("Any", _definition()))
     wait_until("the kind to be served", lambda: plane.admin.answers(JOBS), 30)
+    yield plane.admin
+    plane.admin.request("DELETE", f"{path}/mpijobs.kubeflow.org")
 
 
 DRY_RUN = {"dryRun": "All", "fieldValidation": "Strict"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.server_version import check_existing, minor_of
 from components.model.kubernetes import ExistingPlane
 from lab.cluster.plane import ControlPlane
-from lab.cluster.testing import running_plane
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
 
@@ -21,12 +19,6 @@ from tests.kubernetes.plans import planned
 def plan_of(version: str) -> KubernetesPlan:
     plane = ExistingPlane(plane="existing", version=version)
     return planned(changed_spec(load_example("dgx-roce"), kubernetes=plane))
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with running_plane(tmp_path_factory.mktemp("existing")) as running:
-        yield running
 
 
 @pytest.mark.cluster

@@ -10,23 +10,25 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from components.kubernetes.manifest import Manifest
 from components.operators.plan import ChartPlan
-from lab.cluster.api import Api
+from lab.cluster.api import APPLY_PATCH, Api
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import Doc, number_at, text_at
+from lab.cluster.document import Doc, as_doc, docs_at, name_of, namespace_of, number_at, text_at
 from lab.cluster.pki import KeyPair
 from lab.cluster.process import wait_until
 
 PROJECT = Path(__file__).parents[2]
 CHARTS = PROJECT / "lab/cluster/charts"
 TOKEN = "site-secret"
+PODS = "/api/v1/namespaces/default/pods"
 
 
 def make_gpu_node(root: Path, vfs: int) -> None:
@@ -111,6 +113,8 @@ class Site:
         default_factory=dict[str, subprocess.Popen[bytes]]
     )
     """The process that was started last on each host."""
+    served: dict[tuple[str, str], Doc] = field(default_factory=dict[tuple[str, str], Doc])
+    """Version and kind to what the API says of it."""
 
     @property
     def block(self) -> str:
@@ -174,6 +178,75 @@ class Site:
         tls = self.root("mgmt01") / "var/lib/rancher/k3s/server/tls"
         admin = KeyPair(tls / "admin.crt", tls / "admin.key")
         return Api(f"https://{self.address(10)}:6443", tls / "server-ca.crt", admin)
+
+    def path_of(self, body: Doc) -> str:
+        """Where the API serves an object, as the API itself says it."""
+        version, kind = text_at(body, "apiVersion"), text_at(body, "kind")
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+        def is_served() -> bool:
+            for each in docs_at(self.api.find(root), "resources"):
+                if "/" not in text_at(each, "name"):
+                    self.served[version, text_at(each, "kind")] = each
+            return (version, kind) in self.served
+
+        if (version, kind) not in self.served:
+            wait_until(f"{version} {kind} to be served", is_served, 30)
+        entry = self.served[version, kind]
+        within = f"/namespaces/{namespace_of(body) or 'default'}" if entry["namespaced"] else ""
+        plural = text_at(entry, "name")
+        return f"{root}{within}/{plural}/{name_of(body)}"
+
+    def apply(self, bodies: Iterable[Mapping[str, object]]) -> None:
+        """What `kubectl apply --server-side` sends: starting that costs more than the request."""
+        query = {"fieldManager": "kubectl", "fieldValidation": "Strict"}
+        for body in map(as_doc, bodies):
+            self.api.request("PATCH", self.path_of(body), body, APPLY_PATCH, query)
+
+    def delete(self, *paths: str) -> None:
+        """Delete objects, at once and with what they own, and wait until they are gone."""
+        options: Doc = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+        for path in paths:
+            if self.api.find(path):
+                self.api.request("DELETE", path, options)
+        for path in paths:
+            wait_until(f"{path} to be gone", lambda p=path: self.api.find(p) is None, 60)
+
+    def has(self, path: str, kind: str) -> bool:
+        """Whether a condition of an object is true."""
+        return any(
+            text_at(each, "type") == kind and text_at(each, "status") == "True"
+            for each in docs_at(self.api.find(path), "status", "conditions")
+        )
+
+    def phase(self, path: str) -> str:
+        """`status.phase` of an object; empty while there is none."""
+        return text_at(self.api.find(path), "status", "phase")
+
+    def install_network(self, manifests: Sequence[Manifest]) -> None:
+        """Put the objects of a pod network there, until its DaemonSets run.
+
+        As on a real node, a pod that starts before Multus has the default network alone.
+        """
+        for group in sorted({manifest.group for manifest in manifests}):
+            together = [as_doc(each.body) for each in manifests if each.group == group]
+            self.apply(together)
+            for path in map(self.path_of, together):
+                if "/customresourcedefinitions/" in path:
+                    wait_until(f"{path}", lambda p=path: self.has(p, "Established"), 30)
+        for path in (self.path_of(as_doc(m.body)) for m in manifests if m.kind == "DaemonSet"):
+            wait_until(f"{path} to run", lambda p=path: self.runs(p), 50)
+
+    def runs(self, path: str) -> bool:
+        """Whether a DaemonSet has all of its pods, as `kubectl rollout status` asks it."""
+        found = self.api.find(path)
+        wanted = number_at(found, "status", "desiredNumberScheduled")
+        seen = number_at(found, "status", "observedGeneration")
+        return (
+            seen >= number_at(found, "metadata", "generation")
+            and number_at(found, "status", "updatedNumberScheduled") >= wanted
+            and number_at(found, "status", "numberAvailable") >= wanted
+        )
 
     def kubectl(self, *words: str) -> str:
         config = self.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,28 +47,17 @@ def pods(site: Site) -> list[Pod]:
     return [Pod(item) for item in site.api.items("/api/v1/namespaces/default/pods")]
 
 
-def install_pod_network(site: Site) -> None:
+@pytest.fixture(scope="session")
+def pod_network(site: Site) -> None:
+    """Multus' definition, whereabouts', and two rails."""
     documents = ensure_binaries()["multus-daemonset.yml"].read_text().split("\n---\n")
     crd = next(text for text in documents if "CustomResourceDefinition" in text)
     (site.folder / "nad.yaml").write_text(crd)
     site.kubectl("apply", "-f", str(site.folder / "nad.yaml"))
     name = "crd/network-attachment-definitions.k8s.cni.cncf.io"
     site.kubectl("wait", "--for=condition=Established", name, "--timeout=20s")
-    install_vendored(site, "components.pod_network", "whereabouts-crds-v0.9.4.json.gz")
+    site.apply(load_vendored("components.pod_network", "whereabouts-crds-v0.9.4.json.gz"))
     site.kubectl("apply", "-f", str(HERE / "rails.yaml"))
-
-
-def install_vendored(site: Site, room: str, name: str) -> None:
-    """The objects of a release that a room has."""
-    listed = {"apiVersion": "v1", "kind": "List", "items": load_vendored(room, name)}
-    file = site.folder / f"{name}.json"
-    file.write_text(json.dumps(listed))
-    site.kubectl("apply", "--server-side", "-f", str(file))
-
-
-def install_mpi_operator(site: Site) -> None:
-    """Ours, with the small schema: its real controller reads jobs through that."""
-    install_vendored(site, "components.jobs", MPI_OPERATOR_FILE)
 
 
 def test_nodes_join_by_token_and_report_ready(site: Site) -> None:
@@ -125,11 +113,12 @@ def test_the_log_endpoint_refuses_who_is_not_the_api_server(site: Site) -> None:
         anonymous.raw("GET", "/containerLogs/default/x/y", None, "text/plain")
 
 
-def install_jobs(site: Site) -> None:
-    """Pod network, MPI operator and GPU operator, until both nodes offer VFs and GPUs."""
-    install_pod_network(site)
+@pytest.fixture(scope="session")
+def operators(site: Site, pod_network: None) -> None:
+    """The GPU operator, and ours for MPI: its real controller reads jobs by the small schema."""
+    del pod_network
     binaries = ensure_binaries()
-    install_mpi_operator(site)
+    site.apply(load_vendored("components.jobs", MPI_OPERATOR_FILE))
     chart = HERE.parents[1] / "lab/cluster/charts/gpu-operator"
     config = site.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
     helm = [str(binaries["helm"]), "upgrade", "--install", "gpu-operator", str(chart)]
@@ -137,6 +126,10 @@ def install_jobs(site: Site) -> None:
     homes = {f"HELM_{kind}_HOME": str(site.folder / "helm") for kind in ("CACHE", "CONFIG", "DATA")}
     own = {"HOME": str(site.folder), "KUBECONFIG": str(config)}
     subprocess.run(helm, check=True, timeout=60, env={**homes, **own})
+
+
+def wait_for_offers(site: Site) -> None:
+    """Until both nodes offer VFs and GPUs."""
     wanted = {"intel.com/sriov_111": "4", "intel.com/sriov_112": "4", "nvidia.com/gpu": "8"}
     for node in ("gpu01", "gpu02"):
         offers = lambda n=node: wanted.items() <= allocatable(site, n).items()  # noqa: E731 - one
@@ -147,8 +140,9 @@ def install_jobs(site: Site) -> None:
     )
 
 
+@pytest.mark.usefixtures("operators")
 def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -> None:
-    install_jobs(site)
+    wait_for_offers(site)
     site.kubectl("apply", "-f", str(HERE / "mpijob.yaml"))
     site.kubectl("wait", "--for=condition=Succeeded", "mpijob/allreduce", "--timeout=60s")
     assert site.kubectl("logs", "job/allreduce-launcher") == "played\n"
@@ -162,6 +156,7 @@ def test_a_real_mpijob_runs_on_the_attached_vfs(site: Site, fake_lab: FakeLab) -
     site.kubectl("delete", "mpijob/allreduce", "--wait=true", "--timeout=30s")
 
 
+@pytest.mark.usefixtures("operators")
 def test_a_users_nccl_job_is_followed_to_its_verdict(
     site: Site,
     fake_lab: FakeLab,
@@ -187,7 +182,7 @@ def test_a_users_nccl_job_is_followed_to_its_verdict(
 
 def users_site(site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The file of a user whose cluster this is, with all that jobs need installed."""
-    install_jobs(site)
+    wait_for_offers(site)
     document = yaml.safe_load((EXAMPLES / "dgx-roce/site.yaml").read_text())
     document["hosts"] = [each for each in document["hosts"] if each["role"] == "worker"]
     document["kubernetes"] = {"plane": "existing", "version": "v1.36.3+k3s1"}
@@ -198,6 +193,7 @@ def users_site(site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str
     return str(file)
 
 
+@pytest.mark.usefixtures("operators")
 def test_resnet_with_horovod_is_judged_and_its_failures_are_named(
     site: Site,
     fake_lab: FakeLab,
@@ -230,6 +226,7 @@ def test_resnet_with_horovod_is_judged_and_its_failures_are_named(
     assert "the image lacks the program, or a mount is missing" in said
 
 
+@pytest.mark.usefixtures("operators")
 def test_a_pytorch_job_shows_its_first_nodes_log_and_fails_with_its_ranks(
     site: Site,
     fake_lab: FakeLab,
@@ -277,8 +274,8 @@ def healthy(request: Doc) -> Doc:
     return {"ok": True, "log": result.log, "exit_code": result.exit_code}
 
 
+@pytest.mark.usefixtures("pod_network")
 def test_a_lost_vf_lowers_the_allocatable_count(site: Site) -> None:
-    install_pod_network(site)
     key = "intel.com/sriov_112"
     wait_until("four VFs", lambda: allocatable(site, "gpu02").get(key) == "4", 30)
     pf = site.root("gpu02") / "sys/bus/pci/devices/0000:84:00.0"
@@ -291,8 +288,8 @@ def test_a_lost_vf_lowers_the_allocatable_count(site: Site) -> None:
     wait_until("four VFs again", lambda: allocatable(site, "gpu02").get(key) == "4", 20)
 
 
+@pytest.mark.usefixtures("pod_network")
 def test_a_missing_attachment_keeps_the_pod_in_container_creating(site: Site) -> None:
-    install_pod_network(site)
     body: Doc = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -317,6 +314,7 @@ def test_a_missing_attachment_keeps_the_pod_in_container_creating(site: Site) ->
     assert text_at(waiting[0], "state", "waiting", "reason") == "ContainerCreating"
 
 
+@pytest.mark.usefixtures("pod_network")
 @pytest.mark.parametrize(
     ("image", "end"),
     [("no-sshd", (128, "StartError", "")), ("no-run-sshd", (255, "Error", NO_FOLDER))],
@@ -325,7 +323,6 @@ def test_a_worker_whose_sshd_cannot_start_was_never_ready(
     site: Site, image: str, end: tuple[int, str, str]
 ) -> None:
     """So the MPI operator makes no launcher: exit codes and words are those of real pods."""
-    install_pod_network(site)
     limits: Doc = {"intel.com/sriov_111": 1}
     worker: Doc = {
         "name": "worker",

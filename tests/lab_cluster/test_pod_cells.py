@@ -5,7 +5,6 @@ Each test puts one pod network onto the cluster and takes it off again, so that 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from components.kubernetes.manifest import Body, Manifest
+from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.cni import Way
 from components.operators.plan import plan_operators
@@ -29,10 +28,10 @@ from components.pod_network.attachment import (
 )
 from components.pod_network.plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import Doc, docs_at, name_of, pairs_at, text_at
+from lab.cluster.document import Doc, as_doc, docs_at, name_of, pairs_at, text_at
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
-from tests.lab_cluster.conftest import TOKEN, FakeLab, Site, make_gpu_node
+from tests.lab_cluster.conftest import PODS, TOKEN, FakeLab, Site, make_gpu_node
 from tests.lab_cluster.nodes import make_fabric_node, make_gpus
 from tests.pod_network.sites import make_site, make_two_leaves
 
@@ -53,16 +52,11 @@ class CellSite(Site):
     def block(self) -> str:
         return f"127.247.{os.getpid() // 250 % 250 + 1}"
 
-    def apply(self, bodies: list[Body]) -> None:
-        file = self.folder / "objects.json"
-        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": bodies}))
-        self.kubectl("apply", "--server-side", "-f", str(file))
-
     def allocatable(self, node: str) -> dict[str, str]:
         return pairs_at(self.api.find(f"/api/v1/nodes/{node}"), "status", "allocatable")
 
     def pod(self, name: str) -> Pod:
-        document: Doc = self.api.find(f"/api/v1/namespaces/default/pods/{name}") or {}
+        document: Doc = self.api.find(f"{PODS}/{name}") or {}
         return Pod(document)
 
     def events(self, name: str) -> list[str]:
@@ -74,31 +68,16 @@ class CellSite(Site):
     def network(self, spec: ClusterSpec) -> Generator[None]:
         """Install a pod network, and take away what is not the next one's as well."""
         manifests = plan_pod_network(spec).manifests
-        for group in sorted({manifest.group for manifest in manifests}):
-            together = [manifest for manifest in manifests if manifest.group == group]
-            self.apply([manifest.body for manifest in together])
-            if any(manifest.kind == "CustomResourceDefinition" for manifest in together):
-                self.kubectl("wait", "--for=condition=Established", "crd", "--all")
-        # As on a real node, a pod that starts before Multus has the default network alone.
-        for manifest in manifests:
-            if manifest.kind == "DaemonSet":
-                name = f"daemonset/{manifest.name}"
-                self.kubectl("rollout", "status", name, "-n", "kube-system", "--timeout=50s")
+        self.install_network(manifests)
         try:
             yield
         finally:
-            self.kubectl("delete", "pod", "--all", "--wait=true", "--grace-period=0", "--force")
-            self.remove(manifests)
-
-    def remove(self, manifests: tuple[Manifest, ...]) -> None:
-        gone = [m.body for m in manifests if m.kind != "CustomResourceDefinition"]
-        file = self.folder / "gone.json"
-        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": gone}))
-        self.kubectl("delete", "-f", str(file), "--ignore-not-found", "--wait=true")
+            self.delete(*(f"{PODS}/{name_of(each)}" for each in self.api.items(PODS)))
+            gone = [as_doc(m.body) for m in manifests if m.kind != "CustomResourceDefinition"]
+            self.delete(*map(self.path_of, gone))
 
     def wait_running(self, name: str) -> None:
-        running = "--for=jsonpath={.status.phase}=Running"
-        self.kubectl("wait", running, f"pod/{name}", "--timeout=30s")
+        wait_until(f"{name} to run", lambda: self.phase(f"{PODS}/{name}") == "Running", 30)
 
     def start_pod(self, name: str, node: str, wanted: PodAttachment) -> None:
         limits: Body = {resource: str(count) for resource, count in wanted.resources.items()}
@@ -301,8 +280,8 @@ BLOCKS = {
 
 
 def label_of_pools(cells: CellSite, node: str) -> None:
-    pools = [f"pool.railyard.dev/macvlan{vlan}=true" for vlan in (111, 112)]
-    cells.kubectl("label", "node", node, "--overwrite", *pools)
+    pools: Doc = {f"pool.railyard.dev/macvlan{vlan}": "true" for vlan in (111, 112)}
+    cells.api.merge(f"/api/v1/nodes/{node}", {"metadata": {"labels": pools}})
 
 
 def test_a_node_gives_addresses_of_its_block_until_there_is_none(cells: CellSite) -> None:
@@ -327,7 +306,7 @@ def test_a_node_gives_addresses_of_its_block_until_there_is_none(cells: CellSite
         cells.start_pod("third", "cards", wanted)
         full = 'no free addresses in the pool "macvlan111", poolType "ippool"'
         wait_until("a refusal", lambda: any(full in text for text in cells.events("third")), 30)
-        cells.kubectl("delete", "pod", "first", "--grace-period=0", "--force")
+        cells.delete(f"{PODS}/first")
         cells.wait_running("third")
         assert cells.pod("third").addresses() == first
 
@@ -365,7 +344,7 @@ def test_the_operators_policy_brings_multus_plugins_and_blocks(cells: CellSite) 
             sets = cells.api.items("/apis/apps/v1/namespaces/kube-system/daemonsets")
             assert not {"multus", "macvlan-cni"} & {name_of(each) for each in sets}
     finally:
-        cells.kubectl("delete", "nicclusterpolicy", "--all", "--wait=true")
+        cells.delete(path)
 
 
 def test_isolation_is_refused_by_a_node_in_shared_mode(cells: CellSite) -> None:

@@ -7,7 +7,7 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,13 +31,13 @@ from components.operators.plan import plan_operators
 from components.pod_network.attachment import expected_allocatable
 from components.pod_network.plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import Doc, as_doc, docs_at, pairs_at, text_at
+from lab.cluster.document import Doc, as_doc, at, docs_at, pairs_at, text_at
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
 from lab.cluster.tenants import tenant_pod
 from lab.physics.request import parse_request
 from tests.golden.site import EXAMPLES, changed_spec, load_example
-from tests.lab_cluster.conftest import TOKEN, FakeLab, Site
+from tests.lab_cluster.conftest import PODS, TOKEN, FakeLab, Site
 from tests.lab_cluster.nodes import make_hca_node, make_shared_node
 from tests.lab_physics.examples import Played
 
@@ -52,22 +52,15 @@ class ModeSite(Site):
     def block(self) -> str:
         return f"127.246.{os.getpid() // 250 % 250 + 1}"
 
-    def apply(self, bodies: Sequence[Body]) -> None:
-        file = self.folder / "objects.json"
-        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*bodies]}))
-        self.kubectl("apply", "--server-side", "-f", str(file))
-
     def patch_labels(self, manifest: Manifest) -> None:
-        metadata = manifest.body["metadata"]
-        assert isinstance(metadata, dict)
-        change = json.dumps({"metadata": {"labels": metadata["labels"]}})
-        self.kubectl("patch", "node", manifest.name, "--type=merge", "-p", change)
+        labels = at(as_doc(manifest.body), "metadata", "labels")
+        self.api.merge(f"/api/v1/nodes/{manifest.name}", {"metadata": {"labels": labels}})
 
     def allocatable(self, node: str) -> dict[str, str]:
         return pairs_at(self.api.find(f"/api/v1/nodes/{node}"), "status", "allocatable")
 
     def pods(self) -> dict[str, Pod]:
-        items = self.api.items("/api/v1/namespaces/default/pods")
+        items = self.api.items(PODS)
         return {text_at(item, "metadata", "labels", "job-name"): Pod(item) for item in items}
 
 
@@ -111,17 +104,7 @@ def offers(site: ModeSite, node: str, wanted: dict[str, int]) -> bool:
 
 
 def install_shared(site: ModeSite) -> None:
-    manifests = plan_pod_network(shared_spec()).manifests
-    for group in sorted({manifest.group for manifest in manifests}):
-        site.apply([manifest.body for manifest in manifests if manifest.group == group])
-        if group == 0:
-            site.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    # As on a real node, a pod that starts before Multus has the default network alone.
-    for manifest in manifests:
-        if manifest.kind == "DaemonSet":
-            namespace = text_at(as_doc(manifest.body), "metadata", "namespace")
-            where = ("-n", namespace, "--timeout=50s")
-            site.kubectl("rollout", "status", f"daemonset/{manifest.name}", *where)
+    site.install_network(plan_pod_network(shared_spec()).manifests)
 
 
 def test_shared_cards_become_resources_where_a_card_matches(modes: ModeSite) -> None:
@@ -154,8 +137,8 @@ def test_the_products_perftest_runs_on_macvlan(modes: ModeSite, fake_lab: FakeLa
     case = spec.acceptance.perftest[0]
     job = perftest_job(spec, spec.rails[0], RailPair(spec.workers[0], spec.workers[1], 100), case)
     modes.apply(with_own_memlock(number_objects(job.objects, 1)))
-    name = f"job/{job.probe.name}-c-1"
-    modes.kubectl("wait", "--for=condition=Complete", name, "--timeout=60s")
+    path = f"/apis/batch/v1/namespaces/default/jobs/{job.probe.name}-c-1"
+    wait_until(f"{path} to end", lambda: modes.has(path, "Complete"), 60)
     server, client = docs_at(fake_lab.asked[-1], "pods")
     (there,), (here,) = docs_at(server, "networks"), docs_at(client, "networks")
     assert (text_at(there, "kind"), text_at(here, "kind")) == ("pf", "pf")
@@ -234,7 +217,7 @@ def test_pods_of_others_make_a_collective_busy_and_stay(modes: ModeSite) -> None
         return Turn(Policy(), api).why_skipped(probe, objects)
 
     def phase(name: str) -> str:
-        return text_at(modes.api.find(f"/api/v1/namespaces/default/pods/{name}"), "status", "phase")
+        return modes.phase(f"{PODS}/{name}")
 
     assert why() == ""
     modes.apply([tenant_pod("train", "node03", {"nvidia.com/gpu": 6})])
@@ -244,11 +227,11 @@ def test_pods_of_others_make_a_collective_busy_and_stay(modes: ModeSite) -> None
     wait_until("the scheduler's refusal", lambda: phase("more") == "Pending", 30)
     assert why().startswith("busy: pod default/train uses 6"), "a pod without a node holds nothing"
     assert phase("train") == "Running", "nothing of a user is evicted"
-    modes.kubectl("delete", "pod", "train", "more", "--wait=true")
+    modes.delete(f"{PODS}/train", f"{PODS}/more")
     wait_until("free GPUs", lambda: why() == "", 30)
-    modes.kubectl("cordon", "node04")
+    modes.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": True}})
     assert why().startswith("cordoned: node node04 takes no pods")
-    modes.kubectl("uncordon", "node04")
+    modes.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": None}})
 
 
 def test_a_pod_without_a_matching_card_stays_pending(modes: ModeSite) -> None:
@@ -266,12 +249,12 @@ def test_a_pod_without_a_matching_card_stays_pending(modes: ModeSite) -> None:
     modes.apply([pod])
 
     def told() -> bool:
-        document = modes.api.find("/api/v1/namespaces/default/pods/waits")
+        document = modes.api.find(f"{PODS}/waits")
         messages = [text_at(c, "message") for c in docs_at(document, "status", "conditions")]
         return any("Insufficient rdma/hca_shared_devices_b" in text for text in messages)
 
     wait_until("the scheduler's refusal", told, 30)
-    modes.kubectl("delete", "pod", "waits", "--wait=false")
+    modes.delete(f"{PODS}/waits")
 
 
 def test_storage_is_bound_as_the_example_wants_it(modes: ModeSite) -> None:
@@ -299,7 +282,8 @@ def test_storage_is_bound_as_the_example_wants_it(modes: ModeSite) -> None:
         },
     }
     modes.apply([volume, claim])
-    modes.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/data", "--timeout=30s")
+    path = modes.path_of(as_doc(claim))
+    wait_until("the claim to be bound", lambda: modes.phase(path) == "Bound", 30)
 
 
 def host_device_operators() -> ClusterSpec:
@@ -336,7 +320,7 @@ def test_hcas_are_given_out_by_count(modes: ModeSite) -> None:
     modes.apply([hca_pod("first", 5), hca_pod("second", 3)])
 
     def find(name: str) -> Pod:
-        document: Doc = modes.api.find(f"/api/v1/namespaces/default/pods/{name}") or {}
+        document: Doc = modes.api.find(f"{PODS}/{name}") or {}
         return Pod(document)
 
     wait_until("devices", lambda: all(find(n).allocated() for n in ("first", "second")), 30)

@@ -16,16 +16,9 @@ import pytest
 
 from lab.cluster.build import ensure_binaries
 from lab.cluster.plane import ControlPlane
-from lab.cluster.testing import running_plane
 from standins.kubernetes.client import Client
 from standins.kubernetes.kubeconfig import Overrides, load_document, resolve
 from tests.standins.kubernetes.protocol import Handle, PluginProcess
-
-
-@pytest.fixture(scope="session")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with running_plane(tmp_path_factory.mktemp("plane")) as running:
-        yield running
 
 
 @pytest.fixture(scope="session")
