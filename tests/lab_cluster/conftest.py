@@ -160,6 +160,14 @@ class Site:
         self.last[name] = process
         return process
 
+    def end(self) -> None:
+        """End all processes, agents first, and remove the folder."""
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)  # a server gives each of six processes three seconds
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def log(self, name: str) -> str:
         return (self.root(name) / "log").read_text()
 
@@ -287,8 +295,4 @@ def site(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterato
             site.wait_log(name, "up and running")
         yield site
     finally:
-        for process in reversed(site.processes):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(10)
-        shutil.rmtree(site.folder, ignore_errors=True)
+        site.end()

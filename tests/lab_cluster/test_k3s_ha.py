@@ -104,11 +104,7 @@ def ha(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterator[
         site.wait_log("gpu-0", "up and running")
         yield site
     finally:
-        for process in reversed(site.processes):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(60)
-        shutil.rmtree(site.folder, ignore_errors=True)
+        site.end()
 
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -6,8 +6,6 @@ Each test puts one pod network onto the cluster and takes it off again, so that 
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -119,11 +117,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterat
             site.wait_log(name, "up and running")
         yield site
     finally:
-        for process in reversed(site.processes):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(10)
-        shutil.rmtree(site.folder, ignore_errors=True)
+        site.end()
 
 
 @dataclass(frozen=True)

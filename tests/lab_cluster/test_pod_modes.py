@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
-import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -87,11 +85,7 @@ def modes(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterat
             site.wait_log(name, "up and running")
         yield site
     finally:
-        for process in reversed(site.processes):
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                process.wait(10)
-        shutil.rmtree(site.folder, ignore_errors=True)
+        site.end()
 
 
 def shared_spec() -> ClusterSpec:
