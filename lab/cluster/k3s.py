@@ -19,7 +19,7 @@ from lab.cluster.k3s_config import HostPaths, own_release
 
 _USAGE = "usage: k3s server|agent|kubectl|crictl|token|etcd-snapshot|--version"
 _COMMANDS = {
-    "server": "lab.cluster.k3s_role",
+    "server": "lab.cluster.k3s_server_role",
     "agent": "lab.cluster.k3s_role",
     "kubectl": "lab.cluster.k3s_kubectl",
     "etcd-snapshot": "lab.cluster.k3s_snapshot",

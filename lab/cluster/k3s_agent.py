@@ -21,11 +21,11 @@ from lab.cluster.k3s_node import (
     read_facts,
     write_kubelet_config,
 )
-from lab.cluster.k3s_server import REPORT_S
 from lab.cluster.k3s_token import parse_token
 from lab.cluster.kubelet import PORT as KUBELET_PORT
 from lab.cluster.kubelet import make_kubelet
 from lab.cluster.pki import KeyPair, write_private
+from lab.cluster.reports import REPORT_S
 from lab.cluster.supervisor import dump_facts
 from lab.cluster.upstream import Upstream, connect
 

@@ -38,11 +38,10 @@ from lab.cluster.node_agent import NodeAgent
 from lab.cluster.pki import KeyPair, write_private
 from lab.cluster.plane import ControlPlane, PlaneOptions, render_kubeconfig
 from lab.cluster.pod_logs import PodLogs
-from lab.cluster.reports import Reports
+from lab.cluster.reports import REPORT_S, Reports
 from lab.cluster.supervisor import ClusterSide, Supervisor
 from lab.cluster.upstream import Upstream
 
-REPORT_S = 2.0
 _RUNTIME_CLASSES = ("nvidia", "nvidia-cdi", "nvidia-experimental", "crun")
 """Some of the classes that K3s creates in advance (sources.md#k3s)."""
 

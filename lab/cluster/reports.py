@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lab.cluster.devices import NodeDevices
 
+REPORT_S = 2.0
 SILENT_S = 10.0
 """A node whose K3s reported nothing for so long is down (a kubelet: 40 s; the lab is quicker)."""
 QUIET_S = 5.0
