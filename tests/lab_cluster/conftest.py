@@ -160,6 +160,11 @@ class Site:
         self.last[name] = process
         return process
 
+    def stop(self, name: str) -> None:
+        """End what was started last on a host: one that is refused would ask on and on."""
+        self.last[name].terminate()
+        self.last[name].wait(60)
+
     def end(self) -> None:
         """End all processes, agents first, and remove the folder."""
         for process in reversed(self.processes):
@@ -279,7 +284,7 @@ def fake_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeLab]:
         yield lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, fake_lab: FakeLab) -> Iterator[Site]:
     """A running site: mgmt01 at .10, gpu01 at .11, gpu02 at .12."""
     ensure_binaries()

@@ -47,7 +47,7 @@ def pods(site: Site) -> list[Pod]:
     return [Pod(item) for item in site.api.items("/api/v1/namespaces/default/pods")]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pod_network(site: Site) -> None:
     """Multus' definition, whereabouts', and two rails."""
     documents = ensure_binaries()["multus-daemonset.yml"].read_text().split("\n---\n")
@@ -81,6 +81,7 @@ def test_a_token_of_another_cluster_is_refused(site: Site) -> None:
     site.start("gpu09", "agent")
     site.wait_log("gpu09", "token CA hash does not match the Cluster CA certificate hash")
     assert site.api.find("/api/v1/nodes/gpu09") is None
+    site.stop("gpu09")
 
 
 def test_a_wrong_password_is_refused(site: Site) -> None:
@@ -88,6 +89,7 @@ def test_a_wrong_password_is_refused(site: Site) -> None:
     site.start("gpu08", "agent")
     site.wait_log("gpu08", "401 Unauthorized")
     assert site.api.find("/api/v1/nodes/gpu08") is None
+    site.stop("gpu08")
 
 
 def test_the_same_name_from_another_machine_is_refused(site: Site) -> None:
@@ -95,6 +97,7 @@ def test_the_same_name_from_another_machine_is_refused(site: Site) -> None:
     (root / "etc/hostname").write_text("gpu01\n")
     site.start("imposter", "agent")
     site.wait_log("imposter", "Node password rejected")
+    site.stop("imposter")
 
 
 def test_an_unknown_key_of_the_configuration_is_refused(site: Site) -> None:
@@ -113,7 +116,7 @@ def test_the_log_endpoint_refuses_who_is_not_the_api_server(site: Site) -> None:
         anonymous.raw("GET", "/containerLogs/default/x/y", None, "text/plain")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def operators(site: Site, pod_network: None) -> None:
     """The GPU operator, and ours for MPI: its real controller reads jobs by the small schema."""
     del pod_network
