@@ -105,6 +105,9 @@ def api(plane: ControlPlane) -> Iterator[Api]:
     wait_until("the kind to be served", lambda: plane.admin.answers(JOBS), 30)
     yield plane.admin
     plane.admin.request("DELETE", f"{path}/mpijobs.kubeflow.org")
+    wait_until(
+        "the kind to be gone", lambda: not plane.admin.find(f"{path}/mpijobs.kubeflow.org"), 30
+    )
 
 
 DRY_RUN = {"dryRun": "All", "fieldValidation": "Strict"}
