@@ -65,11 +65,17 @@ def front_of(model: str, system: str) -> Front:
     Raises:
         UsageError: The lab does not know it with this system.
     """
-    known = {path.stem: path for folder in FOLDERS for path in folder.glob("*.yaml")}
+    known = _find(FOLDERS)
     if model in known and system in (front := _read(known[model])).systems:
         return front
     played = sorted(name for name, path in known.items() if system in _read(path).systems)
     raise UsageError(f"the lab has no switch model {model!r} with {system}; it has {played}")
+
+
+@cache
+def _find(folders: tuple[Path, ...]) -> dict[str, Path]:
+    """The file of each model; emulators ask for the front of each port, and no file comes later."""
+    return {path.stem: path for folder in folders for path in folder.glob("*.yaml")}
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import py_compile
 import shlex
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from components.containers.plan import HostPayload, PayloadPlan
 from components.core.key_values import parse_state
 from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall
-from tests.containers.fake_docker import PASSWORD
+from tests.containers.fake_docker import PASSWORD, load, save
 
 FAKE = Path(__file__).with_name("fake_docker.py")
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -39,7 +40,9 @@ class Machine:
             place = self.root / "tools" / each.digest
             place.mkdir(parents=True, exist_ok=True)
             (place / "tool").write_text(each.text)
-        self._tool("docker", f'#!/bin/sh\nexec {sys.executable} -IS {FAKE} "$@"\n')
+        compiled = self.root / "bin" / "docker.pyc"
+        py_compile.compile(str(FAKE), cfile=str(compiled), doraise=True)
+        self._tool("docker", f'#!/bin/sh\nexec {sys.executable} -IS {compiled} "$@"\n')
         self._tool("getent", f'#!/bin/sh\necho "$2:x:1:1::{self.home}:/bin/sh"\n')
 
     def _tool(self, name: str, text: str) -> None:
@@ -56,10 +59,10 @@ class Machine:
 
     @property
     def docker(self) -> dict[str, Any]:
-        return cast("dict[str, Any]", json.loads((self.root / "docker.json").read_text()))
+        return load(str(self.root / "docker.state"), {})
 
     def set_docker(self, state: dict[str, Any]) -> None:
-        (self.root / "docker.json").write_text(json.dumps(state))
+        save(str(self.root / "docker.state"), state)
 
     def local(self, text: str) -> str:
         """A script or its stdin on this machine: its folders, and the test's own user as root."""
@@ -77,7 +80,7 @@ class Machine:
         script = f"set -- {words}\n{call.tool.text}"
         environ = {
             "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
-            "FAKE_DOCKER": str(self.root / "docker.json"),
+            "FAKE_DOCKER": str(self.root / "docker.state"),
             "TMPDIR": str(self.root / "tmp"),
         }
         return subprocess.run(

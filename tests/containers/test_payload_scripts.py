@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from components.containers.keys import make_keys
 from components.core.key_values import parse_state
 from components.model.containers import RegistryLogin
 from components.model.units import SecretRef
-from tests.containers.fake_docker import PASSWORD
+from tests.containers.fake_docker import PASSWORD, save
 from tests.containers.machine import Machine
 from tests.containers.site import load_plan, load_spec
 
@@ -33,7 +34,21 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """Set up once; each test that breaks it leaves it repaired."""
     machine = Machine(tmp_path_factory.mktemp("settled") / "machine", load_plan())
     machine.set_up()
+    assert machine.drift() == set()
+    shutil.copytree(machine.root, _kept(machine))
     return machine
+
+
+def _kept(machine: Machine) -> Path:
+    return machine.root.with_name("kept")
+
+
+@pytest.fixture
+def ready(settled: Machine) -> Iterator[Machine]:
+    """The same, for tests that leave it otherwise: it is as it was set up, before and after."""
+    yield Machine(settled.root, settled.plan)
+    shutil.rmtree(settled.root)
+    shutil.copytree(_kept(settled), settled.root)
 
 
 def stored(keys: str, name: str) -> str:
@@ -48,14 +63,13 @@ def test_set_up_twice_changes_nothing_the_second_time(machine: Machine) -> None:
     assert machine.files() == before
 
 
-def test_the_container_runs_with_the_guides_flags(machine: Machine) -> None:
-    machine.set_up()
-    args = " ".join(machine.docker["containers"]["mpicont"]["args"])
+def test_the_container_runs_with_the_guides_flags(ready: Machine) -> None:
+    args = " ".join(ready.docker["containers"]["mpicont"]["args"])
     assert args.startswith(
         "run --detach --gpus=all --net=host --uts=host --ipc=host --ulimit stack=67108864 "
         "--ulimit memlock=-1 --ulimit nofile=1048576 --shm-size=1g --name=mpicont "
         "--device=/dev/infiniband "
-        f"-v {machine.home}/.ssh/ssh_container:/root/.ssh "
+        f"-v {ready.home}/.ssh/ssh_container:/root/.ssh "
     )
     assert args.endswith(f"{IMAGE} sleep infinity")
 
@@ -126,19 +140,18 @@ def test_ssh_reads_the_config_as_meant(machine: Machine) -> None:
     ],
 )
 def test_drift_is_seen_and_repaired(settled: Machine, break_it: str, key: str) -> None:
-    clean = settled.files()
+    clean, containers = settled.files(), settled.docker["containers"]
     subprocess.run(["/bin/sh", "-c", break_it], cwd=settled.home, timeout=10, check=True)
     assert key in settled.drift()
     stdin = f"{settled.host.container.desired}repair=1: {key}\n"
     assert settled.apply(settled.host.container, stdin) != []
-    assert settled.drift() == set()
-    assert settled.files() == clean
+    # What was clean has no drift, so that the same bytes and the same container have none either.
+    assert (settled.files(), settled.docker["containers"]) == (clean, containers)
 
 
 @pytest.mark.parametrize("change", ["gone", "stopped", "other flags", "old image"])
-def test_a_container_that_is_not_as_planned_is_replaced(machine: Machine, change: str) -> None:
-    machine.set_up()
-    state = machine.docker
+def test_a_container_that_is_not_as_planned_is_replaced(ready: Machine, change: str) -> None:
+    state = ready.docker
     container = state["containers"]["mpicont"]
     match change:
         case "gone":
@@ -149,44 +162,40 @@ def test_a_container_that_is_not_as_planned_is_replaced(machine: Machine, change
             container["labels"]["railyard.flags"] = "--gpus=none"
         case _:
             container["image"] = "sha256:old"
-    machine.set_docker(state)
-    assert machine.drift() & {"container.state", "container.flags", "container.image"}
-    assert machine.set_up() == ["container.state"]
-    assert machine.drift() == set()
+    ready.set_docker(state)
+    assert ready.drift() & {"container.state", "container.flags", "container.image"}
+    assert ready.set_up() == ["container.state"]
+    assert ready.drift() == set()
 
 
-def test_a_container_of_somebody_else_is_left_alone(machine: Machine) -> None:
-    machine.set_up()
-    state = machine.docker
+def test_a_container_of_somebody_else_is_left_alone(ready: Machine) -> None:
+    state = ready.docker
     state["containers"]["mpicont"]["labels"]["railyard.stack"] = "other"
-    machine.set_docker(state)
-    done = machine.run(machine.host.container.apply, machine.host.container.desired)
+    ready.set_docker(state)
+    done = ready.run(ready.host.container.apply, ready.host.container.desired)
     assert done.returncode == 1
     assert "docker rm -f mpicont first" in done.stderr
 
 
-def test_a_new_build_is_pulled_and_run(machine: Machine) -> None:
-    machine.set_up()
+def test_a_new_build_is_pulled_and_run(ready: Machine) -> None:
     containers = load_spec().containers
     assert containers is not None
     assert containers.build is not None
     base = {"base": "nvcr.io/nvaie/tensorflow:22.01-tf1-py3"}
     newer = load_plan(build=containers.build.model_copy(update=base))
     assert newer.image is not None
-    machine.plan = newer
-    assert machine.drift() == {"container.build"}
-    assert machine.apply(newer.image) == ["image", "pushed"]
-    assert machine.apply(newer.hosts[0].container) == ["container.state"]
-    assert machine.drift() == set()
+    ready.plan = newer
+    assert ready.drift() == {"container.build"}
+    assert ready.apply(newer.image) == ["image", "pushed"]
+    assert ready.apply(newer.hosts[0].container) == ["container.state"]
+    assert ready.drift() == set()
 
 
-def test_a_worker_pulls_what_the_first_one_pushed(tmp_path: Path) -> None:
-    plan = load_plan()
-    first = Machine(tmp_path / "first", plan)
-    first.set_up()
+def test_a_worker_pulls_what_the_first_one_pushed(settled: Machine, tmp_path: Path) -> None:
+    first, plan = settled, settled.plan
     second = Machine(tmp_path / "second", plan)
     second.store_secrets(make_keys("lab"))
-    (second.root / "registry.json").write_text((first.root / "registry.json").read_text())
+    shutil.copy(first.root / "registry.state", second.root / "registry.state")
     second.apply(plan.hosts[0].container)
     assert second.drift() == set()
     verbs = [call[0] for call in second.docker["calls"] if call[0] in {"login", "pull", "logout"}]
@@ -220,7 +229,7 @@ def test_another_image_under_the_tag_is_refused(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "machine", load_plan())
     machine.store_secrets(make_keys("lab"))
     stranger = {IMAGE: {"id": "sha256:x", "labels": {"railyard.build": "other"}}}
-    (machine.root / "registry.json").write_text(json.dumps(stranger))
+    save(str(machine.root / "registry.state"), stranger)
     done = machine.run(machine.host.container.apply, machine.host.container.desired)
     assert done.returncode == 1
     assert "is the build 'other'" in done.stderr
@@ -235,11 +244,10 @@ def test_a_refused_login_says_so_and_not_the_password(machine: Machine) -> None:
     assert "wrong-password" not in done.stderr + done.stdout
 
 
-def test_a_lost_key_store_is_named_with_the_way_out(machine: Machine) -> None:
-    machine.set_up()
-    (machine.root / "lib/lab/payload/keys").unlink()
-    assert "key.stored" in machine.drift()
-    done = machine.run(machine.host.container.apply, machine.host.container.desired)
+def test_a_lost_key_store_is_named_with_the_way_out(ready: Machine) -> None:
+    (ready.root / "lib/lab/payload/keys").unlink()
+    assert "key.stored" in ready.drift()
+    done = ready.run(ready.host.container.apply, ready.host.container.desired)
     assert done.returncode == 1
     assert "--replace" in done.stderr
 
@@ -284,19 +292,17 @@ def test_undo_brings_every_byte_back(
     assert machine.docker["images"] == {}
 
 
-def test_undo_keeps_what_was_added_by_hand(machine: Machine) -> None:
-    machine.set_up()
-    with (machine.home / ".ssh/authorized_keys").open("a") as file:
+def test_undo_keeps_what_was_added_by_hand(ready: Machine) -> None:
+    with (ready.home / ".ssh/authorized_keys").open("a") as file:
         file.write("ssh-ed25519 AAAA friend\n")
-    (machine.home / ".ssh/ssh_container/mine").write_text("x")
-    assert machine.undo(machine.host.container)["left"] == ["folder.container", "folder.host"]
-    assert (machine.home / ".ssh/authorized_keys").read_text() == "ssh-ed25519 AAAA friend\n"
+    (ready.home / ".ssh/ssh_container/mine").write_text("x")
+    assert ready.undo(ready.host.container)["left"] == ["folder.container", "folder.host"]
+    assert (ready.home / ".ssh/authorized_keys").read_text() == "ssh-ed25519 AAAA friend\n"
 
 
-def test_undo_twice_and_without_a_baseline(machine: Machine) -> None:
-    machine.set_up()
-    machine.undo(machine.host.container)
-    assert machine.undo(machine.host.container)["changed"] == []
+def test_undo_twice_and_without_a_baseline(ready: Machine) -> None:
+    ready.undo(ready.host.container)
+    assert ready.undo(ready.host.container)["changed"] == []
 
 
 def test_secrets_are_stored_for_root_alone(machine: Machine) -> None:

@@ -90,18 +90,32 @@ def converge(fake: Path, stdin: str, before: str = "") -> Done:
 def run(fake: Path, script: str, stdin: str = "") -> Done:
     """Run a script with the tools of the host before those of this machine."""
     (fake / "script").write_text(script)
-    links = fake / "bin"
-    if not links.exists():
-        links.mkdir()
-        for path in (*Path("/bin").iterdir(), *Path("/usr/bin").iterdir()):
-            if not path.name.startswith(OTHER_TOOLS):
-                (links / path.name).unlink(missing_ok=True)
-                (links / path.name).symlink_to(path)
+    own = fake / "bin"
+    links = own if own.exists() else _tools_of_this_machine(fake.parent / "tools")
     return subprocess.run(
         ["/bin/sh", str(fake / "script")], input=stdin,
         env={"PATH": f"{fake}:{links}", "FAKE": str(fake)},
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
+
+
+def remove_tools(fake: Path, *names: str) -> None:
+    """Take tools of this machine away from the host."""
+    links = _tools_of_this_machine(fake / "bin")
+    for name in names:
+        (links / name).unlink(missing_ok=True)
+
+
+def _tools_of_this_machine(links: Path) -> Path:
+    """A folder with links to them; there are a thousand, so hosts beside each other share it."""
+    if not links.exists():
+        links.mkdir()
+        paths = {path.name: path for path in Path("/usr/bin").iterdir()}
+        paths |= {path.name: path for path in Path("/bin").iterdir()}
+        for name, path in paths.items():
+            if not name.startswith(OTHER_TOOLS):
+                (links / name).symlink_to(path)
+    return links
 
 
 def module(fake: Path, name: str, **fields: str) -> None:

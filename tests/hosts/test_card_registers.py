@@ -9,7 +9,7 @@ import pytest
 
 from components.hosts.plan import plan_hosts
 from tests.fabric.switch_labs import LABS
-from tests.hosts.fake_host import make_fake, sh, tool
+from tests.hosts.fake_host import make_fake, remove_tools, sh, tool
 
 CARD: Final = "0000:05:00.0"
 REGISTER: Final = """\
@@ -30,9 +30,7 @@ READ: Final = f'value=; find_spreading {CARD}; printf "[%s]" "$value"\n'
 @pytest.fixture
 def fake(tmp_path: Path) -> Path:
     folder = make_fake(tmp_path)
-    sh(folder, "")
-    for name in ("mlxreg", "mstreg"):
-        (folder / "bin" / name).unlink(missing_ok=True)
+    remove_tools(folder, "mlxreg", "mstreg")
     return folder
 
 

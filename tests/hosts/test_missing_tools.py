@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.fake_host import make_fake, sh, tool
+from tests.hosts.fake_host import make_fake, remove_tools, sh, tool
 from tests.hosts.folder_host import folder_host
 
 CARD = "0000:05:00.0"
@@ -27,9 +27,7 @@ echo '{"Device #1": {"tlv_configuration": {"ATS_ENABLED":
 def fake(tmp_path: Path) -> Path:
     """A host without any of them."""
     folder = make_fake(tmp_path)
-    sh(folder, "")
-    for name in ("lspci", "ethtool", "flint", "mstflint"):
-        (folder / "bin" / name).unlink(missing_ok=True)
+    remove_tools(folder, "lspci", "ethtool", "flint", "mstflint")
     return folder
 
 

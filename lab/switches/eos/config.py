@@ -130,6 +130,10 @@ class Config(Part):
     """VLANs without spanning tree."""
     mlag: Mlag | None = None
 
+    def copied(self) -> Config:
+        """One of its own; `deepcopy` takes many times as long."""
+        return Config.model_validate(self.model_dump())
+
 
 class ConfigSession(Part):
     """One configuration session."""

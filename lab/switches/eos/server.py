@@ -55,7 +55,7 @@ def _load(config: SwitchConfig, path: Path) -> Stored:
             stored.running, stored.unconfirmed = stored.unconfirmed, None
         return stored
     factory = factory_config(config.name, config.model, (*config.cables, *config.links))
-    return Stored(running=factory, startup=factory.model_copy(deep=True))
+    return Stored(running=factory, startup=factory.copied())
 
 
 class EosSwitch(SshSwitch[Stored, Faults]):
@@ -157,12 +157,12 @@ class EosSwitch(SshSwitch[Stored, Faults]):
                 "% Error copying system:/running-config to flash:/startup-config "
                 "(No space left on device)"
             )
-        self.stored.startup = self.stored.running.model_copy(deep=True)
+        self.stored.startup = self.stored.running.copied()
         self.commit()
 
     def reload(self) -> None:
         """Boot again: logins and configuration sessions end, what was not saved is lost."""
-        self.stored.running = self.stored.startup.model_copy(deep=True)
+        self.stored.running = self.stored.startup.copied()
         self.stored.unconfirmed = None
         self.config_sessions.held.clear()
         self.commit()

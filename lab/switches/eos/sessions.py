@@ -54,7 +54,7 @@ class ConfigSessions:
             pending = [each for each in self.held.values() if each.state == "pending"]
             if len(pending) >= MAX_PENDING:
                 raise EosError(_TOO_MANY)
-            candidate = self._stored.running.model_copy(deep=True)
+            candidate = self._stored.running.copied()
             found = self.held[name] = ConfigSession(candidate=candidate, user=user)
         elif found.state != "pending":
             raise EosError(f"% Cannot enter session {name}: {found.state}")  # words: a guess
@@ -71,7 +71,7 @@ class ConfigSessions:
             tidy(found.candidate)
             found.checkpoint = self._stored.running
             # The whole configuration: what somebody changed since the session began is lost.
-            self._stored.running = found.candidate.model_copy(deep=True)
+            self._stored.running = found.candidate.copied()
         elif found.state == "completed":
             raise EosError(f"% Session {name} is already completed")  # a guess
         if seconds is None:

@@ -109,12 +109,11 @@ def version(device: Device) -> tuple[str, Tree]:
 def vlans(device: Device) -> Tree:
     """`show vlan | json`."""
     config = device.running
+    held = {name: carried(port) for name, port in config.ports.items() if device.up(name)}
     table: Tree = {}
     for vlan, name in sorted(config.vlans.items()):
         members: Tree = {
-            port: {"privatePromoted": False}
-            for port, held in config.ports.items()
-            if device.up(port) and vlan in carried(held)
+            port: {"privatePromoted": False} for port, vlans in held.items() if vlan in vlans
         }
         table[str(vlan)] = {
             "name": name,

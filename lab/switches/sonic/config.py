@@ -8,7 +8,6 @@ docs/explanation/sources.md#sonic.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Final
 
@@ -206,7 +205,7 @@ def platform_of(model: str) -> Platform:
 def factory_stored(hostname: str, model: str) -> Stored:
     """A switch that nobody has touched."""
     db = factory_db(hostname, platform_of(model))
-    return Stored(running=db, saved=copy.deepcopy(db))
+    return Stored(running=db, saved=copy_of(db))
 
 
 def factory_db(hostname: str, platform: Platform) -> Db:
@@ -236,6 +235,13 @@ def factory_db(hostname: str, platform: Platform) -> Db:
         "DEVICE_METADATA": {"localhost": metadata},
         "FLEX_COUNTER_TABLE": counters,
         "PORT": ports,
+    }
+
+
+def copy_of(db: Db) -> Db:
+    """A database of its own; `deepcopy` takes ten times as long for it."""
+    return {
+        table: {key: dict(fields) for key, fields in rows.items()} for table, rows in db.items()
     }
 
 

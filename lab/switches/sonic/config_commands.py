@@ -6,13 +6,12 @@ scripts/portconfig.
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from lab.switches.sonic.config import RELOAD_LOCK, SAVED_FILE, Db, row
+from lab.switches.sonic.config import RELOAD_LOCK, SAVED_FILE, Db, copy_of, row
 from lab.switches.sonic.database import Database
 from lab.switches.sonic.gcu import GcuError, apply_patch, patch_between
 from lab.switches.sonic.qos_template import clear_qos, reload_qos
@@ -293,7 +292,7 @@ def _qos(session: Session, verb: str) -> str:
 
 
 def _checkpoint(session: Session, name: str) -> str:
-    session.switch.stored.checkpoints[name] = copy.deepcopy(session.switch.database.db)
+    session.switch.stored.checkpoints[name] = copy_of(session.switch.database.db)
     return "Checkpoint created successfully.\n"
 
 

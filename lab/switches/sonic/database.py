@@ -8,12 +8,11 @@ to images of March 2026. Of the dynamic buffer model only the rows are.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from lab.switches.sonic import routing, watchdog
-from lab.switches.sonic.config import Db, Fields, Platform, Stored, row, spread
+from lab.switches.sonic.config import Db, Fields, Platform, Stored, copy_of, row, spread
 
 POOL = "ingress_lossless_pool"
 
@@ -88,7 +87,7 @@ class Database:
         self._stored.pfc_lists, self._stored.groups = {}, {}
         self._stored.cables, self._stored.watchdogs = {}, {}
         self._stored.bgp_asns = {}
-        for table, rows in copy.deepcopy(db).items():
+        for table, rows in copy_of(db).items():
             for key, fields in rows.items():
                 self.put(table, key, fields)
 

@@ -8,12 +8,11 @@ VLAN rows. Not modelled: the sorting of moves. The words of libyang are a guess.
 
 from __future__ import annotations
 
-import copy
 from typing import Final
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from lab.switches.sonic.config import Db, row
+from lab.switches.sonic.config import Db, copy_of, row
 from lab.switches.sonic.database import Database
 
 GUARDED: Final = ("PFC_WD", "BUFFER_POOL", "BUFFER_PROFILE", "WRED_PROFILE")
@@ -54,7 +53,7 @@ def apply_patch(database: Database, hwsku: str, text: str) -> None:
         operations = _PATCH.validate_json(text)
     except ValidationError as error:
         raise GcuError(f"Invalid patch: {error.errors()[0]['msg']}") from error
-    wanted = copy.deepcopy(database.db)
+    wanted = copy_of(database.db)
     for operation in operations:
         _apply(wanted, operation)
     _check_guarded(database.db, wanted, hwsku)
@@ -116,7 +115,7 @@ def find_invalid(db: Db) -> str | None:
 
 
 def _write(database: Database, wanted: Db) -> None:
-    for table, rows in copy.deepcopy(database.db).items():
+    for table, rows in copy_of(database.db).items():
         for key in rows:
             if key not in wanted.get(table, {}):
                 database.delete(table, key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -25,6 +24,7 @@ from lab.switches.sonic.config import (
     SAVED_FILE,
     Db,
     Stored,
+    copy_of,
     factory_stored,
     platform_of,
 )
@@ -183,7 +183,7 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
                 self.stored.saved = {}
             raise CommandError("OSError: [Errno 28] No space left on device", 1)
         if saved:
-            self.stored.saved = copy.deepcopy(self.stored.running)
+            self.stored.saved = copy_of(self.stored.running)
         else:
             self.stored.files[path] = dump(self.stored.running)
         self.commit()
