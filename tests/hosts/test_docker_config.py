@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,6 +34,10 @@ def configs(draw: st.DrawFn) -> Json:
     return value
 
 
+HOST: Final = os.environ | {"PATH": f"/usr/bin:/bin:{os.environ['PATH']}"}
+"""The system's own python3, as on a host: that of a version manager starts in thrice the time."""
+
+
 def places(folder: Path) -> str:
     assert (
         "\nDAEMON_CONFIG=/etc/docker/daemon.json\n" in library_text()
@@ -44,6 +49,7 @@ def sh(folder: Path, script: str) -> str:
     done = subprocess.run(
         ["/bin/sh"],
         input=library_text() + places(folder) + script,
+        env=HOST,
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -103,6 +109,7 @@ def test_a_file_that_is_no_json_is_refused_and_kept(tmp_path: Path) -> None:
     done = subprocess.run(
         ["/bin/sh"],
         input=library_text() + places(folder) + SET,
+        env=HOST,
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert done.returncode == 1
@@ -126,6 +133,7 @@ def test_a_full_disk_leaves_the_file_as_it_is_and_nothing_beside_it(tmp_path: Pa
     done = subprocess.run(
         ["/bin/sh"],
         input=f"{library_text()}{places(folder)}ulimit -f 1\n{SET}",
+        env=HOST,
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
     assert done.returncode == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,10 @@ from components.model.units import SecretRef
 from components.update import outside_secrets
 from components.update.outside_secrets import resolve, run_program
 from components.update.secret_names import secret_names
+from tests.cli.conftest import Call, railyard
 from tests.plan.test_text import SPEC
+
+__all__ = ["railyard"]
 
 STACK = SecretRef(secret="switch_password")
 ENV = SecretRef(env="VAULT_KEY")
@@ -103,17 +105,16 @@ def test_only_the_stacks_secrets_are_asked_of_the_stack() -> None:
         ("private_key: {}", "nothing is given where one"),
     ],
 )
-def test_a_slip_is_a_slip_and_no_leaked_secret(tmp_path: Path, written: str, words: str) -> None:
+def test_a_slip_is_a_slip_and_no_leaked_secret(
+    railyard: Call, tmp_path: Path, written: str, words: str
+) -> None:
     base = (Path(__file__).parents[1] / "cases" / "base" / "site.yaml").read_text()
     old = "private_key: {secret: ssh_private_key}"
     file = tmp_path / "site.yaml"
     file.write_text(base.replace(old, written, 1))
-    railyard = Path(sys.executable).with_name("railyard")
-    done = subprocess.run(
-        [railyard, "check", str(file)], capture_output=True, text=True, timeout=60, check=False
-    )
-    report = done.stdout + done.stderr
-    assert done.returncode == 1
+    done = railyard("check", str(file))
+    report = done.out + done.err
+    assert done.code == 1
     assert words in report
     assert "it has been readable" not in report
     assert report.count("\n  fix") == 1
