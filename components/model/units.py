@@ -26,8 +26,11 @@ DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 POOL_NAME = r"^[a-z0-9]([-a-z0-9]{0,56}[a-z0-9])?$"
 LOGIN = r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$"
 IMAGE = (
-    r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
+    r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)*"
+    r"(:[A-Za-z0-9_.-]{1,128})?(@sha256:[0-9a-f]{64})?$"
 )
+"""A tag has no `\\w`: registries take no other letters, and 128 of those of Unicode took 60 ms to
+make, a twentieth of `railyard check`."""
 RESOURCE_NAME = r"^[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?$"
 HTTPS = r"^https://[^\s]+$"
 PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"

@@ -81,7 +81,7 @@ _CASES: tuple[tuple[type[BaseModel], str, tuple[Json, ...], tuple[Json, ...]], .
     (Containers, "image",
      ("a.example/b:1", f"a.example:5000/b@{_DIGEST}", f"a.example/b:latest@{_DIGEST}",
       "a.example:5000/b:1"),
-     ("a.example/b", "a.example/b:latest", "a.example:5000/b", "a")),
+     ("a.example/b", "a.example/b:latest", "a.example:5000/b", "a", "a.example/b:größe")),
     (K3sPlane, "api_port", (6443, 29999, 32768, 65535),
      (0, 2379, 6444, 10250, 30000, 32767, 65536)),
     (K3sPlane, "service_cidr", ("10.43.0.0/16", "10.43.0.0/28", "10.0.0.0/12"),
