@@ -7,7 +7,6 @@ protocol breaks lines of 64 KiB; raw logs stay in files, and only their digests 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Literal
@@ -15,9 +14,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from components.acceptance.beside import BesideSeen
-from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.ib_facts import IbFacts
-from components.acceptance.logs.image import parse_image_log
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
     ImageLog,
@@ -27,19 +24,12 @@ from components.acceptance.logs.log_model import (
     PerftestLog,
     TrainingLog,
 )
-from components.acceptance.logs.mpi import parse_mpi_log
-from components.acceptance.logs.nccl import parse_nccl_log
-from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.training import parse_training_log
 from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.routing import RoutingSeen
 from components.acceptance.seen import Seen, cut_texts
 from components.core.errors import UsageError
 
 SCHEMA_VERSION = 1
-_TAIL_LINES = 25
-_TAIL_COLUMNS = 300
-"""Enough of a log's end to read in a report without the file."""
 
 HopRole = Literal[
     "sender_nic",
@@ -284,61 +274,6 @@ class Evidence(Seen):
     """Settings beside ours, as the look before the update found them; None: there was no look."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
-
-
-def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") -> ProbeEvidence:
-    """The evidence of a probe's log: parsed, with its fingerprint and its end.
-
-    Args:
-        probe: The planned probe.
-        log: The whole log; of a perftest, the client's.
-        outcome: How the job ended.
-        log_file: Where the raw log was written.
-    """
-    data = log.encode("utf-8", "replace")
-    base = ProbeEvidence(
-        probe=probe,
-        outcome=outcome,
-        log_file=log_file,
-        log_sha256=hashlib.sha256(data).hexdigest(),
-        log_bytes=len(data),
-        log_tail=tuple(line[:_TAIL_COLUMNS] for line in log.splitlines()[-_TAIL_LINES:]),
-    )
-    parsed = _parse(probe.kind, log)
-    if isinstance(parsed, ParseProblem):
-        return base.model_copy(update={"problem": parsed})
-    found: dict[str, ParsedLog] = {_FIELDS[type(parsed)]: parsed}
-    if isinstance(parsed, DeepSpeedLog | TrainingLog):
-        said = parse_nccl_log(log)
-        found |= {} if isinstance(said, ParseProblem) else {"nccl": said}
-    return base.model_copy(update=found)
-
-
-ParsedLog = NcclLog | PerftestLog | DeepSpeedLog | TrainingLog | MpiLog | ImageLog
-_FIELDS: dict[type[ParsedLog], str] = {
-    NcclLog: "nccl",
-    PerftestLog: "perftest",
-    DeepSpeedLog: "deepspeed",
-    TrainingLog: "training",
-    MpiLog: "mpi",
-    ImageLog: "image",
-}
-
-
-def _parse(kind: ProbeKind, log: str) -> ParsedLog | ParseProblem:
-    match kind:
-        case "image":
-            return parse_image_log(log)
-        case "nccl":
-            return parse_nccl_log(log)
-        case "perftest":
-            return parse_perftest_log(log)
-        case "deepspeed_scan":
-            return parse_deepspeed_log(log)
-        case "resnet50":
-            return parse_training_log(log)
-        case "mpi_hosts" | "mpi_gpus":
-            return parse_mpi_log(log)
 
 
 def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:

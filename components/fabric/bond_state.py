@@ -12,7 +12,7 @@ from components.fabric.left_out import FILLED, SAID
 class BondState(BaseModel):
     """One bundle, all of it; without members: there is none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     members: tuple[str, ...] = ()
     """Its ports, in their order."""
@@ -47,7 +47,7 @@ Bonds = dict[str, BondState]
 class MlagState(BaseModel):
     """How a switch is half of a pair; an empty one: it is not."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     mac: str | None = None
     backup: str | None = None

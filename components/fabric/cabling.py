@@ -24,7 +24,7 @@ _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 class CableEnd(BaseModel):
     """What the file says is plugged into a port."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     text: str
     """As the file has it: `gpu01/rail-0`, `leaf-02:1/31`."""

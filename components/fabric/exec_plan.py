@@ -28,7 +28,7 @@ _RUN: Final = re.compile(r"# run (\d+)\b")
 class ExecPlan(BaseModel):
     """The texts of one switch. Each is one exec request; none holds a secret."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     apply: str
     save: str

@@ -30,7 +30,7 @@ DSCPS: Final = range(64)
 class Guarded(BaseModel):
     """The classes of a site's traffic, which other settings must leave alone."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     mode: Literal["lossy_ecn", "lossless", "semi_lossless"]
     priority: int

@@ -20,7 +20,7 @@ the key is the first one of the port's table."""
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class PartitionState(_Frozen):

@@ -36,7 +36,7 @@ from components.remote.step import Endpoint
 class SwitchPlan(BaseModel):
     """What one switch shall be, and where it is. Holds names of secrets, no secret."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     os: str

@@ -24,7 +24,7 @@ from components.model.once import once
 class FarEnd(BaseModel):
     """The other end of one routed link."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     port: str
     """The switch's own port."""
@@ -38,7 +38,7 @@ class FarEnd(BaseModel):
 class RoutedLinks(BaseModel):
     """What one switch is to have by its routed links."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     os: str
     ends: dict[str, FarEnd]

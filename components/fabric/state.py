@@ -29,7 +29,7 @@ ValueT = TypeVar("ValueT")
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class EcnState(_Frozen):

@@ -24,7 +24,7 @@ Networks = Mapping[str, tuple[str, ...]]
 class Way(BaseModel):
     """Where packets to some switches are to leave."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     to: tuple[str, ...]
     """Switches that announce networks."""

@@ -18,7 +18,7 @@ RENEWAL_WINDOW: Final = timedelta(days=90)
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class _Server(_Part):

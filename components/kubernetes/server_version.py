@@ -7,10 +7,6 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import yaml
-from kubernetes import client as kube_client
-from kubernetes import config as kube_config
-from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
 
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.kubeconfig import choose_context
@@ -55,6 +51,12 @@ def read_version(kubeconfig: str) -> str:
         UnreachableError: The API does not answer.
         DeviceError: The kubeconfig cannot be used, or the API refuses it.
     """
+    # An eighth of a second of a program's start, and only a site with a cluster of others asks.
+    from kubernetes import client as kube_client  # noqa: PLC0415 - see above
+    from kubernetes import config as kube_config  # noqa: PLC0415 - the same
+    from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - the same
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
+
     # The client library ships no types.
     make = cast("Callable[[object], Any]", kube_config.new_client_from_config_dict)  # pyright: ignore[reportUnknownMemberType]
     try:

@@ -65,6 +65,7 @@ class Frozen(BaseModel):
         frozen=True,
         extra="forbid",
         str_max_length=LONGEST_TEXT,
+        defer_build=True,
     )
 
 

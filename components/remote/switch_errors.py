@@ -7,11 +7,11 @@ import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from netmiko.exceptions import NetmikoAuthenticationException, NetmikoBaseException
 from paramiko import AuthenticationException, SSHException
 from paramiko.ssh_exception import BadHostKeyException, IncompatiblePeer, NoValidConnectionsError
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.remote.netmiko_base import NetmikoAuthenticationException, NetmikoBaseException
 from components.remote.step import Endpoint
 
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from netmiko import BaseConnection
-
 from components.core.errors import DeviceError
+from components.remote.netmiko_base import BaseConnection
 from components.remote.session_profile import SessionProfile
 from components.remote.step import Endpoint
 

@@ -15,13 +15,12 @@ from threading import Event
 from types import TracebackType
 from typing import Any, Final, Self
 
-from netmiko import BaseConnection
-from netmiko.exceptions import NetmikoBaseException
 from paramiko import Channel, SSHException, Transport
 from paramiko.ssh_exception import BadAuthenticationType
 
 from components.core.errors import Bug, UnreachableError
 from components.remote.legacy_transport import LegacyTransport
+from components.remote.netmiko_base import BaseConnection, NetmikoBaseException
 from components.remote.session_profile import SessionProfile
 from components.remote.step import Endpoint
 from components.remote.switch_errors import classified

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from components.acceptance.evidence import Limits, Probe, ProbeEvidence, RailLimit, digest_log
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import Limits, Probe, ProbeEvidence, RailLimit
 from components.acceptance.judge.perftest import judge_perftest
 from components.acceptance.judge.run_failure import find_failure
 from components.acceptance.judge.verdict import Finding

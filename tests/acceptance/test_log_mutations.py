@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.acceptance.evidence import Probe, ProbeEvidence, digest_log
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import Probe, ProbeEvidence
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
 from components.acceptance.logs.decode import read_chunks
 from components.acceptance.logs.lines import LONGEST_LINE, read_lines

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from typer.core import TyperGroup
 
+from components.acceptance.collect import run as collect
 from components.acceptance.evidence import Evidence
 from components.acceptance.handover import hand_over, parse_named, tell
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence
 from components.acceptance.request import AcceptRequest, render_accept_request
-from components.cli import evidence as cli_evidence
 from components.cli.commands import Entry, list_commands
 from components.cli.main import load_command
 from components.plan.make import make_plan
@@ -213,7 +213,7 @@ def test_evidence_is_collected_for_the_request_that_its_digest_names(
         assert request.stack == "dev"
         return take_evidence(Site()).model_copy(update={"run": number})
 
-    monkeypatch.setattr(cli_evidence, "collect_evidence", collected)
+    monkeypatch.setattr(collect, "collect_evidence", collected)
     plan = make_plan(load_example("dgx-roce"), "dev")
     request = AcceptRequest(plan.digest, plan.stack, "lab", plan.acceptance)
     asked = hand_over(request, render_accept_request(request), keep=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.evidence import digest_log
+from components.acceptance.digest import digest_log
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding

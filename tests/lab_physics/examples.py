@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from components.acceptance.collect.counters import Snapshot, measure_hops
-from components.acceptance.evidence import Evidence, ProbeEvidence, digest_log
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import Evidence, ProbeEvidence
 from components.acceptance.judge.site import Report, judge_evidence
 from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
 from components.fabric.plan import plan_fabric

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from components.acceptance.digest import digest_log
 from components.acceptance.evidence import (
     Evidence,
     Hop,
@@ -14,7 +15,6 @@ from components.acceptance.evidence import (
     Probe,
     ProbeEvidence,
     RailLimit,
-    digest_log,
 )
 from lab.physics.probe import run
 from lab.physics.request import Attachment, ProbePod, ProbeRequest, ProbeResult

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from components.acceptance.evidence import ProbeEvidence, digest_log
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.probes.plan import plan_probes
 from components.acceptance.probes.probe_job import ProbeJob

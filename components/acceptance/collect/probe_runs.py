@@ -19,7 +19,8 @@ from components.acceptance.collect.counters import (
 )
 from components.acceptance.collect.host_jobs import run_host_probe
 from components.acceptance.collect.turn import Turn
-from components.acceptance.evidence import Outcome, ProbeEvidence, Unreachable, digest_log
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import Outcome, ProbeEvidence, Unreachable
 from components.acceptance.plan import AcceptancePlan, CounterSource, ProbePlan
 from components.acceptance.report.proofs import label_of
 from components.core.errors import DeviceError

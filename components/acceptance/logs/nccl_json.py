@@ -25,7 +25,7 @@ from components.acceptance.logs.nccl_table import fits
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class _Half(_Part):

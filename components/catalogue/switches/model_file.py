@@ -30,7 +30,7 @@ LOADER: Final[type[yaml.SafeLoader | yaml.CSafeLoader]] = (
 
 
 class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class SplitFacts(_Facts):

@@ -37,7 +37,7 @@ class PlainSwitch:
 class PlainFile(BaseModel):
     """The facts of one model, as its file says them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     asic: str
     """Generation of the switching chip, for example `Quantum-3`."""

@@ -30,7 +30,7 @@ _UNCOUNTED = re.compile(r"-|n/?a", re.IGNORECASE)
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, defer_build=True)
 
 
 class _Vlan(_Shape):

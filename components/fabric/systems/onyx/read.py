@@ -42,7 +42,7 @@ _NOT_TOLD = {"Not Advertised", "N\\A", ""}
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, defer_build=True)
 
 
 class _Switchport(_Shape):
