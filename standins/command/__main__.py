@@ -2,8 +2,12 @@
 
 import sys
 
-from standins.command.provider import CommandPlugin
-from standins.serve import serve
+from components.core.start import start_quickly, without_init
 
 if __name__ == "__main__":
+    start_quickly()
+    with without_init("pulumi", "pulumi.runtime"):  # the protocol is below, a program's SDK in it
+        from standins.command.provider import CommandPlugin
+        from standins.serve import serve
+
     sys.exit(serve(CommandPlugin))

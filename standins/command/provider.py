@@ -7,7 +7,8 @@ leaves no state (docs/explanation/sources.md#the-command-plugin).
 from __future__ import annotations
 
 import secrets
-from typing import Final
+import threading
+from typing import TYPE_CHECKING, Final
 
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
@@ -25,9 +26,11 @@ from standins.command.inputs import (
 )
 from standins.command.local import LocalRunner
 from standins.command.outcome import CommandError, Outcome, Previous
-from standins.command.remote import RemoteRunner
 from standins.serve import EngineLog, Plugin, RpcContext
 from standins.values import UNKNOWN, Properties, decode, encode, has_unknown, reveal
+
+if TYPE_CHECKING:
+    from standins.command.remote import RemoteRunner
 
 OUTPUTS: Final = ("stdout", "stderr")
 NOT_PLAYED: Final = ("assetPaths", "archivePaths")
@@ -51,7 +54,8 @@ class CommandPlugin(Plugin):
     def __init__(self, log: EngineLog) -> None:
         super().__init__(log)
         self._local = LocalRunner()
-        self._remote = RemoteRunner()
+        self._remote: RemoteRunner | None = None
+        self._remote_lock = threading.Lock()
 
     @override
     def Check(
@@ -147,8 +151,21 @@ class CommandPlugin(Plugin):
 
     def stop_work(self) -> None:
         """End local commands; remote ones cannot be called back."""
-        self._remote.stop()
+        with self._remote_lock:
+            if self._remote is not None:
+                self._remote.stop()
         self._local.stop()
+
+    def _remote_runner(self) -> RemoteRunner:
+        """The runner over SSH, made for the first command that needs it: most stacks have none."""
+        from standins.command.remote import RemoteRunner  # noqa: PLC0415 - a third of a start
+
+        with self._remote_lock:
+            if self._remote is None:
+                self._remote = RemoteRunner()
+                if self.cancelled.is_set():
+                    self._remote.stop()
+            return self._remote
 
     def _run(
         self,
@@ -170,7 +187,7 @@ class CommandPlugin(Plugin):
 
         try:
             if kind == REMOTE:
-                outcome = self._remote.run(text, inputs, previous, log, warn)
+                outcome = self._remote_runner().run(text, inputs, previous, log, warn)
             else:
                 outcome = self._local.run(text, inputs, previous, log)
         except CommandError as error:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from standins.kubernetes.provider import KubernetesPlugin
-from standins.serve import serve
+from components.core.start import start_quickly, without_init
 
 if __name__ == "__main__":
+    start_quickly()
+    with without_init("pulumi", "pulumi.runtime"):  # the protocol is below, a program's SDK in it
+        from standins.kubernetes.provider import KubernetesPlugin
+        from standins.serve import serve
+
     sys.exit(serve(KubernetesPlugin))

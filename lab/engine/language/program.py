@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import gc
 import logging
 import os
 import runpy
@@ -19,8 +20,11 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pulumi
-import pulumi.runtime
+gc.disable()  # while the SDK is imported: many objects, and none of them is garbage
+import pulumi  # noqa: E402 - see above
+import pulumi.runtime  # noqa: E402 - the same
+
+gc.enable()
 
 EXIT_SHOWN = 32
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
