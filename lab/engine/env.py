@@ -17,6 +17,9 @@ from lab.engine.install import Engine
 from lab.engine.plugin_cache import prepare_plugins
 
 PASSPHRASE: Final = "railyard-lab"  # noqa: S105 - public on purpose: the lab has no secrets
+GARBAGE_PERCENT: Final = "400"
+"""How much Go's programs may grow between two collections (Go: 100). Each `pulumi` call lives for
+seconds at most, and a sixth of a short one's processor time went to collections."""
 UNSET: Final = ("PULUMI_CONFIG_PASSPHRASE_FILE", "PULUMI_ACCESS_TOKEN", "SSH_AUTH_SOCK")
 """Each of these would override the lab: another passphrase, another backend, a stale agent."""
 
@@ -76,6 +79,7 @@ def plan_variables(settings: EnvSettings) -> dict[str, str]:
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "GOGC": GARBAGE_PERCENT,
         **settings.variables,
     }
 

@@ -140,8 +140,8 @@ def is_alive(pid: int, taken_at: datetime) -> bool:
 
 def load_pending(pulumi: Pulumi) -> list[Properties]:
     """Return the pending operations as the state file holds them."""
-    deployment = _object(_object(json.loads(pulumi.run("stack", "export"))).get("deployment"))
-    return _objects(deployment.get("pending_operations"))
+    checkpoint = _object(_object(json.loads(state_file(pulumi).read_text())).get("checkpoint"))
+    return _objects(_object(checkpoint.get("latest")).get("pending_operations"))
 
 
 def adopt_pending(exported: Properties) -> tuple[Properties, tuple[str, ...]]:

@@ -109,8 +109,8 @@ class EngineRunner:
         config: Mapping[str, str] | None = None,
         *more: str,
     ) -> Result:
-        self.configure(folder, stack, config or {})
-        return self._events(folder, "up", "--yes", "--skip-preview", "--stack", stack, *more)
+        kept = _kept(config or {})
+        return self._events(folder, "up", "--yes", "--skip-preview", "--stack", stack, *kept, *more)
 
     def preview(
         self,
@@ -119,8 +119,8 @@ class EngineRunner:
         config: Mapping[str, str] | None = None,
         *more: str,
     ) -> Result:
-        self.configure(folder, stack, config or {})
-        done = self.call(folder, "preview", "--json", "--stack", stack, *more)
+        kept = _kept(config or {})
+        done = self.call(folder, "preview", "--json", "--stack", stack, *kept, *more)
         digest: Any = json.loads(done.stdout or "{}")
         steps = tuple(
             (step["op"], step["urn"].rsplit("::", 1)[-1])
@@ -151,9 +151,9 @@ class EngineRunner:
         return json.loads(done.stdout)
 
     def configure(self, folder: Path, stack: str, config: Mapping[str, str]) -> None:
-        for key, value in config.items():
-            done = self.call(folder, "config", "set", key, value, "--stack", stack)
-            assert done.returncode == 0, done.stderr
+        values = [part for pair in config.items() for part in ("--plaintext", "=".join(pair))]
+        done = self.call(folder, "config", "set-all", *values, "--stack", stack)
+        assert done.returncode == 0, done.stderr
 
     def _events(self, folder: Path, *arguments: str) -> Result:
         done = self.call(folder, *arguments, "--json")
@@ -181,6 +181,11 @@ def make_runner(engine: Engine, home: Path, deadline_s: float = COMMAND_TIMEOUT_
     runner = EngineRunner(engine, home, deadline_s)
     write_env(runner.settings())
     return runner
+
+
+def _kept(config: Mapping[str, str]) -> list[str]:
+    """Arguments that write values into the stack's configuration, in the same call."""
+    return [part for pair in config.items() for part in ("--config", "=".join(pair))]
 
 
 def _count(steps: tuple[tuple[str, str], ...]) -> dict[str, int]:
