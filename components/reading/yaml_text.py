@@ -25,6 +25,10 @@ _ALIASED_EACH: Final = 20
 """Aliases may stand for so many values, and for so many more of each value that is written. Hosts
 that share their cards by an alias stand for six; a few nested aliases can stand for billions."""
 
+_TAGS: Final = frozenset(
+    TAG + name for name in ("bool", "float", "int", "map", "null", "seq", "str")
+)
+"""Types that a person may write before a value; a tag of another program means nothing here."""
 _OLD_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 """Line breaks of YAML 1.1 and so of libyaml; editors and YAML 1.2 count them as characters."""
 
@@ -128,6 +132,7 @@ class _Reader:
         kind = _kind(event)
         if kind == "AliasEvent":
             return self._alias(event)
+        _check_tag(event)
         self.count += 1
         if event.anchor is None:
             return self._plain(kind, event)
@@ -205,6 +210,7 @@ class _Reader:
                 self.value(event)
             if (event.implicit[0] and event.value == "<<") or event.tag == _MERGE:
                 return _MERGE
+            _check_tag(event)
             return event.value
         if kind == "AliasEvent":
             return self._anchored(event).text
@@ -282,6 +288,18 @@ class _Reader:
     def _add(self, path: SpecPath, line: int, what: str, fix: str) -> None:
         place = Place(path, file=self.file, line=line)
         self.problems.append(Problem("yaml-syntax", f"{what}.", (place,), f"{fix}."))
+
+
+def _check_tag(event: _Event) -> None:
+    tag = str(event.tag or "!")
+    if tag != "!" and tag not in _TAGS:
+        shown = tag.replace(TAG, "!!")
+        raise _RefusedError(
+            f"the tag {shown} means nothing here.",
+            f"remove {shown}; what other tools encrypt in the file is named instead, as in "
+            "`password: {secret: NAME}`.",
+            event.start_mark.line + 1,
+        )
 
 
 def _merge(source: Json, spot: Spot, value: dict[str, Json], keys: dict[str, Spot]) -> None:

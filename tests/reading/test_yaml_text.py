@@ -109,6 +109,30 @@ def test_both_readers_read_every_example_alike(file: Path, monkeypatch: pytest.M
     assert said(fast) == said(parse_yaml(text, "f"))
 
 
+@pytest.mark.parametrize(
+    ("text", "tag", "line"),
+    [
+        ("a: 1\nb: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n", "!vault", 2),
+        ("a: !env [HOME]\n", "!env", 1),
+        ("a:\n  !u b: 1\n", "!u", 2),
+        ("a: !!set {b, c}\n", "!!set", 1),
+        ("a: &x !!binary aGk=\n", "!!binary", 1),
+        ("{a: , !r0, b: 2}\n", "!r0", 1),
+    ],
+)
+@pytest.mark.parametrize("libyaml", [True, False])
+def test_a_tag_of_another_program_is_refused(
+    text: str, tag: str, line: int, *, libyaml: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not libyaml:
+        without_libyaml(monkeypatch)
+    read = parse_yaml(text, "f")
+    (problem,) = read.problems
+    assert (read.value, problem.where[0].line) == (None, line)
+    assert problem.what.startswith(f"the tag {tag}")
+    assert "`password: {secret: NAME}`" in problem.fix
+
+
 _BITS = st.sampled_from(
     [
         "\n",
