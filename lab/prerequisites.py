@@ -12,7 +12,7 @@ from typing import Final
 
 from components.core.errors import DeviceError, UsageError
 from lab import debian
-from lab.hosts.tool_client import built_client
+from lab.hosts.compiled import CLIENT, ENTER, compiled
 from lab.kubespray.source import ensure_ansible
 
 APT_DEADLINE_S: Final = 600
@@ -61,7 +61,8 @@ def main() -> int:
     if missing and not _install(missing):
         return 2
     try:
-        built_client()
+        for source in (CLIENT, ENTER):
+            compiled(source)
     except UsageError as error:
         print(f"railyard: {error}", file=sys.stderr)
         return 2

@@ -25,7 +25,7 @@ from components.model.hosts import Host, Nic
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.model.instances import crusoe_of
 from components.reading.port_ranges import spread_document
-from lab.cloud.adapters import adapters, own_adapters
+from lab.cloud.adapters import adapters
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hosts.image import GPU_PACKAGES, PACKAGES, image_driver
 from lab.hosts.lab_file import CloudLab, LabFile
@@ -40,6 +40,7 @@ from lab.hypervisors.config import (
 from lab.infiniband.site import (
     UFM_PASSWORD,
     hca_cables,
+    own_adapters,
     plain_switches,
     relocate_ufm,
     ufm_cable,

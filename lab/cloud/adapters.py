@@ -1,10 +1,9 @@
-"""The InfiniBand adapters of a machine: a guest of Crusoe Cloud, or one of our own."""
+"""The InfiniBand adapters of a guest of Crusoe Cloud."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from components.model.hosts import Host
 from lab.views import HcaConfig
 
 ETHERNET: Final = 4
@@ -33,25 +32,3 @@ def adapters(count: int, rate_gbit_s: int) -> tuple[HcaConfig, ...]:
     ]
     ethernet = HcaConfig(f"mlx5_{ETHERNET}", "0000:0a:00.0", 100, "Ethernet", 0)
     return (*found, ethernet)
-
-
-def own_adapters(host: Host, rate_gbit_s: int) -> tuple[HcaConfig, ...]:
-    """The HCAs of a bare machine, half of them on each NUMA node, with the GUIDs of its file.
-
-    Args:
-        host: Its `hcas` and `hca_guids`.
-        rate_gbit_s: Rate of each.
-    """
-    guids = (*host.hca_guids, *("" for _ in range(host.hcas)))
-    return tuple(
-        HcaConfig(
-            name=f"mlx5_{number}",
-            pci=f"0000:{0x18 + 8 * number:02x}:00.0",
-            rate_gbit_s=rate_gbit_s,
-            link_layer="InfiniBand",
-            numa=number * 2 // host.hcas,
-            guid=guids[number],
-            bare=True,
-        )
-        for number in range(host.hcas)
-    )

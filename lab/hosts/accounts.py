@@ -35,10 +35,19 @@ def name_of_uid(root: Path, uid: int) -> str:
 
 def groups_of(root: Path, account: Account) -> frozenset[str]:
     """Names of the groups that an account is in."""
+    return frozenset(name for name, _ in _groups(root, account))
+
+
+def group_ids(root: Path, account: Account) -> tuple[int, ...]:
+    """Their numbers, as initgroups(3) gives them to a login."""
+    return tuple(number for _, number in _groups(root, account))
+
+
+def _groups(root: Path, account: Account) -> list[tuple[str, int]]:
     rows = [line.split(":") for line in (root / "etc/group").read_text().splitlines()]
-    return frozenset(
-        row[0]
+    return [
+        (row[0], int(row[2]))
         for row in rows
         if len(row) == 4  # noqa: PLR2004 - group(5) has four fields
         and (int(row[2]) == account.gid or account.name in row[3].split(","))
-    )
+    ]

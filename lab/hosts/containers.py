@@ -77,15 +77,13 @@ class ContainerHost:
 
     def argv(self, container: Container, command: Sequence[str]) -> list[str]:
         """The command line that runs a command in the container, from the outer machine."""
-        words = self.namespace().argv(command, uid=0, gid=0)
-        at = words.index(f"{OUTER_BIN}/setpriv")
         mounts = [
             f"{OUTER_BIN}/unshare", "--mount", "--propagation", "private",
             f"{OUTER_BIN}/sh", "-c", _MOUNTS, "container", OUTER_BIN, MPI_BIN, CONTAINER_TOOLS,
             *(part for pair in (*self._gpu_tools(container), *binds(container)) for part in pair),
             "--",
         ]  # fmt: skip
-        return [*words[:at], *mounts, *words[at:]]
+        return self.namespace().argv_after(mounts, command)
 
     def _gpu_tools(self, container: Container) -> list[tuple[str, str]]:
         """NVIDIA's runtime brings the host's own nvidia-smi to a container that asks for GPUs."""

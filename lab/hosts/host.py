@@ -25,6 +25,7 @@ from lab.hosts.namespace import (
     INNER_PATH,
     HostPaths,
     Namespace,
+    Who,
     start_namespace,
 )
 from lab.hosts.rootfs import prepare_root, python_prefix, read_only_paths
@@ -230,10 +231,9 @@ class LabHost:
         return ToolResult()
 
     def _prefix(self, account: Account, memlock: str, cwd: str) -> list[str]:
-        inner = self.namespace.argv([], uid=account.uid, gid=account.gid, cwd=cwd)
-        # The lab daemon ignores SIGHUP, and a shell cannot trap what it was born ignoring.
-        limit = f"--memlock={reachable_memlock(memlock)}:"
-        return ["/usr/bin/env", "--default-signal=HUP", "/usr/bin/prlimit", limit, *inner]
+        groups = accounts.group_ids(self.root, account) if account.uid else ()
+        who = Who(account.uid, account.gid, groups)
+        return self.namespace.argv([], who, cwd=cwd, memlock=reachable_memlock(memlock))
 
     def _find(self, user: str) -> Account:
         account = accounts.find_account(self.root, user)
@@ -382,7 +382,7 @@ class LabHost:
 
 
 def reachable_memlock(wanted: str) -> str:
-    """The nearest limit to a LimitMEMLOCK that this process may set, in prlimit's words.
+    """The nearest limit to a LimitMEMLOCK that this process may set, in the words of `enter`.
 
     A container without CAP_SYS_RESOURCE cannot go above its own hard limit; what the host has
     configured is then known from its unit alone, which is where the lab reads it anyway.

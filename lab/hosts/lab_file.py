@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from components.core.errors import UsageError
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hypervisors.config import EsxiConfig
+from lab.infiniband.config import PlainSwitchConfig, UfmLab
 from lab.infiniband.manager import POLLING_MS
-from lab.infiniband.site import PlainSwitchConfig, UfmLab
 from lab.views import HostConfig, SwitchConfig
 
 

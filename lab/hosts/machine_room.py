@@ -17,13 +17,13 @@ from pydantic import TypeAdapter
 from components.core.errors import UsageError
 from lab.cloud.machines import Machines, Yard
 from lab.hosts import fuse_server
+from lab.hosts.compiled import CLIENT, compiled
 from lab.hosts.faults import cause_fault
 from lab.hosts.host import LabHost
 from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
 from lab.hosts.port_counts import count_port
 from lab.hosts.rootfs import build_tool_folders
-from lab.hosts.tool_client import built_client
 from lab.hosts.tool_server import TOOL_NAMES
 from lab.hypervisors.guests import Hypervisors
 from lab.infiniband.fabric import Fabric
@@ -90,7 +90,7 @@ class Lab:
 
     async def start(self) -> None:
         """Start every device; switches first, as in a machine room."""
-        build_tool_folders(self.file.root / "sysroot", TOOL_NAMES, built_client())
+        build_tool_folders(self.file.root / "sysroot", TOOL_NAMES, compiled(CLIENT))
         if self.sources:
             self.sources.start()
         for switch in self.switches.values():

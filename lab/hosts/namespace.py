@@ -1,4 +1,4 @@
-"""One long-lived bubblewrap namespace per lab host, entered by nsenter.
+"""One long-lived bubblewrap namespace per lab host, entered by `enter.c`.
 
 Inside, root is the machine's root with next to no power: every capability is dropped but those
 that let it own, read and hand over the host's own files and processes. What it can see of the
@@ -16,9 +16,12 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 from components.core.errors import UsageError
+from lab.hosts.compiled import ENTER, compiled
 from lab.hosts.platform import CMDLINE, CPUINFO, SWAPS
 from lab.hosts.rootfs import (
     CONTAINER_TOOLS,
@@ -29,7 +32,10 @@ from lab.hosts.rootfs import (
     SHARED_ETC,
 )
 
-KEPT_CAPABILITIES = "chown,dac_override,fowner,setuid,setgid,kill"
+KEPT_CAPABILITIES: Final = {
+    "chown": 0, "dac_override": 1, "fowner": 3, "kill": 5, "setgid": 6, "setuid": 7,
+}  # fmt: skip
+"""By the numbers of linux/capability.h."""
 INNER_CONTROL = Path("/run/lab/daemon/control.sock")
 CONTROL_VARIABLES = {"RAILYARD_LAB_CONTROL": str(INNER_CONTROL)}
 """How lab processes inside of a host (the node agent) find the lab's control socket."""
@@ -57,6 +63,18 @@ class HostPaths:
     """The authorities that its image trusts; None for those of the outer machine."""
 
 
+@dataclass(frozen=True, slots=True)
+class Who:
+    """The user and groups of a process."""
+
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+
+
+ROOT: Final = Who()
+
+
 @dataclass(slots=True)
 class Namespace:
     """A running namespace: bubblewrap outside and the pid 1 inside."""
@@ -64,14 +82,36 @@ class Namespace:
     outer: subprocess.Popen[bytes]
     init_pid: int
 
-    def argv(self, command: Sequence[str], *, uid: int, gid: int, cwd: str = "/") -> list[str]:
-        """The command line that runs `command` inside of the host as that user."""
-        groups = ["--init-groups"] if uid else ["--clear-groups"]
+    def argv(
+        self, command: Sequence[str], who: Who = ROOT, *, cwd: str = "/", memlock: str = "-"
+    ) -> list[str]:
+        """The command line that runs `command` inside of the host.
+
+        Args:
+            command: Program and arguments.
+            who: As whom it runs.
+            cwd: Where, by the path inside.
+            memlock: Bytes of memory that it may lock, or `unlimited`; `-` leaves the limit.
+        """
+        kept = sum(1 << number for number in KEPT_CAPABILITIES.values())
+        groups = ",".join(map(str, who.groups)) or "-"
+        ids = (str(who.uid), str(who.gid), groups)
+        return [_enter(), str(self.init_pid), cwd, *ids, memlock, f"{kept:x}", *command]
+
+    def argv_after(self, prepare: Sequence[str], command: Sequence[str]) -> list[str]:
+        """The same for root, with a command before it that may do everything.
+
+        Args:
+            prepare: Program and arguments; the rest of the command line follows.
+            command: What runs at the end, with no more power than all others.
+        """
+        kept = ",".join(f"+{name}" for name in KEPT_CAPABILITIES)
         return [
             "/usr/bin/nsenter", "--target", str(self.init_pid),
-            "--mount", "--pid", "--uts", "--ipc", f"--wdns={cwd}",
-            f"{OUTER_BIN}/setpriv", f"--bounding-set=-all,{_caps()}", "--inh-caps=-all",
-            "--no-new-privs", f"--reuid={uid}", f"--regid={gid}", *groups, "--",
+            "--mount", "--pid", "--uts", "--ipc", "--wdns=/",
+            *prepare,
+            f"{OUTER_BIN}/setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all",
+            "--no-new-privs", "--reuid=0", "--regid=0", "--clear-groups", "--",
             *command,
         ]  # fmt: skip
 
@@ -92,8 +132,9 @@ class Namespace:
         self.outer.wait(timeout=START_DEADLINE_S)
 
 
-def _caps() -> str:
-    return ",".join(f"+{name}" for name in KEPT_CAPABILITIES.split(","))
+@cache
+def _enter() -> str:
+    return str(compiled(ENTER))
 
 
 def check_prerequisites() -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 from pathlib import Path
 
-WRAPPERS = frozenset({"prlimit", "nsenter", "setpriv", ""})
+WRAPPERS = frozenset({"enter", ""})
 """Programs that stand between the lab and a unit's own program."""
 
 
@@ -32,7 +32,7 @@ def processes_of(invocation: str) -> list[int]:
 
 
 def main_pid(process: asyncio.subprocess.Process | None) -> int:
-    """Outer pid of a unit's main process: the child of the nsenter that the lab started."""
+    """Outer pid of a unit's main process: the child of the `enter` that the lab started."""
     if process is None:
         return 0
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

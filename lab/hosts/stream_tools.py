@@ -85,7 +85,7 @@ def _forward_to(pid: int) -> Callable[[int], None]:
 
 
 def signal_tree(pid: int, number: int) -> None:
-    """Send a signal to the child of an nsenter, which passes none on itself."""
+    """Send a signal to the child of an `enter`, which passes none on itself."""
     with contextlib.suppress(OSError, ValueError):
         words = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         for word in words:

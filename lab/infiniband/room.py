@@ -8,8 +8,8 @@ from pathlib import Path
 
 from components.core.errors import UsageError
 from lab.debian import unpacked_whole
+from lab.infiniband.config import UFM_PCI, PlainSwitchConfig, UfmLab
 from lab.infiniband.fabric import FOLDER, Fabric
-from lab.infiniband.site import UFM_PCI, PlainSwitchConfig, UfmLab
 from lab.infiniband.topology import hca_node, node_guid
 from lab.infiniband.ufm import Ufm, UfmServer
 from lab.infiniband.ufm_state import cause_fault, load, manager_of, save

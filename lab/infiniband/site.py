@@ -4,49 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, cast
 
 from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
 from components.model.ib_switches import IbSwitch, list_ib_switches
-from lab.cloud.adapters import own_adapters
+from lab.infiniband.config import UFM_PCI, PlainSwitchConfig, UfmLab
 from lab.keys import certificate
+from lab.views import HcaConfig
 
 UFM_PORT: Final = 8443
 UFM_PASSWORD: Final = "railyard-lab-ufm"  # noqa: S105 - public on purpose: loopback only
 UFM_NAME: Final = "ufm"
 """Where the file says none."""
-UFM_PCI: Final = "0000:01:00.0"
 Document = dict[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class PlainSwitchConfig:
-    """A switch of the fabric that nothing logs in to: its ports, and what is plugged in."""
-
-    name: str
-    model: str
-    rate_gbit_s: int
-    ports: tuple[str, ...]
-    cables: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Port to (host, PCI address of the HCA)."""
-    links: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Port to the (switch, port) at the other end."""
-
-
-@dataclass(frozen=True, slots=True)
-class UfmLab:
-    """The emulated UFM: where it listens, who may log in, and its HCA on the fabric."""
-
-    name: str
-    address: str
-    port: int
-    user: str
-    password: str
-    certificate_seed: str
-    rate_gbit_s: int
-    guid: str
-    """Port GUID of its HCA."""
 
 
 def relocate_ufm(site: Document, block: str, stack: str) -> None:
@@ -112,3 +83,25 @@ def hca_cables(
         found = own_adapters(host, 0) if host and hca.isdigit() else ()
         if hca.isdigit() and int(hca) < len(found):
             yield port, (name, found[int(hca)].pci)
+
+
+def own_adapters(host: Host, rate_gbit_s: int) -> tuple[HcaConfig, ...]:
+    """The HCAs of a bare machine, half of them on each NUMA node, with the GUIDs of its file.
+
+    Args:
+        host: Its `hcas` and `hca_guids`.
+        rate_gbit_s: Rate of each.
+    """
+    guids = (*host.hca_guids, *("" for _ in range(host.hcas)))
+    return tuple(
+        HcaConfig(
+            name=f"mlx5_{number}",
+            pci=f"0000:{0x18 + 8 * number:02x}:00.0",
+            rate_gbit_s=rate_gbit_s,
+            link_layer="InfiniBand",
+            numa=number * 2 // host.hcas,
+            guid=guids[number],
+            bare=True,
+        )
+        for number in range(host.hcas)
+    )

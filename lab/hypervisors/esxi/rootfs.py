@@ -13,7 +13,7 @@ from pathlib import Path
 
 from components.core.errors import UsageError
 from lab.hosts.namespace import INNER_TMP, START_DEADLINE_S, Namespace
-from lab.hosts.rootfs import CLIENT_NAME, OUTER_BIN
+from lab.hosts.rootfs import CLIENT_NAME
 from lab.hypervisors.config import EsxiConfig
 from lab.hypervisors.esxi.release import parse_release
 
@@ -40,16 +40,15 @@ def build_tools(folder: Path, client: Path) -> None:
     """Make the host's /bin, with busybox as ash and the tools that ask the lab.
 
     Args:
-        folder: Where to build `bin` and `setpriv`; made again.
+        folder: Where to build `bin`; made again.
         client: The program that passes a call on to the lab.
 
     Raises:
-        UsageError: busybox or setpriv is not installed.
+        UsageError: busybox is not installed.
     """
-    busybox, setpriv = shutil.which("busybox"), shutil.which("setpriv")
-    if busybox is None or setpriv is None:
-        name = "busybox" if busybox is None else "util-linux"
-        raise UsageError(f"the lab's ESXi hosts need {name}: run `apt-get install -y {name}`")
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        raise UsageError("the lab's ESXi hosts need busybox: run `apt-get install -y busybox`")
     shutil.rmtree(folder, ignore_errors=True)
     target = folder / "bin"
     target.mkdir(parents=True)
@@ -63,8 +62,6 @@ def build_tools(folder: Path, client: Path) -> None:
     shutil.copy2(client, target / CLIENT_NAME)
     for name in TOOLS:
         (target / name).symlink_to(CLIENT_NAME)
-    (folder / "outer-bin").mkdir()
-    shutil.copy2(setpriv, folder / "outer-bin/setpriv")
 
 
 def make_ram_disks(folder: Path, config: EsxiConfig) -> None:
@@ -118,7 +115,6 @@ def _arguments(folder: Path, hostname: str) -> list[str]:
         "--ro-bind", str(folder / "tools/bin"), "/bin", "--symlink", "bin", "/sbin",
         "--bind", str(folder / "tmp"), INNER_TMP,
         "--perms", "0755", "--dir", "/run/lab",
-        "--ro-bind", str(folder / "tools/outer-bin"), OUTER_BIN,
         "--bind", str(folder / "sockets"), "/run/lab/daemon",
     ]  # fmt: skip
     for name in ("etc", "var", "vmfs"):
@@ -127,7 +123,7 @@ def _arguments(folder: Path, hostname: str) -> list[str]:
 
 
 def _libraries() -> list[str]:
-    """Libraries for busybox and setpriv."""
+    """Libraries for busybox."""
     arguments: list[str] = []
     for name in ("lib", "lib32", "lib64"):
         if Path("/usr", name).exists():

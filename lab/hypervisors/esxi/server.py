@@ -13,9 +13,9 @@ from pydantic import JsonValue
 
 from components.core.errors import UsageError
 from lab.hosts.accounts import Account
+from lab.hosts.compiled import CLIENT, compiled
 from lab.hosts.namespace import Namespace
 from lab.hosts.ssh import Login, SshService
-from lab.hosts.tool_client import built_client
 from lab.hosts.tool_server import Request
 from lab.hosts.tools.call import ToolResult
 from lab.hypervisors.config import EsxiConfig
@@ -66,7 +66,7 @@ class EsxiHost:
 
     async def start(self) -> None:
         """Open the shell: namespace, tools, SSH. It goes on where it was stopped."""
-        build_tools(self._folder / "tools", built_client())
+        build_tools(self._folder / "tools", compiled(CLIENT))
         if self.machine.stored.rebooting:
             self.machine.boot()
             make_ram_disks(self._folder, self.config)
@@ -165,7 +165,7 @@ class EsxiHost:
         account = login.account
         words = ["-l"] if login.command is None else ["-c", login.command]
         return subprocess.Popen(
-            self._namespace.argv([account.shell, *words], uid=account.uid, gid=account.gid),
+            self._namespace.argv([account.shell, *words]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
