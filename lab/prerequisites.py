@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes.util
 import os
 import shutil
 import subprocess
@@ -28,8 +27,6 @@ def missing_packages() -> list[str]:
     missing: list[str] = []
     if not shutil.which("bwrap"):
         missing.append("bubblewrap")
-    if not ctypes.util.find_library("fuse"):
-        missing.append("libfuse2")
     if not shutil.which("gcc"):
         missing += ["gcc", "libc6-dev"]
     if not shutil.which("busybox"):

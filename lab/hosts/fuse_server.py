@@ -12,21 +12,22 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from lab.hosts.fuse_wire import Wire
 from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal
 from lab.hosts.sysfs import SysFile, SysLink, Table, make_proc_sys_table, make_sys_table
 
-PAGE_BYTES = 4096
-"""What the kernel shows as the size of every sysfs file."""
 REMEMBERED_S: Final = 0.05
 """So long the kernel may remember which names there are: else each of ten folders of a path is
 asked for at each use, which was two thirds of what a lab took."""
+LOOKED_S: Final = 0.005
+"""So long this server does not look again whether they changed."""
 FORGOTTEN_S: Final = 0.07
-"""Whatever changes the names is answered so much later, when the kernel has forgotten (it counts in
-ticks of up to 10 ms, and rounds up): its caller sees none of those from before."""
-DIRECTORIES = ("/sys", "/procsys")
+"""Whatever changes the names is answered so much later, when both have forgotten (the kernel counts
+in ticks of up to 10 ms, and rounds up): its caller sees none of those from before."""
+_FOLDER: Final = stat.S_IFDIR | 0o755
 CONFIGFS = "/sys/kernel/config/rdma_cm"
 ALWAYS_THERE = (
     "/sys/class/net",
@@ -46,11 +47,21 @@ class HostFiles:
         """Serve the state of `model`."""
         self.model = model
         self._cached: tuple[object, Table, dict[str, set[str]]] | None = None
+        self._looked = (0.0, "")
+
+    def forget(self) -> None:
+        """Look again at once."""
+        self._looked = (0.0, "")
 
     def snapshot(self) -> tuple[Table, dict[str, set[str]]]:
         """Entries by path, and the names in each folder; made again when the tree changed."""
+        now, boot = time.monotonic(), self.model.boot_id
+        looked_at, of_boot = self._looked
+        if self._cached is not None and now - looked_at < LOOKED_S and boot == of_boot:
+            return self._cached[1], self._cached[2]
         with self.model.lock:
             shape = self.model.shape()
+            self._looked = (now, boot)
             if self._cached is not None and self._cached[0] == shape:
                 return self._cached[1], self._cached[2]
             table = {f"/sys{path}": e for path, e in make_sys_table(self.model).items()}
@@ -75,10 +86,7 @@ def _index(folders: dict[str, set[str]], path: str) -> None:
 
 
 class LabFiles:
-    """The callbacks of fusepy; every one is quick, so one thread serves all hosts.
-
-    Not a subclass of `fuse.Operations`: what is missing here is then refused by the kernel.
-    """
+    """What the kernel asks; every answer is quick, so one thread serves all hosts."""
 
     def __init__(self, models: Mapping[str, HostModel]) -> None:
         """Serve the given hosts by name; the mapping may change while it is served."""
@@ -95,10 +103,6 @@ class LabFiles:
             found = self._files[name] = HostFiles(model)
         return found
 
-    def __call__(self, operation: str, *arguments: object) -> object:
-        """How fusepy calls an operation."""
-        return getattr(self, operation)(*arguments)
-
     def _split(self, path: str) -> tuple[HostFiles, str]:
         _, name, *rest = path.split("/")
         host = self._host(name)
@@ -106,32 +110,25 @@ class LabFiles:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         return host, "/" + "/".join(rest)
 
-    def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:  # noqa: ARG002 - fusepy's signature
-        """Attributes of one path."""
+    def mode(self, path: str) -> int:
+        """Type and permissions of one path."""
         if path == "/":
-            return _attributes(stat.S_IFDIR | 0o755)
+            return _FOLDER
         host, inner = self._split(path)
         table, folders = host.snapshot()
-        if inner in folders:
-            return _attributes(stat.S_IFDIR | 0o755)
-        match table.get(inner):
-            case SysLink():
-                return _attributes(stat.S_IFLNK | 0o777)
-            case SysFile(write=None):
-                return _attributes(stat.S_IFREG | 0o444)
-            case SysFile():
-                return _attributes(stat.S_IFREG | 0o644)
-            case None:
-                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return _mode(inner, table, folders)
 
-    def readdir(self, path: str, fh: int) -> list[str]:  # noqa: ARG002 - fusepy's signature
-        """Names in one folder."""
+    def names(self, path: str) -> list[tuple[str, int]]:
+        """Names in one folder, with the mode of each."""
         if path == "/":
-            return [".", "..", *sorted(self._models)]
+            return [(name, _FOLDER) for name in sorted(self._models)]
         host, inner = self._split(path)
-        return [".", "..", *sorted(host.snapshot()[1].get(inner, ()))]
+        table, folders = host.snapshot()
+        below = inner.rstrip("/")
+        found = sorted(folders.get(inner, ()))
+        return [(name, _mode(f"{below}/{name}", table, folders)) for name in found]
 
-    def readlink(self, path: str) -> str:
+    def target(self, path: str) -> str:
         """Target of one link."""
         host, inner = self._split(path)
         entry = host.snapshot()[0].get(inner)
@@ -148,24 +145,19 @@ class LabFiles:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         return host, entry
 
-    def open(self, path: str, flags: int) -> int:
+    def open(self, path: str, flags: int) -> None:
         """Refuse writing to a read-only attribute, for root too."""
         _, entry = self._file(path)
         if entry.write is None and flags & 3:
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-        return 0
 
-    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:  # noqa: ARG002 - fusepy's signature
+    def read(self, path: str, size: int, offset: int) -> bytes:
         """The attribute's text."""
         host, entry = self._file(path)
         with host.model.lock:
             return entry.read().encode()[offset : offset + size]
 
-    def truncate(self, path: str, length: int, fh: int | None = None) -> None:  # noqa: ARG002 - fusepy's signature
-        """A shell's `>` truncates before it writes; an attribute has no length to change."""
-        self._file(path)
-
-    def write(self, path: str, data: bytes, offset: int, fh: int) -> int:  # noqa: ARG002 - fusepy's signature
+    def write(self, path: str, data: bytes) -> None:
         """Hand the text to the emulated driver."""
         host, entry = self._file(path)
         if entry.write is None:
@@ -179,9 +171,8 @@ class LabFiles:
             raise OSError(refusal.errno, os.strerror(refusal.errno)) from refusal
         if changed:
             time.sleep(FORGOTTEN_S)
-        return len(data)
 
-    def mkdir(self, path: str, mode: int) -> None:  # noqa: ARG002 - fusepy's signature
+    def mkdir(self, path: str) -> None:
         """Configfs: a folder under rdma_cm binds that device (cma_roce_mode)."""
         host, inner = self._split(path)
         parent, _, name = inner.rpartition("/")
@@ -190,6 +181,7 @@ class LabFiles:
         if "rdma_cm" not in host.model.modules or host.model.nic_by_rdma(name) is None:
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         host.model.rdma_cm_devices.add(name)
+        host.forget()
 
     def rmdir(self, path: str) -> None:
         """Configfs: take the folder away; the values stay in the kernel."""
@@ -200,36 +192,29 @@ class LabFiles:
         host.model.rdma_cm_devices.discard(name)
         time.sleep(FORGOTTEN_S)
 
-    def create(self, path: str, mode: int, fi: Any = None) -> int:  # noqa: ANN401, ARG002 - fusepy's signature
-        """Nothing can be created by hand in sysfs."""
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
 
-
-def _attributes(mode: int) -> dict[str, int]:
-    size = PAGE_BYTES if stat.S_ISREG(mode) else 0
-    return {"st_mode": mode, "st_nlink": 2, "st_size": size, "st_uid": 0, "st_gid": 0}
+def _mode(inner: str, table: Table, folders: Mapping[str, set[str]]) -> int:
+    if inner in folders:
+        return _FOLDER
+    match table.get(inner):
+        case SysLink():
+            return stat.S_IFLNK | 0o777
+        case SysFile(write=None):
+            return stat.S_IFREG | 0o444
+        case SysFile():
+            return stat.S_IFREG | 0o644
+        case None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def serve(models: Mapping[str, HostModel], mount_point: Path) -> threading.Thread:
-    """Mount the file system and serve it from a thread of its own until it is unmounted."""
-    # Imported here: fusepy fails at import where libfuse is missing, and stopping needs neither.
-    import fuse  # noqa: PLC0415 - see above
+    """Mount the file system and serve it from a thread of its own until it is unmounted.
 
-    def run() -> None:
-        fuse.FUSE(
-            LabFiles(models),
-            str(mount_point),
-            foreground=True,
-            nothreads=True,
-            direct_io=True,
-            allow_other=True,
-            default_permissions=True,
-            attr_timeout=REMEMBERED_S,
-            entry_timeout=REMEMBERED_S,
-            fsname="railyard-lab",
-        )
-
+    Raises:
+        OSError: The kernel does not mount it.
+    """
     mount_point.mkdir(parents=True, exist_ok=True)
-    thread = threading.Thread(target=run, name="lab-sysfs", daemon=True)
+    wire = Wire(LabFiles(models), mount_point, REMEMBERED_S)
+    thread = threading.Thread(target=wire.serve, name="lab-sysfs", daemon=True)
     thread.start()
     return thread

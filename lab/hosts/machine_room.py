@@ -38,7 +38,6 @@ from lab.switches.emulators import EthernetSwitch, RoutingSwitch, SubnetSwitch, 
 from lab.views import HcaPort, HostConfig, NicView, PortView
 
 MOUNT_DEADLINE_S = 10.0
-MOUNT_POLL_S = 0.02
 CLOUD = "cloud"
 """How control requests name the emulated cloud."""
 PACKET_BYTES = 4096
@@ -353,16 +352,14 @@ async def mount_sysfs(models: Mapping[str, HostModel], mount: Path) -> None:
         UsageError: It did not come up in time.
     """
     unmount(mount)
-    thread = fuse_server.serve(models, mount)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + MOUNT_DEADLINE_S
-    while not await asyncio.to_thread(os.path.ismount, mount):
-        if loop.time() > deadline or not thread.is_alive():
-            raise UsageError(
-                f"the lab's /sys could not be mounted at {mount}: is libfuse2 installed "
-                "(`apt-get install -y fuse libfuse2`) and /dev/fuse there?"
-            )
-        await asyncio.sleep(MOUNT_POLL_S)
+    refused = f"the lab's /sys could not be mounted at {mount}"
+    try:
+        fuse_server.serve(models, mount)
+    except OSError as error:
+        raise UsageError(f"{refused}: {error}; is /dev/fuse there?") from error
+    async with asyncio.timeout(MOUNT_DEADLINE_S):
+        if not await asyncio.to_thread(os.path.ismount, mount):
+            raise UsageError(f"{refused}: nothing is mounted there")
 
 
 def unmount(mount: Path) -> None:
