@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import shutil
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 from components.core.errors import UsageError
 from lab.infiniband.manager import ADAPTIVE, END_DEADLINE_S, Manager
+from lab.infiniband.memory import MemoryFolder
 from lab.infiniband.ports import (
     DOWN,
     KnownManager,
@@ -72,7 +73,8 @@ class Fabric:
         """
         self._elsewhere = elsewhere
         socket = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-        self._programs = Programs(unpacked, f"railyard-{socket}", folder / "work")
+        self._programs = Programs(unpacked, f"railyard-{socket}", folder)
+        self._memory: MemoryFolder | None = None
         self._folder = folder
         self._look = look
         self._polling_ms = polling_ms
@@ -89,8 +91,9 @@ class Fabric:
         Raises:
             UsageError: ibsim does not come up; its own text says why.
         """
-        shutil.rmtree(self._programs.work, ignore_errors=True)
-        self._programs.work.mkdir(parents=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._memory = MemoryFolder()
+        self._programs = replace(self._programs, work=self._memory.path)
         switches, hcas = self._look()
         network = self._folder / "network.txt"
         network.write_text(render_network(switches, hcas))
@@ -121,6 +124,9 @@ class Fabric:
             self._simulator.kill()
             self._simulator.wait(timeout=END_DEADLINE_S)
             self._simulator = None
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
 
     def sync(self) -> None:
         """Bring links and managers to what switches and hosts have now."""

@@ -23,8 +23,9 @@ class Programs:
     socket: str
     """Name of ibsim's socket, in the abstract namespace of this machine's network."""
     work: Path
-    """Where they run: libumad2sim makes a folder `sys-PID` in the working directory, and one that a
-    killed program left fails a later program of the same number."""
+    """Where they run, a folder in memory: libumad2sim makes one `sys-PID` of many files in it, which
+    on a disk took two thirds of a fabric's processor time. What a killed program left there fails a
+    later one of the same number."""
 
     def argv(self, program: str, words: Sequence[str], *, preload: bool = True) -> list[str]:
         """The command line of a program, with the C library that it came with."""
