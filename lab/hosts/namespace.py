@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -74,12 +74,19 @@ class Who:
 ROOT: Final = Who()
 
 
+@cache
+def _enter() -> str:
+    return str(compiled(ENTER))
+
+
 @dataclass(slots=True)
 class Namespace:
     """A running namespace: bubblewrap outside and the pid 1 inside."""
 
     outer: subprocess.Popen[bytes]
     init_pid: int
+    program: str = field(default_factory=_enter)
+    """What enters it; made before the first command needs it."""
 
     def argv(
         self, command: Sequence[str], who: Who = ROOT, *, cwd: str = "/", memlock: str = "-"
@@ -95,7 +102,7 @@ class Namespace:
         kept = sum(1 << number for number in KEPT_CAPABILITIES.values())
         groups = ",".join(map(str, who.groups)) or "-"
         ids = (str(who.uid), str(who.gid), groups)
-        return [_enter(), str(self.init_pid), cwd, *ids, memlock, f"{kept:x}", *command]
+        return [self.program, str(self.init_pid), cwd, *ids, memlock, f"{kept:x}", *command]
 
     def argv_after(self, prepare: Sequence[str], command: Sequence[str]) -> list[str]:
         """The same for root, with a command before it that may do everything.
@@ -129,11 +136,6 @@ class Namespace:
             os.kill(self.init_pid, signal.SIGKILL)
         self.outer.kill()
         self.outer.wait(timeout=START_DEADLINE_S)
-
-
-@cache
-def _enter() -> str:
-    return str(compiled(ENTER))
 
 
 def check_prerequisites() -> None:

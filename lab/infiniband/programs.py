@@ -23,9 +23,9 @@ class Programs:
     socket: str
     """Name of ibsim's socket, in the abstract namespace of this machine's network."""
     work: Path
-    """Where they run, a folder in memory: libumad2sim makes one `sys-PID` of many files in it, which
-    on a disk took two thirds of a fabric's processor time. What a killed program left there fails a
-    later one of the same number."""
+    """Where they run, a folder in memory: libumad2sim makes one `sys-PID` of many files in it, and
+    on a disk that took two thirds of a fabric's processor time. What a killed program left there
+    fails a later one of the same number."""
 
     def argv(self, program: str, words: Sequence[str], *, preload: bool = True) -> list[str]:
         """The command line of a program, with the C library that it came with."""
