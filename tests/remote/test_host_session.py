@@ -177,3 +177,37 @@ def test_a_command_that_ends_before_it_reads_is_answered(monkeypatch: pytest.Mon
 
     answer = asyncio.run(ask())
     assert (answer.stdout, answer.exit_status) == ("ok", 0)
+
+
+@pytest.mark.parametrize(
+    ("offered", "taken"),
+    [
+        (None, "aes256-gcm@openssh.com"),
+        (["chacha20-poly1305@openssh.com"], "chacha20-poly1305@openssh.com"),
+        (["aes128-ctr"], "aes128-ctr"),
+    ],
+)
+def test_the_cheapest_cipher_is_asked_for_first(offered: list[str] | None, taken: str) -> None:
+    ciphers: list[object] = []
+
+    def serve(process: asyncssh.SSHServerProcess[str]) -> None:
+        ciphers.append(process.get_extra_info("send_cipher"))
+        _answer(process)
+
+    async def ask() -> HostAnswer:
+        server = await asyncssh.listen(
+            "127.0.0.1",
+            0,
+            server_host_keys=[HOST_KEY],
+            authorized_client_keys=asyncssh.import_authorized_keys(_public(CLIENT_KEY)),
+            process_factory=serve,
+            encryption_algs=() if offered is None else offered,
+        )
+        try:
+            return await run_on_host(_endpoint(server.get_port()), SECRETS, "true", deadline_s=10)
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    assert asyncio.run(ask()).stdout == "ok"
+    assert ciphers == [taken]
