@@ -25,7 +25,6 @@ from components.model.hosts import Host, Nic
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.model.instances import crusoe_of
 from components.reading.port_ranges import spread_document
-from lab.cloud.adapters import adapters
 from lab.cloud.crusoe.model import CrusoeConfig
 from lab.hosts.image import GPU_PACKAGES, PACKAGES, image_driver
 from lab.hosts.lab_file import CloudLab, LabFile
@@ -40,7 +39,7 @@ from lab.hypervisors.config import (
 from lab.infiniband.site import (
     UFM_PASSWORD,
     hca_cables,
-    own_adapters,
+    host_adapters,
     plain_switches,
     relocate_ufm,
     ufm_cable,
@@ -48,7 +47,7 @@ from lab.infiniband.site import (
 )
 from lab.keys import KeyKind, client_key, host_key
 from lab.kubespray.source import kubespray_source
-from lab.views import HcaConfig, HostConfig, NicConfig, SwitchConfig
+from lab.views import HostConfig, NicConfig, SwitchConfig
 
 Document = dict[str, object]
 
@@ -278,7 +277,7 @@ def _hosts(spec: ClusterSpec, stack: str) -> tuple[HostConfig, ...]:
                 _nic(number, nic, managed=spec.settings_of(host).firmware.manage)
                 for number, nic in enumerate(host.nics)
             ),
-            hcas=_adapters(spec, host),
+            hcas=host_adapters(spec, host),
             topology_file=_topology_file(spec, host),
             guest=host.name in guests,
             driver=_driver(spec, host),
@@ -302,11 +301,6 @@ def _packages(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
     asked = spec.host_defaults.toolkit
     there = host.gpus > 0 and (asked is None or asked.kind == "present")
     return GPU_PACKAGES if there else PACKAGES
-
-
-def _adapters(spec: ClusterSpec, host: Host) -> tuple[HcaConfig, ...]:
-    rate = spec.ib_fabric.rate_gbit_s if spec.ib_fabric else 0
-    return adapters(host.hcas, rate) if spec.cloud else own_adapters(host, rate)
 
 
 def _topology_file(spec: ClusterSpec, host: Host) -> str | None:

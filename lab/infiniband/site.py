@@ -9,6 +9,7 @@ from typing import Final, cast
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.ib_switches import IbSwitch, list_ib_switches
+from lab.cloud.adapters import adapters
 from lab.infiniband.config import UFM_PCI, PlainSwitchConfig, UfmLab
 from lab.keys import certificate
 from lab.views import HcaConfig
@@ -83,6 +84,12 @@ def hca_cables(
         found = own_adapters(host, 0) if host and hca.isdigit() else ()
         if hca.isdigit() and int(hca) < len(found):
             yield port, (name, found[int(hca)].pci)
+
+
+def host_adapters(spec: ClusterSpec, host: Host) -> tuple[HcaConfig, ...]:
+    """The InfiniBand adapters of a host: a guest of the cloud, or a machine of one's own."""
+    rate = spec.ib_fabric.rate_gbit_s if spec.ib_fabric else 0
+    return adapters(host.hcas, rate) if spec.cloud else own_adapters(host, rate)
 
 
 def own_adapters(host: Host, rate_gbit_s: int) -> tuple[HcaConfig, ...]:
