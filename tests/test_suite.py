@@ -28,6 +28,7 @@ from lab.suite import (
     run_stages,
     spread,
 )
+from tests.site.conftest import UNDONE
 
 REPORT = (
     '<testsuites><testsuite tests="9" failures="2" errors="1" skipped="1"></testsuite></testsuites>'
@@ -101,6 +102,12 @@ def test_workers_share_neither_network_nor_temporary_files(tmp_path: Path) -> No
             assert len({head.pop(len(OWN_CLONE)) for head in heads}) == len(heads)
         begin = [*OWN_CLONE, "env"] if stage.plays_stacks else [*OWN_NETWORK]
         assert all(head == [*begin, sys.executable] for head in heads)
+
+
+def test_the_lane_of_the_site_that_destroys_names_tests_that_are_there() -> None:
+    files = (PROJECT / "tests/site").glob("test_*.py")
+    text = "".join(file.read_text() for file in files)
+    assert [name for name in UNDONE if f"def {name}(" not in text] == []
 
 
 def test_where_no_network_can_be_made_no_workers_share_a_lab(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from components.model.cluster import ClusterSpec
 from components.model.ways import each_ssh
@@ -44,6 +45,42 @@ OWN: Final = (".lab", ".pulumi", ".railyard")
 """What a person's own lab and stack keep in the clone."""
 ASIDE: Final = PROJECT / "build" / "aside"
 END_DEADLINE_S: Final = 15.0
+UNDONE: Final = {
+    "test_from_an_empty_folder_to_a_cluster_and_back",
+    "test_destroy_puts_every_device_back",
+    "test_an_engine_killed_at_five_points",
+}
+"""Tests that destroy what they played; they take as long as all others together."""
+
+
+class Lanes(LoadScopeScheduling):
+    """Shares the tests between two workers, so that each brings the dev stack up once.
+
+    In one lane it is looked at and repaired, in the other destroyed and made again.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "undone" if _function_of(nodeid) in UNDONE else "repaired"
+
+
+def _function_of(nodeid: str) -> str:
+    return nodeid.rpartition("::")[2].partition("[")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:  # noqa: ANN401 - a type of xdist alone
+    """The lanes, where tests of one file are to stay with one worker (lab.suite)."""
+    return Lanes(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First what has a lab of its own: that of the dev stack runs until the worker ends."""
+    items.sort(key=_plays_the_dev_stack)
+
+
+def _plays_the_dev_stack(item: pytest.Item) -> bool:
+    fixtures = cast("Sequence[str]", getattr(item, "fixturenames", ()))
+    return item.get_closest_marker("site") is not None and "site" in fixtures
 
 
 def _refuse_a_running_lab(spec: ClusterSpec, stack: str) -> None:

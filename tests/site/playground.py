@@ -58,6 +58,12 @@ class Preview:
     messages: tuple[str, ...]
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """What it printed, without the dots by which a slow engine shows that it is alive."""
+        said = self.done.text.splitlines()
+        return tuple(line for line in said if not line.startswith("@ previewing"))
+
+    @property
     def quiet(self) -> bool:
         """It succeeded and nothing is to do."""
         return self.done.code == 0 and not self.changes
@@ -150,7 +156,7 @@ class Playground:
             }
         return devices
 
-    def preview(self, config: Path | None = None, **variables: str) -> Preview:
+    def preview(self, config: Path | None = None, *flags: str, **variables: str) -> Preview:
         """`pulumi preview`, of the committed file or of an edited copy."""
         events = self.lab / "preview.jsonl"
         events.unlink(missing_ok=True)
@@ -160,6 +166,7 @@ class Playground:
             "--event-log",
             str(events),
             *edited,
+            *flags,
             PULUMI_DEBUG_COMMANDS="true",
             **variables,
         )

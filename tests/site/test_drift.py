@@ -9,41 +9,59 @@ import pytest
 from tests.site.playground import PROJECT, Playground
 
 pytestmark = pytest.mark.site
+MOST_LINES = 80
+"""Of the engine, for drifts or edits of a few settings: a screen."""
 PROVEN_AGAIN = {"acceptance-evidence": "update", "acceptance-gate": "update"}
 MTU_DRIFT = "mtu_bytes of port 1/2 is 1500, want 9216"
 
 
+@pytest.mark.timeout(1200)  # four commands of an engine: minutes where the cores are shared
 def test_a_switch_port_changed_by_hand(standing: Playground) -> None:
+    good = standing.settings()
     standing.fault("leaf-01", "mtu", "1/2", "1500")
+    drifted = standing.settings()
 
-    preview = standing.preview()
+    preview = standing.preview(None, "--diff")
     assert preview.changes == {"leaf-01-apply": "update", **PROVEN_AGAIN}
     assert f"leaf-01: drift: {MTU_DRIFT}" in preview.messages
     assert MTU_DRIFT in preview.done.must()
+    assert len(preview.lines) <= MOST_LINES
+    assert "    mtu_bytes: 1500 -> 9216" in preview.lines
+    told = standing.railyard("preview", "dev").must()
+    assert "leaf-01: port 1/2 mtu_bytes: 1500 -> 9216" in told
+    assert "! leaf-01: INTERRUPTS (disruption.ports: allow): port 1/2: flaps" in told
     report = standing.railyard("drift", "dev").must(3)
     assert MTU_DRIFT in report
     assert report.count("no drift") == 7  # the three hosts, K3s on each, and the cluster
 
+    rejects_a_line(standing)
+    assert standing.settings() == drifted
     standing.pulumi("up", "--yes", "--skip-preview").must()
+    assert standing.settings() == good
     assert standing.preview().quiet
     assert standing.railyard("drift", "dev").must().count("no drift") == 8
 
 
-def test_a_host_that_lost_its_vfs(standing: Playground) -> None:
+def rejects_a_line(site: Playground) -> None:
+    """A switch that refuses the repair: it is named with the line and all values."""
+    site.fault("leaf-01", "reject", "mtu 9216")
+    try:
+        failed = site.up().must(1)
+    finally:
+        site.fault("leaf-01", "reject", "off")
+    assert "line    interface ethernet 1/2 mtu 9216" in failed
+    assert "% Internal error: the command failed" in failed
+    assert "not saved" in failed
+    told = failed.partition("  values\n")[2].partition("\n\n")[0]
+    assert told == "    port 1/2\n      mtu_bytes: was 1500, shall be 9216, is 1500"
+    assert "acceptance passed" not in failed
+
+
+@pytest.mark.timeout(1200)  # four commands of an engine: minutes where the cores are shared
+def test_dscp_trust_lost_is_named_by_acceptance_and_repaired_with_three_drifts(
+    standing: Playground,
+) -> None:
     left = standing.settings()
-    standing.fault("gpu01", "vfs-lost")
-    assert standing.settings() != left
-
-    preview = standing.preview()
-    rounds = {"gpu01-host": "update", "gpu01-reboot": "update"}
-    assert preview.changes == {**rounds, **PROVEN_AGAIN}
-    assert any("gpu01: drift: " in message for message in preview.messages)
-
-    standing.up().must()
-    assert standing.settings() == left
-
-
-def test_dscp_trust_lost_is_named_by_acceptance_and_repaired(standing: Playground) -> None:
     standing.fault("leaf-01", "trust", "1/2", "L2")
 
     unseen = standing.preview(RAILYARD_OBSERVE="never")
@@ -52,8 +70,25 @@ def test_dscp_trust_lost_is_named_by_acceptance_and_repaired(standing: Playgroun
     verdict = standing.railyard("accept", "dev", RAILYARD_OBSERVE="never").must(1)
     assert "wrong traffic class at leaf-01 1/2" in verdict
 
-    repaired = standing.up().must()
-    assert "acceptance passed" in repaired
+    standing.fault("leaf-01", "mtu", "1/2", "1500")
+    standing.fault("gpu01", "vfs-lost")
+    standing.fault("gpu02", "mtu", "enp5s0", "1500")
+    preview = standing.preview(None, "--diff")
+    preview.done.must()
+    assert preview.changes == {
+        "leaf-01-apply": "update",
+        "gpu01-host": "update",
+        "gpu01-reboot": "update",
+        "gpu02-host": "update",
+        "gpu02-reboot": "update",
+        **PROVEN_AGAIN,
+    }
+    assert len(preview.lines) <= MOST_LINES
+    assert "gpu02: drift: mtu_bytes of nic 0000:05:00.0 is 1500, want 9000" in preview.lines
+    assert any("gpu01: drift: " in message for message in preview.messages)
+
+    assert "acceptance passed" in standing.up().must()
+    assert standing.settings() == left
     assert standing.preview().quiet
 
 

@@ -51,11 +51,15 @@ SHAPES: Final = {
 }
 
 
+WHOLE: Final = "dgx-roce"
+"""The example of which CI plays more than the preview: `make stories` plays that of the others."""
+
+
 def test_every_example_of_init_is_played() -> None:
     assert tuple(SHAPES) == EXAMPLES
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.site) for name in SHAPES])
+@pytest.fixture
 def begun(request: pytest.FixtureRequest, mark: str, tmp_path: Path) -> Iterator[Begun]:
     name = str(request.param)
     shape, stack = SHAPES[name], f"lock-{name}"
@@ -68,7 +72,14 @@ def shape_of(begun: Begun) -> Shape:
     return SHAPES[begun.example]
 
 
+@pytest.mark.site
+@pytest.mark.parametrize("begun", [name for name in SHAPES if name != WHOLE], indirect=True)
 def test_from_an_empty_folder_to_a_preview(begun: Begun) -> None:
+    assert_pinned_and_previewed(begun)
+
+
+def assert_pinned_and_previewed(begun: Begun) -> None:
+    """Nothing goes without a lock; with one, the preview is that of the page, and only looks."""
     shape, stack_file = shape_of(begun), f"Pulumi.{begun.stack}.yaml"
     before = begun.snapshot()
     assert "not pinned: " in begun.railyard("check", stack_file).must()
@@ -102,43 +113,36 @@ def lock_of(begun: Begun) -> dict[str, dict[str, str]]:
     return found
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("dgx-roce", marks=pytest.mark.site),
-        *(pytest.param(name, marks=pytest.mark.story) for name in SHAPES if name != "dgx-roce"),
-    ]
+@pytest.mark.parametrize(
+    "begun",
+    [
+        pytest.param(WHOLE, marks=pytest.mark.site),
+        *(pytest.param(name, marks=pytest.mark.story) for name in SHAPES if name != WHOLE),
+    ],
+    indirect=True,
 )
-def pinned(request: pytest.FixtureRequest, mark: str, tmp_path: Path) -> Iterator[Begun]:
-    """A project with a lock: hosts that download for themselves, and hosts that get files sent."""
-    name = str(request.param)
-    shape, stack = SHAPES[name], f"lock-{name}"
-    sources = sources_of(stack, login=shape.login, trusted=shape.trusted)
-    with begin(mark, tmp_path / "site", name, stack, sources) as found:
-        found.railyard("pin", f"Pulumi.{stack}.yaml").must()
-        yield found
-
-
 @pytest.mark.timeout(1200)  # an update and its undoing: minutes where the cores are shared
-def test_up_with_a_lock_and_back(pinned: Begun) -> None:
-    before = pinned.snapshot()
-    nodes = shape_of(pinned).nodes
+def test_from_an_empty_folder_to_a_cluster_and_back(begun: Begun) -> None:
+    assert_pinned_and_previewed(begun)
+    before = begun.snapshot()
+    nodes = shape_of(begun).nodes
     if nodes:
-        assert_altered_is_refused(pinned)
-    pinned.up().must()
-    assert "passed" in pinned.railyard("report", pinned.stack, "--no-open").must()
-    assert_as_the_page_shows(pinned)
+        assert_altered_is_refused(begun)
+    begun.up().must()
+    assert "passed" in begun.railyard("report", begun.stack, "--no-open").must()
+    assert_as_the_page_shows(begun)
     if nodes:
-        installed = k3s_of_hosts(pinned)
-        locked = lock_of(pinned)["file"]["k3s"]
+        installed = k3s_of_hosts(begun)
+        locked = lock_of(begun)["file"]["k3s"]
         assert len(installed) == nodes
         assert {hashlib.sha256(each.read_bytes()).hexdigest() for each in installed} == {locked}
-        assert_images_of_the_lock(pinned)
+        assert_images_of_the_lock(begun)
     else:
-        running = pinned.snapshot()
-        assert [each for each in lock_of(pinned)["image"].values() if each not in running] == []
-    pinned.pulumi("preview", "--expect-no-changes").must()
-    pinned.pulumi("destroy", "--yes", "--skip-preview").must()
-    assert pinned.snapshot() == before
+        running = begun.snapshot()
+        assert [each for each in lock_of(begun)["image"].values() if each not in running] == []
+    begun.pulumi("preview", "--expect-no-changes").must()
+    begun.pulumi("destroy", "--yes", "--skip-preview").must()
+    assert begun.snapshot() == before
 
 
 def assert_altered_is_refused(begun: Begun) -> None:

@@ -89,7 +89,9 @@ def test_make_up_proves_the_path_and_then_is_quiet(first_up: FirstUp, standing: 
     assert "acceptance passed" in said
 
     assert "nothing changed" in standing.up().must()
-    assert standing.preview().quiet
+    preview = standing.preview(None, "--diff")
+    assert preview.quiet
+    assert not [line for line in preview.lines if "kubernetes:" in line]
     assert work_tree() == first_up.work_tree_before
 
 
@@ -108,6 +110,7 @@ def test_destroy_puts_every_device_back(standing: Playground) -> None:
     assert not standing.resources()
 
 
+@pytest.mark.timeout(1200)  # a dozen commands of an engine: minutes where the cores are shared
 def test_an_engine_killed_at_five_points(site: Playground, first_up: FirstUp) -> None:
     if site.resources():
         site.pulumi("destroy", "--yes", "--skip-preview").must()
@@ -156,13 +159,17 @@ def _kill_during(site: Playground, point: Point) -> None:
 
 def _wait_for(point: Point, child: subprocess.Popen[str], events: Path) -> None:
     deadline = time.monotonic() + COMMAND_DEADLINE_S
-    while not any(
-        operation_of(event, "resourcePreEvent") == (point.resource, "create")
-        for event in load_events(events)
-    ):
+    while not _is_begun(point, events):
         assert child.poll() is None, f"make up ended before {point}: {child.communicate()[0]}"
         assert time.monotonic() < deadline, f"make up never came to {point}"
         time.sleep(POLL_S)
+
+
+def _is_begun(point: Point, events: Path) -> bool:
+    if not (events.exists() and f"::{point.resource}" in events.read_text()):
+        return False  # a log of megabytes, which is long to parse
+    began = (point.resource, "create")
+    return any(operation_of(event, "resourcePreEvent") == began for event in load_events(events))
 
 
 def _engine_below(pid: int) -> psutil.Process:

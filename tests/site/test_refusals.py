@@ -90,24 +90,3 @@ def test_a_wrong_file(standing: Playground, tmp_path: Path) -> None:
     assert text.count("Nothing was touched.") == 1
     assert not refused.changes
     assert standing.settings() == left
-
-
-def test_a_switch_that_rejects_a_line(standing: Playground) -> None:
-    good = standing.settings()
-    standing.fault("leaf-01", "mtu", "1/2", "1500")
-    drifted = standing.settings()
-    standing.fault("leaf-01", "reject", "mtu 9216")
-    try:
-        failed = standing.up().must(1)
-    finally:
-        standing.fault("leaf-01", "reject", "off")
-    assert "line    interface ethernet 1/2 mtu 9216" in failed
-    assert "% Internal error: the command failed" in failed
-    assert "not saved" in failed
-    told = failed.partition("  values\n")[2].partition("\n\n")[0]
-    assert told == "    port 1/2\n      mtu_bytes: was 1500, shall be 9216, is 1500"
-    assert "acceptance passed" not in failed
-    assert standing.settings() == drifted
-
-    assert "acceptance passed" in standing.up().must()
-    assert standing.settings() == good
