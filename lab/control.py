@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from components.core.errors import UsageError
 from lab.hosts.lab_file import load_lab_file
-from lab.hosts.machine_room import unmount
+from lab.mounts import unmount
 
 START_DEADLINE_S = 120.0
 """Enabled units run at boot, a Kubernetes control plane among them."""

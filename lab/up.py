@@ -22,6 +22,7 @@ from components.checks.site import check_config_value
 from components.core.errors import RailyardError, UsageError
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
+from components.model.kubernetes import ExistingPlane
 from components.reading.load import CONFIG_KEY
 from components.reading.site_path import CONFIG_FILE, SITE_KEY
 from components.update.secret_names import secret_names
@@ -32,8 +33,6 @@ from lab.cluster.build import ensure_binaries
 from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import ensure_engine
 from lab.engine.recover import Pulumi, recover
-from lab.existing import by_hand, image_steps, install, with_owner
-from lab.existing_parts import bring_parts
 from lab.outcome import outline_of, print_outcome
 from lab.site import (
     DEV_EXAMPLE,
@@ -114,6 +113,17 @@ def start_lab(spec: ClusterSpec, stack: str) -> None:
 def play(site: Site, spec: ClusterSpec) -> Mapping[str, str]:
     """Start the lab, and give the secrets of the site by name."""
     secrets = secrets_of(site.stack)
+    if not isinstance(spec.kubernetes, ExistingPlane):
+        start_lab(spec, site.stack)
+        return secrets
+    from lab.existing import (  # noqa: PLC0415 - few sites have an owner, who plans a cluster
+        by_hand,
+        image_steps,
+        install,
+        with_owner,
+    )
+    from lab.existing_parts import bring_parts  # noqa: PLC0415 - the same
+
     owned = with_owner(spec, site.stack, k3s_source(checksums()))
     if owned is None:
         start_lab(spec, site.stack)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import shutil
-import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +25,7 @@ from lab.hosts.tool_server import TOOL_NAMES
 from lab.hypervisors.guests import Hypervisors
 from lab.infiniband.fabric import Fabric
 from lab.infiniband.room import IbRoom
+from lab.mounts import MOUNT_DEADLINE_S, unmount
 from lab.physics.path import Between
 from lab.physics.probe import run as run_probe
 from lab.physics.request import NicDelta, dump_result, parse_request
@@ -37,7 +35,6 @@ from lab.sources.server import WEB, Sources
 from lab.switches.emulators import EthernetSwitch, RoutingSwitch, SubnetSwitch, make_switch
 from lab.views import HcaPort, HostConfig, NicView, PortView
 
-MOUNT_DEADLINE_S = 10.0
 CLOUD = "cloud"
 """How control requests name the emulated cloud."""
 PACKET_BYTES = 4096
@@ -360,17 +357,3 @@ async def mount_sysfs(models: Mapping[str, HostModel], mount: Path) -> None:
     async with asyncio.timeout(MOUNT_DEADLINE_S):
         if not await asyncio.to_thread(os.path.ismount, mount):
             raise UsageError(f"{refused}: nothing is mounted there")
-
-
-def unmount(mount: Path) -> None:
-    """Take the FUSE mount away, one of a daemon that was killed too."""
-    mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    if str(mount) not in mounted:
-        return
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(
-            [shutil.which("umount") or "umount", "--lazy", str(mount)],
-            check=False,
-            timeout=MOUNT_DEADLINE_S,
-            stdin=subprocess.DEVNULL,
-        )
