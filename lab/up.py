@@ -136,20 +136,19 @@ def play(site: Site, spec: ClusterSpec) -> Mapping[str, str]:
     return secrets | {"kubeconfig": kubeconfig}
 
 
-def _config(site: Site, environment: dict[str, str], *arguments: str) -> None:
+def _config(site: Site, environment: dict[str, str], *arguments: str, stdin: str = "") -> None:
     done = subprocess.run(
         ["pulumi", *arguments, *site.flags],
         cwd=PROJECT,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=CONFIG_DEADLINE_S,
         check=False,
     )
     if done.returncode != 0:
-        what = " ".join(arguments[:2])  # the values behind it may be secrets
-        raise RailyardError(f"pulumi {what} failed:\n{done.stderr or done.stdout}")
+        raise RailyardError(f"pulumi {' '.join(arguments)} failed:\n{done.stderr or done.stdout}")
 
 
 def _ensure_stack(
@@ -188,14 +187,12 @@ def _write_config(
     content["config"] = content.get("config", {}) | {SITE_KEY: SITE_FILE, f"{NAME}:lab": True}
     content["config"].pop(CONFIG_KEY, None)  # a run before there was the other key left it
     site.config_file.write_text(yaml.safe_dump(content, sort_keys=False))
-    new = [key for key in secret_names(spec) if f"{NAME}:{key}" not in content["config"]]
-    for key in new:
-        if key not in secrets:
-            raise UsageError(_unknown_secret(site, key))
-    # As arguments, which others on this machine may read: the lab's secrets are public.
-    values = [part for key in new for part in ("--secret", f"{NAME}:{key}={secrets[key]}")]
-    if values:
-        _config(site, environment, "config", "set-all", *values)
+    for key in secret_names(spec):
+        if f"{NAME}:{key}" not in content["config"]:
+            value = secrets.get(key)
+            if value is None:
+                raise UsageError(_unknown_secret(site, key))
+            _config(site, environment, "config", "set", "--secret", f"{NAME}:{key}", stdin=value)
 
 
 def _unknown_secret(site: Site, key: str) -> str:
