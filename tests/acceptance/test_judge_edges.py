@@ -271,6 +271,8 @@ def test_a_port_that_waits_lacks_no_master() -> None:
     assert not IbFacts(ports=(port,), why_no_manager="sminfo is not installed").lacks_master
     master = standby.model_copy(update={"state": 3})
     assert not IbFacts(ports=(port,), manager=master).lacks_master
+    successor = master.model_copy(update={"lid": 9})
+    assert IbFacts(ports=(port,), manager=successor).lacks_master
 
 
 @pytest.mark.parametrize("field", ["LID", "GUID", "Priority", "SMState"])

@@ -97,13 +97,14 @@ class IbFacts(Seen):
         """A port was set up once, and who did it does not answer, or has handed over since.
 
         A successor comes to one port after the other: while two have set ports up, it is not done.
+        One that answers and is not the one of the ports took over while the host was looking.
         """
         managers = {port.sm_lid for port in self.ports if port.state == ACTIVE}
         if len(managers) != 1:
             return bool(managers)
         if self.manager is None:
             return _NO_ANSWER in self.why_no_manager
-        return self.manager.state == STANDBY
+        return self.manager.state == STANDBY or self.manager.lid not in managers
 
 
 def parse_ib_look(text: str) -> IbFacts:
