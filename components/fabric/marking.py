@@ -9,6 +9,7 @@ from components.fabric.splits import part_speeds
 from components.fabric.state import EcnState
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
+from components.model.once import once
 
 
 def marking_of(rdma: Rdma, os: str, speed_gbit_s: int = 0) -> EcnState:
@@ -45,12 +46,16 @@ def port_marking(rdma: Rdma, os: str, port: SwitchPort, speed_gbit_s: int) -> Ec
 
 def port_speeds(spec: ClusterSpec, switch: Switch) -> Mapping[str, int]:
     """Port to its speed in Gbit/s: that of the card, and on a link the model's; 0: not known."""
-    cards = {
-        f"{host.name}/{nic.rail}": nic.speed_gbit_s for host in spec.hosts for nic in host.nics
-    }
+    cards = _card_speeds(spec)
     return {
         name: cards.get(port.to) or link_speed(switch, name) for name, port in switch.ports.items()
     }
+
+
+@once
+def _card_speeds(spec: ClusterSpec) -> Mapping[str, int]:
+    """`HOST/RAIL` to the speed of its card in Gbit/s."""
+    return {f"{host.name}/{nic.rail}": nic.speed_gbit_s for host in spec.hosts for nic in host.nics}
 
 
 def link_speed(switch: Switch, name: str) -> int:

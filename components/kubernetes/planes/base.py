@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -9,11 +10,13 @@ from components.core.to_json import OMIT_EMPTY
 from components.drift.watched import Watched
 from components.kubernetes.login import RegistryAccount
 from components.model.cluster import ClusterSpec
+from components.model.once import once
 from components.remote.step import Endpoint, RemoteStep
 
 LOGIN_SUFFIX: Final = "-registry-login"
 REMOVAL_SUFFIX: Final = "-member-removal"
 NODE_SUFFIX: Final = "-node"
+TOKEN_SUFFIX: Final = "-k3s-token"  # noqa: S105 - the end of a name, no secret
 AGENT_TOKEN_SUFFIX: Final = "-k3s-agent-token"  # noqa: S105 - the end of a name, no secret
 FILTER_SUFFIX: Final = "-api-filter"
 
@@ -37,7 +40,7 @@ class Playbooks:
     """Every node: the step logs in to each of them by itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class KubernetesPlan:
     """The steps of one control plane; none for an existing cluster.
 
@@ -125,30 +128,28 @@ class KubernetesPlan:
 
     def token_of(self, step: RemoteStep) -> RemoteStep | None:
         """The token step of the node that an install step is for."""
-        name = step.endpoint.device
-        return next((token for token in self.tokens if token.endpoint.device == name), None)
+        return _by_name(self).get(step.endpoint.device + TOKEN_SUFFIX)
 
     def removal_of(self, step: RemoteStep) -> RemoteStep | None:
         """The step that forgets the machine which the node of an install step was before."""
-        return _named(self.removals, step.endpoint.device + REMOVAL_SUFFIX)
+        return _by_name(self).get(step.endpoint.device + REMOVAL_SUFFIX)
 
     def node_of(self, step: RemoteStep) -> RemoteStep | None:
         """The step that keeps the node of an install step in the cluster, and takes it out."""
-        return _named(self.nodes, step.endpoint.device + NODE_SUFFIX)
+        return _by_name(self).get(step.endpoint.device + NODE_SUFFIX)
 
     def filter_of(self, step: RemoteStep) -> RemoteStep | None:
         """The step that says who reaches the API on the host of a step."""
-        steps = tuple(each.step for each in self.filters)
-        return _named(steps, step.endpoint.device + FILTER_SUFFIX)
+        return _by_name(self).get(step.endpoint.device + FILTER_SUFFIX)
 
     def chain_of(self, step: RemoteStep) -> tuple[RemoteStep, ...]:
         """All steps of the node of an install step, in order."""
-        host = step.endpoint.device
+        host, named = step.endpoint.device, _by_name(self)
         chain = (
             self.removal_of(step),
             self.token_of(step),
-            _named(self.agent_tokens, host + AGENT_TOKEN_SUFFIX),
-            _named(self.logins, host + LOGIN_SUFFIX),
+            named.get(host + AGENT_TOKEN_SUFFIX),
+            named.get(host + LOGIN_SUFFIX),
             self.filter_of(step),
             step,
             self.node_of(step),
@@ -156,8 +157,11 @@ class KubernetesPlan:
         return tuple(each for each in chain if each is not None)
 
 
-def _named(steps: tuple[RemoteStep, ...], name: str) -> RemoteStep | None:
-    return next((step for step in steps if step.name == name), None)
+@once
+def _by_name(plan: KubernetesPlan) -> Mapping[str, RemoteStep]:
+    """The steps beside those that install: each node of a large site has some."""
+    beside = (*plan.removals, *plan.tokens, *plan.agent_tokens, *plan.logins, *plan.nodes)
+    return {step.name: step for step in (*beside, *(each.step for each in plan.filters))}
 
 
 class ControlPlane(Protocol):

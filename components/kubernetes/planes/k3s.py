@@ -17,7 +17,12 @@ from components.hosts.proxy import proxy_file, through_proxy
 from components.kubernetes.login import registry_account
 from components.kubernetes.planes.alignment import kubelet_arguments
 from components.kubernetes.planes.api_filter import plan_filters
-from components.kubernetes.planes.base import AGENT_TOKEN_SUFFIX, LOGIN_SUFFIX, KubernetesPlan
+from components.kubernetes.planes.base import (
+    AGENT_TOKEN_SUFFIX,
+    LOGIN_SUFFIX,
+    TOKEN_SUFFIX,
+    KubernetesPlan,
+)
 from components.kubernetes.planes.haproxy import ca_step, plan_balancer
 from components.kubernetes.planes.keepalived import plan_keepalived
 from components.kubernetes.planes.membership import (
@@ -148,7 +153,7 @@ def _token_step(kubernetes: K3sPlane, host: Host) -> RemoteStep:
     """What a node joins with; the servers' own token reaches no worker where agents have one."""
     of_agents = kubernetes.agent_token if host.role == "worker" else None
     return RemoteStep(
-        name=f"{host.name}-k3s-token",
+        name=host.name + TOKEN_SUFFIX,
         endpoint=host_endpoint(host),
         dialect="sh",
         desired="",
