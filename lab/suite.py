@@ -27,7 +27,7 @@ BIN: Final = Path(sys.executable).parent
 RESULTS: Final = PROJECT / "build" / "suite"
 """One JUnit file for each stage of tests; not kept in git."""
 STAGE_DEADLINE_S: Final = 3000.0
-"""Twice what the slowest stage takes on two busy cores; one that hangs must not hang CI."""
+"""Three times what the slowest stage takes on two busy cores; one that hangs must not hang CI."""
 OWN_NETWORK: Final = ("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", "env")
 """Begins a command that shall have a loopback network of its own; only root may make one."""
 STATE: Final = (".lab", ".pulumi", ".railyard")
