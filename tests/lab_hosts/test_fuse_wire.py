@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.hosts.fuse_wire import Wire
-from lab.hosts.machine_room import unmount
+from lab.mounts import unmount
 
 pytestmark = pytest.mark.lab
 MANY = tuple(f"vf-with-a-name-as-long-as-it-takes-{number:03}" for number in range(300))
