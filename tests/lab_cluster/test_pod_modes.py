@@ -97,25 +97,23 @@ def offers(site: ModeSite, node: str, wanted: dict[str, int]) -> bool:
     return texts.items() <= site.allocatable(node).items()
 
 
-def install_shared(site: ModeSite) -> None:
-    site.install_network(plan_pod_network(shared_spec()).manifests)
-
-
-def test_shared_cards_become_resources_where_a_card_matches(modes: ModeSite) -> None:
-    install_shared(modes)
+@pytest.fixture(scope="module")
+def shared(modes: ModeSite) -> ModeSite:
+    """Shared cards and GPUs are published, as the example of NVIDIA's notes has them."""
+    modes.install_network(plan_pod_network(shared_spec()).manifests)
     operators = plan_operators(shared_spec())
     for patch in operators.labels:
         modes.patch_labels(patch)
     modes.install(operators.charts[0])
+    return modes
+
+
+def test_shared_cards_become_resources_where_a_card_matches(shared: ModeSite) -> None:
     for node, wanted in expected_allocatable(shared_spec()).items():
-        wait_until(f"the resources of {node}", lambda n=node, w=wanted: offers(modes, n, w), 30)
-    assert set(expected_allocatable(shared_spec())["node03"]) == {
-        "nvidia.com/gpu",
-        "rdma/hca",
-        "rdma/hca_shared_devices_b",
-    }
-    odd = modes.allocatable("odd")
-    assert not [key for key in odd if key.startswith(("rdma/", "nvidia.com/"))]
+        wait_until(f"the resources of {node}", lambda n=node, w=wanted: offers(shared, n, w), 30)
+    published = {"nvidia.com/gpu", "rdma/hca", "rdma/hca_shared_devices_b"}
+    assert set(expected_allocatable(shared_spec())["node03"]) == published
+    assert not published & shared.allocatable("odd").keys()
 
 
 def with_own_memlock(objects: list[Body]) -> list[Body]:
@@ -126,13 +124,13 @@ def with_own_memlock(objects: list[Body]) -> list[Body]:
     return [*json.loads(text)]
 
 
-def test_the_products_perftest_runs_on_macvlan(modes: ModeSite, fake_lab: FakeLab) -> None:
+def test_the_products_perftest_runs_on_macvlan(shared: ModeSite, fake_lab: FakeLab) -> None:
     spec = shared_spec()
     case = spec.acceptance.perftest[0]
     job = perftest_job(spec, spec.rails[0], RailPair(spec.workers[0], spec.workers[1], 100), case)
-    modes.apply(with_own_memlock(number_objects(job.objects, 1)))
+    shared.apply(with_own_memlock(number_objects(job.objects, 1)))
     path = f"/apis/batch/v1/namespaces/default/jobs/{job.probe.name}-c-1"
-    wait_until(f"{path} to end", lambda: modes.has(path, "Complete"), 60)
+    wait_until(f"{path} to end", lambda: shared.has(path, "Complete"), 60)
     server, client = docs_at(fake_lab.asked[-1], "pods")
     (there,), (here,) = docs_at(server, "networks"), docs_at(client, "networks")
     assert (text_at(there, "kind"), text_at(here, "kind")) == ("pf", "pf")
@@ -145,7 +143,7 @@ def test_the_products_perftest_runs_on_macvlan(modes: ModeSite, fake_lab: FakeLa
 
 
 def test_nodes_without_a_login_are_proven_by_the_api_alone(
-    modes: ModeSite, fake_lab: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: ModeSite, fake_lab: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No way to them is in the plan. The switch, which has one, is not part of this fixture."""
     spec = load_checked_site(EXAMPLES / "shared-rdma/without-ssh.yaml").spec_or_raise()
@@ -155,20 +153,19 @@ def test_nodes_without_a_login_are_proven_by_the_api_alone(
         return {"ok": True, "log": result.log, "exit_code": result.exit_code}
 
     monkeypatch.setattr(fake_lab, "physics", healthy)
-    install_shared(modes)
     for patch in plan_operators(spec).labels:
         if patch.kind == "NodePatch":
-            modes.patch_labels(patch)
-    modes.install(plan_operators(spec).charts[0])
+            shared.patch_labels(patch)
+    shared.install(plan_operators(spec).charts[0])
     for name, wanted in expected_allocatable(spec).items():
-        wait_until(f"resources of {name}", lambda n=name, w=wanted: offers(modes, n, w), 30)
+        wait_until(f"resources of {name}", lambda n=name, w=wanted: offers(shared, n, w), 30)
     plan = plan_acceptance(spec, plan_kubernetes(spec, "dev"))
     assert {each.device for each in plan.endpoints} == {"leaf-01"}
     probe = next(each for each in plan.probes if each.probe.kind == "perftest")
     assert probe.job is not None
     job = replace(probe.job, objects=tuple(with_own_memlock([*probe.job.objects])))
     alone = replace(plan, sources=(), images=(), probes=(replace(probe, job=job),))
-    config = modes.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+    config = shared.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
     request = AcceptRequest("0123456789abcdef", "dev", "lab", alone)
     seen = collect_evidence(request, 3, {"kubeconfig": config.read_text()}, tmp_path)
     (item,) = seen.probes
@@ -192,16 +189,12 @@ def test_nodes_without_a_login_are_proven_by_the_api_alone(
     assert (way.verdict, way.detail) == ("error", "leaf-01 1/1 not observed: no counters")
 
 
-def test_pods_of_others_make_a_collective_busy_and_stay(modes: ModeSite) -> None:
+def test_pods_of_others_make_a_collective_busy_and_stay(shared: ModeSite) -> None:
     """The real scheduler places them, and Railyard's own question is asked of the real API."""
     spec = shared_spec()
-    install_shared(modes)
-    for patch in plan_operators(spec).labels:
-        modes.patch_labels(patch)
-    modes.install(plan_operators(spec).charts[0])
     for name in ("node03", "node04"):
-        wait_until("GPUs", lambda n=name: offers(modes, n, {"nvidia.com/gpu": 8}), 30)
-    config = modes.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
+        wait_until("GPUs", lambda n=name: offers(shared, n, {"nvidia.com/gpu": 8}), 30)
+    config = shared.root("mgmt01") / "var/lib/rancher/k3s/server/admin.kubeconfig"
     api = KubernetesApi(config.read_text())
     probe = next(p for p in plan_acceptance(spec).probes if p.probe.name == "nccl-all-reduce")
     assert probe.job is not None
@@ -211,21 +204,21 @@ def test_pods_of_others_make_a_collective_busy_and_stay(modes: ModeSite) -> None
         return Turn(Policy(), api).why_skipped(probe, objects)
 
     def phase(name: str) -> str:
-        return modes.phase(f"{PODS}/{name}")
+        return shared.phase(f"{PODS}/{name}")
 
     assert why() == ""
-    modes.apply([tenant_pod("train", "node03", {"nvidia.com/gpu": 6})])
+    shared.apply([tenant_pod("train", "node03", {"nvidia.com/gpu": 6})])
     wait_until("the user's pod", lambda: phase("train") == "Running", 30)
     assert why() == "busy: pod default/train uses 6 of 8 GPUs of node03"
-    modes.apply([tenant_pod("more", "node03", {"nvidia.com/gpu": 3})])
+    shared.apply([tenant_pod("more", "node03", {"nvidia.com/gpu": 3})])
     wait_until("the scheduler's refusal", lambda: phase("more") == "Pending", 30)
     assert why().startswith("busy: pod default/train uses 6"), "a pod without a node holds nothing"
     assert phase("train") == "Running", "nothing of a user is evicted"
-    modes.delete(f"{PODS}/train", f"{PODS}/more")
+    shared.delete(f"{PODS}/train", f"{PODS}/more")
     wait_until("free GPUs", lambda: why() == "", 30)
-    modes.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": True}})
+    shared.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": True}})
     assert why().startswith("cordoned: node node04 takes no pods")
-    modes.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": None}})
+    shared.api.merge("/api/v1/nodes/node04", {"spec": {"unschedulable": None}})
 
 
 def test_a_pod_without_a_matching_card_stays_pending(modes: ModeSite) -> None:
@@ -286,7 +279,9 @@ def host_device_operators() -> ClusterSpec:
     return changed_spec(spec, operators=Operators(network=spec.operators.network))
 
 
-def test_the_network_operator_publishes_the_hcas(modes: ModeSite) -> None:
+@pytest.fixture(scope="module")
+def hcas(modes: ModeSite) -> ModeSite:
+    """The network operator runs, with its policy."""
     plan = plan_operators(host_device_operators())
     assert [chart.release for chart in plan.charts] == ["network-operator"]
     modes.install(plan.charts[0])
@@ -295,8 +290,12 @@ def test_the_network_operator_publishes_the_hcas(modes: ModeSite) -> None:
     wait_until(
         "the policy", lambda: text_at(modes.api.find(path), "status", "state") == "ready", 40
     )
-    wait_until("eight HCAs", lambda: offers(modes, "worker-0", {"nvidia.com/hostdev": 8}), 30)
-    assert "nvidia.com/hostdev" not in modes.allocatable("node03")
+    return modes
+
+
+def test_the_network_operator_publishes_the_hcas(hcas: ModeSite) -> None:
+    wait_until("eight HCAs", lambda: offers(hcas, "worker-0", {"nvidia.com/hostdev": 8}), 30)
+    assert "nvidia.com/hostdev" not in hcas.allocatable("node03")
 
 
 def hca_pod(name: str, count: int) -> Body:
@@ -310,17 +309,17 @@ def hca_pod(name: str, count: int) -> Body:
         "containers": [container]}}  # fmt: skip
 
 
-def test_hcas_are_given_out_by_count(modes: ModeSite) -> None:
-    modes.apply([hca_pod("first", 5), hca_pod("second", 3)])
+def test_hcas_are_given_out_by_count(hcas: ModeSite) -> None:
+    hcas.apply([hca_pod("first", 5), hca_pod("second", 3)])
 
     def find(name: str) -> Pod:
-        document: Doc = modes.api.find(f"{PODS}/{name}") or {}
+        document: Doc = hcas.api.find(f"{PODS}/{name}") or {}
         return Pod(document)
 
     wait_until("devices", lambda: all(find(n).allocated() for n in ("first", "second")), 30)
     held = find("first").devices_in_use() | find("second").devices_in_use()
     assert len(held) == 8
-    modes.apply([hca_pod("third", 1)])
+    hcas.apply([hca_pod("third", 1)])
 
     def refused() -> bool:
         conditions = docs_at(find("third").document, "status", "conditions")
