@@ -90,18 +90,21 @@ def _ssh_data(made: PeerFiles, address: str, port: int, user: str) -> dict[str, 
     }
 
 
+def _names(plan: HostPlan) -> list[str]:
+    return [f"{address} {name}" for name, address in sorted(names_of([plan]).items())]
+
+
 def _desired(room: HostRoom, folder: Path) -> dict[str, object]:
-    """The plan's settings by what they are; all hosts of the benchmark want the same."""
+    """The plan's settings by what they are; but for names, all hosts want the same."""
     plan, spec = room.plans[0], room.spec
     rdma, values, user = spec.rdma, plan.desired.values, spec.host_defaults.user
     if user is None:
         raise Bug("the site of the benchmark has a common user")
-    names = names_of(room.plans[:1])
     modules = [key.removeprefix("module.") for key in values if key.startswith("module.")]
     (limit,) = (key for key in values if key.endswith(".limit_memlock"))
     return {
         "stack": STACK,
-        "names": [f"{address} {name}" for name, address in sorted(names.items())],
+        "names": {each.endpoint.device: _names(each) for each in room.plans},
         "user": {
             "name": user.name,
             "uid": user.uid,

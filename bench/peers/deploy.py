@@ -29,7 +29,7 @@ files.block(
     marker=f"# railyard {want['stack']}: {{mark}}",
     begin="begin, do not edit",
     end="end",
-    content="\n".join(want["names"]),
+    content="\n".join(want["names"][host.name]),
 )
 server.user(name="User of the jobs", user=want["user"]["name"], uid=want["user"]["uid"])
 server.modprobe(name="Kernel modules", module=want["modules"])
