@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import asyncssh
@@ -55,28 +57,35 @@ def _answer(process: asyncssh.SSHServerProcess[str]) -> None:
     process.exit(0)
 
 
-async def _ask(
-    monkeypatch: pytest.MonkeyPatch, host_key: str = "", *, default_port: bool = False
-) -> HostAnswer:
-    clients = asyncssh.import_authorized_keys(_public(CLIENT_KEY))
+@asynccontextmanager
+async def _listening(
+    serve: Callable[[asyncssh.SSHServerProcess[str]], None], ciphers: Sequence[str] = ()
+) -> AsyncGenerator[Endpoint]:
+    """A host that does `serve` with each command."""
     server = await asyncssh.listen(
         "127.0.0.1",
         0,
         server_host_keys=[HOST_KEY],
-        authorized_client_keys=clients,
-        process_factory=_answer,
+        authorized_client_keys=asyncssh.import_authorized_keys(_public(CLIENT_KEY)),
+        process_factory=serve,
+        encryption_algs=ciphers,
     )
     try:
-        endpoint = _endpoint(server.get_port())
-        if default_port:
-            # Only root may listen on 22, so this port becomes the one that known_hosts leaves out.
-            monkeypatch.setattr(asyncssh.connection, "DEFAULT_PORT", endpoint.port)
-        if host_key:
-            endpoint = replace(endpoint, host_key=host_key)
-        return await run_on_host(endpoint, SECRETS, "true", deadline_s=10)
+        yield _endpoint(server.get_port())
     finally:
         server.close()
         await server.wait_closed()
+
+
+async def _ask(
+    monkeypatch: pytest.MonkeyPatch, host_key: str = "", *, default_port: bool = False
+) -> HostAnswer:
+    async with _listening(_answer) as endpoint:
+        if default_port:
+            # Only root may listen on 22, so this port becomes the one that known_hosts leaves out.
+            monkeypatch.setattr(asyncssh.connection, "DEFAULT_PORT", endpoint.port)
+        end = replace(endpoint, host_key=host_key or endpoint.host_key)
+        return await run_on_host(end, SECRETS, "true", deadline_s=10)
 
 
 @pytest.mark.parametrize("default_port", [False, True])
@@ -119,33 +128,28 @@ def test_a_host_that_is_down_and_one_that_says_nothing() -> None:
             asyncio.run(run_on_host(_endpoint(port), SECRETS, "true", deadline_s=1))
 
 
+async def _ask_host_that(
+    serve: Callable[[asyncssh.SSHServerProcess[str]], None],
+    deadline_s: float,
+    ciphers: Sequence[str] = (),
+    stdin: str = "",
+) -> HostAnswer:
+    async with _listening(serve, ciphers) as end:
+        return await run_on_host(end, SECRETS, "true", stdin=stdin, deadline_s=deadline_s)
+
+
 @pytest.mark.parametrize("how", ["slow", "lost"])
 def test_a_host_that_lets_us_in_and_does_not_answer(how: str) -> None:
     def serve(process: asyncssh.SSHServerProcess[str]) -> None:
         if how == "lost":
             process.channel.get_connection().abort()
 
-    async def ask() -> HostAnswer:
-        server = await asyncssh.listen(
-            "127.0.0.1",
-            0,
-            server_host_keys=[HOST_KEY],
-            authorized_client_keys=asyncssh.import_authorized_keys(_public(CLIENT_KEY)),
-            process_factory=serve,
-        )
-        try:
-            endpoint = _endpoint(server.get_port())
-            return await run_on_host(endpoint, SECRETS, "true", deadline_s=1.5)
-        finally:
-            server.close()
-            await server.wait_closed()
-
     words = {
         "slow": "accepted the login, but did not finish within 1.5 s",
         "lost": "accepted the login, but the connection was lost",
     }
     with pytest.raises(UnreachableError, match=words[how]):
-        asyncio.run(ask())
+        asyncio.run(_ask_host_that(serve, 1.5))
 
 
 def test_a_command_that_ends_before_it_reads_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,23 +163,8 @@ def test_a_command_that_ends_before_it_reads_is_answered(monkeypatch: pytest.Mon
         await process.wait_closed()
         return process
 
-    async def ask() -> HostAnswer:
-        server = await asyncssh.listen(
-            "127.0.0.1",
-            0,
-            server_host_keys=[HOST_KEY],
-            authorized_client_keys=asyncssh.import_authorized_keys(_public(CLIENT_KEY)),
-            process_factory=_answer,
-        )
-        monkeypatch.setattr(asyncssh.SSHClientConnection, "create_process", ended)
-        end = _endpoint(server.get_port())
-        try:
-            return await run_on_host(end, SECRETS, "true", stdin="a=1\n" * 9999, deadline_s=10)
-        finally:
-            server.close()
-            await server.wait_closed()
-
-    answer = asyncio.run(ask())
+    monkeypatch.setattr(asyncssh.SSHClientConnection, "create_process", ended)
+    answer = asyncio.run(_ask_host_that(_answer, 10, stdin="a=1\n" * 9999))
     assert (answer.stdout, answer.exit_status) == ("ok", 0)
 
 
@@ -194,20 +183,5 @@ def test_the_cheapest_cipher_is_asked_for_first(offered: list[str] | None, taken
         ciphers.append(process.get_extra_info("send_cipher"))
         _answer(process)
 
-    async def ask() -> HostAnswer:
-        server = await asyncssh.listen(
-            "127.0.0.1",
-            0,
-            server_host_keys=[HOST_KEY],
-            authorized_client_keys=asyncssh.import_authorized_keys(_public(CLIENT_KEY)),
-            process_factory=serve,
-            encryption_algs=() if offered is None else offered,
-        )
-        try:
-            return await run_on_host(_endpoint(server.get_port()), SECRETS, "true", deadline_s=10)
-        finally:
-            server.close()
-            await server.wait_closed()
-
-    assert asyncio.run(ask()).stdout == "ok"
+    assert asyncio.run(_ask_host_that(serve, 10, offered or ())).stdout == "ok"
     assert ciphers == [taken]
