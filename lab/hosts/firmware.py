@@ -7,6 +7,7 @@ only says that it is shown when that setting is true.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,7 @@ BLUEFIELD_3: Final = "a2dc"
 CONNECTX_8: Final = "1023"
 _FIXED_LINKS: Final = frozenset({"101d"})
 """Cards without LINK_TYPE: ConnectX-6 Dx is Ethernet only."""
+_LINK_TYPES: Final = {"InfiniBand": "1", "Ethernet": "2"}
 
 
 @dataclass(slots=True)
@@ -54,13 +56,14 @@ def card_of(pci: str) -> str:
     return pci.rpartition(".")[0]
 
 
-def default_firmware(device: str, total_vfs: int, ports: int = 1) -> dict[str, str]:
+def default_firmware(device: str, total_vfs: int, link_layers: Sequence[str]) -> dict[str, str]:
     """Factory values of a card with SR-IOV switched on, in mlxconfig's form.
 
     Args:
         device: PCI device id of the PF.
         total_vfs: NUM_OF_VFS.
-        ports: Ports of the card: LINK_TYPE and the marks of CNPs are there for each.
+        link_layers: What each port of the card was bought for: LINK_TYPE and the marks of CNPs are
+            there for each.
     """
     values = {
         "SRIOV_EN": "1",
@@ -70,9 +73,9 @@ def default_firmware(device: str, total_vfs: int, ports: int = 1) -> dict[str, s
         "PCI_WR_ORDERING": "0",
         "ROCE_CONTROL": "2",
     }
-    for port in range(1, ports + 1):
+    for port, link_layer in enumerate(link_layers, 1):
         if device not in _FIXED_LINKS:
-            values[f"LINK_TYPE_P{port}"] = "2"
+            values[f"LINK_TYPE_P{port}"] = _LINK_TYPES[link_layer]
         if device == CONNECTX_8:
             values[f"NUM_OF_PLANES_P{port}"] = "0"
         values |= {

@@ -193,7 +193,9 @@ class HostModel:
             link_gt_s=self.slow_links.get(config.pci),
             link_width=self.narrow_links.get(config.pci),
             firmware_version=self.firmware_version(config.pci),
-            infiniband=current.get(f"LINK_TYPE_P{port}") == "1",
+            infiniband=(
+                config.link_layer == "Ethernet" and current.get(f"LINK_TYPE_P{port}") == "1"
+            ),
         )
 
     def _load_firmware(self, *, cold: bool) -> None:
@@ -202,14 +204,16 @@ class HostModel:
             stored = json.loads(self.nvram_path.read_text())
         self.firmware.clear()
         for nic in self.config.nics:
-            ports = [each.pci for each in self.config.nics if card_of(each.pci) == card_of(nic.pci)]
-            default = default_firmware(nic.device, nic.total_vfs, len(ports))
-            kept = stored.get(ports[0], {})
-            firmware = self.firmware.get(ports[0]) or Firmware(
+            ports = [each for each in self.config.nics if card_of(each.pci) == card_of(nic.pci)]
+            links = [port.link_layer for port in ports]
+            default = default_firmware(nic.device, nic.total_vfs, links)
+            first = ports[0].pci
+            kept = stored.get(first, {})
+            firmware = self.firmware.get(first) or Firmware(
                 default,
                 default | kept.get("next", {}),
                 default | kept.get("current", {}),
-                self.missing_parameters.get(ports[0], frozenset()),
+                self.missing_parameters.get(first, frozenset()),
             )
             if cold and not self.power_cycle_pending and not firmware.dpu_mode:
                 firmware.start()

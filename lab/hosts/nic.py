@@ -140,7 +140,8 @@ class Nic:
     firmware_version: str = ""
     """Release of the card's firmware."""
     infiniband: bool = False
-    """The port runs as InfiniBand (`LINK_TYPE`): it has no Ethernet device."""
+    """`LINK_TYPE` made InfiniBand of an Ethernet port: it has no network device, as nothing loaded
+    ib_ipoib for it."""
     vfs: list[Vf] = field(default_factory=list[Vf])
     mmio_vfs: int | None = None
     """VFs for which the machine has PCIe address space; None where there is plenty."""
