@@ -18,7 +18,7 @@ from components.acceptance.scope import Accept, narrow
 from components.artefacts.lock import Lock
 from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Reach
-from components.artefacts.store import fetch_ahead
+from components.artefacts.store import charts_away, fetch_ahead
 from components.checks.pins import refused_unpinned
 from components.checks.render import render_problem
 from components.checks.site import CheckedSite, check_config_value
@@ -93,7 +93,11 @@ def _run(config: pulumi.Config) -> None:
     plan = make_plan(spec, pulumi.get_stack(), lock)
     outside = outside_secrets(spec, os.environ)
     secrets = {name: config.require(name) for name in secret_names(spec)} | outside
-    _fetch_ahead(spec, lock, secrets)
+    looks = _setting(config, "observe") == "always"
+    if looks or spec.sources.bundle is not None or not pulumi.runtime.is_dry_run():
+        _fetch_ahead(spec, lock, secrets)
+    else:
+        plan = _without_charts(plan, charts_away(spec, lock))
     intentions = _look(config, checked, plan, secrets)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
@@ -108,6 +112,17 @@ def _fetch_ahead(spec: ClusterSpec, lock: Lock, secrets: Mapping[str, str]) -> N
     if not lock.exists and spec.sources.bundle is None:
         return  # an update without a lock has nothing that was pinned
     fetch_ahead(Reach(spec, secrets, logins=docker_logins()), lock)
+
+
+def _without_charts(plan: ClusterPlan, away: Mapping[str, str]) -> ClusterPlan:
+    """A preview that contacts nothing does without the charts that it would have to fetch."""
+    for chart in away.values():
+        _warn(
+            f"{chart}: this chart of the lock is not on this machine, and with `railyard:observe:"
+            " never` a preview fetches nothing. It shows `chart` of this release as unknown, and"
+            " not whether the archive fits. An update fetches it."
+        )
+    return replace(plan, operators=plan.operators.without(away))
 
 
 @contextmanager

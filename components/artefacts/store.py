@@ -19,6 +19,7 @@ from components.artefacts.web import (
     download,
 )
 from components.core.errors import RailyardError, SpecError, UnreachableError
+from components.model.cluster import ClusterSpec
 
 
 def fetch_ahead(reach: Reach, lock: Lock) -> None:
@@ -42,6 +43,21 @@ def fetch_ahead(reach: Reach, lock: Lock) -> None:
     raise UnreachableError(text) if any(e.exit_code != 1 for e in failed) else SpecError(text)
 
 
+def charts_away(spec: ClusterSpec, lock: Lock) -> dict[str, str]:
+    """Chart and version of each archive of the lock that is not on this machine, by its path."""
+    found = [entry for each in artefacts_of(spec) if (entry := lock.find(each))]
+    places = [(each, chart_archive(each)) for each in found if each.kind == "chart"]
+    return {
+        path: f"{each.name} {each.version}"
+        for each, path in places
+        if not _is_here(Path(path), each.sha256)
+    }
+
+
+def _is_here(target: Path, digest: str) -> bool:
+    return target.is_file() and digest_of(target) == digest
+
+
 def _wanted(reach: Reach, lock: Lock) -> Iterator[tuple[Artefact, tuple[str, Path]]]:
     """Each artefact that has to be here, with its digest and its place."""
     sends = sends_files(reach.spec.sources)
@@ -58,7 +74,7 @@ def _bring(
     artefact: Artefact, wanted: tuple[str, Path], bundle: Bundle | None, reach: Reach
 ) -> RailyardError | None:
     digest, target = wanted
-    if target.is_file() and digest_of(target) == digest:
+    if _is_here(target, digest):
         return None
     try:
         if bundle is not None:

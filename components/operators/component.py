@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, cast
 
 import pulumi
+from pulumi.runtime import rpc
 from pulumi_kubernetes.helm.v3 import Release, ReleaseArgs, RepositoryOptsArgs
 
 from components.kubernetes.handoffs import ClusterAccess, GpuReady
@@ -15,6 +17,9 @@ from components.operators.restore import VERB, RestoreRequest, restore_step_name
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate
 from components.remote.step import env_name
+
+_UNKNOWN: Final = cast("str", rpc.UNKNOWN)
+"""A value that only an update knows; the plugin reads no chart where one is in a Release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class Operators(pulumi.ComponentResource):
             chart.release,
             ReleaseArgs(
                 name=chart.release,
-                chart=chart.chart,
+                chart=_UNKNOWN if chart.away else chart.chart,
                 version=chart.version,
                 repository_opts=RepositoryOptsArgs(repo=chart.repo) if chart.repo else None,
                 namespace=chart.namespace,

@@ -5,7 +5,7 @@ Sources: the GPU operator's chart and documentation (platform support, RDMA, CDI
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -61,6 +61,8 @@ class ChartPlan:
     namespace: str
     values: Body
     deadline_s: float
+    away: bool = False
+    """The chart is not on this machine and may not be fetched: a preview says nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,11 @@ class OperatorsPlan:
     def labels(self) -> tuple[Manifest, ...]:
         """The labels of nodes and the logins of registries, which come before the charts."""
         return tuple(manifest for manifest in self.manifests if manifest.kind in _FIRST_KINDS)
+
+    def without(self, archives: Collection[str]) -> OperatorsPlan:
+        """The same where these charts are away."""
+        charts = (replace(each, away=each.chart in archives) for each in self.charts)
+        return replace(self, charts=tuple(charts))
 
     @property
     def gates(self) -> tuple[Manifest, ...]:

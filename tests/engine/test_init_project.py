@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.artefacts.lock import lock_path, write_lock
 from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.project.engine import wanted_versions
@@ -17,6 +18,7 @@ from lab.cluster.artefact import checksums
 from lab.site import load_document, overlay
 from tests.engine.runner import EngineRunner
 from tests.golden.site import EXAMPLES
+from tests.graph.locked import lock_of
 
 pytestmark = pytest.mark.engine
 STACK = "site"
@@ -34,11 +36,16 @@ def begin(engine: EngineRunner, example: Example) -> Path:
 
 
 def play(engine: EngineRunner, folder: Path, example: Example) -> None:
-    """Give it the addresses of a lab, as `make up` does, and secrets."""
-    document = overlay(load_document(EXAMPLES / example / "site.yaml"), STACK, checksums())
-    (folder / "site.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    (folder / "lab").symlink_to(EXAMPLES.parent / "lab")  # its charts are paths of the project
+    """Give it the addresses of a lab, as `make up` does, and secrets; its charts stay pinned."""
+    raw = load_document(EXAMPLES / example / "site.yaml")
+    document = overlay(raw, STACK, checksums())
+    if "operators" in raw:
+        document["operators"] = raw["operators"]
+    site = folder / "site.yaml"
+    site.write_text(yaml.safe_dump(document, sort_keys=False))
+    (folder / "lab").symlink_to(EXAMPLES.parent / "lab")  # its K3s is a path of the project
     spec = with_instances(ClusterSpec.model_validate(document))
+    write_lock(lock_path(site), lock_of(spec).entries)
     for name in secret_names(spec):
         setting = ("--secret", f"railyard:{name}", f"value-of-{name}")
         done = engine.call(folder, "config", "set", *setting, "--stack", STACK)
@@ -46,9 +53,11 @@ def play(engine: EngineRunner, folder: Path, example: Example) -> None:
 
 
 # Instances that the run makes cannot have the lab's K3s as a path: tests/site plays crusoe-k3s.
-@pytest.mark.parametrize("example", ["dgx-roce", "esxi-roce", "shared-rdma"])
+@pytest.mark.parametrize(
+    ("example", "charts"), [("dgx-roce", 1), ("esxi-roce", 0), ("shared-rdma", 1)]
+)
 def test_a_begun_project_previews_once_its_values_are_there(
-    engine: EngineRunner, example: Example
+    engine: EngineRunner, example: Example, charts: int
 ) -> None:
     folder = begin(engine, example)
     raw = engine.call(folder, "preview", "--stack", STACK)
@@ -66,3 +75,5 @@ def test_a_begun_project_previews_once_its_values_are_there(
     played = engine.preview(folder, STACK, config)
     assert played.rc == 0, played.stderr + played.errors
     assert played.changes["create"] > 20
+    away = "this chart of the lock is not on this machine"
+    assert (played.stdout + played.stderr).count(away) == charts

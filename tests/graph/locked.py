@@ -33,8 +33,8 @@ def lock_of(spec: ClusterSpec) -> Lock:
 
 
 @contextmanager
-def locked(run: Run) -> Generator[None]:
-    """Be in a project that has the lock of the site, and has fetched its charts before."""
+def locked(run: Run, *, fetched: bool = True) -> Generator[None]:
+    """Be in a project that has the lock of the site, and has `fetched` its charts before."""
     spec = load_config_value(run.config["cluster"], None).spec
     assert spec is not None
     entries = lock_of(spec).entries
@@ -42,7 +42,7 @@ def locked(run: Run) -> Generator[None]:
         stack = Path(folder) / f"Pulumi.{run.stack}.yaml"
         write_lock(lock_path(stack), entries)
         for entry in entries.values():
-            if entry.kind == "chart":
+            if fetched and entry.kind == "chart":
                 archive = Path(folder) / chart_archive(entry)
                 archive.parent.mkdir(parents=True, exist_ok=True)
                 archive.write_text(entry.address)

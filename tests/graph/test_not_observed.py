@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from components.core.problem import Json
-from components.testing import Graph, Run
+from components.testing import UNKNOWN, Graph, Run
 from tests.golden.site import EXAMPLES
 from tests.graph.dev_site import dev_run, kubeconfig
-from tests.graph.example_sites import NAMES, example_run
+from tests.graph.example_sites import NAMES, example_preview, example_run
 from tests.graph.whole_program import record_main, record_refusal
 
 EXISTING = EXAMPLES / "shared-rdma" / "existing.yaml"
@@ -66,6 +66,26 @@ def test_no_example_contacts_anything(contacted: list[_Address], name: str) -> N
     graph = record_main(dev_run() if name == "dev" else example_run(name))
     assert contacted == []
     _says_not_observed(graph)
+
+
+def test_a_preview_does_without_charts_that_are_not_here(contacted: list[_Address]) -> None:
+    graph = record_main(example_preview("shared-rdma"), fetched=False)
+    assert contacted == []
+    releases = graph.of_type("kubernetes:helm.sh/v3:Release")
+    assert all(each.text("chart") == UNKNOWN for each in releases)
+    told = [each.partition(":")[0] for each in graph.messages if "fetches nothing" in each]
+    assert told == [f"{each.name} {each.inputs['version']}" for each in releases]
+    assert told
+
+
+def test_an_update_fetches_the_charts_also_where_it_does_not_look(
+    contacted: list[_Address],
+) -> None:
+    refused, graph = record_refusal(example_run("shared-rdma"), lock=True, fetched=False)
+    assert "cannot be reached" in refused
+    assert refused.endswith("Nothing was touched.")
+    assert contacted
+    assert not graph.resources
 
 
 def _says_not_observed(graph: Graph) -> None:

@@ -14,23 +14,28 @@ from tests.graph.locked import locked
 ROOT: Final = Path(__file__).parents[2]
 
 
-def record_main(run: Run) -> Graph:
+def record_main(run: Run, *, fetched: bool = True) -> Graph:
     """Run `__main__.py`, whatever comes of it, and return what it registered.
 
     A stack that is not of the lab has a lock.
+
+    Args:
+        run: The site.
+        fetched: Whether the charts of its lock are on this machine.
     """
-    with nullcontext() if "lab" in run.config else locked(run):
+    with nullcontext() if "lab" in run.config else locked(run, fetched=fetched):
         return testing.record_program(run, _main)
 
 
-def record_refusal(run: Run, *, lock: bool = False) -> tuple[str, Graph]:
+def record_refusal(run: Run, *, lock: bool = False, fetched: bool = True) -> tuple[str, Graph]:
     """Run `__main__.py` of a site that it must refuse; return its words and what it registered.
 
     Args:
         run: The site.
         lock: Whether it has a lock.
+        fetched: Whether the charts of that are on this machine.
     """
-    with locked(run) if lock else nullcontext():
+    with locked(run, fetched=fetched) if lock else nullcontext():
         return testing.record_refusal(run, _main)
 
 
