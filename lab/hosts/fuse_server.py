@@ -157,8 +157,8 @@ class LabFiles:
         with host.model.lock:
             return entry.read().encode()[offset : offset + size]
 
-    def write(self, path: str, data: bytes) -> None:
-        """Hand the text to the emulated driver."""
+    def write(self, path: str, data: bytes) -> bool:
+        """Hand the text to the emulated driver; whether names came or went."""
         host, entry = self._file(path)
         if entry.write is None:
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))
@@ -166,11 +166,9 @@ class LabFiles:
             with host.model.lock:
                 before = host.model.shape()
                 entry.write(data.decode(errors="replace"))
-                changed = host.model.shape() != before
+                return host.model.shape() != before
         except DeviceRefusal as refusal:
             raise OSError(refusal.errno, os.strerror(refusal.errno)) from refusal
-        if changed:
-            time.sleep(FORGOTTEN_S)
 
     def mkdir(self, path: str) -> None:
         """Configfs: a folder under rdma_cm binds that device (cma_roce_mode)."""
@@ -184,13 +182,13 @@ class LabFiles:
         host.forget()
 
     def rmdir(self, path: str) -> None:
-        """Configfs: take the folder away; the values stay in the kernel."""
+        """Configfs: take the folder away; the values stay in the kernel, which forgets the name."""
         host, inner = self._split(path)
         name = inner.rpartition("/")[2]
         if inner != f"{CONFIGFS}/{name}" or name not in host.model.rdma_cm_devices:
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         host.model.rdma_cm_devices.discard(name)
-        time.sleep(FORGOTTEN_S)
+        host.forget()
 
 
 def _mode(inner: str, table: Table, folders: Mapping[str, set[str]]) -> int:
@@ -214,7 +212,7 @@ def serve(models: Mapping[str, HostModel], mount_point: Path) -> threading.Threa
         OSError: The kernel does not mount it.
     """
     mount_point.mkdir(parents=True, exist_ok=True)
-    wire = Wire(LabFiles(models), mount_point, REMEMBERED_S)
+    wire = Wire(LabFiles(models), mount_point, REMEMBERED_S, FORGOTTEN_S)
     thread = threading.Thread(target=wire.serve, name="lab-sysfs", daemon=True)
     thread.start()
     return thread

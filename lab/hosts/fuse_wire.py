@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 import struct
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -72,8 +73,8 @@ class Files(Protocol):
         """A part of a file."""
         ...
 
-    def write(self, path: str, data: bytes) -> None:
-        """Somebody writes a file."""
+    def write(self, path: str, data: bytes) -> bool:
+        """Somebody writes a file; whether there are other names since."""
         ...
 
     def mkdir(self, path: str) -> None:
@@ -88,13 +89,16 @@ class Files(Protocol):
 class Wire:
     """One mount and the questions about it, answered one after another."""
 
-    def __init__(self, files: Files, mount_point: Path, remembered_s: float) -> None:
+    def __init__(
+        self, files: Files, mount_point: Path, remembered_s: float, forgotten_s: float
+    ) -> None:
         """Mount at `mount_point`.
 
         Args:
             files: Answers.
             mount_point: An empty folder.
             remembered_s: So long the kernel may remember names and attributes.
+            forgotten_s: Who changed names is answered so much later; nobody else waits for it.
 
         Raises:
             OSError: The device is not there, or the kernel does not mount.
@@ -102,6 +106,9 @@ class Wire:
         self._files = files
         whole, part = divmod(int(remembered_s * 1e9), 1_000_000_000)
         self._valid = (whole, part)
+        self._forgotten_s = forgotten_s
+        self._changed = False
+        self._late: list[threading.Timer] = []
         self._paths = {_ROOT: "/"}
         self._nodes = {("/", stat.S_IFDIR): _ROOT}
         self._listings: dict[int, bytes] = {}
@@ -150,6 +157,8 @@ class Wire:
                     return
                 self._serve_one(view[:size])
         finally:
+            for late in self._late:
+                late.join()
             os.close(self._device)
 
     def _serve_one(self, question: memoryview) -> None:
@@ -157,6 +166,7 @@ class Wire:
         if number in _SILENT:
             return
         refused, answer = 0, b""
+        self._changed = False
         try:
             answer = self._answer(number, node, question[_HEAD.size :])
         except OSError as error:
@@ -164,10 +174,17 @@ class Wire:
         except Exception:  # noqa: BLE001 - one bad question must not end the lab; it is reported
             traceback.print_exc()
             refused = -errno.EIO
+        raw = _ANSWER.pack(_ANSWER.size + len(answer), refused, unique) + answer
+        if not self._changed:
+            self._send(raw)
+            return
+        late = threading.Timer(self._forgotten_s, self._send, (raw,))
+        self._late = [*(each for each in self._late if each.is_alive()), late]
+        late.start()
+
+    def _send(self, raw: bytes) -> None:
         try:
-            os.write(
-                self._device, _ANSWER.pack(_ANSWER.size + len(answer), refused, unique) + answer
-            )
+            os.write(self._device, raw)
         except OSError as error:
             if error.errno != errno.ENOENT:  # who asked was interrupted
                 raise
@@ -229,7 +246,7 @@ class Wire:
 
     def _write(self, node: int, body: memoryview) -> bytes:
         data = bytes(body[_READ.size :])
-        self._files.write(self._paths[node], data)
+        self._changed = self._files.write(self._paths[node], data)
         return _WRITTEN.pack(len(data), 0)
 
     def _open_folder(self, node: int, _: memoryview) -> bytes:

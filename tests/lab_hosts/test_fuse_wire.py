@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.lab
 MANY = tuple(f"vf-with-a-name-as-long-as-it-takes-{number:03}" for number in range(300))
 """More than the kernel takes in one answer (a page)."""
 DEADLINE_S = 10.0
+LATE_S = 1.0
 
 
 class Attributes:
@@ -52,10 +54,11 @@ class Attributes:
     def read(self, path: str, size: int, offset: int) -> bytes:
         return {"/mtu": b"90\n"}[path][offset : offset + size]
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes) -> bool:
         if data == b"9999\n":
             raise OSError(errno.EINVAL, path)
         self.written.append(data)
+        return data == b"2\n"
 
     def mkdir(self, path: str) -> None:
         self.made.add(path[1:])
@@ -68,7 +71,7 @@ class Attributes:
 def mounted(tmp_path: Path) -> Iterator[tuple[Attributes, Path]]:
     files, place = Attributes(), tmp_path / "mount"
     place.mkdir()
-    wire = Wire(files, place, 0.05)
+    wire = Wire(files, place, 0.05, LATE_S)
     server = threading.Thread(target=wire.serve, daemon=True)
     server.start()
     yield files, place
@@ -127,3 +130,18 @@ def test_what_is_taken_and_what_is_refused(
         "broken": errno.EIO,
     }
     assert "ValueError: /broken" in capfd.readouterr().err
+
+
+def test_who_changes_names_is_answered_later_and_holds_up_nobody(
+    mounted: tuple[Attributes, Path],
+) -> None:
+    files, place = mounted
+    begun = time.monotonic()
+    writer = threading.Thread(target=(place / "mtu").write_bytes, args=(b"2\n",))
+    writer.start()
+    while not files.written:
+        (place / "mtu").stat()
+    assert (place / "mtu").read_bytes() == b"90\n"
+    assert writer.is_alive()
+    writer.join(DEADLINE_S)
+    assert time.monotonic() - begun >= LATE_S
