@@ -282,10 +282,11 @@ refuse_new_kernel() { # what the packages' own scripts may still have pulled
 
 read_fabric_manager() { # ready, or not-running on a host whose NVSwitches need it
   fabric_manager=ready
-  for device in /sys/bus/pci/devices/*; do
-    { IFS= read -r switch_vendor <"$device/vendor" && IFS= read -r switch_class <"$device/class"; } || continue
-    case $switch_vendor:$switch_class in 0x10de:0x0680??) fabric_manager=not-running ;; esac # a bridge of NVIDIA's
-  done 2>/dev/null
+  grep -s -l '^0x0680' /sys/bus/pci/devices/*/class >"$work/bridges"
+  while IFS= read -r device; do
+    find_line "${device%/class}/vendor"
+    [ "$value" != 0x10de ] || fabric_manager=not-running
+  done <"$work/bridges"
   [ "$fabric_manager" = ready ] || ! systemctl is-active --quiet nvidia-fabricmanager.service || fabric_manager=ready
   echo "$fabric_manager"
 }
