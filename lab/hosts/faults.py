@@ -33,7 +33,7 @@ FORMS = """\
   card-moved NETDEV PCI      the card is in another slot
   firmware NETDEV NAME VALUE a setting of the card's firmware, for its next start
   firmware-version NETDEV V  the card runs that release of its firmware
-  firmware-lacks NETDEV NAME its firmware does not know that setting
+  firmware-lacks NETDEV NAME its firmware does not know that setting; nothing: it knows all
   power-cycle on|off         new firmware settings load at a power cycle only; off: it was done
   package-lock HOLDER|off    another process, as "4242 (apt-get)", holds the package tools' lock
   disk-full FOLDER on|off    a folder has no space left
@@ -221,6 +221,10 @@ def _set_version(host: LabHost, nic: Nic, version: str) -> str:
 
 def _lack(host: LabHost, nic: Nic, name: str) -> str:
     firmware = host.model.firmware[nic.config.pci]
+    if name == "nothing":
+        firmware.lacks = frozenset()
+        host.model.missing_parameters.pop(nic.config.pci, None)
+        return f"the firmware of {nic.config.netdev} knows all its settings"
     if name not in firmware.default:
         raise UsageError(f"{nic.config.netdev}: its firmware has no setting {name!r}")
     firmware.lacks |= {name}

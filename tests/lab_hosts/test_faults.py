@@ -46,6 +46,16 @@ def test_firmware_that_somebody_set_for_the_next_start(lab: SmallLab) -> None:
     assert lab.out("gpu02", show) == before
 
 
+def test_firmware_that_lacks_a_setting_until_it_is_renewed(lab: SmallLab) -> None:
+    show = "mlxconfig -d 0000:05:00.0 query"
+    before = lab.out("gpu02", show)
+    assert "ATS_ENABLED" in before
+    fault(lab, "firmware-lacks", "enp5s0", "ATS_ENABLED")
+    assert "ATS_ENABLED" not in lab.out("gpu02", show)
+    fault(lab, "firmware-lacks", "enp5s0", "nothing")
+    assert lab.out("gpu02", show) == before
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
