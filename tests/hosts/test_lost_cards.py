@@ -68,6 +68,30 @@ def test_a_card_of_another_name_is_put_back(served: FolderHost) -> None:
     assert (net / "enp5s0np0/mtu").read_text() == "1500\n"
 
 
+@pytest.mark.parametrize("setting", ["lldpad=absent", "netdev=enp5s0"])
+def test_a_card_without_a_network_device_is_said_to_have_none(
+    host: FolderHost, setting: str
+) -> None:
+    """As a port that runs as InfiniBand; mlnx_qos knows nothing of it."""
+    host.card(PCI, "enp5s0")
+    host.tool("mlnx_qos", "exit 1")
+    rmtree(host.devices / PCI / "net")
+    refused = host.run("converge", f"{CARD}.{setting}")
+    assert f"the card at {PCI} has no network device: its port runs as InfiniBand" in refused.stderr
+    assert "lldpad runs" not in refused.stderr
+
+
+def test_a_card_of_which_mlnx_qos_says_nothing_proves_no_lldpad(host: FolderHost) -> None:
+    host.card(PCI, "enp5s0")
+    host.tool("mlnx_qos", "exit 1")
+    refused = host.run("converge", f"{CARD}.lldpad=absent")
+    assert "mlnx_qos -i enp5s0 says nothing" in refused.stderr
+    assert "lldpad runs" not in refused.stderr
+    host.tool("mlnx_qos", "echo 'WARNING: lldpad is running'")
+    refused = host.run("converge", f"{CARD}.lldpad=absent")
+    assert "lldpad runs on this host, and would overwrite PFC and DCBX of enp5s0" in refused.stderr
+
+
 def test_a_card_that_was_replaced_by_another_model_is_put_back(served: FolderHost) -> None:
     (served.devices / PCI / "device").write_text("0x101b\n")
     refused = served.run("converge", *SET)

@@ -45,7 +45,11 @@ write_qos() { # PCI SETTING VALUE
   find_netdev "$1"
   case $2 in
     lldpad)
+      need_netdev "$1"
       need_mlnx_qos "$netdev" "$2"
+      qos_ask "$netdev"
+      [ "$qos_lldpad" = running ] ||
+        fail "mlnx_qos -i $netdev says nothing, not even of lldpad: run it by hand to see why"
       fail "lldpad runs on this host, and would overwrite PFC and DCBX of $netdev: take it off with" \
         'systemctl disable --now lldpad.socket lldpad.service, then run again'
       ;;

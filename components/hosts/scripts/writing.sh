@@ -171,6 +171,12 @@ own_home() { # NAME UID : a home that an earlier account of this name left belon
     run chown -R --from="$home_owner" "$1:" "$user_home"
 }
 
+need_netdev() { # PCI : of the card at hand
+  [ "$netdev" != absent ] ||
+    fail "the card at $1 has no network device: its port runs as InfiniBand (mlxconfig -d $1 query" \
+      "LINK_TYPE_P1), or no driver has it (lspci -k -s $1)"
+}
+
 write_nic() { # PCI SETTING VALUE
   device=/sys/bus/pci/devices/$1
   [ -d "$device" ] || fail "there is no PCI device $1 on this host$(moved_card "$1"); lspci -D -d 15b3: lists its cards"
@@ -182,6 +188,7 @@ write_nic() { # PCI SETTING VALUE
     *:adaptive_routing) write_spreading "$1" "$3" ;;
     qos:*) write_qos "$1" "$2" "$3" ;;
     *:netdev)
+      need_netdev "$1"
       fail "the card at $1 is called $netdev, want $3: write the name that the host uses in" \
         'hosts[].nics[].netdev (an NVIDIA driver package strips np0 from the kernel name), or let Railyard' \
         'name it (host_defaults.rail_names: true)'
