@@ -149,6 +149,7 @@ def test_a_parameter_that_the_firmware_lacks_is_named(lab: HostLab) -> None:
     assert answer.exit_status == 1
     assert f"the firmware of {PCI} (16.35.2000) has no ATS_ENABLED: update" in answer.stderr
     assert lab.undo(plan).exit_status == 0
+    lab.fault("gpu02", "firmware-lacks", "enp5s0", "nothing")
 
 
 def test_a_host_without_cards_is_asked_nothing(lab: HostLab) -> None:
@@ -183,6 +184,7 @@ def test_a_port_that_is_to_be_ethernet_gets_its_settings_after_its_start(lab: Ho
     assert f"{CARD}.fw_link_type_p1_current" in cast("list[str]", undone["left"])
     lab.ask(op="reboot", device="gpu02")
     assert snapshot(lab, "gpu02") == before
+    lab.sh(plan, f"mlxconfig -d {PCI} -y set LINK_TYPE_P1=2; mlxfwreset -d {PCI} -y reset")
 
 
 def test_firmware_that_is_not_asked_for_any_more_keeps_the_vfs(lab: HostLab) -> None:

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.lab
 KERNEL = "5.15.0-113-generic"
 NEWER = "5.15.0-130-generic"
 HEADERS = f"linux-headers-{KERNEL}"
+NEWER_HEADERS = f"linux-headers-{NEWER}"
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def _bare(lab: HostLab) -> Iterator[None]:
         ("secure-boot", "off"), ("gpu-driver", "580.126.20", "proprietary"),
     ):  # fmt: skip
         lab.fault("gpu01", *fault)
-    lab.sh(plan, "dpkg --configure -a; rm -f /boot/vmlinuz-*")
+    lab.sh(plan, f"dpkg --configure -a; rm -f /boot/vmlinuz-*; apt-get -y remove {NEWER_HEADERS}")
     assert lab.undo(plan).exit_status == 0
     lab.sh(plan, "! command -v ofed_uninstall.sh || ofed_uninstall.sh --force")
     lab.sh(plan, "rm -rf /opt/mirror /srv/doca /etc/apt/sources.list.d/doca.list")
@@ -293,7 +294,7 @@ def test_modules_are_built_again_for_a_newer_kernel(lab: HostLab) -> None:
     ]
     refused = lab.apply(plan)
     assert f"the headers of kernel {NEWER} are missing" in refused.stderr
-    lab.sh(plan, f"apt-get -y install linux-headers-{NEWER}")
+    lab.sh(plan, f"apt-get -y install {NEWER_HEADERS}")
     assert evidence(lab.apply(plan))["changed"] == ["driver.modules"]
     lab.ask(op="reboot", device="gpu01")
     assert lab.sh(plan, "uname -r") == f"{NEWER}\n"
@@ -305,7 +306,7 @@ def test_a_host_that_booted_without_its_driver_gets_it_back(lab: HostLab) -> Non
     evidence(lab.apply(plan))
     lab.fault("gpu01", "kernel-upgrade", NEWER)
     lab.ask(op="reboot", device="gpu01")
-    lab.sh(plan, f"apt-get -y install linux-headers-{NEWER}")
+    lab.sh(plan, f"apt-get -y install {NEWER_HEADERS}")
     assert "missing" in driver_of(lab, plan)["modules"]
     assert evidence(lab.apply(plan))["reboot_required"] is False
     assert lab.drift(plan) == ()

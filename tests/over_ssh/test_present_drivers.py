@@ -77,6 +77,7 @@ def test_a_driver_that_is_not_there_is_named_and_nothing_is_touched(
 def test_a_driver_that_is_there_is_no_difference(lab: HostLab, asked: dict[str, str]) -> None:
     plan = plan_of(lab, "gpu02", {"kind": "present", **asked})
     assert not [str(each) for each in lab.drift(plan) if "driver" in str(each)]
+    assert lab.undo(plan).exit_status == 0  # a look leaves its tools on the host
 
 
 def test_the_kernels_own_driver_gets_what_it_can(lab: HostLab) -> None:
@@ -111,6 +112,7 @@ def test_ecn_that_the_firmware_has_off_is_refused_or_set(lab: HostLab) -> None:
     assert "255" in lab.sh(plan, f"mstconfig -d 0000:05:00.0 -e query {MASK}")
     assert lab.drift(managed) == ()
     assert lab.undo(managed).exit_status == 0
+    lab.sh(plan, f"mstconfig -d 0000:05:00.0 -y set {MASK}=255")  # what it still runs with
 
 
 def test_debugfs_that_is_closed_is_said(lab: HostLab) -> None:
@@ -177,4 +179,6 @@ def test_a_pinned_toolkit_may_come_from_the_hosts_own_repositories(lab: HostLab)
 
 
 def test_a_toolkit_that_is_there_is_no_difference(lab: HostLab) -> None:
-    assert lab.drift(toolkit_plan(lab, "gpu02", ContainerToolkit())) == ()
+    plan = toolkit_plan(lab, "gpu02", ContainerToolkit())
+    assert lab.drift(plan) == ()
+    assert lab.undo(plan).exit_status == 0

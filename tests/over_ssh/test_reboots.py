@@ -65,6 +65,8 @@ def gpu01(lab: HostLab) -> Iterator[HostPlan]:
     plan = lab.plan("gpu01")
     answer = lab.apply(plan)
     assert answer.exit_status == 0, answer.stderr
+    if json.loads(answer.stdout)["reboot_required"]:  # ATS, which the test before left on
+        lab.ask(op="reboot", device="gpu01")
     lab.sh(plan, AGENT)
     yield plan
     lab.sh(plan, NO_AGENT)
@@ -217,10 +219,9 @@ def test_firmware_is_loaded_by_one_boot(lab: HostLab, gpu01: HostPlan) -> None:
     assert "reboot" not in lab.sh(gpu01, f"ls /var/lib/railyard/{lab.stack}")
 
 
+@pytest.mark.usefixtures("gpu01")
 @pytest.mark.parametrize("die_at", ["reboot", "ready"])
-def test_a_killed_run_is_finished(lab: HostLab, gpu01: HostPlan, die_at: str) -> None:
-    lab.sh(gpu01, "mlxconfig -d 0000:05:00.0 -y set ATS_ENABLED=0")
-    lab.ask(op="reboot", device="gpu01")
+def test_a_killed_run_is_finished(lab: HostLab, die_at: str) -> None:
     departure = Departure(lab, with_ats(lab), die_at=die_at)
     departure.converge()
     with pytest.raises(KeyboardInterrupt):
@@ -232,9 +233,8 @@ def test_a_killed_run_is_finished(lab: HostLab, gpu01: HostPlan, die_at: str) ->
     assert (departure.preview(), departure.cluster.cordoned("gpu01")) == ("", False)
 
 
-def test_a_host_that_stays_away_is_told_with_its_last_state(lab: HostLab, gpu01: HostPlan) -> None:
-    lab.sh(gpu01, "mlxconfig -d 0000:05:00.0 -y set ATS_ENABLED=0")
-    lab.ask(op="reboot", device="gpu01")
+@pytest.mark.usefixtures("gpu01")
+def test_a_host_that_stays_away_is_told_with_its_last_state(lab: HostLab) -> None:
     departure = Departure(lab, with_ats(lab), boot_deadline_s=6)
     departure.converge()
     run = HostRun(departure.request, departure.ask, lambda: departure.cluster)
