@@ -102,10 +102,12 @@ def probe(lab: HostLab, kind: str) -> tuple[HostProbe, ProbeRun]:
     return found, asyncio.run(run_host_probe(found, secrets))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def running(lab: HostLab, plan: PayloadPlan) -> HostLab:
-    for step in plan.steps:
-        apply(lab, step)
+    """The payload runs; another test may have undone it, and this may be the first one."""
+    if not lab.sh(lab.plan("vm01"), "docker ps -q"):
+        for step in plan.steps:
+            apply(lab, step)
     return lab
 
 
