@@ -18,6 +18,7 @@ from tests.over_ssh.host_lab import PACKAGE_PATHS, PROJECT, HostLab, running_hos
 pytestmark = pytest.mark.lab
 STACK = "guests-over-ssh"
 CARD = "nic.0000:0b:00.0"
+FOLDER = "/home/nvidia/.ssh/ssh_container"
 IMAGE = "nvcr.io/nvaie/tensorflow:21.07-tf1-py3"
 
 
@@ -40,6 +41,18 @@ def vm01(lab: HostLab) -> HostPlan:
     return plan
 
 
+@pytest.fixture
+def fresh(lab: HostLab) -> HostPlan:
+    """A guest as it was installed; where another test applied to it, that is taken back."""
+    plan = lab.plan("vm02")
+    if lab.sh(plan, "command -v docker || true"):
+        undone = lab.undo(plan)
+        assert undone.exit_status == 0, undone.stderr
+        lab.sh(plan, "apt-get purge -y docker.io")
+        lab.ask(op="reboot", device="vm02")
+    return plan
+
+
 def prove(lab: HostLab, plan: HostPlan) -> HostAnswer:
     assert plan.verify is not None
     return lab.run(plan.verify, plan.verify.apply, plan.verify.desired)
@@ -49,8 +62,8 @@ def evidence(answer: HostAnswer) -> dict[str, object]:
     return json.loads(answer.stdout)
 
 
-def test_ats_is_set_proven_after_the_reset_and_put_back(lab: HostLab) -> None:
-    plan = lab.plan("vm02")
+def test_ats_is_set_proven_after_the_reset_and_put_back(lab: HostLab, fresh: HostPlan) -> None:
+    plan = fresh
     before = cast("dict[str, object]", lab.snapshot("vm02"))
     first = lab.apply(plan)
     assert first.exit_status == 0, first.stderr
@@ -120,6 +133,7 @@ def test_another_card_model_is_refused_naming_both(lab: HostLab, vm01: HostPlan)
 
 def test_an_address_of_the_systems_own_is_not_taken_away(lab: HostLab) -> None:
     plan = lab.plan("vm02")
+    assert lab.undo(plan).exit_status == 0  # before Railyard an address is the system's own
     lab.sh(plan, "ip addr add 10.9.9.9/24 dev ens224")
     answer = lab.apply(plan)
     assert answer.exit_status == 1
@@ -144,16 +158,28 @@ def in_container(lab: HostLab, plan: HostPlan, command: str) -> HostAnswer:
     return lab.run(plan, f"docker exec mpicont /bin/bash -c {shlex.quote(command)}", "")
 
 
-def test_mpirun_reaches_the_other_host_by_ssh_or_says_why_not(lab: HostLab, vm01: HostPlan) -> None:
-    other = lab.plan("vm02")
-    assert lab.apply(other).exit_status == 0
-    folder = "/home/nvidia/.ssh/ssh_container"
+@pytest.fixture
+def other(lab: HostLab, vm01: HostPlan) -> Iterator[HostPlan]:
+    """A second guest as planned; what a test runs on the two is taken away."""
+    plan = lab.plan("vm02")
+    answer = lab.apply(plan)
+    assert answer.exit_status == 0, answer.stderr
+    yield plan
+    keys = "/home/nvidia/.ssh/authorized_keys"
+    for each in (vm01, plan):
+        lab.sh(each, f"docker rm -f mpicont; rm -rf {FOLDER} /home/nvidia/mpicont.sh\n"
+               f"[ ! -e {keys}.old ] || mv {keys}.old {keys}")  # fmt: skip
+
+
+def test_mpirun_reaches_the_other_host_by_ssh_or_says_why_not(
+    lab: HostLab, vm01: HostPlan, other: HostPlan
+) -> None:
     run = f"docker pull {IMAGE} >/dev/null; docker run -d --gpus=all --net=host --name=mpicont"
-    run += f" --device=/dev/infiniband -v {folder}:/root/.ssh {IMAGE} sleep infinity"
+    run += f" --device=/dev/infiniband -v {FOLDER}:/root/.ssh {IMAGE} sleep infinity"
     public = lab.sh(vm01, (
-        f"mkdir -p {folder} && ssh-keygen -q -t ed25519 -N '' -f {folder}/id && {run} >&2\n"
+        f"mkdir -p {FOLDER} && ssh-keygen -q -t ed25519 -N '' -f {FOLDER}/id && {run} >&2\n"
         f"printf 'Host *\\n User nvidia\\n Port 2222\\n IdentityFile /root/.ssh/id\\n'"
-        f" >{folder}/config && chmod 600 {folder}/* && cat {folder}/id.pub"
+        f" >{FOLDER}/config && chmod 600 {FOLDER}/* && cat {FOLDER}/id.pub"
     ))  # fmt: skip
     hello = "mpirun --allow-run-as-root -H vm01,vm02 -np 2 hostname"
     unpinned = in_container(lab, vm01, hello)
@@ -161,7 +187,7 @@ def test_mpirun_reaches_the_other_host_by_ssh_or_says_why_not(lab: HostLab, vm01
     assert "Host key verification failed" in unpinned.stderr
     assert "ORTE was unable to reliably start one or more daemons" in unpinned.stderr
     key = host_key(f"{STACK}/vm02").public_openssh
-    lab.sh(vm01, f"echo '[vm02]:2222 {key}' >{folder}/known_hosts")
+    lab.sh(vm01, f"echo '[vm02]:2222 {key}' >{FOLDER}/known_hosts")
     assert "Permission denied (publickey)" in in_container(lab, vm01, hello).stderr
     script = (PROJECT / "components/containers/scripts/mpicont.sh").read_text()
     entry = f'restrict,from="{{}}",command="/home/nvidia/mpicont.sh" {public.strip()}'
