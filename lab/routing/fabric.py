@@ -155,16 +155,15 @@ class RoutedFabric:
 
     def sync(self, name: str) -> None:
         """Bring cables and daemons of a switch to what it has now."""
-        router, switch = self.routers[name], self._switches[name]
         with self._lock:
-            now = switch.in_force
+            now = self._switches[name].in_force
             if self._seen.get(name) != now:
-                self._plug()
-                self._bring(router, switch)
+                for each in sorted({name, *self._plug()}):
+                    self._bring(each)
                 self._seen[name] = now
 
-    def _bring(self, router: Router, switch: FrrSwitch) -> None:
-        name = router.space.name
+    def _bring(self, name: str) -> None:
+        router, switch = self.routers[name], self._switches[name]
         own = {port for (switch, port) in self._plugged if switch == name}
         own |= {port for port, (far, _) in self._links[name].items() if far in self.routers}
         router.set_ports({port: Wire.of(switch.port_view(port)) for port in own})
@@ -187,8 +186,12 @@ class RoutedFabric:
         for host, lines in changed.items():
             self.hosts[host].ip(lines)
 
-    def _plug(self) -> None:
-        """Bring the cables to hosts to where they are plugged now."""
+    def _plug(self) -> set[str]:
+        """Bring the cables to hosts to where they are plugged now.
+
+        Returns:
+            The switches with another cable than before: each has an end that nobody has set up.
+        """
         wanted = plan_plugs(
             Cabling(name, self._planned[name], switch.recabled)
             for name, switch in self._switches.items()
@@ -198,9 +201,11 @@ class RoutedFabric:
         for (name, port), end in gone.items():
             self.routers[name].unplug(port)
             self._up.pop(end, None)
-        wire([self._veth(p, end) for p, end in wanted.items() if self._plugged.get(p) != end])
+        new = {port: end for port, end in wanted.items() if self._plugged.get(port) != end}
+        wire([self._veth(port, end) for port, end in new.items()])
         self._plugged = wanted
         self.sync_hosts()
+        return {switch for switch, _ in (*gone, *new)}
 
     def sync_all(self) -> None:
         """The same of every switch: a timer of an unconfirmed change may have run out."""

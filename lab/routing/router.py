@@ -161,19 +161,23 @@ class Router:
                 for line in port_lines(name, before.get(name), wire)
             ]
             self._wires = dict(wires)
-            if self._bridge_up != was_up and self._held is not None:
-                lines += [
-                    vlan_line(name, bridge_up=self._bridge_up)
-                    for name in self._held.addresses
-                    if name.startswith("vlan")
-                ]
-            self.space.ip(lines)
+            self.space.ip([*lines, *self._vlan_lines(was_up=was_up)])
 
     def unplug(self, port: str) -> None:
-        """Take a cable out; its other end goes with it."""
+        """Take a cable out; its other end goes with it, and so do addresses of the port."""
         with self._lock:
+            was_up = self._bridge_up
             self._wires.pop(port, None)
-            self.space.ip([f"link delete dev {port}"])
+            self.space.ip([f"link delete dev {port}", *self._vlan_lines(was_up=was_up)])
+            if self._held is not None:
+                self._held = replace(self._held, addresses=self._own(self._held))
+
+    def _vlan_lines(self, *, was_up: bool) -> list[str]:
+        """Switch the interfaces of VLANs, where the bridge has its first or lost its last port."""
+        if self._held is None or self._bridge_up == was_up:
+            return []
+        names = (name for name in self._held.addresses if name.startswith("vlan"))
+        return [vlan_line(name, bridge_up=self._bridge_up) for name in names]
 
     def routes(self) -> tuple[RouteView, ...]:
         """What zebra has in use; nothing where it is gone."""

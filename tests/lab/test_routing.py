@@ -307,6 +307,19 @@ def test_a_network_without_a_link_is_not_announced(room: Room) -> None:
     room.switches["leaf-02"].fault(["link-down", "swp1", "off"])
 
 
+def test_a_card_that_is_moved_takes_the_network_of_its_switch_along(room: Room) -> None:
+    is_whole(room)
+    near, far = room.switches["leaf-01"], room.switches["leaf-02"]
+    near.fault(["cable", "swp1", "gpu02", "rdma0"])
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ())
+    assert room.ways("leaf-01", "10.0.1.0/24") == ("vlan111",)
+    near.fault(["cable", "swp1", "off"])
+    is_whole(room)
+    far.fault(["link-down", "swp1", "on"])  # the port is the switch's again
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ())
+    far.fault(["link-down", "swp1", "off"])
+
+
 def test_what_frr_refuses_is_not_applied_and_costs_no_session(room: Room) -> None:
     is_whole(room)
     leaf = room.switches["leaf-01"]
