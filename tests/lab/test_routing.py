@@ -212,6 +212,7 @@ def test_fewer_next_hops_than_links_are_found_though_all_sessions_are_up(room: R
         assert room.states("leaf-01") == dict.fromkeys(LINKS["leaf-01"], "Established")
     finally:
         vty(room, family, "no maximum-paths")
+    until(lambda: hops(room, "leaf-01", "10.0.2.0/24"), ("swp51", "swp52"))
     vty(room, family, "neighbor swp52 route-map NONE in", "exit", "exit", "route-map NONE deny 10")
     try:
         until(lambda: hops(room, "leaf-01", "10.0.2.0/24"), ("swp51",))
