@@ -13,7 +13,7 @@ from components.jobs.own_pods import plan_own_pods
 from components.jobs.plan import MPI_OPERATOR_FILE
 from components.kubernetes.vendored import load_vendored
 from components.submit import follow
-from lab.cluster.document import pairs_at, text_at
+from lab.cluster.document import name_of, pairs_at, text_at
 from lab.cluster.fake_nodes import NodeFacts, register_node
 from lab.cluster.https import serve_tls
 from lab.cluster.kubelet import PORT, make_kubelet
@@ -39,7 +39,9 @@ OFFERED: dict[str, JsonValue] = {
 }
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CNI = "lab.railyard.dev/cni"
-NOW: Any = {"propagationPolicy": "Background"}
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+SERVICES = "/api/v1/namespaces/default/services"
+WITH_PODS: Any = {"propagationPolicy": "Foreground"}
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 POLICY = "MutatingAdmissionPolicy"
 COLLECTIONS = {
@@ -113,6 +115,53 @@ def kubeconfig(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "pause", pause)
 
 
+def definitions() -> dict[str, JsonValue]:
+    """The kinds of the MPI operator and of Kubeflow Trainer v2.3.0, by where they are served."""
+    bodies = [
+        *load_vendored("components.jobs", MPI_OPERATOR_FILE),
+        *load_vendored("tests.submit", "trainer.json.gz"),
+    ]
+    found: dict[str, JsonValue] = {}
+    for body in cast("list[Any]", bodies):
+        if body["kind"] == "CustomResourceDefinition":
+            spec = body["spec"]
+            version = spec["versions"][0]["name"]
+            found[f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"] = body
+    return found
+
+
+@pytest.fixture
+def kinds(plane: ControlPlane) -> None:
+    """Both operators' kinds are there."""
+    for body in definitions().values():
+        if plane.admin.find(f"{CRDS}/{name_of(body)}") is None:
+            plane.admin.request("POST", CRDS, body)
+    for path in definitions():
+        wait_until(f"{path} to be served", lambda p=path: plane.admin.answers(p), 30)
+
+
+@pytest.fixture
+def no_kinds(plane: ControlPlane) -> None:
+    """None of them is: where Trainer is, `pytorch` makes a TrainJob, which nobody here runs."""
+    for path in (f"{CRDS}/{name_of(each)}" for each in definitions().values()):
+        if plane.admin.find(path) is not None:
+            plane.admin.request("DELETE", path)
+            wait_until(f"{path} to be gone", lambda p=path: plane.admin.find(p) is None, 30)
+    for path in (each.rpartition("/")[0] for each in definitions()):
+        wait_until(f"{path} to be gone", lambda p=path: not plane.admin.answers(p), 30)
+
+
+@pytest.fixture
+def no_jobs(plane: ControlPlane) -> Iterator[None]:
+    """The jobs of a test go with it: their pods hold the GPUs of all nodes."""
+    yield
+    for name in map(name_of, plane.admin.items(JOBS)):
+        plane.admin.request("DELETE", f"{JOBS}/{name}", WITH_PODS)
+        plane.admin.request("DELETE", f"{SERVICES}/{name}")
+    wait_until("the jobs to be gone", lambda: not plane.admin.items(JOBS), 30)
+
+
+@pytest.mark.usefixtures("no_kinds", "no_jobs")
 def test_it_runs_to_its_end_and_its_name_is_taken_then(
     plane: ControlPlane,
     railyard: Call,
@@ -134,6 +183,7 @@ def test_it_runs_to_its_end_and_its_name_is_taken_then(
     assert "Job train-a is in namespace default already" in again.err
 
 
+@pytest.mark.usefixtures("no_kinds")
 def test_a_node_that_is_closed_and_an_operator_that_lacks_are_refused_at_once(
     plane: ControlPlane,
     railyard: Call,
@@ -149,9 +199,8 @@ def test_a_node_that_is_closed_and_an_operator_that_lacks_are_refused_at_once(
     assert "the cluster has no MPIJob (kubeflow.org/v2beta1)" in done.err
 
 
-def test_an_image_that_is_not_there_and_gpus_that_others_have_are_told(
-    plane: ControlPlane, railyard: Call
-) -> None:
+@pytest.mark.usefixtures("no_kinds", "no_jobs")
+def test_an_image_that_is_not_there_and_gpus_that_others_have_are_told(railyard: Call) -> None:
     image = "lab.railyard.dev/absent:1"
     done = _job(railyard, "train-b", "--image", image, "--start-deadline-s", "5")
     assert done.code == 4
@@ -162,23 +211,6 @@ def test_an_image_that_is_not_there_and_gpus_that_others_have_are_told(
     done = _job(railyard, "train-c", "--start-deadline-s", "3")  # train-b holds all GPUs
     assert done.code == 4
     assert "2 Insufficient nvidia.com/gpu" in done.err
-    for name in ("train-b", "train-c"):
-        plane.admin.request("DELETE", f"/apis/batch/v1/namespaces/default/jobs/{name}", NOW)
-
-
-@pytest.fixture(scope="module")
-def kinds(plane: ControlPlane) -> None:
-    """The definitions of the MPI operator and of Kubeflow Trainer v2.3.0."""
-    bodies = [
-        *load_vendored("components.jobs", MPI_OPERATOR_FILE),
-        *load_vendored("tests.submit", "trainer.json.gz"),
-    ]
-    for body in bodies:
-        if body["kind"] == "CustomResourceDefinition":
-            plane.admin.request("POST", CRDS, cast("Any", body))
-    groups = ("kubeflow.org/v2beta1/mpijobs", "trainer.kubeflow.org/v1alpha1/trainjobs")
-    for path in (f"/apis/{group}" for group in groups):
-        wait_until(f"{path} to be served", lambda p=path: plane.admin.answers(p), 30)
 
 
 @pytest.mark.usefixtures("kinds")
