@@ -89,10 +89,9 @@ class Cluster:
         text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items})
         self.kubectl("apply", "--server-side", "-f", "-", *words, text=text)
 
-    def remove(self, manifests: list[Manifest]) -> None:
+    def remove(self, *bodies: object) -> None:
         """Take all of it away again: no test counts on another one before it."""
-        items = [each.body for each in manifests]
-        text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items})
+        text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [*bodies]})
         self.kubectl("delete", "--ignore-not-found", "-f", "-", text=text)
 
     def kubeconfig(self, token: str) -> str:
@@ -148,7 +147,7 @@ def test_the_printed_rights_are_enough_and_each_is_needed(cluster: Cluster) -> N
         cluster.kubectl("delete", "role", "railyard", "-n", "kube-system")
         (lack,) = look_at_cluster(spec, plan, Applied(), kubeconfig)
     finally:
-        cluster.remove(manifests)
+        cluster.remove(*(each.body for each in manifests), *yaml.safe_load_all(printed))
     # kubectl made them, and so they are not this stack's: an update would write over them.
     assert causes(found) == [
         "multus-foreign",
@@ -174,15 +173,22 @@ def test_parts_of_others_are_missed_until_they_are_there_and_ready(cluster: Clus
     (absent,) = [each for each in found if each.cause == "runtime-class"]
     assert absent.actual == "no RuntimeClass nvidia; there are none"
     definition = load_vendored("components.pod_network", "multus-crd-v4.3.0.json.gz")[0]
-    cluster.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump(definition))
-    for name, image in (("kube-multus-ds", MULTUS), ("rdma-shared-dp-ds-of-owner", PLUGIN)):
-        text = DAEMON_SET.format(name=name, image=image)
-        cluster.kubectl("apply", "-f", "-", text=text)
-        cluster.kubectl("rollout", "status", f"ds/{name}", "-n", "kube-system", "--timeout=50s")
-    found = cluster.judge("theirs.yaml")
+    images = {"kube-multus-ds": MULTUS, "rdma-shared-dp-ds-of-owner": PLUGIN}
+    sets = [
+        yaml.safe_load(DAEMON_SET.format(name=name, image=image)) for name, image in images.items()
+    ]
+    try:
+        cluster.kubectl("apply", "--server-side", "-f", "-", text=yaml.safe_dump(definition))
+        cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump_all(sets))
+        for name in images:
+            wait = "--timeout=50s"
+            cluster.kubectl("rollout", "status", f"ds/{name}", "-n", "kube-system", wait)
+        found = cluster.judge("theirs.yaml")
+        refused = cluster.judge("existing.yaml")
+    finally:
+        cluster.remove(definition, *sets)
     assert not {"multus-absent", "multus-definition", "multus-not-ready"} & {*causes(found)}
     assert not {each for each in causes(found) if each.startswith("shared_device_plugin")}
-    refused = cluster.judge("existing.yaml")
     (multus,) = [each for each in refused if each.cause == "multus-foreign"]
     assert multus.actual == "DaemonSet kube-system/kube-multus-ds (multus-cni:v4.2.1-thick)"
 
@@ -192,18 +198,20 @@ def test_a_part_of_others_that_is_not_ready_says_why(cluster: Cluster) -> None:
     pod = {"nodeSelector": {"kubernetes.io/os": "plan9"}}
     text = yaml.safe_load(DEPLOYMENT)
     text["spec"]["template"]["spec"] |= pod
+    calls = KubernetesCalls(cluster.plane.kubeconfig.read_text())
     cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump(text))
-    wait_until("the scheduler's answer", lambda: "Unschedulable" in cluster.pods(), 30)
-    (found,) = [
-        each for each in cluster.judge("theirs.yaml") if each.cause == "mpi_operator-not-ready"
-    ]
+    try:
+        wait_until("the scheduler's answer", lambda: "Unschedulable" in cluster.pods(), 30)
+        judged = cluster.judge("theirs.yaml")
+        (same,) = find_not_ready(calls, Asked(objects=(text,)))
+    finally:
+        cluster.remove(text)
+    (found,) = [each for each in judged if each.cause == "mpi_operator-not-ready"]
     assert found.cause in HERE
     assert found.actual.startswith(
         "Deployment kube-system/mpi-operator: 0 of 1 pods are ready (pod"
     )
     assert "Unschedulable: 0/5 nodes are available" in found.actual
-    calls = KubernetesCalls(cluster.plane.kubeconfig.read_text())
-    (same,) = find_not_ready(calls, Asked(objects=(text,)))
     assert str(same).startswith("Deployment kube-system/mpi-operator: 0 of 1 pods are ready\n  pod")
 
 
@@ -211,8 +219,11 @@ def test_a_policy_that_forbids_our_pods_is_named_by_a_dry_run(cluster: Cluster) 
     label = "pod-security.kubernetes.io/enforce"
     assert "pod-policy" not in causes(cluster.judge("theirs.yaml"))
     cluster.kubectl("label", "namespace", "default", f"{label}=baseline")
-    (found,) = [each for each in cluster.judge("theirs.yaml") if each.cause == "pod-policy"]
-    cluster.kubectl("label", "namespace", "default", f"{label}-")
+    try:
+        judged = cluster.judge("theirs.yaml")
+    finally:
+        cluster.kubectl("label", "namespace", "default", f"{label}-")
+    (found,) = [each for each in judged if each.cause == "pod-policy"]
     assert found.cause in HERE
     assert found.what == "a policy forbids pods of this site in default."
     assert 'violates PodSecurity "baseline:latest"' in found.actual
