@@ -26,8 +26,7 @@ driver_parameter() { # LINE of stdin that says how a driver is installed
 find_driver() { # SETTING
   case $1 in
     kind | version | line)
-      [ -s "$work/driver.now" ] || ask_driver >"$work/driver.now"
-      find_line "$work/driver.now"
+      find_driver_now
       case $1 in kind) value=${value%% *} && return ;; esac
       value=${value#* }
       [ "$1" = version ] || value=${value%%-*}
@@ -55,8 +54,14 @@ asked_once() { # NAME COMMAND : until something is installed
   cat "$work/driver.$1"
 }
 
-driver_now() { # "<kind> <version>"
-  asked_once now ask_driver
+find_driver_now() { # "<kind> <version>"
+  [ -s "$work/driver.now" ] || ask_driver >"$work/driver.now"
+  find_line "$work/driver.now"
+}
+
+driver_now() { # the same, printed
+  find_driver_now
+  echo "$value"
 }
 
 ask_driver() {
@@ -75,7 +80,8 @@ ask_driver() {
 }
 
 read_present() { # what is asked for where this host has it, else "<kind> <version>", with what is wrong of it
-  present_now=$(driver_now)
+  find_driver_now
+  present_now=$value
   present_wanted=$(value_of driver.present "$work/desired") || present_wanted=''
   case $present_wanted:$present_now in
     ofed*:mlnx_ofed* | ofed*:doca_ofed* | doca*:doca_ofed*) ;;
@@ -86,10 +92,9 @@ read_present() { # what is asked for where this host has it, else "<kind> <versi
     *) echo "$present_now without-modules" && return ;;
   esac
   [ "$(read_driver_loaded)" = installed ] || { echo "$present_now not-loaded" && return; }
-  case $present_wanted in
-    *\ *) printf '%s %s\n' "${present_now#* }" "${present_wanted#* }" ;;
-    *) echo '0 0' ;;
-  esac | awk -v asked="$present_wanted" -v there="$present_now" '{
+  case $present_wanted in *\ *) ;; *) echo "$present_wanted" && return ;; esac
+  printf '%s %s\n' "${present_now#* }" "${present_wanted#* }" |
+    awk -v asked="$present_wanted" -v there="$present_now" '{
     split($1, now, /[.-]/); n = split($2, least, /[.-]/)
     for (i = 1; i <= n; i++) if (now[i] + 0 != least[i] + 0) {
       print (now[i] + 0 > least[i] + 0 ? asked : there " too-old"); exit }
@@ -167,9 +172,9 @@ read_driver_modules() { # built, or unfinished:PACKAGE,..., missing:, unsigned: 
 }
 
 read_driver_loaded() { # whether the running module is the one on disk
-  loaded=$(cat /sys/module/mlx5_core/srcversion 2>/dev/null)
-  [ -n "$loaded" ] || { echo absent && return; }
-  if [ "$loaded" = "$(modinfo -F srcversion mlx5_core 2>/dev/null)" ]; then echo installed; else echo other; fi
+  find_line /sys/module/mlx5_core/srcversion
+  [ -n "$value" ] || { echo absent && return; }
+  if [ "$value" = "$(modinfo -F srcversion mlx5_core 2>/dev/null)" ]; then echo installed; else echo other; fi
 }
 
 gpu_field() { # version|license of the GPU module on the host's own disk; a container's is not there

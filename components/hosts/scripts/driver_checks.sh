@@ -282,11 +282,12 @@ refuse_new_kernel() { # what the packages' own scripts may still have pulled
 
 read_fabric_manager() { # ready, or not-running on a host whose NVSwitches need it
   fabric_manager=ready
-  grep -s -l '^0x0680' /sys/bus/pci/devices/*/class >"$work/bridges"
+  find_classes
   while IFS= read -r device; do
-    find_line "${device%/class}/vendor"
+    case $device in *:0x0680??) ;; *) continue ;; esac # a bridge, where it is NVIDIA's
+    find_line "/sys/bus/pci/devices/${device%%/*}/vendor"
     [ "$value" != 0x10de ] || fabric_manager=not-running
-  done <"$work/bridges"
+  done <"$work/kernel.classes"
   [ "$fabric_manager" = ready ] || ! systemctl is-active --quiet nvidia-fabricmanager.service || fabric_manager=ready
   echo "$fabric_manager"
 }

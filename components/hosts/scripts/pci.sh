@@ -38,31 +38,39 @@ refuse_pci() { # before anything is recorded: without the tool the words of now 
       'install pciutils, or set host_defaults.kernel.acs: keep'
 }
 
+find_classes() { # $work/kernel.classes: "<PCI>/class:<class>" of GPUs, InfiniBand controllers, bridges of NVSwitches
+  [ "$reading_all" = no ] || [ ! -e "$work/kernel.classes" ] || return 0
+  class_files=''
+  ! cd /sys/bus/pci/devices 2>/dev/null || for class_pci in *; do class_files="$class_files $class_pci/class"; done
+  # shellcheck disable=SC2086 # PCI addresses have no blanks
+  grep -s -E '^0x(03|0207|0680)' $class_files /dev/null >"$work/kernel.classes"
+  cd /
+}
+
 find_ends() { # $work/kernel.ends: "gpu <path>" of each GPU (vendor 10de, class 03), "card <path>" of each rail card:
   # the cards of the file, and all InfiniBand controllers, which it need not name. By their class, since
   # at boot the driver may still be probing.
+  find_classes
   set -- "$work/desired"
   [ ! -e "${state_dir:-/none}/baseline" ] || set -- "$@" "$state_dir/baseline"
-  end_files=''
-  ! cd /sys/bus/pci/devices 2>/dev/null || for end_device in *; do end_files="$end_files $end_device/class"; done
-  # shellcheck disable=SC2086 # PCI addresses have no blanks
-  grep -s -E '^(0x03|0x0207|nic\.[^=]*\.netdev=)' "$@" $end_files /dev/null >"$work/kernel.ids"
+  grep -s -h '^nic\.[^=]*\.netdev=' "$@" >"$work/kernel.cards"
   card_seen=' '
-  while IFS= read -r end_line; do
-    end_pci=${end_line%/*}
-    end_pci=${end_pci##*/}
-    case $end_line in
-      */class:0x03*)
-        find_line "/sys/bus/pci/devices/$end_pci/vendor"
-        case $value in 0x10de*) add_end gpu "$end_pci" ;; esac
-        ;;
-      */class:0x0207*) add_end card "$end_pci" ;;
-      *)
-        end_pci=${end_line#*:nic.}
-        add_end card "${end_pci%.netdev=*}"
-        ;;
-    esac
-  done <"$work/kernel.ids" >"$work/kernel.ends"
+  {
+    while IFS= read -r end_line; do
+      end_pci=${end_line#nic.}
+      add_end card "${end_pci%.netdev=*}"
+    done <"$work/kernel.cards"
+    while IFS= read -r end_line; do
+      end_pci=${end_line%%/*}
+      case $end_line in
+        *:0x0207*) add_end card "$end_pci" ;;
+        *:0x03*)
+          find_line "/sys/bus/pci/devices/$end_pci/vendor"
+          case $value in 0x10de*) add_end gpu "$end_pci" ;; esac
+          ;;
+      esac
+    done <"$work/kernel.classes"
+  } >"$work/kernel.ends"
   cd /
 }
 
