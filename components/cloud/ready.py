@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import asyncssh
-
 from components.cloud.crusoe_api import CrusoeApi, Deadline
 from components.cloud.ensure import give_up, operation_state
 from components.cloud.errors import CloudError
 from components.cloud.kinds import KINDS, RUNNING, STOPPED, Item, Settings, get_by_id
 from components.cloud.request import Printed, ReadyRequest
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.remote.ssh_library import asyncssh
 
 _KIND = KINDS["instance"]
 _KEY_TYPE = "ssh-ed25519"

@@ -28,6 +28,22 @@ def start_quickly() -> None:
 
 
 @contextmanager
+def without_programs() -> Generator[None]:
+    """Import modules that would start programs to look for what they can do without.
+
+    Inside, no program is found by its name; one with a path is.
+    """
+    path = os.environ.get("PATH")
+    os.environ["PATH"] = os.devnull  # an empty one is the folder that we are in
+    try:
+        yield
+    finally:
+        del os.environ["PATH"]
+        if path is not None:
+            os.environ["PATH"] = path
+
+
+@contextmanager
 def without_init(*packages: str, **given: object) -> Generator[None]:
     """Import modules of packages whose `__init__` imports much that is not needed.
 

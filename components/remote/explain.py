@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import asyncssh
-
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
 

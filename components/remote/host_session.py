@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import asyncssh
-
 from components.core.errors import DeviceError, UnreachableError
 from components.remote import sudo
 from components.remote.explain import Doing, explain
 from components.remote.jump import CONNECT_DEADLINE_S, JumpHosts, end, jump_hosts, login
+from components.remote.ssh_library import asyncssh
 from components.remote.step import Endpoint
 
 

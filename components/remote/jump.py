@@ -7,10 +7,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-import asyncssh
-
 from components.remote.explain import Doing, explain
 from components.remote.login import Stranger, client_options
+from components.remote.ssh_library import asyncssh
 from components.remote.step import Endpoint
 
 CONNECT_DEADLINE_S: Final = 20.0

@@ -7,10 +7,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-import asyncssh
-
 from components.core.errors import DeviceError, HostKeyError
 from components.remote.agent import AGENT, agent_path, no_agent, no_identity, wrong_passphrase
+from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
 RSA_SHA2: Final = ("rsa-sha2-512", "rsa-sha2-256")

@@ -11,9 +11,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-import asyncssh
-
 from components.core.errors import DeviceError
+from components.remote.ssh_library import asyncssh
 from components.remote.step import Endpoint
 
 AS_ROOT: Final = "sudo -n "

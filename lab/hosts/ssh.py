@@ -12,10 +12,8 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import asyncssh
-from asyncssh.channel import SSHServerChannel
-
 from components.core.errors import UsageError
+from components.remote.ssh_library import asyncssh
 from lab.hosts.accounts import Account
 from lab.hosts.authorized_keys import find_key
 from lab.keys import KeyKind, host_key
@@ -104,10 +102,10 @@ def _refuse_environment() -> None:
     asyncssh takes every variable and has no option for it; only this lab process is changed.
     """
 
-    def refuse(_channel: SSHServerChannel[bytes], _packet: object) -> bool:
+    def refuse(_channel: asyncssh.SSHServerChannel[bytes], _packet: object) -> bool:
         return False
 
-    SSHServerChannel._process_env_request = refuse  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] - see the docstring
+    asyncssh.SSHServerChannel._process_env_request = refuse  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] - see the docstring
 
 
 async def _feed(process: asyncssh.SSHServerProcess[bytes], child: subprocess.Popen[bytes]) -> None:

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
 
-import asyncssh
-
+from components.remote.ssh_library import asyncssh
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.ssh_switch import Process, cut_connection
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import asyncssh
-
+from components.remote.ssh_library import asyncssh
 from lab.views import SwitchConfig
 
 

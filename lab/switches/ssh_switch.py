@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-import asyncssh
-
 from components.core.errors import UsageError
+from components.remote.ssh_library import asyncssh
 from lab import keys
 from lab.switches.plain_faults import PLAIN_FAULTS, PlainFaults
 from lab.switches.stored import PortCounters, Stored

@@ -15,11 +15,13 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-import asyncssh
-from asyncssh.packet import String
-
+from components.core.start import without_programs
 from standins.command.inputs import CommandInputs, Connection
 from standins.command.outcome import CommandError, LogLine, Outcome, Previous, Recorder, quote
+
+with without_programs():
+    import asyncssh
+    from asyncssh.packet import String
 
 _T = TypeVar("_T")
 KnownHosts: TypeAlias = tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]

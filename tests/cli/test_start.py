@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+ROOT: Final = Path(__file__).parents[2]
 _HEAVY: Final = ("asyncssh", "netmiko", "kubernetes", "urllib3", "matplotlib", "pulumi.automation")
 _SESSION: Final = """
 from components.remote.netmiko_base import BaseConnection as ours
@@ -39,3 +41,22 @@ def test_a_start_brings_no_library_that_it_does_not_use(code: str, brings: tuple
         [sys.executable, "-c", shown], capture_output=True, text=True, check=False
     )
     assert (done.stderr, tuple(done.stdout.split())) == ("", brings)
+
+
+def test_the_ssh_library_looks_for_no_other_one_with_a_compiler(tmp_path: Path) -> None:
+    for name in ("gcc", "cc", "ld"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >>{tmp_path}/started\n")
+        (tmp_path / name).chmod(0o755)
+    code = (
+        "import os; from components.remote.ssh_library import asyncssh; print(os.environ['PATH'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, done.stdout) == ("", f"{tmp_path}\n")
+    assert not (tmp_path / "started").exists()

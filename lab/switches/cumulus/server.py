@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
-import asyncssh
 from pydantic import JsonValue
 
+from components.remote.ssh_library import asyncssh
 from lab.switches.cumulus import show
 from lab.switches.cumulus.breakouts import parts_of, ports_of
 from lab.switches.cumulus.cli import Session

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-import asyncssh
 from pydantic import JsonValue
 
+from components.remote.ssh_library import asyncssh
 from lab.switches.eos.cli import Faults, Session
 from lab.switches.eos.config import (
     EOS_RELEASE,

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
-import asyncssh
-
+from components.remote.ssh_library import asyncssh
 from lab.switches.login import KeyboardLogin
 from lab.switches.onyx.cli import Faults, Mode, Session
 from lab.switches.onyx.config import SavedAndRunning

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, cast
 
-import asyncssh
 from pydantic import JsonValue
 
+from components.remote.ssh_library import asyncssh
 from lab.switches.emulators import Daemons
 from lab.switches.front import front_of
 from lab.switches.lines import serve_bash
