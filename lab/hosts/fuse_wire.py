@@ -24,6 +24,8 @@ PAGE_BYTES: Final = 4096
 MAX_WRITE_BYTES: Final = 1 << 17
 _VERSION: Final = (7, 31)
 _BIG_WRITES: Final = 1 << 5
+_CACHE_LINKS: Final = 1 << 23
+"""The kernel reads where a link leads once for each node: another target is another node."""
 _DIRECT_IO: Final = 1
 _SIZE: Final = 1 << 3
 _OWNER_OR_TIME: Final = 0b1_1011_0111
@@ -110,7 +112,7 @@ class Wire:
         self._changed = False
         self._late: list[threading.Timer] = []
         self._paths = {_ROOT: "/"}
-        self._nodes = {("/", stat.S_IFDIR): _ROOT}
+        self._nodes: dict[tuple[str, int | str], int] = {("/", stat.S_IFDIR): _ROOT}
         self._listings: dict[int, bytes] = {}
         self._last_listing = 0
         self._device = os.open(DEVICE, os.O_RDWR)
@@ -202,7 +204,7 @@ class Wire:
 
     def _entry(self, path: str) -> bytes:
         mode = self._files.mode(path)
-        place = (path, stat.S_IFMT(mode))
+        place = (path, self._files.target(path) if stat.S_ISLNK(mode) else stat.S_IFMT(mode))
         node = self._nodes.get(place)
         if node is None:
             node = self._nodes[place] = len(self._paths) + 1
@@ -281,9 +283,8 @@ class Wire:
 
 def _greet(_: int, __: memoryview) -> bytes:
     background, congested = 12, 9  # as libfuse; nothing here is read ahead
-    return _INIT.pack(
-        *_VERSION, 0, _BIG_WRITES, background, congested, MAX_WRITE_BYTES, 1, 0, 0, 0, 0
-    )
+    can = _BIG_WRITES | _CACHE_LINKS
+    return _INIT.pack(*_VERSION, 0, can, background, congested, MAX_WRITE_BYTES, 1, 0, 0, 0, 0)
 
 
 def _tell_sizes(_: int, __: memoryview) -> bytes:

@@ -265,7 +265,10 @@ def test_bfd_notices_what_no_link_shows(room: Room) -> None:
         (seen,) = room.ask("leaf-01", "show bgp neighbors swp51").values()
     finally:
         signal_bfdd(room, "CONT")
+        for name, peer in (("leaf-01", "swp51"), ("leaf-02", "swp51"), ("spine-01", "swp1")):
+            room.type(name, f"nv unset vrf default router bgp neighbor {peer} bfd")
     assert seen["lastNotificationReason"] == "Cease/BFD Down"
+    assert not bfd_states(room, "leaf-02")
 
 
 def bfd_states(room: Room, name: str) -> list[str]:

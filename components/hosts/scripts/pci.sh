@@ -139,18 +139,18 @@ lines_of_new_bridges() { # of $work/kernel.acs, those whose bridge the record la
 find_acs_words() { # $work/kernel.acs: "<bridge> <control word>" of each with ACS, asked once until something is written
   [ ! -e "$work/kernel.acs" ] || return 0
   find_bridges
-  : >"$work/kernel.acs_words"
+  acs_words=''
   acs_answered=''
   # setpci gives up at the first bridge without ACS; with -v each line begins with its bridge.
   while ask_bridges; do
     acs_before=$acs_answered
     while read -r acs_bridge acs_rest || [ -n "$acs_bridge" ]; do
-      case $acs_rest in *' = '*) printf '%s %s\n' "$acs_bridge" "${acs_rest##* }" >>"$work/kernel.acs_words" ;; esac
+      case $acs_rest in *' = '*) acs_words="$acs_words$acs_bridge ${acs_rest##* }$newline" ;; esac
       acs_answered="$acs_answered $acs_bridge "
     done <"$work/kernel.acs_out"
     [ "$acs_answered" != "$acs_before" ] || break
   done
-  mv "$work/kernel.acs_words" "$work/kernel.acs"
+  printf '%s' "$acs_words" >"$work/kernel.acs"
 }
 
 ask_bridges() { # those that have not answered yet; fails where there is none
