@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,12 @@ def test_what_is_sent_parses_and_loads_no_other_file(text: str) -> None:
         ["/bin/sh", "-n"], input=text, capture_output=True, text=True, timeout=10, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_no_function_of_the_hosts_tool_takes_the_place_of_another_one() -> None:
+    names = Counter(re.findall(r"^([a-z_0-9]+)\(\)", host_tool().text, re.MULTILINE))
+    assert len(names) > 400
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_the_tool_uses_no_variable_that_none_of_its_parts_sets() -> None:

@@ -282,7 +282,7 @@ refuse_new_kernel() { # what the packages' own scripts may still have pulled
 
 read_fabric_manager() { # ready, or not-running on a host whose NVSwitches need it
   fabric_manager=ready
-  find_classes
+  find_pci_classes
   while IFS= read -r device; do
     case $device in *:0x0680??) ;; *) continue ;; esac # a bridge, where it is NVIDIA's
     find_line "/sys/bus/pci/devices/${device%%/*}/vendor"

@@ -38,7 +38,7 @@ refuse_pci() { # before anything is recorded: without the tool the words of now 
       'install pciutils, or set host_defaults.kernel.acs: keep'
 }
 
-find_classes() { # $work/kernel.classes: "<PCI>/class:<class>" of GPUs, InfiniBand controllers, bridges of NVSwitches
+find_pci_classes() { # $work/kernel.classes: "<PCI>/class:<class>" of GPUs, InfiniBand controllers, NVSwitches' bridges
   [ "$reading_all" = no ] || [ ! -e "$work/kernel.classes" ] || return 0
   class_files=''
   ! cd /sys/bus/pci/devices 2>/dev/null || for class_pci in *; do class_files="$class_files $class_pci/class"; done
@@ -50,7 +50,7 @@ find_classes() { # $work/kernel.classes: "<PCI>/class:<class>" of GPUs, InfiniBa
 find_ends() { # $work/kernel.ends: "gpu <path>" of each GPU (vendor 10de, class 03), "card <path>" of each rail card:
   # the cards of the file, and all InfiniBand controllers, which it need not name. By their class, since
   # at boot the driver may still be probing.
-  find_classes
+  find_pci_classes
   set -- "$work/desired"
   [ ! -e "${state_dir:-/none}/baseline" ] || set -- "$@" "$state_dir/baseline"
   grep -s -h '^nic\.[^=]*\.netdev=' "$@" >"$work/kernel.cards"
