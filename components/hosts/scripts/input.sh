@@ -65,13 +65,7 @@ valid_value() { # KEY VALUE : of the wanted state; recorded values are our own
 }
 
 demand_room() { # a state that is cut short on the way to a full disk would read as all that is wanted
-  room_line='0123456789abcdef' room_part=none
-  while [ "${#room_line}" -lt 65536 ]; do room_line=$room_line$room_line; done
-  for room_part in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
-    printf '%s' "$room_line" || break # of blanks by '%1048576s' a shell makes 1 MiB in 2 ms
-    room_part=''
-  done 2>/dev/null >"$work/room"
-  [ -z "$room_part" ] ||
+  printf '%1048576s' '' 2>/dev/null >"$work/room" ||
     fail "there is no room in $work (1 MiB is needed): free it, then run again"
   : >"$work/room"
 }
