@@ -27,35 +27,27 @@ from components.core.plain_text import plain_text
 from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
-from components.hosts.preview import host_changes, hosts_refused
-from components.kubernetes.kubespray.changes import kubespray_changes
-from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
+from components.hosts.preview import host_changes
 from components.kubernetes.live.judge import CLUSTER, ClusterDrift
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
 from components.model.left_alone import not_touched
 from components.plan.make import ClusterPlan, make_plan
-from components.preflight.judge_settings import refuse_settings
 from components.project.lab_refusal import refuse_lab_parts
 from components.reading.run_settings import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
-from components.update.alignment import alignment_refused
-from components.update.api_reach import api_refused
-from components.update.balancers import balancers_refused
-from components.update.decide import Intentions, intend, refusals, strangers_to_undo
-from components.update.first_install import first_install_refused
-from components.update.guards import guards_refused
+from components.update.decide import Intentions, intend, strangers_to_undo
 from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
 from components.update.own_state import read_own_state
 from components.update.parts import look_at_existing, parts_refused
-from components.update.refusals import disruptions_refused, host_departures, switch_changes
+from components.update.refusals import host_departures, switch_changes
+from components.update.refuse import Situation, played_playbooks, refuse_update
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
-from components.update.servers import quorum_refused
-from components.update.upgrades import describe_upgrades, node_versions, upgrades_refused
+from components.update.upgrades import describe_upgrades, node_versions
 from stacks import cloud_ib, esxi, onprem
 from stacks.order import trust_order
 
@@ -166,21 +158,9 @@ def _look(
     intentions = intend(plan, applied, seen, accept)
     asked = narrow(spec, plan.acceptance, accept, intentions.changed)
     intentions = replace(intentions, plan=replace(intentions.plan, asked=asked))
-    refused = refusals(plan, applied, intentions.drifts)
-    refused += guards_refused(spec.guards, plan, applied, intentions.drifts)
-    refused += disruptions_refused(spec, plan, intentions.drifts, seen.devices, applied)
-    refused += quorum_refused(plan, applied, seen)
-    refused += first_install_refused(plan, applied, checked.lines)
-    refused += alignment_refused(plan, applied, checked.lines)
-    refused += api_refused(plan, seen, checked.lines)
-    refused += balancers_refused(plan, seen, checked.lines)
-    refused += upgrades_refused(spec, plan, applied, seen, checked.lines)
-    refused += hosts_refused(spec, plan.hosts, seen.devices)
-    refused += refuse_settings(plan.hosts, seen.devices)
+    situation = Situation(spec, plan, applied, seen, intentions.drifts, checked.lines)
+    refused = refuse_update(situation)
     refused += _parts_refused(spec, plan, applied, secrets) if observe == "always" else ()
-    played = applied.step(KUBESPRAY)
-    playbooks, held = kubespray_changes(plan.kubernetes, played.stdout if played else "")
-    refused += held
     if refused:
         raise _refusal("\n".join(refused))
     for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
@@ -190,6 +170,7 @@ def _look(
         _inform(line)
     _hand_beside(observe, intentions)
     changes = switch_changes(spec, plan, applied, seen.devices)
+    playbooks, _ = played_playbooks(plan, applied)
     for text in (*changes, *host_changes(plan.hosts, seen.devices), *playbooks):
         _inform(text)
     for text in host_departures(plan, seen.devices, applied):

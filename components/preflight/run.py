@@ -23,6 +23,7 @@ from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
 from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
+from components.hosts.judge_settings import judge_gpus, judge_settings
 from components.hosts.preview import hosts_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -39,7 +40,6 @@ from components.preflight.judge_others import (
     judge_ufm,
     read_refusals,
 )
-from components.preflight.judge_settings import judge_gpus, judge_settings
 from components.preflight.kubespray import look_at_kubespray
 from components.preflight.report import Preflight
 from components.preflight.wants import HostWants, wants_of

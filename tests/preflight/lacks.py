@@ -20,6 +20,7 @@ from components.core.finding import Finding
 from components.core.key_values import HostState
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
+from components.hosts.judge_settings import judge_gpus, judge_settings
 from components.hosts.plan import plan_hosts
 from components.hypervisor.plan import plan_hypervisors
 from components.model.infiniband import Ufm
@@ -33,7 +34,6 @@ from components.preflight.judge_others import (
     judge_switch,
     judge_ufm,
 )
-from components.preflight.judge_settings import judge_gpus, judge_settings
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import Engine, Plugin, judge_engine, judge_lab_parts
 from tests.golden.site import EXAMPLES, load_example

@@ -11,9 +11,9 @@ import pytest
 from components.core.finding import Finding
 from components.core.key_values import HostState
 from components.fabric.identity import Identity
+from components.hosts.judge_settings import refuse_settings
 from components.hosts.plan import plan_hosts
 from components.preflight.judge_others import judge_switch, read_refusals
-from components.preflight.judge_settings import refuse_settings
 from components.preflight.page import render_html
 from components.preflight.report import Preflight, render_json, render_text
 from tests.golden.site import load_example
