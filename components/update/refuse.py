@@ -41,7 +41,7 @@ class Situation:
     seen: Seen
     drifts: tuple[DeviceDrift, ...]
     lines: Lines = field(default_factory=Lines)
-    """Where each value stands in the site file, as `CheckedSite.lines` has it."""
+    """The line of each value in the site file, as `CheckedSite.lines` has it."""
 
 
 def played_playbooks(
