@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -24,16 +23,18 @@ from components.project.engine import (
     wanted_versions,
 )
 from components.project.files import (
+    REQUIREMENTS,
     Example,
     ProjectPlan,
     example_text,
     project_name,
     render_files,
+    render_package,
 )
 from components.project.lab_refusal import salt_of
 from components.project.next_steps import render_findings, render_next_steps
-from components.project.source import find_source
-from components.project.write import write_project
+from components.project.wheel import own_version, pack_wheel
+from components.project.write import replace_package, write_project
 from components.reading.port_ranges import spread_document
 
 app = command_app()
@@ -49,26 +50,35 @@ def init(
     check: Annotated[
         bool, typer.Option("--check", help="look at the engine again; write nothing")
     ] = False,
+    package: Annotated[
+        bool, typer.Option("--package", help="only bring the Railyard that runs now into DIR")
+    ] = False,
 ) -> None:
     """Write a project of your own, and say what it needs before its first preview.
 
-    Asks nothing, and writes over no file. Exit codes: 0 written; with --check 0 nothing lacks,
-    1 something does; 2 files are there already.
+    Asks nothing, and writes over no file but with --package, which writes requirements.txt and the
+    wheel again. Exit codes: 0 written; with --check 0 nothing lacks, 1 something does; 2 files are
+    there already.
     """
+    if package:
+        wheel = pack_wheel()
+        old = replace_package(folder, render_package(wheel))
+        gone = "".join(f", and took {each} away" for each in old)
+        say(f"{folder}: wrote {REQUIREMENTS} and {wheel.path}{gone}.")
+        return
     engine = look_at_engine(os.environ, folder)
     if check:
         _check(engine, folder, stack)
         return
     _demand_name(stack)
-    source = find_source()
     name = project_name(folder.absolute().name)
-    files = render_files(ProjectPlan(name, stack, example, source.requirement, wanted_versions()))
+    files = render_files(ProjectPlan(name, stack, example, pack_wheel(), wanted_versions()))
     write_project(folder, files)
     written = spread_document(yaml.safe_load(example_text(example)))
     spec = with_instances(ClusterSpec.model_validate(written))
     secrets = sorted({reference.name for reference, _ in list_secrets(spec)})
     say(f"{folder}: wrote {', '.join(files)} (example {example}).\n")
-    say(render_next_steps(folder, stack, engine, source, secrets))
+    say(render_next_steps(folder, stack, engine, secrets))
 
 
 def _demand_name(stack: str) -> None:
@@ -86,7 +96,7 @@ def _check(engine: Engine, folder: Path, stack: str) -> None:
         say(render_findings(found))
         raise typer.Exit(exit_code(found))
     say(
-        f"railyard {version('railyard')}, Pulumi {engine.version}, "
+        f"railyard {own_version()}, Pulumi {engine.version}, "
         + ", ".join(f"{plugin.name} {plugin.version}" for plugin in engine.plugins)
         + f"; states at {engine.backend}: nothing lacks here."
     )

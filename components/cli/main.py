@@ -76,9 +76,9 @@ app = typer.Typer(
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001 - the form of an option's callback
     if asked:
-        from importlib.metadata import version  # noqa: PLC0415 - no other command needs it
+        from components.project.wheel import own_version  # noqa: PLC0415 - no other command needs it
 
-        say(f"railyard {version('railyard')}")
+        say(f"railyard {own_version()}")
         raise typer.Exit
 
 

@@ -29,7 +29,10 @@ HERE: Final = "this machine"
 PLUGINS: Final = ("command", "kubernetes")
 """The resource plugins that every stack needs."""
 VERSION_DEADLINE_S: Final = 30.0
-INSTALL_CLI: Final = "curl -fsSL https://get.pulumi.com | sh -s -- --version {}"
+INSTALL_CLI: Final = (
+    "download pulumi-v{0}-linux-x64.tar.gz from https://github.com/pulumi/pulumi/releases/tag/v{0},"
+    " compare its SHA-256 with the checksums on that page, and unpack it into a folder on PATH"
+)
 OWN_LOGIN: Final = (
     "pulumi login BACKEND, where BACKEND is one of your own: file:///srv/pulumi-state, s3://BUCKET,"
     " azblob://CONTAINER, gs://BUCKET, or https://app.pulumi.com"

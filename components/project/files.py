@@ -11,11 +11,13 @@ from typing import Final, Literal, get_args
 
 from components.core.errors import Bug
 from components.project.marks import mark_example
+from components.project.wheel import Wheel, pick_pins
 
 Example = Literal["dgx-roce", "esxi-roce", "shared-rdma", "crusoe-k3s"]
 EXAMPLES: Final[tuple[Example, ...]] = get_args(Example)
 SITE_FILE: Final = "site.yaml"
 WORKFLOW: Final = ".github/workflows/preview.yml"
+REQUIREMENTS: Final = "requirements.txt"
 _PROGRAM: Final = '''\
 """The Pulumi program: the site that the stack names in `railyard:site`."""
 
@@ -32,7 +34,7 @@ _CHECKOUT_INSTALL: Final = (
     "          .venv/bin/pip install --require-hashes -r requirements.lock\n"
     "          .venv/bin/pip install --no-deps -e .\n"
 )
-_INSTALL: Final = "          .venv/bin/pip install -r requirements.txt\n"
+_INSTALL: Final = "          .venv/bin/pip install --require-hashes -r requirements.txt\n"
 _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -44,8 +46,8 @@ class ProjectPlan:
     """Name of the Pulumi project: the folder's."""
     stack: str
     example: Example
-    railyard: str
-    """The line of requirements.txt that brings Railyard."""
+    wheel: Wheel
+    """The Railyard of this project."""
     versions: Mapping[str, str]
     """`pulumi`, and each plugin, to its exact version."""
 
@@ -55,17 +57,32 @@ def project_name(folder: str) -> str:
     return _NOT_A_NAME.sub("-", folder).strip("-.") or "site"
 
 
-def render_files(plan: ProjectPlan) -> dict[str, str]:
-    """Path in the project to the text of that file."""
-    return {
+def render_files(plan: ProjectPlan) -> dict[str, bytes]:
+    """Path in the project to the content of that file."""
+    texts = {
         "Pulumi.yaml": _project(plan.name),
         f"Pulumi.{plan.stack}.yaml": f"config:\n  railyard:site: {SITE_FILE}\n",
         "__main__.py": _PROGRAM,
         SITE_FILE: mark_example(example_text(plan.example)),
-        "requirements.txt": _requirements(plan),
         ".gitignore": _IGNORED,
         WORKFLOW: _workflow(plan),
     }
+    return {name: text.encode() for name, text in texts.items()} | render_package(plan.wheel)
+
+
+def render_package(wheel: Wheel) -> dict[str, bytes]:
+    """The files of a project that bring Railyard: the wheel, and every hash that pip checks."""
+    text = (
+        "# Railyard itself and all that it needs, each with its hash. `railyard init . --package`\n"
+        f"# writes it again for another release.\n{wheel.requirement}\n{runtime_pins()}"
+    )
+    return {REQUIREMENTS: text.encode(), wheel.path: wheel.content}
+
+
+def runtime_pins() -> str:
+    """The pins of all packages that Railyard needs to run, with their hashes."""
+    names = frozenset(_shipped("template", "runtime.txt").split())
+    return pick_pins(_shipped("template", "requirements.lock"), names)
 
 
 def example_text(example: Example) -> str:
@@ -87,18 +104,10 @@ def _project(name: str) -> str:
     )
 
 
-def _requirements(plan: ProjectPlan) -> str:
-    pinned = [f"pulumi=={plan.versions['pulumi']}"]
-    pinned += [
-        f"pulumi-{name}=={version}" for name, version in plan.versions.items() if name != "pulumi"
-    ]
-    return "\n".join((plan.railyard, *pinned)) + "\n"
-
-
 def _workflow(plan: ProjectPlan) -> str:
     """The workflow of this repository, for a project that installs Railyard as a package."""
     text = _shipped("template", "preview.yml")
-    version = re.compile(r"(?<=--version )\S+")
+    version = re.compile(r"(?<=PULUMI_VERSION: )\S+")
     if _CHECKOUT_INSTALL not in text or not version.search(text) or "|| 'dev'" not in text:
         raise Bug("the workflow that ships with Railyard has another form. Please open an issue.")
     text = text.replace(_CHECKOUT_INSTALL, _INSTALL).replace("|| 'dev'", f"|| '{plan.stack}'")

@@ -10,25 +10,21 @@ from components.core.finding import Finding
 from components.project.engine import INSTALL_CLI, OWN_LOGIN, Engine
 from components.project.files import SITE_FILE
 from components.project.lab_marks import is_stand_in
-from components.project.source import Source
 from components.reading.example_marks import MARK
 
 _INDENT: Final = "\n       "
 
 
-def render_next_steps(
-    folder: Path, stack: str, engine: Engine, source: Source, secrets: Sequence[str]
-) -> str:
+def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequence[str]) -> str:
     """The steps from the written files to the first preview.
 
     Args:
         folder: The project.
         stack: Its stack.
         engine: What this machine has of Pulumi.
-        source: Where Railyard came from.
         secrets: Names of the secrets that the example's site asks for.
     """
-    pip = f".venv/bin/pip install {source.by_hand} -r requirements.txt".replace("  ", " ")
+    pip = ".venv/bin/pip install --require-hashes -r requirements.txt"
     config = [f"pulumi config set --secret -s {stack} railyard:{name}" for name in secrets]
     steps = (
         (f"cd {folder}", f"python3 -m venv .venv && {pip}"),

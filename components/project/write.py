@@ -10,9 +10,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from components.core.errors import UsageError
+from components.project.files import REQUIREMENTS
+from components.project.wheel import DISTRIBUTION, FOLDER
 
 
-def write_project(folder: Path, files: Mapping[str, str]) -> None:
+def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a new project.
 
     They are written beside their places first and then linked there, which fails where a file came
@@ -20,7 +22,7 @@ def write_project(folder: Path, files: Mapping[str, str]) -> None:
 
     Args:
         folder: Made where it is not there; files of other names in it stay.
-        files: Path in the folder to text.
+        files: Path in the folder to content.
 
     Raises:
         UsageError: Files of these names are there, or they cannot be written; the text names them,
@@ -32,10 +34,10 @@ def write_project(folder: Path, files: Mapping[str, str]) -> None:
     draft: Path | None = None
     try:
         draft = Path(mkdtemp(prefix=".railyard-init-", dir=folder))
-        for name, text in files.items():
+        for name, content in files.items():
             path = draft / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
         for name in files:
             made += _make_folders((folder / name).parent)
             os.link(draft / name, folder / name)
@@ -52,7 +54,46 @@ def write_project(folder: Path, files: Mapping[str, str]) -> None:
     _discard(draft)
 
 
-def _refuse_existing(folder: Path, files: Mapping[str, str]) -> None:
+def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Write the wheel and the requirements of a project again, and take away older wheels.
+
+    The requirements come last: until then the project installs what it did before.
+
+    Args:
+        folder: A project.
+        files: From `render_package`.
+
+    Returns:
+        The older wheels, which are gone now.
+
+    Raises:
+        UsageError: The folder is not a project, or a file cannot be written.
+    """
+    if not (folder / "Pulumi.yaml").is_file():
+        raise UsageError(
+            f"{folder} has no Pulumi.yaml, so it is not a project. Nothing was written.\n"
+            "  fix    name the folder of a project, or leave out --package to begin one"
+        )
+    try:
+        for name, content in sorted(files.items(), key=lambda each: each[0] == REQUIREMENTS):
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            draft = path.with_name(f".{path.name}.new")
+            draft.write_bytes(content)
+            draft.replace(path)
+        vendored = (folder / FOLDER).glob(f"{DISTRIBUTION.replace('-', '_')}-*.whl")
+        old = [path for path in vendored if f"{FOLDER}/{path.name}" not in files]
+        for path in old:
+            path.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or folder}: cannot be written: {error.strerror}.\n"
+            "  fix    mend that and run the same command again"
+        ) from error
+    return tuple(path.name for path in old)
+
+
+def _refuse_existing(folder: Path, files: Mapping[str, bytes]) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is no folder. Nothing was written.\n  fix    name another one")
     there = [name for name in files if os.path.lexists(folder / name)]

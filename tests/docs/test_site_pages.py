@@ -225,7 +225,9 @@ def test_what_init_prints_is_shown(page: str, railyard: Call, tmp_path: Path) ->
 def test_the_engine_is_the_one_that_a_project_gets(page: str) -> None:
     typed = "\n".join(_typed(page))
     form = r"pulumi plugin install resource (\w+) v([\d.]+)"
-    found = dict(re.findall(form, typed)) | {"pulumi": re.findall(r"--version ([\d.]+)", typed)[0]}
+    found = dict(re.findall(form, typed)) | {
+        "pulumi": re.findall(r"the Pulumi CLI ([\d.]+):", typed)[0]
+    }
     assert found == dict(wanted_versions())
 
 

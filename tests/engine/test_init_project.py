@@ -12,6 +12,7 @@ from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.project.engine import wanted_versions
 from components.project.files import Example, ProjectPlan, render_files
+from components.project.wheel import pack_wheel
 from components.project.write import write_project
 from components.update.secret_names import secret_names
 from lab.cluster.artefact import checksums
@@ -28,7 +29,7 @@ def begin(engine: EngineRunner, example: Example) -> Path:
     """The project as `railyard init` writes it, with the lab's Python and a stack."""
     folder = engine.home / f"begun-{example}"
     versions = wanted_versions()
-    files = render_files(ProjectPlan(folder.name, STACK, example, "railyard==0.1.0", versions))
+    files = render_files(ProjectPlan(folder.name, STACK, example, pack_wheel(), versions))
     write_project(folder, files)
     made = engine.call(folder, "stack", "init", STACK)
     assert made.returncode == 0, made.stderr

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import subprocess
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from components.checks.site import load_checked_site
 from components.core.errors import UsageError
 from components.project.files import EXAMPLES, project_name
-from components.project.source import Source
+from components.project.wheel import pack_wheel
 from components.project.write import write_project
 from components.reading.example_marks import MARK
 from tests.cli.conftest import Call, railyard
@@ -20,7 +26,7 @@ from tests.cli.conftest import Call, railyard
 ROOT = Path(__file__).parents[2]
 FILES = {
     *("Pulumi.yaml", "Pulumi.site.yaml", "__main__.py", "site.yaml", "requirements.txt"),
-    *(".gitignore", ".github/workflows/preview.yml"),
+    *(".gitignore", ".github/workflows/preview.yml", f"vendor/{pack_wheel().name}"),
 }
 __all__ = ["railyard"]
 
@@ -34,6 +40,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PULUMI_HOME", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
+
+
+def pinned(folder: Path) -> dict[str, str]:
+    """Package to version, of the requirements of a project."""
+    text = (folder / "requirements.txt").read_text()
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
 def written(folder: Path) -> set[str]:
@@ -123,7 +135,7 @@ def test_a_write_that_fails_half_way_leaves_nothing(
 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(UsageError, match=r"No space left on device\. Nothing was written"):
-        write_project(machine / "new" / "x", {"a": "1", "b/c": "2", "d": "3"})
+        write_project(machine / "new" / "x", {"a": b"1", "b/c": b"2", "d": b"3"})
     assert not (machine / "new").exists()
     assert len(calls) == 3
 
@@ -141,15 +153,15 @@ def test_a_file_that_came_in_between_is_not_lost(
     monkeypatch.setattr(os, "link", link)
     (machine / "x").mkdir()
     with pytest.raises(UsageError, match="Nothing was written"):
-        write_project(machine / "x", {"a": "1", "b": "2"})
+        write_project(machine / "x", {"a": b"1", "b": b"2"})
     assert written(machine / "x") == {"b"}
     assert (machine / "x" / "b").read_text() == "somebody else's\n"
 
 
 def test_the_next_steps_name_versions_plugins_and_secrets(railyard: Call) -> None:
     said = railyard("init", "x", "--example", "esxi-roce", "--stack", "rack7").out
-    pins = dict(line.split("==") for line in Path("x/requirements.txt").read_text().splitlines())
-    assert f"--version {pins['pulumi']}" in said
+    pins = pinned(Path("x"))
+    assert f"pulumi-v{pins['pulumi']}-linux-x64.tar.gz" in said
     for plugin in ("command", "kubernetes"):
         assert f"pulumi plugin install resource {plugin} v{pins[f'pulumi-{plugin}']}" in said
     assert "pulumi stack init rack7" in said
@@ -171,12 +183,15 @@ def test_the_workflow_installs_the_package_and_is_else_ours(railyard: Call) -> N
         yaml.safe_load(each)
         for each in (text, (ROOT / ".github" / "workflows" / "preview.yml").read_text())
     )
-    assert workflow["jobs"]["preview"]["env"]["STACK"] == "${{ vars.RAILYARD_STACK || 'rack7' }}"
-    steps, own = (each["jobs"]["preview"]["steps"] for each in (workflow, ours))
-    different = [at for at, (a, b) in enumerate(zip(steps, own, strict=True)) if a != b]
-    assert [steps[at].get("run", "").splitlines() for at in different] == [
-        ["python -m venv .venv", ".venv/bin/pip install -r requirements.txt"]
+    assert workflow["env"]["STACK"] == "${{ vars.RAILYARD_STACK || 'rack7' }}"
+    install = [
+        "python -m venv .venv",
+        ".venv/bin/pip install --require-hashes -r requirements.txt",
     ]
+    for job in ("plan", "comment", "state"):
+        steps, own = (each["jobs"][job]["steps"] for each in (workflow, ours))
+        different = [a for a, b in zip(steps, own, strict=True) if a != b]
+        assert [step["run"].splitlines() for step in different] == [install] * (job != "comment")
 
 
 def test_check_says_what_lacks_and_then_nothing(railyard: Call, machine: Path) -> None:
@@ -184,7 +199,7 @@ def test_check_says_what_lacks_and_then_nothing(railyard: Call, machine: Path) -
     lacking = railyard("init", "x", "--check")
     assert lacking.code == 1
     assert lacking.out.count("  fix    ") == 3  # the CLI, and two plugins
-    pins = dict(line.split("==") for line in Path("x/requirements.txt").read_text().splitlines())
+    pins = pinned(Path("x"))
     program = machine / "bin" / "pulumi"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho v{pins['pulumi']}\n")
@@ -214,13 +229,88 @@ def test_a_project_is_called_as_its_folder_where_pulumi_takes_that(folder: str, 
     assert project_name(folder) == name
 
 
-def test_a_package_of_a_repository_is_pinned_by_commit() -> None:
-    assert Source("0.1.0").requirement == "railyard==0.1.0"
-    taken = Source("0.1.0", "https://example.org/railyard.git", "0" * 40)
-    assert taken.requirement == f"railyard @ git+https://example.org/railyard.git@{'0' * 40}"
-    assert taken.by_hand == ""
-    folder = Source("0.1.0", "file:///srv/railyard-0.1.0-py3-none-any.whl")
-    assert (folder.requirement, folder.by_hand) == ("railyard==0.1.0", folder.origin)
+def test_no_index_is_asked_for_railyard(railyard: Call, machine: Path) -> None:
+    railyard("init", "x")
+    lines = (machine / "x" / "requirements.txt").read_text().splitlines()
+    assert not [line for line in lines if re.match(r"railyard[\w-]*\s*(==|@|>|~|$)", line)]
+    (own,) = [line for line in lines if line.startswith("./vendor/")]
+    path, _, digest = own.partition(" --hash=sha256:")
+    assert hashlib.sha256((machine / "x" / path).read_bytes()).hexdigest() == digest
+    pins = [line for line in lines if re.match(r"[a-z0-9]", line)]
+    assert all(re.fullmatch(r"[a-z0-9-]+==\S+ \\", line) for line in pins)
+    assert len(pins) > 50
+
+
+def test_pip_takes_the_vendored_wheel_by_its_hash_alone(railyard: Call, machine: Path) -> None:
+    railyard("init", "x")
+    folder = machine / "x"
+    line = next(
+        line
+        for line in (folder / "requirements.txt").read_text().splitlines()
+        if line.startswith("./vendor/")
+    )
+    (folder / "own.txt").write_text(f"{line}\n")
+
+    def install() -> subprocess.CompletedProcess[str]:
+        command = (
+            *(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps"),
+            *("--require-hashes", "--disable-pip-version-check"),
+            *("--target", "installed", "-r", "own.txt"),
+        )
+        return subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    taken = install()
+    assert taken.returncode == 0, taken.stderr
+    assert (folder / "installed" / "stacks" / "program.py").is_file()
+    wheel = folder / line.partition(" ")[0]
+    wheel.write_bytes(wheel.read_bytes() + b" ")
+    refused = install()
+    assert refused.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in refused.stderr
+
+
+def test_equal_code_gives_an_equal_wheel() -> None:
+    assert pack_wheel() == pack_wheel()
+
+
+def test_another_release_is_brought_into_a_project(railyard: Call, machine: Path) -> None:
+    railyard("init", "x")
+    folder = machine / "x"
+    site = (folder / "site.yaml").read_text()
+    (folder / "requirements.txt").write_text("old\n")
+    (folder / "vendor" / "railyard_rdma-0.0.9-py3-none-any.whl").write_bytes(b"old")
+    (folder / "vendor" / "theirs.whl").write_bytes(b"theirs")
+    done = railyard("init", "x", "--package")
+    assert (done.code, done.err) == (0, "")
+    assert "took railyard_rdma-0.0.9-py3-none-any.whl away" in done.out
+    assert written(folder) == FILES | {"vendor/theirs.whl"}
+    assert (folder / "requirements.txt").read_text().count("--hash=sha256:") > 50
+    assert (folder / "site.yaml").read_text() == site
+    refused = railyard("init", "elsewhere", "--package")
+    assert refused.code == 2
+    assert "elsewhere has no Pulumi.yaml, so it is not a project" in refused.err
+    assert not (machine / "elsewhere").exists()
+
+
+def test_a_project_installs_all_that_railyard_needs() -> None:
+    """Held to the packages' own metadata, so that a new dependency is not forgotten."""
+    walked = set[tuple[str, frozenset[str]]]()
+
+    def walk(name: str, extras: frozenset[str]) -> None:
+        if (name, extras) in walked:
+            return
+        walked.add((name, extras))
+        for needed in map(Requirement, metadata.distribution(name).requires or ()):
+            wanted = extras or frozenset({""})
+            marker = needed.marker
+            if marker is None or any(marker.evaluate({"extra": each}) for each in wanted):
+                walk(canonicalize_name(needed.name), frozenset(needed.extras))
+
+    walk("railyard-rdma", frozenset())
+    listed = ROOT / "components" / "project" / "template" / "runtime.txt"
+    assert listed.read_text().split() == sorted({name for name, _ in walked} - {"railyard-rdma"})
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x/y"])

@@ -1,0 +1,115 @@
+"""The Railyard that runs now, as a wheel that a user's project keeps, with its hash.
+
+A bare name and version would be looked up on a package index, where another person may own the
+name. So a project has the wheel itself, and pip refuses any other content.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from components.core.errors import Bug
+
+DISTRIBUTION: Final = "railyard-rdma"
+"""Name of the distribution. `railyard` on the public index is another person's program."""
+FOLDER: Final = "vendor"
+"""Where a project keeps the wheel."""
+PACKAGES: Final = ("components", "stacks")
+_TAG: Final = "py3-none-any"
+_FIXED_TIME: Final = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip file can hold: equal code gives an equal wheel."""
+_WHEEL: Final = f"Wheel-Version: 1.0\nGenerator: railyard\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
+_BLOCK: Final = re.compile(r"^([A-Za-z0-9._-]+)==.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+"""One package of a lock file: its pin, and the indented lines with its hashes."""
+_SEPARATORS: Final = re.compile(r"[-_.]+")
+"""Names of packages that differ in these alone are equal (PEP 503)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel and what pip needs to know about it."""
+
+    name: str
+    content: bytes
+
+    @property
+    def path(self) -> str:
+        """Where it is in the project."""
+        return f"{FOLDER}/{self.name}"
+
+    @property
+    def requirement(self) -> str:
+        """Its line in requirements.txt: a path and a hash, so that no index is asked."""
+        return f"./{self.path} --hash=sha256:{hashlib.sha256(self.content).hexdigest()}"
+
+
+def own_version() -> str:
+    """The version of the installed Railyard."""
+    return distribution(DISTRIBUTION).version
+
+
+def pack_wheel() -> Wheel:
+    """Pack the code that runs now into a wheel, however it was installed.
+
+    Raises:
+        Bug: A package of ours is not a folder.
+    """
+    installed = distribution(DISTRIBUTION)
+    stem = f"{DISTRIBUTION.replace('-', '_')}-{installed.version}"
+    files = dict(_code()) | _metadata(installed, f"{stem}.dist-info")
+    record = "".join(
+        f"{name},sha256={_digest(content)},{len(content)}\n" for name, content in files.items()
+    )
+    name = f"{stem}.dist-info/RECORD"
+    files[name] = f"{record}{name},,\n".encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name, _FIXED_TIME)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return Wheel(f"{stem}-{_TAG}.whl", packed.getvalue())
+
+
+def _code() -> Iterator[tuple[str, bytes]]:
+    for package in PACKAGES:
+        spec = find_spec(package)
+        folders = [*(spec.submodule_search_locations or ())] if spec else []
+        if len(folders) != 1:
+            raise Bug(f"the package {package} is in {len(folders)} folders, not in one")
+        top = Path(folders[0])
+        for path in sorted(top.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield f"{package}/{path.relative_to(top).as_posix()}", path.read_bytes()
+
+
+def _metadata(installed: Distribution, folder: str) -> dict[str, bytes]:
+    texts = {name: installed.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
+    return {f"{folder}/{name}": text.encode() for name, text in (texts | {"WHEEL": _WHEEL}).items()}
+
+
+def _digest(content: bytes) -> str:
+    """The hash as RECORD has it (PEP 376): URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+def pick_pins(lock: str, names: frozenset[str]) -> str:
+    """The blocks of some packages of a lock file, with their hashes.
+
+    Raises:
+        Bug: The lock lacks one of them.
+    """
+    blocks = {_SEPARATORS.sub("-", found[1]).lower(): found[0] for found in _BLOCK.finditer(lock)}
+    if lacking := names - blocks.keys():
+        raise Bug(f"requirements.lock lacks {', '.join(sorted(lacking))}")
+    return "".join(blocks[name] for name in sorted(names))
