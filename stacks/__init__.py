@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from components.core.start import start_quickly
+
+if TYPE_CHECKING:
+    from components.plan.make import Part
+    from stacks.program import Guarded
 
 
 def run() -> None:
@@ -13,4 +21,22 @@ def run() -> None:
     run_program()
 
 
-__all__ = ["run"]
+def guarded(
+    site: Path | None = None, parts: Collection[Part] = ("switches", "hosts", "cluster")
+) -> Guarded:
+    """Give a program of your own the refusals of the whole program: see `stacks.program.guarded`.
+
+    Args:
+        site: The site file; by default what the stack's configuration names.
+        parts: The parts of the site that the program sets up.
+
+    Raises:
+        RunError: The site is wrong, or an update must not start; nothing was touched.
+    """
+    start_quickly()
+    from stacks.program import guarded as guard  # noqa: PLC0415 - the quick start comes first
+
+    return guard(site, parts)
+
+
+__all__ = ["guarded", "run"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Literal, cast
 
 import pulumi
@@ -21,7 +22,7 @@ from components.artefacts.pin import Reach
 from components.artefacts.store import charts_away, fetch_ahead
 from components.checks.pins import refused_unpinned
 from components.checks.render import render_problem
-from components.checks.site import CheckedSite, check_config_value
+from components.checks.site import CheckedSite, check_config_value, load_checked_site
 from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
 from components.core.problem import Json
@@ -32,7 +33,7 @@ from components.kubernetes.live.judge import CLUSTER, ClusterDrift
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
 from components.model.left_alone import not_touched
-from components.plan.make import ClusterPlan, make_plan
+from components.plan.make import PARTS, ClusterPlan, Part, make_plan
 from components.project.lab_refusal import refuse_lab_parts
 from components.reading.run_settings import choose_setting
 from components.reading.site_path import config_file
@@ -61,6 +62,40 @@ TRACED_CALLS: Final = 9
 Observe = Literal["always", "never"]
 
 
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A site that was checked, looked at, and not refused: what its components take."""
+
+    spec: ClusterSpec
+    plan: ClusterPlan
+    remote: Remote
+    run: int
+    """Number of the acceptance run; a new number proves the path again."""
+
+
+def guarded(site: Path | None = None, parts: Collection[Part] = PARTS) -> Guarded:
+    """Give a program of your own the refusals and warnings of the whole program.
+
+    It checks the site, looks at its devices (unless `railyard:observe` is `never`), compares them
+    with what this stack last applied, and refuses what an update must not do. Nothing is changed.
+
+    Args:
+        site: The site file; by default what the stack's configuration names.
+        parts: The parts of the site that the program sets up. The others are neither looked at nor
+            judged, and their secrets need not be there.
+
+    Raises:
+        RunError: As `run`.
+    """
+    trust_order()
+    try:
+        config = pulumi.Config("railyard")
+        checked = _load(config) if site is None else _tell_site(load_checked_site(site))
+        return _guard(config, checked, parts)
+    except RailyardError as error:
+        raise _refusal(str(error)) from error
+
+
 def run() -> None:
     """Run one stack.
 
@@ -68,35 +103,36 @@ def run() -> None:
         RunError: The file is wrong, or a device that must change cannot be reached; the text is
             the whole report, and nothing was touched.
     """
-    trust_order()
-    try:
-        _run(pulumi.Config("railyard"))
-    except RailyardError as error:
-        raise _refusal(str(error)) from error
+    ready = guarded()
+    with _short_traces():
+        report = COMPOSE[ready.spec.environment.kind](ready.plan, ready.remote, ready.run)
+    pulumi.export("verdict", report.verdict)
+    pulumi.export("cluster", ready.spec.name)
 
 
-def _run(config: pulumi.Config) -> None:
-    checked = _load(config)
+def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part]) -> Guarded:
     spec, lock = checked.spec_or_raise(), checked.lock
     lab = config.get_bool("lab", default=False) is True
     refuse_lab_parts(spec, pulumi.get_stack(), says_lab=lab)
     if unpinned := refused_unpinned(spec, lock, lab=lab):
         raise _refusal(f"{unpinned}\nNothing was touched.")
-    plan = make_plan(spec, pulumi.get_stack(), lock)
+    plan = make_plan(spec, pulumi.get_stack(), lock).only(parts)
+    names = secret_names(spec)
+    if {*parts} != {*PARTS}:
+        names = tuple(name for name in names if name in plan.secret_names)
     outside = outside_secrets(spec, os.environ)
-    secrets = {name: config.require(name) for name in secret_names(spec)} | outside
+    secrets = {name: config.require(name) for name in names} | outside
     looks = _setting(config, "observe") == "always"
-    if looks or spec.sources.bundle is not None or not pulumi.runtime.is_dry_run():
+    if {*parts} == {"switches"}:
+        pass  # switches bring nothing from elsewhere
+    elif looks or spec.sources.bundle is not None or not pulumi.runtime.is_dry_run():
         _fetch_ahead(spec, lock, secrets)
     else:
         plan = _without_charts(plan, charts_away(spec, lock))
     intentions = _look(config, checked, plan, secrets)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
-    with _short_traces():
-        report = COMPOSE[spec.environment.kind](intentions.plan, remote, intentions.run)
-    pulumi.export("verdict", report.verdict)
-    pulumi.export("cluster", spec.name)
+    return Guarded(spec, intentions.plan, remote, intentions.run)
 
 
 def _fetch_ahead(spec: ClusterSpec, lock: Lock, secrets: Mapping[str, str]) -> None:
@@ -138,7 +174,10 @@ def _short_traces() -> Generator[None]:
 def _load(config: pulumi.Config) -> CheckedSite:
     value = cast("Json", config.get_object("cluster"))
     file = config_file(pulumi.get_stack())
-    checked = check_config_value(value, file, config.get("site"))
+    return _tell_site(check_config_value(value, file, config.get("site")))
+
+
+def _tell_site(checked: CheckedSite) -> CheckedSite:
     checked.spec_or_raise()
     for warning in checked.problems:
         _warn(render_problem(warning))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal, get_args
 
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
 from components.artefacts.lock import Lock
@@ -37,6 +37,10 @@ from components.remote.tools import Tool, distinct
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What the scripts on the hosts take, and at most what Pulumi takes."""
+Part = Literal["switches", "hosts", "cluster"]
+"""What a program of a user's own may take from a plan: `hosts` are also instances and hypervisors,
+`cluster` is all that runs on the hosts, with or without Kubernetes."""
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,34 @@ class ClusterPlan:
         manifests = [each for room in rooms for each in room.manifests]
         foreign = self.kubernetes is not None and self.kubernetes.existing is not None
         return tuple(f"{m.kind} {m.name}" for m in manifests if outlives(m, foreign=foreign))
+
+    def only(self, parts: Collection[Part]) -> ClusterPlan:
+        """The plan of some parts of the site; the others are neither looked at nor judged."""
+        plan = self
+        if "switches" not in parts:
+            plan = replace(plan, switches=())
+        if "hosts" not in parts:
+            plan = replace(plan, cloud=None, hypervisors=(), hosts=(), reboots=())
+        if "cluster" not in parts:
+            plan = replace(
+                plan,
+                payload=None,
+                kubernetes=None,
+                operators=replace(plan.operators, charts=(), manifests=()),
+                pod_network=replace(plan.pod_network, manifests=()),
+                jobs=replace(plan.jobs, manifests=()),
+                acceptance=replace(plan.acceptance, access=None),
+                upgrades=(),
+                departures=None,
+            )
+        return plan
+
+    @property
+    def secret_names(self) -> frozenset[str]:
+        """The secrets that its switches and steps take."""
+        ends = (*(each.endpoint for each in self.switches), *(each.endpoint for each in self.steps))
+        names = {name for end in ends for name in end.secret_names}
+        return frozenset(names | {each.secret_stdin for each in self.steps if each.secret_stdin})
 
     def with_upgrades(self, groups: tuple[UpgradeGroup, ...]) -> ClusterPlan:
         """The same with other upgrades."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from components.artefacts.lock import lock_path, write_lock
+from components.checks.site import load_checked_site
 from components.testing import Run, record_program
 from tests.docs.markdown import ROOT, blocks
+from tests.graph.locked import lock_of
 
 PAGE = ROOT / "docs" / "howto" / "use-a-component.md"
 TESTS = ROOT / "docs" / "howto" / "test-your-stack.md"
@@ -21,9 +25,14 @@ def test_component_on_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     [text] = [block.text for block in blocks(PAGE) if block.language == "python"]
     program = tmp_path / "program.py"
     program.write_text(text)
-    monkeypatch.chdir(ROOT)
+    site = tmp_path / "examples" / "dgx-roce" / "site.yaml"
+    site.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "examples" / "dgx-roce" / "site.yaml", site)
+    write_lock(lock_path(site), lock_of(load_checked_site(site).spec_or_raise()).entries)
+    monkeypatch.chdir(tmp_path)
 
-    run = Run(config={"switch_password": PASSWORD}, secrets=("switch_password",))
+    config = {"switch_password": PASSWORD, "observe": "never"}
+    run = Run(config=config, secrets=("switch_password",))
     graph = record_program(run, lambda: _ignore(runpy.run_path(str(program))))
 
     names = {item.name for item in graph.resources}

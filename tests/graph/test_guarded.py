@@ -1,0 +1,89 @@
+"""A program of a user's own, with one component, has the refusals of the whole program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pulumi
+import pytest
+import yaml
+
+from components.artefacts.lock import lock_path, write_lock
+from components.checks.site import load_checked_site
+from components.fabric import Fabric
+from components.testing import Graph, Run, record_program, record_refusal
+from stacks import guarded
+from tests.golden.site import EXAMPLES
+from tests.graph.locked import lock_of
+
+SECRETS = {"switch_password": "value-of-switch_password"}
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site with its lock, under `disruption: deny`."""
+    path = tmp_path / "site.yaml"
+    document = yaml.safe_load((EXAMPLES / "dgx-roce" / "site.yaml").read_text())
+    document["disruption"] = {"ports": "deny", "reboots": "deny"}
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    write_lock(lock_path(path), lock_of(load_checked_site(path).spec_or_raise()).entries)
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def switches() -> None:
+    ready = guarded(Path("site.yaml"), parts=["switches"])
+    fabric = Fabric("fabric", ready.plan.switches, ready.remote)
+    pulumi.export("ready", fabric.ready.gate.urn)
+
+
+def first_run() -> Run:
+    return Run(
+        config={**SECRETS, "observe": "never"},
+        secrets=tuple(SECRETS),
+        stdout={"leaf-01-baseline": '{"ports": {}}'},
+    )
+
+
+def later(before: Graph) -> Run:
+    run = first_run()
+    return Run(run.config, run.secrets, run.stdout, before.state())
+
+
+def edit(site: Path, old: str, new: str) -> None:
+    text = site.read_text()
+    assert old in text
+    site.write_text(text.replace(old, new))
+    write_lock(lock_path(site), lock_of(load_checked_site(site).spec_or_raise()).entries)
+
+
+def test_it_asks_for_the_secrets_and_devices_of_its_part_alone(site: Path) -> None:
+    graph = record_program(first_run(), switches)
+    assert {each.name for each in graph.resources} == {
+        *("fabric", "fabric-ready", "leaf-01-baseline", "leaf-01-apply")
+    }
+    assert site.exists()
+
+
+def test_a_site_that_is_not_pinned_is_refused(site: Path) -> None:
+    lock_path(site).unlink()
+    refused, graph = record_refusal(first_run(), switches)
+    assert "pinned" in refused
+    assert "Nothing was touched." in refused
+    assert graph.resources == []
+
+
+def test_an_interruption_that_the_file_denies_is_refused(site: Path) -> None:
+    before = record_program(first_run(), switches)
+    edit(site, "port_mtu_bytes: 9216", "port_mtu_bytes: 9100")
+    refused, graph = record_refusal(later(before), switches)
+    assert "leaf-01 would interrupt traffic" in refused
+    assert graph.resources == []
+
+
+def test_a_wrong_file_is_refused_with_its_report(site: Path) -> None:
+    site.write_text(site.read_text().replace("name: gpu01", "name: gpu_01"))
+    refused, graph = record_refusal(first_run(), switches)
+    assert "gpu_01" in refused
+    assert "site.yaml:" in refused
+    assert graph.resources == []
