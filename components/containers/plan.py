@@ -5,16 +5,13 @@ Source: NVIDIA AI Enterprise's multi-node guide; docs/explanation/esxi.md says w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from importlib import resources
+from typing import Final, Literal
 
-from components.containers.scripts import (
-    containers_call,
-    dockerfile_text,
-    mpicont_text,
-    short_digest,
-)
 from components.containers.ssh_files import peer_list, peer_texts
 from components.core.errors import Bug
 from components.core.key_values import HostState
@@ -25,6 +22,83 @@ from components.model.hosts import Host
 from components.model.once import once
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
+from components.remote.tools import Tool, ToolCall, assemble, linux_text, shell_lines
+
+Verb = Literal["observe", "converge", "undo", "build", "build_undo", "store", "store_undo"]
+_PARTS: Final[Mapping[Verb, tuple[str, ...]]] = {
+    "observe": ("input", "reading"),
+    "converge": ("input", "reading", "registry", "writing"),
+    "undo": ("input", "reading"),
+    "build": ("input", "reading", "registry"),
+    "build_undo": ("input", "reading"),
+    "store": (),
+    "store_undo": (),
+}
+"""Verb to the parts that it starts with, in order."""
+_NAME_LINE: Final = "container=mpicont #"
+"""Where the forced command says which container it is for."""
+
+
+@cache
+def _file(folder: str, name: str) -> str:
+    return resources.files("components.containers").joinpath(folder, name).read_text("utf-8")
+
+
+def dockerfile_text() -> str:
+    """The multi-node image; what differs from site to site are its build arguments."""
+    return _file("image", "Dockerfile")
+
+
+@cache
+def _mpicont() -> str:
+    text = _file("scripts", "mpicont.sh")
+    if text.count(_NAME_LINE) != 1:
+        raise Bug(f"mpicont.sh must hold {_NAME_LINE!r} once")
+    return text
+
+
+def mpicont_text(container: str) -> str:
+    """The forced command for one container, as it is installed, comments included.
+
+    Raises:
+        Bug: The file no longer says where the container's name goes.
+    """
+    return _mpicont().replace(_NAME_LINE, f"container={container} #")
+
+
+def short_digest(text: str) -> str:
+    """The first 16 hexadecimal digits of the SHA-256, as the scripts print it."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def containers_tool() -> Tool:
+    """Everything that is run on a host for its containers."""
+    verbs = {
+        verb: "".join(_file("scripts", f"{part}.sh") for part in (*parts, verb))
+        for verb, parts in _PARTS.items()
+    }
+    return assemble(
+        "containers",
+        (
+            linux_text(),
+            shell_lines("mpicont_lines", _mpicont()),
+            shell_lines("dockerfile_lines", dockerfile_text()),
+        ),
+        verbs,
+    )
+
+
+def containers_call(verb: Verb, **arguments: str) -> ToolCall:
+    """One verb of the tool of this room.
+
+    Args:
+        verb: Which.
+        arguments: Shell variables that are set before it.
+    """
+    words = tuple(f"{key}={value}" for key, value in sorted(arguments.items()))
+    return ToolCall(containers_tool(), verb, words)
+
 
 KEYS: Final = "payload_keys"
 """Name of the secret that the key step makes; it is in no configuration."""

@@ -17,13 +17,54 @@ from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body, Manifest, make_manifest
 from components.model.cluster import ClusterSpec
 from components.model.gpu_direct import gpu_paths, has_own_rdma_driver, toolkit_owner
+from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane
 from components.model.operators import ByChart, ChartSource, GpuOperator
-from components.operators.firmware import firmware_templates
-from components.operators.labels import label_patches
+from components.operators.firmware import firmware_labels, firmware_templates
 from components.operators.network import network_operator_values, nic_cluster_policy
-from components.pod_network.pools import NETWORK_NAMESPACE
+from components.pod_network.pools import NETWORK_NAMESPACE, pool_labels
+from components.pod_network.sriov_operator import vf_labels
 from components.pod_network.tolerations import GPU, discovery_values, gpu_runtime, tolerated
+
+
+def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """The labels of one node, sorted; none on those that run no jobs.
+
+    Labels of pools, VFs and firmware say which objects of the network operator are for the node:
+    by the one of a pool it gets a block of addresses. `nvidia.com/gpu.present` lets the GPU
+    device plugin's chart onto a node where no node feature discovery runs. `rdma` and
+    `gpu-use-type` are those by which training jobs find their nodes.
+    """
+    if host.role != "worker":
+        return {}
+    labels = {
+        **pool_labels(spec, host),
+        **vf_labels(spec, host),
+        **firmware_labels(spec, host),
+    }
+    if spec.jobs.deepspeed is not None:
+        labels["gpu-use-type"] = "exclusive"
+    if spec.operators.gpu_device_plugin is not None and host.gpus:
+        labels["nvidia.com/gpu.present"] = "true"
+    if spec.pod_network.mode == "rdma_shared":
+        labels["rdma"] = "hca"
+    return labels
+
+
+def label_patches(spec: ClusterSpec) -> tuple[Manifest, ...]:
+    """A patch for each node that has labels of ours."""
+    return tuple(_patch(host, labels) for host in spec.hosts if (labels := node_labels(spec, host)))
+
+
+def _patch(host: Host, labels: dict[str, str]) -> Manifest:
+    values: dict[str, JsonValue] = {**labels}
+    body: Body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": host.node, "labels": values},
+    }
+    return Manifest(f"{host.name}-labels", "v1", "NodePatch", body, 0)
+
 
 GPU_NAMESPACE: Final = "gpu-operator"
 PLUGIN_NAMESPACE: Final = "nvidia-device-plugin"

@@ -7,7 +7,8 @@ asked for.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, cast
@@ -21,11 +22,58 @@ from components.fabric.plan import SwitchPlan, describe_start, render_first_comm
 from components.kubernetes.manifest import Manifest
 from components.plan.flat import as_lines, flatten
 from components.plan.make import ClusterPlan
-from components.plan.ports import port_lines
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
 from components.remote.tool_files import digest_of
 from components.remote.tools import ToolCall, distinct
+
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+_RUN = 3
+"""Ports in a row from which on only the first and the last are named."""
+
+
+def port_lines(ports: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Settings that every port has, each on a line; then a line for ports that are alike."""
+    if not ports:
+        return
+    first, *others = ports.values()
+    common = {
+        key: value
+        for key, value in first.items()
+        if all(other.get(key) == value for other in others)
+    }
+    yield f"# Every one of {len(ports)} ports:" if others else "# The port:"
+    yield from as_lines(common)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, settings in ports.items():
+        own = as_lines({key: value for key, value in settings.items() if key not in common})
+        groups.setdefault(own, []).append(name)
+    for own, names in groups.items():
+        if own or len(groups) > 1:
+            yield f"# {', '.join(_runs(names))}: {'  '.join(own) or 'nothing more'}"
+
+
+def _runs(names: Sequence[str]) -> Iterator[str]:
+    """The names, with those that follow each other as `first to last`."""
+    run: list[str] = []
+    for name in names:
+        if run and not _follows(name, run[-1]):
+            yield _run(run)
+            run = []
+        run.append(name)
+    yield _run(run)
+
+
+def _follows(name: str, before: str) -> bool:
+    found, last = _NUMBERED.fullmatch(name), _NUMBERED.fullmatch(before)
+    if found is None or last is None:
+        return False
+    return found[1] == last[1] and int(found[2]) == int(last[2]) + 1
+
+
+def _run(names: Sequence[str]) -> str:
+    return f"{names[0]} to {names[-1]}" if len(names) >= _RUN else ", ".join(names)
+
 
 LONG_OBJECT: Final = 200
 """Lines of YAML above which not even `--scripts` prints an object (the MPIJob CRD has 9,000)."""

@@ -13,6 +13,12 @@ from typing import Final
 from components.artefacts.lock import Lock
 from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Reach
+from components.cloud.calls import PREFLIGHT_STEP
+from components.cloud.errors import CloudError
+from components.cloud.observe import OBSERVE_PATIENCE
+from components.cloud.plan import CloudPlan
+from components.cloud.preflight import Topic, look
+from components.cloud.request import open_api, previous_of_text
 from components.core.errors import DeviceError
 from components.core.finding import Finding
 from components.core.key_values import HostState
@@ -29,7 +35,6 @@ from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images
 from components.preflight.bgp import judge_links, list_neighbors
-from components.preflight.cloud import look_at_cloud
 from components.preflight.cluster import look_at_cluster
 from components.preflight.here import fetched_here, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
@@ -55,6 +60,47 @@ from components.update.observe import Looks, observe_site, refusal_words
 from components.update.refusals import disruptions_refused
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
+
+CLOUD = "the cloud"
+_WHAT: Mapping[Topic, str] = {
+    "name": "the cloud has an object of a planned name, which this stack did not make.",
+    "location": "the cloud has no such location.",
+    "type": "the cloud has no such instance type.",
+    "image": "the cloud has no such image.",
+    "capacity": "the location has too few instances of a type to give.",
+    "quota": "the project's quota is too small.",
+    "infiniband": "the InfiniBand network has too little room.",
+}
+
+
+def look_at_cloud(
+    plan: CloudPlan, secrets: Mapping[str, str], applied: Applied
+) -> tuple[Finding, ...]:
+    """What the first step of an update would refuse, in its words; read-only."""
+    recorded = applied.step(PREFLIGHT_STEP)
+    previous = previous_of_text(recorded.stdout if recorded else "")
+    try:
+        api = open_api(plan.api, secrets, OBSERVE_PATIENCE)
+        lacks = look(api, plan.preflight, previous)
+    except CloudError as error:
+        return (_unread(error),)
+    return tuple(_lack(topic, words) for topic, words in lacks)
+
+
+def _lack(topic: Topic, words: str) -> Finding:
+    actual, _, fix = words.partition(": ")
+    default = "correct environment.provision, or see what the cloud's console has"
+    return Finding(CLOUD, f"cloud-{topic}", _WHAT[topic], actual, "as planned", fix or default)
+
+
+def _unread(error: CloudError) -> Finding:
+    words = " ".join(str(error).split())
+    what = "the cloud's API does not say what there is."
+    fix = "look at environment.provision and at the two secrets of its API"
+    # A refusal is an answer: the keys are wrong, or may not do this.
+    severity = "problem" if error.status in {401, 403} else "unreachable"
+    return Finding(CLOUD, "cloud-api", what, words, "an answer", fix, severity)
+
 
 HOST_DEADLINE_S: Final = 180.0
 """Seconds for all questions to one host: two archives over a slow line, and some refused ports."""

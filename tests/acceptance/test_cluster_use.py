@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from components.acceptance.collect.cluster_use import (
+from components.acceptance.collect.turn import (
     NodeUse,
     find_hindrance,
     needs_of,

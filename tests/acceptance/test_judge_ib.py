@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from components.acceptance.collect import ib_look
-from components.acceptance.collect.ib_look import look_at_fabric
+from components.acceptance.collect import run as collecting
+from components.acceptance.collect.run import look_at_fabric
 from components.acceptance.evidence import Evidence
 from components.acceptance.judge.infiniband import FABRIC, judge_ib, warn_ib
 from components.acceptance.judge.site import judge_evidence
@@ -259,7 +259,7 @@ def test_a_host_that_does_not_answer_is_one_error(monkeypatch: pytest.MonkeyPatc
     async def run_on_host(*_: object, **__: object) -> HostAnswer:
         raise UnreachableError("gpu01 (ubuntu@192.168.2.11:22) is not reachable\n  more")
 
-    monkeypatch.setattr(ib_look, "run_on_host", run_on_host)
+    monkeypatch.setattr(collecting, "run_on_host", run_on_host)
     seen = asyncio.run(look_at_fabric(plan_ib_looks(SPEC)[0], {}))
     found = rows(seen)
     assert [row.check for key, row in found.items() if key[1] == "gpu01"] == ["ib ports"]
@@ -271,7 +271,7 @@ def test_a_script_that_was_refused_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     async def run_on_host(*_: object, **__: object) -> HostAnswer:
         return HostAnswer("", "sudo: a password is required\n", 1)
 
-    monkeypatch.setattr(ib_look, "run_on_host", run_on_host)
+    monkeypatch.setattr(collecting, "run_on_host", run_on_host)
     seen = asyncio.run(look_at_fabric(plan_ib_looks(SPEC)[1], {}))
     assert seen.why_nothing == "the look ended with status 1: sudo: a password is required"
 
@@ -313,8 +313,8 @@ def _takeover(monkeypatch: pytest.MonkeyPatch, answers: list[str], takeover_s: f
     async def run_on_host(*_: object, **__: object) -> HostAnswer:
         return HostAnswer(answers.pop(0) if len(answers) > 1 else answers[0], "", 0)
 
-    monkeypatch.setattr(ib_look, "run_on_host", run_on_host)
-    monkeypatch.setattr(ib_look, "ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(collecting, "run_on_host", run_on_host)
+    monkeypatch.setattr(collecting, "ASK_AGAIN_S", 0.01)
     asked = replace(plan_ib_looks(SPEC)[1], takeover_s=takeover_s)
     return asyncio.run(look_at_fabric(asked, {}))
 

@@ -13,9 +13,8 @@ from components.acceptance.logs.log_model import (
     PerftestLog,
     TrainingLog,
 )
-from components.acceptance.logs.nccl import parse_nccl_log
+from components.acceptance.logs.nccl import Run, parse_nccl_log
 from components.acceptance.logs.nccl_paths import Paths
-from components.acceptance.logs.nccl_run import Run
 from components.acceptance.logs.nccl_table import Table
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.training import parse_training_log

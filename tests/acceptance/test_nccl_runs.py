@@ -7,8 +7,7 @@ from typing import Final
 import pytest
 
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, RankLine, Sizes
-from components.acceptance.logs.nccl import parse_nccl_log
-from components.acceptance.logs.nccl_run import Run, is_comment
+from components.acceptance.logs.nccl import Run, is_comment, parse_nccl_log
 
 HEADER: Final = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
 ROW: Final = "1048576 262144 float sum -1 100.0 10.49 15.73 0\n"

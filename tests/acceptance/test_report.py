@@ -9,9 +9,8 @@ import pytest
 
 from components.acceptance.evidence import Evidence, parse_evidence
 from components.acceptance.judge.site import Report, judge_evidence
-from components.acceptance.report.html import render_html
 from components.acceptance.report.text import render_ctrf, render_markdown
-from components.acceptance.report.write import write_report
+from components.acceptance.report.write import render_html, write_report
 from tests.lab_physics.site import Site, take_evidence
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.containers.plan import build_digest, container_flags, plan_payload
-from components.containers.scripts import dockerfile_text
+from components.containers.plan import build_digest, container_flags, dockerfile_text, plan_payload
 from components.core.to_json import to_json
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers, ImageBuild, RegistryLogin

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from components.acceptance.collect import ib_look
+from components.acceptance.collect import run as collecting
 from components.acceptance.judge.infiniband import FABRIC
 from lab import control
 from tests.over_ssh.ib_fabric_lab import SETTLE_S, FabricLab, Site, fabric_lab, failed, settled
@@ -74,7 +74,7 @@ def test_a_standby_takes_over_while_acceptance_waits(
     managed: FabricLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ports stay active meanwhile, and the one that took over is not the planned master."""
-    monkeypatch.setattr(ib_look, "ASK_AGAIN_S", 0.5)
+    monkeypatch.setattr(collecting, "ASK_AGAIN_S", 0.5)
     managed.fault("ib-leaf-01", "sm", "off")
     lost = failed(managed.judge())
     assert {*lost} == {("one master", FABRIC)}

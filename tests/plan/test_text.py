@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from components.core.to_json import to_json
 from components.plan.flat import flatten
 from components.plan.make import make_plan, scripts_of
-from components.plan.ports import port_lines
-from components.plan.sections import list_sections, stages_of_steps, yaml_of
+from components.plan.sections import list_sections, port_lines, stages_of_steps, yaml_of
 from components.plan.text import STAGES, Choice, render_plan, render_summary
 from components.update.secret_names import secret_names
 from tests.golden.site import EXAMPLES, changed_spec, load_example

@@ -13,7 +13,7 @@ import pytest
 from components.artefacts.listing import images_of
 from components.checks.pod_pools import check_pod_pool
 from components.model.cluster import ClusterSpec
-from components.operators.labels import node_labels
+from components.operators.plan import node_labels
 from components.pod_network.attachment import NETWORKS, rail_attachment, server_address
 from components.pod_network.kept import Kept
 from components.pod_network.leaf_pools import Pool, pool_of, pools_of

@@ -10,8 +10,7 @@ import pytest
 from components.artefacts.listing import images_of
 from components.checks.pod_pools import check_multus_owner
 from components.model.cluster import ClusterSpec
-from components.operators.labels import node_labels
-from components.operators.plan import plan_operators
+from components.operators.plan import node_labels, plan_operators
 from components.pod_network.plan import plan_pod_network
 from components.pod_network.pools import plan_pools
 from tests.pod_network.sites import make_site

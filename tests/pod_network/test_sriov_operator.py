@@ -11,8 +11,7 @@ from components.core.key_values import parse_state
 from components.fabric.ib_plan import plan_subnet
 from components.hosts.plan import plan_hosts
 from components.model.cluster import ClusterSpec
-from components.operators.labels import node_labels
-from components.operators.plan import plan_operators
+from components.operators.plan import node_labels, plan_operators
 from components.pod_network.attachment import expected_allocatable
 from components.pod_network.plan import plan_pod_network
 from tests.pod_network.sites import make_site

@@ -14,12 +14,12 @@ from typing import Final
 
 from components.acceptance.collect.cluster_jobs import Absent, KubernetesApi
 from components.acceptance.collect.cluster_objects import Api
-from components.acceptance.collect.ib_look import look_at_fabric
 from components.acceptance.collect.probe_runs import Round, run_all, try_probe
 from components.acceptance.collect.turn import Turn
 from components.acceptance.evidence import Evidence, LeftOut
-from components.acceptance.logs.ib_facts import IbFacts
+from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
 from components.acceptance.plan import AcceptancePlan
+from components.acceptance.probes.ib_limits import IbLook
 from components.acceptance.report.archive import read_beside
 from components.acceptance.report.proofs import label_of, last_proofs, subjects_of
 from components.acceptance.request import AcceptRequest
@@ -28,7 +28,45 @@ from components.jobs.templates import number_objects
 from components.kubernetes.access import read_kubeconfig
 from components.kubernetes.reference import ClusterRef
 from components.remote.host_runs import run_on_hosts
+from components.remote.host_session import run_on_host
+from components.remote.script import KILL_AFTER_S, render_remote_command
 from components.remote.step import env_name
+
+ASK_AGAIN_S: Final = 5.0
+"""Seconds between two looks while a standby may be taking over."""
+
+
+async def look_at_fabric(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
+    """Ask one host; one that does not answer is reported as such.
+
+    Where the file has a standby and no master answers, the host is asked again until the standby
+    had the time to take over.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + look.takeover_s
+    seen = await _look_once(look, secrets)
+    while seen.lacks_master and loop.time() + ASK_AGAIN_S < deadline:
+        await asyncio.sleep(ASK_AGAIN_S)
+        seen = await _look_once(look, secrets)
+    return seen
+
+
+async def _look_once(look: IbLook, secrets: Mapping[str, str]) -> IbFacts:
+    endpoint = look.endpoint
+    try:
+        answer = await run_on_host(
+            endpoint,
+            secrets,
+            render_remote_command(look.script, look.deadline_s),
+            deadline_s=look.deadline_s + 2 * KILL_AFTER_S,
+        )
+    except DeviceError as error:
+        return IbFacts(why_nothing=str(error).splitlines()[0])
+    if answer.exit_status != 0 and not answer.stdout:
+        last = (answer.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        return IbFacts(why_nothing=f"the look ended with status {answer.exit_status}: {last}")
+    return parse_ib_look(answer.stdout)
+
 
 MEMLOCK_DEADLINE_S: Final = 120.0
 """Seconds for a pod that prints one line, its image pull included."""

@@ -3,24 +3,193 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Literal
 
 from components.acceptance.collect.cluster_jobs import pause
 from components.acceptance.collect.cluster_objects import Api
-from components.acceptance.collect.cluster_use import (
-    Body,
-    Hindrance,
-    NodeUse,
-    find_hindrance,
-    read_nodes,
-)
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.site import NOT_ASKED
 from components.acceptance.plan import Policy, ProbePlan
 from components.core.errors import DeviceError
+from components.jobs.templates import GPU
+from components.kubernetes.live.nodes import troubles_of
+
+Body = Mapping[str, Any]
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_HOST: Final = "kubernetes.io/hostname"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """One node: what it offers, and who holds how much of it."""
+
+    name: str
+    offers: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Extended resource to count."""
+    held: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    """Extended resource to pod (`namespace/name`) to count."""
+    node: Body | None = field(default=None, repr=False)
+    """The Node object; None for a node that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What some pods of a probe need, each on a node of its own."""
+
+    nodes: tuple[str, ...]
+    """Nodes that may take them."""
+    count: int
+    resources: Mapping[str, int]
+    tolerations: tuple[Body, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """Why a probe cannot run now."""
+
+    kind: Literal["busy", "closed", "broken"]
+    """`busy`: pods hold what it needs. `closed`: a node takes no pods, by a decision. `broken`:
+    a node is not there or not ready."""
+    reason: str
+
+
+def read_nodes(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, NodeUse]:
+    """The nodes of a cluster by name.
+
+    Args:
+        nodes: All Node objects.
+        pods: All Pod objects, of every namespace.
+    """
+    held: dict[str, dict[str, dict[str, int]]] = {}
+    for pod in pods:
+        node = pod.get("spec", {}).get("nodeName")
+        if not node or pod.get("status", {}).get("phase") in _ENDED:
+            continue
+        meta = pod["metadata"]
+        for resource, count in _requests(pod["spec"]).items():
+            by_pod = held.setdefault(node, {}).setdefault(resource, {})
+            by_pod[f"{meta.get('namespace', 'default')}/{meta['name']}"] = count
+    found: dict[str, NodeUse] = {}
+    for node in nodes:
+        name = node["metadata"]["name"]
+        offers = _counts(node.get("status", {}).get("allocatable") or {})
+        found[name] = NodeUse(name, offers, held.get(name, {}), node)
+    return found
+
+
+def _counts(amounts: Mapping[str, Any]) -> dict[str, int]:
+    """The extended resources among amounts: only their names have a domain."""
+    return {name: int(count) for name, count in amounts.items() if "/" in name}
+
+
+def _requests(spec: Body) -> dict[str, int]:
+    """What the scheduler counts for a pod: its containers together, or its largest first one."""
+    running = list(spec.get("containers") or [])
+    first = list(spec.get("initContainers") or [])
+    running += [each for each in first if each.get("restartPolicy") == "Always"]
+    total: dict[str, int] = {}
+    for container in running:
+        for name, count in _of_container(container).items():
+            total[name] = total.get(name, 0) + count
+    for container in first:
+        for name, count in _of_container(container).items():
+            total[name] = max(total.get(name, 0), count)
+    return {name: count for name, count in total.items() if count}
+
+
+def _of_container(container: Body) -> dict[str, int]:
+    resources = _part(container, "resources")
+    # A limit of an extended resource is its request too.
+    return _counts({**_part(resources, "limits"), **_part(resources, "requests")})
+
+
+def _part(body: Body, key: str) -> Body:
+    found: Body | None = body.get(key)
+    return found or {}
+
+
+def needs_of(objects: Sequence[Body]) -> Iterator[Need]:
+    """What the pods of a probe's objects need of which nodes."""
+    for body in objects:
+        if body["kind"] == "MPIJob":
+            worker = body["spec"]["mpiReplicaSpecs"]["Worker"]
+            spec = worker["template"]["spec"]
+            yield _need(spec, int(worker["replicas"]))
+        elif body["kind"] == "Job":
+            spec = body["spec"]["template"]["spec"]
+            yield _need(spec, 1)
+
+
+def _need(spec: Body, count: int) -> Need:
+    return Need(_nodes_of(spec), count, _requests(spec), tuple(spec.get("tolerations") or ()))
+
+
+def _nodes_of(spec: Body) -> tuple[str, ...]:
+    selected: str | None = _part(spec, "nodeSelector").get(_HOST)
+    if selected:
+        return (selected,)
+    affinity = _part(_part(spec, "affinity"), "nodeAffinity")
+    terms: list[Body] = list(_part(affinity, _REQUIRED).get("nodeSelectorTerms") or [])
+    return tuple(
+        str(name)
+        for term in terms
+        for each in term.get("matchExpressions") or ()
+        if each["key"] == _HOST and each["operator"] == "In"
+        for name in each["values"]
+    )
+
+
+def find_hindrance(objects: Sequence[Body], nodes: Mapping[str, NodeUse]) -> Hindrance | None:
+    """Why a probe could not run now, the gravest reason of all; None where nothing is in its way.
+
+    A node that offers too little is not in its way: a device plugin may be about to register, and
+    the scheduler says best what is lacking.
+
+    Args:
+        objects: What the probe creates.
+        nodes: From `read_nodes`; empty where the cluster did not say.
+    """
+    found = [each for need in needs_of(objects) for each in _hindrances(need, nodes)]
+    order = ("broken", "closed", "busy")
+    return min(found, key=lambda each: order.index(each.kind), default=None) if nodes else None
+
+
+def _hindrances(need: Need, nodes: Mapping[str, NodeUse]) -> list[Hindrance]:
+    uses = [nodes.get(name, NodeUse(name)) for name in need.nodes]
+    found = [each for use in uses if (each := _hindrance(use, need)) is not None]
+    return found if len(uses) - len(found) < need.count else []
+
+
+def _hindrance(use: NodeUse, need: Need) -> Hindrance | None:
+    if use.node is None:
+        return Hindrance("broken", f"{use.name} is no node of the cluster")
+    trouble = next(troubles_of(use.node, need.tolerations), None)
+    if trouble is not None and trouble.kind == "not ready":
+        return Hindrance("broken", trouble.words(use.name))
+    if trouble is not None:
+        words = f"{trouble.kind}: node {use.name} takes no pods ({trouble.detail})"
+        return Hindrance("closed", words)
+    for resource, count in need.resources.items():
+        offered, holders = use.offers.get(resource, 0), use.held.get(resource, {})
+        taken = sum(holders.values())
+        if offered >= count > offered - taken:
+            return Hindrance("busy", _busy(use.name, resource, offered, holders))
+    return None
+
+
+def _busy(node: str, resource: str, offered: int, holders: Mapping[str, int]) -> str:
+    """`busy: pod train/job-0 uses 8 of 8 GPUs of gpu01`."""
+    things = "GPUs" if resource == GPU else resource
+    if len(holders) == 1:
+        ((pod, count),) = holders.items()
+        return f"busy: pod {pod} uses {count} of {offered} {things} of {node}"
+    shares = ", ".join(f"{pod} ({count})" for pod, count in sorted(holders.items()))
+    return f"busy: pods {shares} use {sum(holders.values())} of {offered} {things} of {node}"
+
 
 _FRESH_S: Final = 5.0
 """For how long a look at all nodes and pods is good: the lists are long on a large cluster."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from components.acceptance.evidence import Evidence, Limits, ProbeEvidence, Unreachable
 from components.acceptance.judge.beside import judge_beside, warn_beside
-from components.acceptance.judge.fabric import judge_fabric
+from components.acceptance.judge.fabric import judge_fabric, judge_routing, warn_routing
 from components.acceptance.judge.groups import judge_groups
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
@@ -20,7 +20,6 @@ from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.path import judge_losses, judge_path
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.perftest import judge_perftest
-from components.acceptance.judge.routing import judge_routing, warn_routing
 from components.acceptance.judge.run_failure import find_failure
 from components.acceptance.judge.spread import warn_spread
 from components.acceptance.judge.verdict import (

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from pydantic import JsonValue
 
-from components.kubernetes.live.quantity import amount_of, holds_quantity
+from components.kubernetes.live.compare import amount_of, holds_quantity
 
 
 @pytest.mark.parametrize(

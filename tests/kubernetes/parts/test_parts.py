@@ -13,8 +13,7 @@ from components.catalogue.cluster_parts import PARTS, Part, part_of_image, versi
 from components.core.finding import Finding
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
-from components.kubernetes.parts.attachments import attachment_differences
-from components.kubernetes.parts.judge import judge_parts
+from components.kubernetes.parts.judge import attachment_differences, judge_parts
 from components.kubernetes.parts.look import PartsAsked, PartsLook, Workload
 from components.model.cluster_parts import Owner
 
