@@ -11,7 +11,6 @@ from typing import Annotated, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.core.difference import Difference, diff_settings
-from components.fabric import old_states
 from components.fabric.alike import spread_ports
 from components.fabric.bond_state import Bonds, MlagState, bond_settings
 from components.fabric.ib_state import IbState
@@ -171,11 +170,6 @@ class PortState(_Frozen):
     `pfc_watchdog`, `ecn_<class>` and `schedule_<class>`; a text under another name is not put back.
     """
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_old(cls, value: object) -> object:
-        return old_states.read_port(value)
-
 
 class OtherPorts(_Frozen):
     """Ports beside ours, by what they carry: found, never wanted."""
@@ -244,8 +238,8 @@ class SwitchState(_Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_old(cls, value: object) -> object:
-        return old_states.read_switch(spread_ports(value))
+    def _read_folded(cls, value: object) -> object:
+        return spread_ports(value)
 
     def settings(self) -> dict[tuple[str, str], str]:
         """Flat (where, setting) to text, for diffs that people read."""

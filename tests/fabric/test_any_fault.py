@@ -157,7 +157,7 @@ def end_it(room: Room, way: Way, fault: Fault) -> None:
 def _fits(line: str, *, routed: bool) -> bool:
     """Lines of BGP are of a switch that routes, and no port holds a map of ours before it is there.
 
-    After a broken undo such a port keeps the map (test_old_states.py).
+    After a broken undo such a port keeps the map.
     """
     return (routed or "{asn}" not in line) and '"tc_to_queue_map":"RAILYARD"' not in line
 
