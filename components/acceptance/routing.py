@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from components.acceptance.seen import Seen
-from components.core.lost_way import LostWay
+from components.core.beside import LostWay
 
 
 class RoutingSeen(Seen):

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from components.core.difference import Difference
 from components.core.plain_text import plain_text
+
+
+@dataclass(frozen=True, slots=True)
+class LostWay:
+    """A routed link of a switch whose BGP is not as the file says, or is not known."""
+
+    where: str
+    """`port swp31`, or `switch`."""
+    what: str
+    """`BGP with spine-01:swp1 is Idle, not Established`."""
+    fix: str
+    """What to ask next on the switch."""
+    kind: Literal["lost", "unread", "unsaid"] = "lost"
+    """`unread`: nothing is known. `unsaid`: the sessions are, and one thing of them is not."""
+
+    def __str__(self) -> str:
+        """The words of drift and previews."""
+        return plain_text(f"{self.where}: {self.what}; next: {self.fix}")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,13 +9,36 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.catalogue.cards import CARDS
+from components.catalogue.cards import CARDS, CardName
 from components.core.errors import UsageError
 from components.core.problem import Json, SpecPath, render_path
-from components.discover.cards import card_name, known_model
 from components.discover.rails import SiteRails, choose_rails
 from components.hosts.look import CardFact, HostLook
 from components.hosts.topology import Distance, Pair, assign_gpus, gpus_of, without_node
+
+_KNOWN: Final[Mapping[str, CardName]] = {
+    device: card.name
+    for card in CARDS.values()
+    for device in (card.pf_device, *(device for device, _ in card.also))
+}
+_OTHERS: Final[Mapping[str, str]] = {
+    "1013": "ConnectX-4",
+    "1015": "ConnectX-4 Lx",
+    "101f": "ConnectX-6 Lx",
+    "a2d6": "BlueField-2",
+}
+"""Cards of vendor 15b3 (pci.ids) that the file has no model for: named, and not set up."""
+
+
+def card_name(device: str) -> str:
+    """The card's model for people, or its id where we do not know it."""
+    return known_model(device) or _OTHERS.get(device, f"15b3:{device}")
+
+
+def known_model(device: str) -> CardName | None:
+    """The card's model as `hosts[].nics[].model` takes it, or None where it does not."""
+    return _KNOWN.get(device)
+
 
 _KEYS: Final = (
     "rail",

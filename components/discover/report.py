@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from components.core.errors import RailyardError
 from components.core.problem import Json, render_path
-from components.discover.cards import card_name
-from components.discover.propose import Disagreement, Proposal
+from components.discover.propose import Disagreement, Proposal, card_name
 from components.discover.site_file import SiteFile
 from components.discover.targets import Target, has_no_login
 from components.hosts.look import CardFact

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from components.core.beside import Beside
+from components.core.beside import Beside, LostWay
 from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
-from components.core.lost_way import LostWay
 from components.core.placeholder import matches
 from components.drift.applied import Applied
 from components.drift.watched import Watched

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from components.core.beside import Beside
-from components.core.lost_way import LostWay
+from components.core.beside import Beside, LostWay
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 from components.fabric.guards import Look, find_beside, with_looks

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from components.core.lost_way import LostWay
+from components.core.beside import LostWay
 from components.fabric.links import link_addresses, list_links, routed_neighbours
 from components.fabric.routing_plan import plan_routing
 from components.fabric.session_state import Session, Sessions

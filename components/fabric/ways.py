@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from components.core.lost_way import LostWay
+from components.core.beside import LostWay
 from components.fabric.state import BgpState
 
 MOST_PATHS: Final = 64

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ from components.cloud.observe import OBSERVE_PATIENCE
 from components.cloud.plan import CloudPlan
 from components.cloud.preflight import Topic, look
 from components.cloud.request import open_api, previous_of_text
-from components.core.errors import DeviceError
+from components.core.errors import DeviceError, RailyardError
 from components.core.finding import Finding
 from components.core.key_values import HostState
 from components.core.placeholder import has_placeholder
@@ -31,6 +32,9 @@ from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
 from components.hosts.judge_settings import judge_gpus, judge_settings
 from components.hosts.preview import hosts_refused
+from components.kubernetes.kubespray.environment import make_environment
+from components.kubernetes.kubespray.tree import bring_tree
+from components.kubernetes.planes.kubespray import plan_request
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images
@@ -45,7 +49,6 @@ from components.preflight.judge_others import (
     judge_ufm,
     read_refusals,
 )
-from components.preflight.kubespray import look_at_kubespray
 from components.preflight.report import Preflight
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import HERE
@@ -60,6 +63,53 @@ from components.update.observe import Looks, observe_site, refusal_words
 from components.update.refusals import disruptions_refused
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
+
+
+def look_at_kubespray(spec: ClusterSpec, project: Path) -> tuple[Finding, ...]:
+    """Whether kubespray could run from here: what an update would bring first is brought.
+
+    Tree and environment stay in this user's cache, where the update finds them; no playbook runs.
+
+    Args:
+        spec: The site; without kubespray nothing is looked at.
+        project: The folder that its paths are relative to.
+    """
+    return tuple(_look(spec, project)) if spec.kubespray is not None else ()
+
+
+def _look(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
+    request = plan_request(spec, "")
+    source, wanted = request.source, request.wanted
+    if source.kind == "path":
+        source = replace(source, place=str(project / source.place))
+    try:
+        bring_tree(source, wanted.release, wanted.pin, wanted.version)
+    except RailyardError as error:
+        what = "the tree of kubespray is not the one that the file names, or cannot be had."
+        yield _lacking_playbook("kubespray-tree", what, error, f"kubespray {wanted.release}")
+    try:
+        make_environment(str(project / request.requirements), request.python)
+    except RailyardError as error:
+        what = "the Python environment of kubespray cannot be made."
+        yield _lacking_playbook(
+            "kubespray-environment", what, error, "its requirements, with their hashes"
+        )
+    if shutil.which("ssh") is None:
+        yield Finding(
+            HERE,
+            "kubespray-ssh",
+            "there is no ssh, by which Ansible reaches the nodes.",
+            "not on PATH",
+            "OpenSSH's client",
+            "apt-get install openssh-client",
+        )
+
+
+def _lacking_playbook(cause: str, what: str, error: RailyardError, wanted: str) -> Finding:
+    words, _, fix = str(error).partition("\n  fix    ")
+    default = "see what it says, and run the same by hand"
+    return Finding(HERE, cause, what, " ".join(words.split()), wanted, fix or default)
+
 
 CLOUD = "the cloud"
 _WHAT: Mapping[Topic, str] = {

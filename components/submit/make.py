@@ -11,9 +11,8 @@ from pydantic import JsonValue, TypeAdapter
 
 from components.acceptance.evidence import Limits, Probe
 from components.acceptance.plan import plan_acceptance
-from components.acceptance.probes.nccl import nccl_command
+from components.acceptance.probes.nccl import nccl_command, scan_call
 from components.acceptance.probes.perftest import perftest_job
-from components.acceptance.probes.scan import scan_call
 from components.core.errors import Bug
 from components.jobs.deepspeed import deepspeed_job, deepspeed_launcher, deepspeed_workers
 from components.jobs.environment import mpirun_command

@@ -6,7 +6,7 @@ import pytest
 
 from components.acceptance.evidence import Hop, HopStatus, Outcome, Probe, ProbeEvidence
 from components.acceptance.flows import flows_for, is_telling
-from components.acceptance.judge.spread import warn_spread
+from components.acceptance.judge.fabric import warn_spread
 from components.acceptance.routing import RoutingSeen
 
 

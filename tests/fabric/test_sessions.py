@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.core.lost_way import LostWay
+from components.core.beside import LostWay
 from components.fabric.plan import plan_fabric
 from components.fabric.session_look import look, read_sessions
 from components.fabric.session_state import Session, Sessions

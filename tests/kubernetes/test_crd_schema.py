@@ -10,9 +10,8 @@ import pytest
 from pydantic import JsonValue
 
 from components.jobs.plan import MPI_OPERATOR_FILE
-from components.kubernetes.crd_schema import slim_schema
 from components.kubernetes.manifest import make_manifest
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.vendored import load_vendored, slim_schema
 from lab.cluster.api import Api, ApiError
 from lab.cluster.plane import ControlPlane
 from lab.cluster.process import wait_until

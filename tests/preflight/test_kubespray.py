@@ -13,7 +13,7 @@ from components.kubernetes.kubespray.tree import tree_digest
 from components.model.cluster import ClusterSpec
 from components.model.kubespray import KubespraySource
 from components.plan.make import make_plan
-from components.preflight.kubespray import look_at_kubespray
+from components.preflight.run import look_at_kubespray
 from components.preflight.wants import HostWants, wants_of
 from lab.kubespray.source import PROJECT, kubespray_source
 from tests.golden.site import EXAMPLES, load_example

@@ -11,8 +11,8 @@ from typing import Final
 from components.acceptance.evidence import Hop, HopRole, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
 from components.acceptance.routing import RoutingSeen, as_routing
+from components.core.beside import LostWay
 from components.core.errors import DeviceError
-from components.core.lost_way import LostWay
 from components.fabric.device import read_counted, read_counters
 from components.fabric.sessions import find_lost
 from components.fabric.systems.base import CounterWay, PortCounters, Unread

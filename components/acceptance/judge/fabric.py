@@ -9,12 +9,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Final
 
 from components.acceptance.evidence import Evidence, Hop, Limits, ProbeEvidence
+from components.acceptance.flows import is_telling
 from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
 from components.acceptance.judge.path import DARK
 from components.acceptance.judge.verdict import Finding, Verdict, overall_verdict
 from components.acceptance.routing import RoutingSeen
+
+_IDLE_SPREAD_SHARE: Final = 0.01
+"""Of an even share: less is what else is on a link, such as BGP."""
+_STEP: Final = (
+    "look at what the switch hashes over (the UDP source port tells RoCE's connections apart), and"
+    " at the routes of the switch at the other end"
+)
+
+
+def warn_spread(item: ProbeEvidence) -> list[Finding]:
+    """Warnings: the links that carried nothing of a test of many connections."""
+    return [] if item.outcome != "completed" else [*_warnings(item)]
+
+
+def _warnings(item: ProbeEvidence) -> Iterator[Finding]:
+    lost = {(seen.device, seen.where) for seen in item.routing if seen.kind == "lost"}
+    uplinks = [
+        hop
+        for hop in item.hops
+        if hop.role == "uplink_egress" and (hop.device, f"port {hop.interface}") not in lost
+    ]
+    for (rail, direction), group in groupby(uplinks, key=lambda hop: (hop.rail, hop.direction)):
+        hops = list(group)
+        seen = [hop for hop in hops if hop.status == "observed" and hop.total_bytes is not None]
+        if len(seen) == len(hops) and is_telling(item.probe.flows, len(hops)):
+            yield from _idle(item, f"{rail}, {direction}", hops)
+
+
+def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]:
+    total = sum(hop.total_bytes or 0 for hop in hops)
+    idle = [hop for hop in hops if (hop.total_bytes or 0) < total / len(hops) * _IDLE_SPREAD_SHARE]
+    for hop in idle:
+        flows = item.probe.flows
+        yield Finding(
+            check="spread",
+            subject=item.probe.name,
+            verdict="failed",
+            expected=f"{where}: a share of {flows} connections on each of {len(hops)} links",
+            actual=f"{show_size(hop.total_bytes or 0)} of {show_size(total)} at {hop.place}",
+            detail=f"{hop.place} carried none of {flows} connections, though its session is up",
+            next_step=_STEP,
+        )
 
 
 def judge_routing(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:

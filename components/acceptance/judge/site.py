@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from components.acceptance.beside import BesideSeen
 from components.acceptance.evidence import Evidence, Limits, ProbeEvidence, Unreachable
-from components.acceptance.judge.beside import judge_beside, warn_beside
-from components.acceptance.judge.fabric import judge_fabric, judge_routing, warn_routing
+from components.acceptance.judge.fabric import (
+    judge_fabric,
+    judge_routing,
+    warn_routing,
+    warn_spread,
+)
 from components.acceptance.judge.groups import judge_groups
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
@@ -21,7 +26,6 @@ from components.acceptance.judge.path import judge_losses, judge_path
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.perftest import judge_perftest
 from components.acceptance.judge.run_failure import find_failure
-from components.acceptance.judge.spread import warn_spread
 from components.acceptance.judge.verdict import (
     EXIT_CODES,
     Finding,
@@ -31,6 +35,61 @@ from components.acceptance.judge.verdict import (
 )
 from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
 from components.acceptance.seen import Seen
+
+
+def judge_beside(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
+    """Those on the way of a probe that did not pass: they may explain it, so they are not proven.
+
+    Args:
+        evidence: What was seen.
+        judged: What the probes came to.
+    """
+    return [
+        _finding(each, verdict, probes)
+        for each in evidence.beside or ()
+        for verdict, probes in [_explained(evidence, each.device, judged)]
+        if probes
+    ]
+
+
+def warn_beside(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
+    """All others: the probes passed in spite of them, under no congestion."""
+    return [
+        _finding(each, "failed", ())
+        for each in evidence.beside or ()
+        if not _explained(evidence, each.device, judged)[1]
+    ]
+
+
+def _explained(
+    evidence: Evidence, device: str, judged: Sequence[Finding]
+) -> tuple[Verdict, tuple[str, ...]]:
+    """The probes through a device that did not pass, and what they came to together."""
+    through = {
+        item.probe.name
+        for item in evidence.probes
+        if device in item.probe.nodes or any(hop.device == device for hop in item.hops)
+    }
+    wrong = [
+        found
+        for found in judged
+        if found.subject in through and found.verdict in {"failed", "error"}
+    ]
+    return overall_verdict(wrong), tuple(dict.fromkeys(found.subject for found in wrong))
+
+
+def _finding(seen: BesideSeen, verdict: Verdict, probes: tuple[str, ...]) -> Finding:
+    why = f"; it may be why these did not pass: {', '.join(probes)}" if probes else ""
+    return Finding(
+        check="beside",
+        subject=seen.device,
+        verdict=verdict,
+        expected=f"{seen.setting} {seen.harmless}",
+        actual=f"{seen.actual}; not ours, and it breaks {seen.breaks}",
+        detail=f"as the update found it before it began{why}",
+        next_step=seen.fix,
+    )
+
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
 """How the reason of a probe begins whose place others have, or which is closed."""
