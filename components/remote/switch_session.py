@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -19,6 +18,7 @@ from paramiko import Channel, SSHException, Transport
 from paramiko.ssh_exception import BadAuthenticationType
 
 from components.core.errors import Bug, UnreachableError
+from components.core.limits import Held, TooLongError
 from components.remote.legacy_transport import LegacyTransport
 from components.remote.netmiko_base import BaseConnection, NetmikoBaseException
 from components.remote.session_profile import SessionProfile
@@ -35,6 +35,9 @@ from components.remote.switch_rights import rise
 SHORTEST_S: Final = 0.01
 """A socket timeout of 0 would mean not to wait at all."""
 CHUNK_BYTES: Final = 65536
+TAIL: Final = 4096
+"""Characters at the end of an answer that are searched for the prompt: the whole answer would be
+searched again for each chunk. A prompt with the line of the status before it has some 100."""
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 _STATUS: Final = re.compile(r"\[status (\d+)\]\n?$")
 
@@ -138,6 +141,8 @@ class SwitchSession:
         try:
             self.connection.write_channel(f"{self.profile.line_of(command)}\n")
             raw = read_to(self.connection, self.profile.end, self.ends_at_s)
+        except TooLongError as error:
+            raise UnreachableError(f"{self.where}: the answer to `{command}`: {error}") from error
         except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
@@ -180,20 +185,30 @@ def read_to(connection: BaseConnection, prompt: str, ends_at_s: float) -> str:
 
     Raises:
         TimeoutError: The deadline passed first.
+        TooLongError: The switch sent more than an answer can have.
         EOFError: The session ended first; its text is what was read.
     """
     channel = connection.remote_conn
     if not isinstance(channel, Channel):
         raise Bug("a switch session is an SSH session")
-    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    text = ""
-    while re.search(prompt, _ESCAPES.sub("", text)) is None:
-        channel.settimeout(max(ends_at_s - time.monotonic(), SHORTEST_S))
+    held, tail = Held(), b""
+    while re.search(prompt, _last_lines(tail)) is None:
+        left_s = ends_at_s - time.monotonic()
+        if left_s <= 0:  # a switch that never stops to send never lets the socket wait
+            raise TimeoutError
+        channel.settimeout(max(left_s, SHORTEST_S))
         chunk = channel.recv(CHUNK_BYTES)
         if not chunk:
-            raise EOFError(text)
-        text += decode(chunk)
-    return text
+            raise EOFError(held.text())
+        held.add(chunk)
+        tail = (tail + chunk)[-TAIL:]
+    return held.text()
+
+
+def _last_lines(tail: bytes) -> str:
+    """The end of an answer without escapes, from the beginning of a line where it was cut."""
+    text = tail.decode(errors="replace")
+    return _ESCAPES.sub("", text.partition("\n")[2] if len(tail) == TAIL else text)
 
 
 def _clean(raw: str, prompt: str) -> str:
