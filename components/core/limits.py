@@ -6,7 +6,6 @@ without end, never meets it. Readers here look at a clock between two pieces and
 
 from __future__ import annotations
 
-import os
 import ssl
 import stat
 import time
@@ -113,23 +112,24 @@ def read_file(path: Path, limit: int = FILE_BYTES) -> bytes:
     """Read a file that a user names.
 
     Raises:
-        UsageError: It is no regular file, as a device or a pipe, or it is longer than the limit.
+        UsageError: It is no regular file but a device or a pipe, or it is longer than the limit.
         OSError: It is not there, is a directory, or may not be read.
     """
-    # A pipe without a writer would hold `open` for ever without O_NONBLOCK.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - by number
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{path}: not a regular file. Save its text as a file and name that.")
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise UsageError(
-            f"{path}: longer than {limit >> 20} MiB, the limit of a file that Railyard reads. Is"
-            " it the right file?"
-        )
-    return data
+    return _sound(path, limit).read_bytes()
 
 
 def read_text(path: Path, limit: int = FILE_BYTES) -> str:
     """The same as text in UTF-8 with Unix line ends; it raises UnicodeDecodeError as well."""
-    return read_file(path, limit).decode().replace("\r\n", "\n").replace("\r", "\n")
+    return _sound(path, limit).read_text(encoding="utf-8")
+
+
+def _sound(path: Path, limit: int) -> Path:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path}: not a regular file. Save its text as a file and name that.")
+    if stat.S_ISREG(found.st_mode) and found.st_size > limit:
+        raise UsageError(
+            f"{path}: longer than {limit >> 20} MiB, the limit of a file that Railyard reads. Is"
+            " it the right file?"
+        )
+    return path

@@ -63,6 +63,14 @@ class HttpsSession:
             return text
         return f"[status {status}] {reason}: {text.strip()}"
 
+    def left_s(self) -> float:
+        """Seconds to the deadline."""
+        return self.deadline.ends_at_s - self.deadline.clock()
+
+    def renew(self) -> None:
+        """Begin the deadline again, to put back what was changed."""
+        self.deadline = Deadline(self.deadline.seconds)
+
     def _answer(self, method: str, path: str, body: str) -> tuple[int, str, str]:
         connection = HTTPSConnection(
             self.endpoint.address, self.endpoint.port, context=end_at(_unverified(), self.deadline)

@@ -22,7 +22,7 @@ from components.core.limits import Held, TooLongError
 from components.remote.legacy_transport import LegacyTransport
 from components.remote.netmiko_base import BaseConnection, NetmikoBaseException
 from components.remote.session_profile import SessionProfile
-from components.remote.step import Endpoint
+from components.remote.step import COMMAND_S, Endpoint
 from components.remote.switch_errors import classified
 from components.remote.switch_login import (
     CONNECT_S,
@@ -124,6 +124,7 @@ class SwitchSession:
     profile: SessionProfile
     way: ExitStack
     """What the session goes through, given back at its end."""
+    sent: int = 0
 
     @property
     def where(self) -> str:
@@ -133,11 +134,14 @@ class SwitchSession:
     def run(self, command: str) -> str:
         """Send one line and return what it printed, without echo, prompt and escapes.
 
-        Where there are exit statuses, one other than 0 is at the end as `[status N]`.
+        Each line moves the deadline a little, since a large switch needs more of them. Where there
+        are exit statuses, one other than 0 is at the end as `[status N]`.
 
         Raises:
             UnreachableError: The session ended, or the deadline passed, before the prompt.
         """
+        self.sent += 1
+        self.ends_at_s += self._command_s
         try:
             self.connection.write_channel(f"{self.profile.line_of(command)}\n")
             raw = read_to(self.connection, self.profile.end, self.ends_at_s)
@@ -146,7 +150,9 @@ class SwitchSession:
         except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
-                f"{self.deadline_s:g} s"
+                f"{self.deadline_s:g} s, and {self._command_s:g} s for each of {self.sent} commands"
+                "\n  fix    if the switch is slow and sound, write larger deadlines.switch into the"
+                " file"
             ) from error
         except (NetmikoBaseException, OSError, SSHException, EOFError) as error:
             raise UnreachableError(
@@ -154,6 +160,18 @@ class SwitchSession:
             ) from error
         text = _clean(raw, self.profile.prompt)
         return _judged(text) if self.profile.has_status else text
+
+    @property
+    def _command_s(self) -> float:
+        return self.endpoint.command_s or COMMAND_S
+
+    def left_s(self) -> float:
+        """Seconds to the deadline."""
+        return self.ends_at_s - time.monotonic()
+
+    def renew(self) -> None:
+        """Begin the deadline again, to put back what was changed."""
+        self.ends_at_s = time.monotonic() + self.deadline_s
 
     def __enter__(self) -> Self:
         """The session itself, already open."""
