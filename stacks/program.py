@@ -41,8 +41,9 @@ from components.remote.objects import WithMade
 from components.update.decide import Intentions, intend, strangers_to_undo
 from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
-from components.update.own_state import read_own_state
+from components.update.own_state import note_names, read_own_state
 from components.update.parts import look_at_existing, parts_refused
+from components.update.proof import stale_after
 from components.update.refusals import host_departures, switch_changes
 from components.update.refuse import Situation, played_playbooks, refuse_update
 from components.update.secret_names import secret_names
@@ -90,12 +91,15 @@ def _run(config: pulumi.Config) -> None:
         _fetch_ahead(spec, lock, secrets)
     else:
         plan = _without_charts(plan, charts_away(spec, lock))
-    intentions = _look(config, checked, plan, secrets)
+    applied, names = read_own_state(), note_names()
+    intentions = _look(config, checked, plan, secrets, applied)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
     with _short_traces():
         report = COMPOSE[spec.environment.kind](intentions.plan, remote, intentions.run)
-    pulumi.export("verdict", report.verdict)
+    stale = stale_after(applied, names, pulumi.get_stack())
+    verdict = report.verdict.apply(lambda text: text and text + stale) if stale else report.verdict
+    pulumi.export("verdict", verdict)
     pulumi.export("cluster", spec.name)
 
 
@@ -148,11 +152,14 @@ def _load(config: pulumi.Config) -> CheckedSite:
 
 
 def _look(
-    config: pulumi.Config, checked: CheckedSite, plan: ClusterPlan, secrets: Mapping[str, str]
+    config: pulumi.Config,
+    checked: CheckedSite,
+    plan: ClusterPlan,
+    secrets: Mapping[str, str],
+    applied: Applied,
 ) -> Intentions:
     spec = checked.spec_or_raise()
     observe = cast("Observe", _setting(config, "observe"))
-    applied = read_own_state()
     seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
     accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
     intentions = intend(plan, applied, seen, accept)
