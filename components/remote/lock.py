@@ -23,7 +23,7 @@ LONGEST_HOLDER: Final = 500
 
 
 def lock_folder() -> Path:
-    """The folder of this user's locks, which nobody else can write.
+    """The folder of this user's locks, which only that user can write.
 
     It must be the same for every run: XDG_RUNTIME_DIR is no such place, since a timer has none.
 
