@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Generator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,8 +43,9 @@ from components.remote.objects import WithMade
 from components.update.decide import Intentions, intend, strangers_to_undo
 from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
-from components.update.own_state import read_own_state
+from components.update.own_state import note_names, read_own_state
 from components.update.parts import look_at_existing, parts_refused
+from components.update.proof import stale_after
 from components.update.refusals import host_departures, switch_changes
 from components.update.refuse import Situation, played_playbooks, refuse_update
 from components.update.secret_names import secret_names
@@ -71,6 +73,10 @@ class Guarded:
     remote: Remote
     run: int
     """Number of the acceptance run; a new number proves the path again."""
+    applied: Applied
+    """What the stack last applied."""
+    registered: AbstractSet[str]
+    """The names of the resources that the program has registered since then; it grows."""
 
 
 def guarded(site: Path | None = None, parts: Collection[Part] = PARTS) -> Guarded:
@@ -106,7 +112,9 @@ def run() -> None:
     ready = guarded()
     with _short_traces():
         report = COMPOSE[ready.spec.environment.kind](ready.plan, ready.remote, ready.run)
-    pulumi.export("verdict", report.verdict)
+    stale = stale_after(ready.applied, ready.registered, pulumi.get_stack())
+    verdict = report.verdict.apply(lambda text: text and text + stale) if stale else report.verdict
+    pulumi.export("verdict", verdict)
     pulumi.export("cluster", ready.spec.name)
 
 
@@ -129,10 +137,11 @@ def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part])
         _fetch_ahead(spec, lock, secrets)
     else:
         plan = _without_charts(plan, charts_away(spec, lock))
-    intentions = _look(config, checked, plan, secrets)
+    applied, names = read_own_state(), note_names()
+    intentions = _look(config, checked, plan, secrets, applied)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
-    return Guarded(spec, intentions.plan, remote, intentions.run)
+    return Guarded(spec, intentions.plan, remote, intentions.run, applied, names)
 
 
 def _fetch_ahead(spec: ClusterSpec, lock: Lock, secrets: Mapping[str, str]) -> None:
@@ -187,11 +196,14 @@ def _tell_site(checked: CheckedSite) -> CheckedSite:
 
 
 def _look(
-    config: pulumi.Config, checked: CheckedSite, plan: ClusterPlan, secrets: Mapping[str, str]
+    config: pulumi.Config,
+    checked: CheckedSite,
+    plan: ClusterPlan,
+    secrets: Mapping[str, str],
+    applied: Applied,
 ) -> Intentions:
     spec = checked.spec_or_raise()
     observe = cast("Observe", _setting(config, "observe"))
-    applied = read_own_state()
     seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
     accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
     intentions = intend(plan, applied, seen, accept)

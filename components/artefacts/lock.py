@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from components.artefacts.listing import Artefact, Kind
 from components.artefacts.reference import parse_image
+from components.core.limits import read_text
 from components.core.problem import Lines, Place, Problem, SpecPath
 from components.model.units import Frozen, Sha256
 from components.reading.yaml_text import parse_yaml
@@ -103,7 +104,7 @@ def read_lock(site: Path | None) -> tuple[Lock, tuple[Problem, ...]]:
     if not path.is_file():
         return Lock(path=path), ()
     try:
-        text = path.read_text("utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         return Lock(path=path), (_problem(path, f"cannot be read: {error}", 1),)
     return parse_lock(text, path)

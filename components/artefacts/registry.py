@@ -16,6 +16,7 @@ from components.artefacts.digests import wrong_checksum
 from components.artefacts.manifest import INDEXES, MANIFESTS, Manifest
 from components.artefacts.reference import ImageReference
 from components.artefacts.web import (
+    FILE_DEADLINE_S,
     Access,
     Answer,
     Call,
@@ -148,6 +149,7 @@ class RegistryClient:
         }
         with source.open("rb") as file:
             end = Call(f"{place}{joint}{urlencode({'digest': digest})}", "PUT", headers, file)
+            end = replace(end, deadline_s=FILE_DEADLINE_S)
             with self.call(end, repository, "pull,push"):
                 return True
 

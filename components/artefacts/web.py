@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
+import io
 import ssl
 import urllib.error
 import urllib.request
@@ -22,9 +23,15 @@ from urllib.parse import urlsplit
 
 from components.artefacts.digests import digest_of, wrong_checksum
 from components.core.errors import RailyardError
+from components.core.limits import Deadline, end_at
 
 TIMEOUT_S: Final = 30.0
 """Seconds without a byte after which a server counts as silent."""
+ANSWER_DEADLINE_S: Final = 300.0
+"""For one index or manifest as a whole: NVIDIA's 5 MB take that long at 17 kB/s."""
+FILE_DEADLINE_S: Final = 14_400.0
+"""For one file or layer as a whole: 20 GB take some 3 hours at 2 MB/s. What came is kept, and the
+next try goes on from there."""
 _PIECE: Final = 1 << 20
 _LONGEST_ANSWER: Final = 64 << 20
 """Bytes of an index or manifest: NVIDIA's chart index has some 5 MB."""
@@ -88,7 +95,8 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     """By name in small letters."""
-    body: IO[bytes] = field(repr=False)
+    body: io.BufferedIOBase = field(repr=False)
+    deadline: Deadline = field(default_factory=lambda: Deadline(FILE_DEADLINE_S))
 
     def pieces(self) -> Iterator[bytes]:
         """The body, piece by piece.
@@ -98,8 +106,9 @@ class Answer:
         """
         promised, got = self.headers.get("content-length"), 0
         try:
-            while piece := self.body.read(_PIECE):
+            while piece := self.body.read1(_PIECE):
                 got += len(piece)
+                self.deadline.left_s()
                 yield piece
         except (OSError, http.client.HTTPException) as error:
             raise _cut(self.address, got, promised, str(error)) from error
@@ -170,6 +179,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     data: bytes | IO[bytes] | None = None
     authorization: str = field(default="", repr=False)
+    deadline_s: float = ANSWER_DEADLINE_S
 
 
 @contextmanager
@@ -187,15 +197,16 @@ def open_call(call: Call, access: Access) -> Generator[Answer]:
     sent = call.authorization or (access.login.header if access.login else "")
     if sent:
         request.add_unredirected_header("Authorization", sent)
+    deadline, trusted = Deadline(call.deadline_s), ssl.create_default_context(cadata=access.ca)
     opener = urllib.request.build_opener(
-        urllib.request.HTTPSHandler(context=ssl.create_default_context(cadata=access.ca)),
+        urllib.request.HTTPSHandler(context=end_at(trusted, deadline)),
         _SameServer(),
     )
     try:
         with opener.open(request, timeout=TIMEOUT_S) as raw:
             found = cast("http.client.HTTPResponse", raw)
             headers = {name.lower(): value for name, value in found.headers.items()}
-            yield Answer(found.url, found.status, headers, found)
+            yield Answer(found.url, found.status, headers, found, deadline)
     except urllib.error.HTTPError as error:
         with error:
             raise _refused(call.address, error) from error
@@ -249,7 +260,7 @@ def measure(address: str, access: Access) -> tuple[str, int]:
         FetchError: It cannot be had, or was cut.
     """
     digest, size = hashlib.sha256(), 0
-    with open_call(Call(address), access) as answer:
+    with open_call(Call(address, deadline_s=FILE_DEADLINE_S), access) as answer:
         for piece in answer.pieces():
             digest.update(piece)
             size += len(piece)
@@ -282,7 +293,7 @@ def download(
     part = target.with_name(f".{target.name}.part")
     there = part.stat().st_size if part.is_file() else 0
     call = Call(address, headers={"Range": f"bytes={there}-"} if there else {})
-    call = replace(call, authorization=authorization)
+    call = replace(call, authorization=authorization, deadline_s=FILE_DEADLINE_S)
     try:
         with open_call(call, access) as answer:
             again = answer.status == HTTPStatus.PARTIAL_CONTENT

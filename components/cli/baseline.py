@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.cli.app import StackName, command_app, say
 from components.cli.stack import load_stack
 from components.core.errors import UsageError
+from components.core.limits import read_file
 from components.fabric.baselines import baseline_file
 from components.fabric.device import read_baseline
 from components.fabric.state import SwitchState
@@ -41,7 +42,7 @@ def import_baseline(
 ) -> None:
     """Use exported values for switches whose baseline is not in the stack's state."""
     try:
-        states = _FILE.validate_json(file.read_bytes())
+        states = _FILE.validate_json(read_file(file))
     except OSError as error:
         raise UsageError(f"{file}: it cannot be read: {error.strerror}") from error
     except ValidationError as error:

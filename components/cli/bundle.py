@@ -20,6 +20,7 @@ from components.checks.pins import find_unpinned
 from components.cli.app import say
 from components.cli.pin import load_pinnable, reach_of
 from components.core.errors import Bug, UsageError
+from components.core.limits import read_text
 from components.model.sources import Registry
 from components.remote.step import env_name, secrets_from
 
@@ -95,7 +96,7 @@ def push(
     if bundle is None:
         raise Bug("a bundle that is named is opened")
     try:
-        text = ca.read_text() if ca else None
+        text = read_text(ca) if ca else None
     except OSError as error:
         raise UsageError(f"{ca}: cannot be read: {error.strerror}.") from error
     place = Registry(address=registry, ca=text, insecure=insecure)

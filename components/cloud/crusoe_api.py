@@ -20,6 +20,7 @@ from urllib3.exceptions import HTTPError
 
 from components.cloud.errors import AmbiguousError, CloudError, NotFoundError
 from components.cloud.signing import Query, authorization, canonical_query, sign, timestamp_now
+from components.core import limits
 
 _NOT_FOUND: Final = 404
 _ASK_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
@@ -171,6 +172,7 @@ class CrusoeApi:
             "Accept": "application/json",
             "Content-Type": "application/json",
         }
+        total = limits.Deadline(self.patience.request_s)
         try:
             answer = self._pool.request(
                 method,
@@ -178,10 +180,13 @@ class CrusoeApi:
                 body=None if body is None else json.dumps(body).encode(),
                 headers=headers,
                 redirect=False,
+                preload_content=False,
             )
+            data = limits.read_all(answer.read1, total, limits.ANSWER_BYTES)
+            answer.release_conn()
         except (HTTPError, OSError) as error:
             raise AmbiguousError(f"{self._where(method, path)}: no answer: {error}") from error
-        return self._read(method, path, answer.status, answer.data)
+        return self._read(method, path, answer.status, data)
 
     def _read(self, method: str, path: str, status: int, data: bytes) -> Document:
         where = self._where(method, path)

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.checks.render import render_text
 from components.core.errors import SpecError, UsageError
+from components.core.limits import read_file
 from components.core.problem import Json, Lines, Place, SpecPath
 from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
@@ -60,8 +61,7 @@ def read_text(path: Path) -> str:
         UsageError: It cannot be read.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return file.read()
+        return read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: the site file cannot be read: {error}") from error
 

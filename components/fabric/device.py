@@ -22,6 +22,7 @@ from components.fabric.alike import fold_ports
 from components.fabric.baselines import with_new_ports
 from components.fabric.bond_state import MlagState
 from components.fabric.exchange import Exchange, Outcome
+from components.fabric.failure_text import InterruptedRunError
 from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity
 from components.fabric.moves import describe_moves
@@ -40,10 +41,12 @@ from components.remote.device_session import open_session
 from components.remote.lines import as_json
 from components.remote.lock import hold_lock
 from components.remote.step import Endpoint, secrets_for
+from components.remote.watched import WatchedSession, stop_on_signals
 
 READ_DEADLINE_S: Final = 60.0
-"""A read is some hundred short commands; a real switch needs about 0.1 s for each."""
+"""Seconds for the login and the first answers; each command adds `COMMAND_S` of remote/step.py."""
 WRITE_DEADLINE_S: Final = 180.0
+"""The same for a change, which a switch may take long to put in force."""
 DSCP_COUNT: Final = 64
 """Six bits of the IP header (RFC 2474)."""
 LOCK_DEADLINE_S: Final = 30.0
@@ -137,7 +140,7 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
     request = parse_request(text, environ)
     if request.baseline is not None:  # imported, because the state that held it was lost
         return render_baseline(request.baseline)
-    with _exchange(request, environ, READ_DEADLINE_S) as exchange:
+    with _exchange(request, environ, request.endpoint.read_s or READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
         wanted = every_key(exchange.list_ports(), request.desired)
         return render_baseline(exchange.record(wanted))
@@ -162,7 +165,7 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
     gone = dropped(previous, request.desired) if request.baseline else SwitchState()
     baseline = with_new_ports(request.baseline or SwitchState(), previous, request.os)
     wanted = overlay(gone, request.desired)
-    with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
+    with _writing(request, environ) as exchange:
         exchange.enter(configure=True)
         outcome = exchange.converge(
             wanted,
@@ -191,7 +194,7 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
             "switch back by hand and remove its steps with `pulumi state delete`."
         )
     baseline = with_new_ports(request.baseline, request.desired, request.os)
-    with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
+    with _writing(request, environ) as exchange:
         exchange.enter(configure=True)
         outcome = exchange.converge(
             request.desired,
@@ -245,7 +248,8 @@ def _reading(
     endpoint: Endpoint, system: str, secrets: Mapping[str, str]
 ) -> Generator[Exchange, None, None]:
     known = system_of(system)
-    with open_session(endpoint, known.session, secrets, READ_DEADLINE_S) as session:
+    deadline_s = endpoint.read_s or READ_DEADLINE_S
+    with open_session(endpoint, known.session, secrets, deadline_s) as session:
         exchange = Exchange(session, known.driver)
         exchange.enter(configure=False)
         yield exchange
@@ -256,8 +260,23 @@ def _exchange(
     request: SwitchRequest, environ: Mapping[str, str], deadline_s: float
 ) -> Generator[Exchange, None, None]:
     secrets, known = secrets_for(request.endpoint, environ), system_of(request.os)
-    with open_session(request.endpoint, known.session, secrets, deadline_s) as session:
-        yield Exchange(session, known.driver, serial=time.time_ns() // 1_000_000)
+    with (
+        stop_on_signals() as stop,
+        open_session(request.endpoint, known.session, secrets, deadline_s) as session,
+    ):
+        watched, serial = WatchedSession(session, stop), time.time_ns() // 1_000_000
+        try:
+            yield Exchange(watched, known.driver, serial, watched.plan)
+        except KeyboardInterrupt as error:  # not in a change: that has words of its own
+            why = f"was interrupted ({str(error) or 'SIGINT'})"
+            raise InterruptedRunError(f"{session.where} {why}. Nothing was changed.") from None
+
+
+@contextmanager
+def _writing(request: SwitchRequest, environ: Mapping[str, str]) -> Generator[Exchange, None, None]:
+    deadline_s = request.endpoint.write_s or WRITE_DEADLINE_S
+    with _lock(request.endpoint), _exchange(request, environ, deadline_s) as exchange:
+        yield exchange
 
 
 def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:

@@ -10,11 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from components.core.errors import DeviceError, UnreachableError
-from components.fabric.candidate import Candidate
-from components.fabric.failure_text import lost_text, values_text
+from components.fabric.candidate import Candidate, Stage
+from components.fabric.failure_text import (
+    InterruptedRunError,
+    RefusedError,
+    StoppedError,
+    lost_text,
+    values_text,
+    why_stopped,
+)
 from components.fabric.hand_splits import (
     find_splits,
     plan_changes,
@@ -22,6 +29,7 @@ from components.fabric.hand_splits import (
     without_missing,
 )
 from components.fabric.identity import Identity, IdentityQuestions
+from components.fabric.moves import Outcome, outcome_of
 from components.fabric.state import Neighbour, SwitchState
 from components.fabric.systems.base import (
     Change,
@@ -37,45 +45,12 @@ from components.fabric.systems.base import (
     WholeReader,
 )
 from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports
+from components.remote.watched import Interrupted, InterruptedTwice, Session
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
 Aim = Callable[[Reading], SwitchState]
 """From what a switch has to what it shall have."""
-
-
-class Session(Protocol):
-    """An open command line."""
-
-    @property
-    def where(self) -> str:
-        """The device and its address."""
-        ...
-
-    def run(self, command: str) -> str:
-        """Send one line; returns what it printed."""
-        ...
-
-
-class _RefusedError(Exception):
-    def __init__(self, line: str, text: str) -> None:
-        super().__init__(text)
-        self.line = line
-        self.text = text
-
-
-class _StoppedError(Exception):
-    """A change would interrupt traffic, and may not; or no round ended with nothing to change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What an exchange did."""
-
-    before: SwitchState
-    after: SwitchState
-    lines: tuple[str, ...]
-    interrupts: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -86,7 +61,11 @@ class Exchange:
     driver: Driver
     serial: int = 1
     """Makes the names of candidates unique, where the system has named ones."""
+    planned: Callable[[int], None] | None = None
+    """Is called with the number of lines before they are sent."""
     _candidate: Candidate = field(init=False)
+    _saving: bool = False
+    """The line that saves was begun."""
 
     def __post_init__(self) -> None:
         """No change is under way."""
@@ -238,6 +217,8 @@ class Exchange:
             DeviceError: A line was refused, or the switch lacks what was sent, or the save
                 failed. The previous values were put back, or the text says why not.
             UnreachableError: The session was lost; the text says which lines were taken.
+            InterruptedRunError: A signal came; the same as for a refused line, or the second one
+                came, and the text says which lines were taken.
         """
         before = self.read(wanted)
         if isinstance(self.driver, WholeOneShot) and moves_one_shot(before, wanted, aim(before)):
@@ -248,10 +229,12 @@ class Exchange:
             return self._approach(before, wanted, aim, taken, may_interrupt=may_interrupt)
         except UnreachableError as error:
             raise UnreachableError(lost_text(error, taken, self._candidate)) from error
-        except (_RefusedError, _StoppedError, Unsettable, DeviceError) as error:
+        except KeyboardInterrupt as error:
+            raise self._interrupted(error, before, wanted, target, taken) from None
+        except (RefusedError, StoppedError, Unsettable, DeviceError) as error:
             if isinstance(error, DeviceError) and not taken:
                 raise
-            raise self._put_back(_why_stopped(error), before, wanted, target) from error
+            raise self._put_back(why_stopped(error), before, wanted, target) from error
 
     def _approach(
         self,
@@ -268,7 +251,7 @@ class Exchange:
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
                 self._save(taken)
-                return _outcome(before, reading, sent)
+                return outcome_of(before, reading, sent)
             self._refuse_interruptions(() if may_interrupt else changes, taken)
             if self._candidate.stage == "forced":
                 break  # a second candidate would have to confirm the first
@@ -277,12 +260,32 @@ class Exchange:
             reading = self.read(wanted)
         left = plan_changes(self.driver, reading.state, aim(reading))
         lines = "\n          ".join(line for change in left for line in change.lines)
-        raise _StoppedError(f"took every line and still differs\n  missing {lines}")
+        raise StoppedError(f"took every line and still differs\n  missing {lines}")
+
+    def _interrupted(
+        self,
+        error: KeyboardInterrupt,
+        before: Reading,
+        wanted: SwitchState,
+        target: SwitchState,
+        taken: Sequence[str],
+    ) -> InterruptedRunError:
+        """Put the previous values back, unless a second signal says not to."""
+        why = f"was interrupted ({str(error) or 'SIGINT'})"
+        try:
+            if isinstance(error, InterruptedTwice):
+                raise error
+            back = self._put_back(why, before, wanted, target, save=self._saving)
+            return InterruptedRunError(str(back))
+        except KeyboardInterrupt:
+            said = f"{self.session.where} {why} twice"
+            how = "nothing more was sent"
+            return InterruptedRunError(lost_text(said, taken, self._candidate, how))
 
     def _refuse_interruptions(self, changes: Iterable[Change], taken: Sequence[str]) -> None:
         found = "; ".join(dict.fromkeys(each.interrupts for each in changes if each.interrupts))
         if found and taken:  # only the rest, after a change that moved other settings too
-            raise _StoppedError(
+            raise StoppedError(
                 f"would now interrupt traffic, which disruption.ports denies: {found}"
             )
         if found:
@@ -304,42 +307,64 @@ class Exchange:
         return answers
 
     def _send(self, changes: Iterable[Change], taken: list[str]) -> None:
-        for line, stage in self._candidate.steps(changes):
-            self._send_line(line, taken)
-            self._candidate.stage = stage
-        guard = self.driver.guard
-        if guard is not None and guard.find_id is not None and self._candidate.stage == "forced":
-            self._candidate.given = self._find_id(guard.list_command, guard.find_id)
+        steps = tuple(self._candidate.steps(changes))
+        if self.planned is not None:
+            self.planned(len(steps))
+        for line, stage in steps:
+            self._send_stage(line, stage, taken)
+        self._learn_id()
 
-    def _find_id(self, command: str, find_id: Callable[[str, str], str]) -> str:
-        """What the switch calls the candidate in force; empty where it does not say."""
+    def _learn_id(self) -> None:
+        """Ask what the switch calls the candidate in force; empty where it does not say."""
+        guard, now = self.driver.guard, self._candidate
+        if guard is None or guard.find_id is None or now.stage != "forced" or now.given is not None:
+            return
         try:
-            return find_id(self.session.run(command), self._candidate.name)
+            now.given = guard.find_id(self.session.run(guard.list_command), now.name)
         except Unreadable:
-            return ""
+            now.given = ""
 
     def _keep(self, taken: list[str]) -> None:
         for line in self._candidate.confirm():
-            self._send_line(line, taken)
+            self._send_stage(line, "none", taken)
         self._candidate.stage = "none"
+
+    def _send_stage(self, line: str, stage: Stage, taken: list[str]) -> None:
+        """Send a line that leads to a stage; one that was begun when a signal came counts."""
+        try:
+            self._send_line(line, taken)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            self._candidate.stage = stage
+            raise
+        self._candidate.stage = stage
 
     def _save(self, taken: list[str]) -> None:
         self._keep(taken)
+        self._saving = True
         if self.driver.save:
             self._send_line(self.driver.save, taken)
 
     def _send_line(self, line: str, taken: list[str]) -> None:
         text = self.driver.find_refusal(self.session.run(line))
         if text is not None:
-            raise _RefusedError(line, text)
+            raise RefusedError(line, text)
         taken.append(line)
 
     def _put_back(
-        self, why: str, before: Reading, wanted: SwitchState, target: SwitchState
+        self,
+        why: str,
+        before: Reading,
+        wanted: SwitchState,
+        target: SwitchState,
+        *,
+        save: bool = False,
     ) -> DeviceError:
-        """Undo what this exchange did; returns the error to raise."""
+        """Undo what this exchange did, and save where it may have saved; returns the error."""
         after: Reading | None = None
         try:
+            self._learn_id()  # a signal may have come before
             for line in (*self.driver.discard, *self._candidate.back_out()):
                 self._send_line(line, [])
             self._candidate.stage = "none"
@@ -349,11 +374,14 @@ class Exchange:
                 changes = self.driver.plan_changes(after.state, back)
                 if not changes:
                     end = "the previous values were put back; not saved"
+                    if save and self.driver.save:
+                        self._send_line(self.driver.save, [])
+                        end = "the previous values were put back and saved"
                     return self._failure(f"{why}\n  result  {end}", before, target, after)
                 self._send(changes, [])
                 self._keep([])
             end = "not all previous values could be put back; not saved"
-        except _RefusedError as error:
+        except RefusedError as error:
             end = f"putting back stopped at `{error.line}`: {error.text}; not saved"
         except (Unsettable, DeviceError) as error:
             end = f"putting back stopped: {error}; not saved"
@@ -370,22 +398,3 @@ class Exchange:
             f"{self.session.where}: cannot read the answer to `{error.command}`: {error.why}\n"
             f"  answer\n{error.text}"
         )
-
-
-def _outcome(before: Reading, after: Reading, sent: Sequence[Change]) -> Outcome:
-    return Outcome(
-        before=before.state,
-        after=after.state,
-        lines=tuple(line for change in sent for line in change.lines),
-        interrupts=tuple(change.interrupts for change in sent if change.interrupts),
-    )
-
-
-def _why_stopped(error: Exception) -> str:
-    if isinstance(error, _RefusedError):
-        return f"refused a line\n  line    {error.line}\n  switch  {error.text}"
-    if isinstance(error, Unsettable):
-        return f"has a setting that no line of ours can change\n  why     {error}"
-    if isinstance(error, DeviceError):
-        return f"could not be looked at again after it was changed\n  why     {error}"
-    return str(error)

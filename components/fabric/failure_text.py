@@ -5,21 +5,47 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from components.core.difference import ABSENT
-from components.core.errors import UnreachableError
+from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
 from components.fabric.setting_text import group_settings
 from components.fabric.state import SwitchState
+from components.fabric.systems.base import Unsettable
 
 
-def lost_text(error: UnreachableError, taken: Sequence[str], candidate: Candidate) -> str:
-    """What a session that is lost in the middle leaves, and what comes of it."""
+class InterruptedRunError(DeviceError):
+    """A signal ended a step; the text says what is on the switch now."""
+
+    exit_code = 130
+    """128 + SIGINT, as a shell reports it."""
+
+
+class RefusedError(Exception):
+    """The switch refused a line."""
+
+    def __init__(self, line: str, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+
+
+class StoppedError(Exception):
+    """A change would interrupt traffic, and may not; or no round ended with nothing to change."""
+
+
+def lost_text(
+    error: UnreachableError | str,
+    taken: Sequence[str],
+    candidate: Candidate,
+    how: str = "the session was lost",
+) -> str:
+    """What a session that ends in the middle leaves, and what comes of it."""
     lines = "\n          ".join(taken) or "none"
     guard = candidate.guard
     end = "the next run goes on from what is there"
     if guard is not None and candidate.stage != "none":
         end = f"the switch itself takes back what was in force within {guard.rollback_s} s"
     return (
-        f"{error}\n  result  the session was lost while the switch was changed; not saved, and"
+        f"{error}\n  result  {how} while the switch was changed; not saved, and"
         f" {end}\n  taken   {lines}"
     )
 
@@ -34,3 +60,14 @@ def values_text(before: SwitchState, target: SwitchState, after: SwitchState | N
         if wanted.get(key, old) != old or (after and end != old):
             words[key] = f"was {old}, shall be {wanted.get(key, old)}, is {end}"
     return "\n".join(f"    {line}" for line in group_settings(words, {}))
+
+
+def why_stopped(error: Exception) -> str:
+    """Why an exchange puts back what it did."""
+    if isinstance(error, RefusedError):
+        return f"refused a line\n  line    {error.line}\n  switch  {error.text}"
+    if isinstance(error, Unsettable):
+        return f"has a setting that no line of ours can change\n  why     {error}"
+    if isinstance(error, DeviceError):
+        return f"could not be looked at again after it was changed\n  why     {error}"
+    return str(error)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Final
 
 from components.fabric.state import SwitchState
+from components.fabric.systems.base import Change, Reading
 from components.fabric.systems.ranges import collapse_vlans
 
 _NUMBERED: Final = re.compile(r"(.*vlan_|dscp_)(\d+)(.*)")
@@ -43,4 +46,24 @@ def describe_moves(
     return moved, tuple(
         f"{head}{collapse_vlans({*numbers}) if numbers else ''}{tail} of {where}: {move}"
         for (where, head, tail, move), numbers in alike.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an exchange did."""
+
+    before: SwitchState
+    after: SwitchState
+    lines: tuple[str, ...]
+    interrupts: tuple[str, ...]
+
+
+def outcome_of(before: Reading, after: Reading, sent: Sequence[Change]) -> Outcome:
+    """What changes between two readings came to."""
+    return Outcome(
+        before=before.state,
+        after=after.state,
+        lines=tuple(line for change in sent for line in change.lines),
+        interrupts=tuple(change.interrupts for change in sent if change.interrupts),
     )

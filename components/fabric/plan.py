@@ -29,7 +29,7 @@ from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.model.infiniband import Ufm
-from components.remote.endpoint import endpoint_of
+from components.remote.endpoint import endpoint_of, with_deadlines
 from components.remote.step import Endpoint
 
 
@@ -134,7 +134,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         name=switch.name,
         os=switch.os,
         model=switch.model,
-        endpoint=switch_endpoint(switch),
+        endpoint=with_deadlines(switch_endpoint(switch), spec.deadlines.switch),
         desired=desired,
         commands_from_factory=_commands_from_factory(switch.os, desired, switch.release),
         cables=plan_cables(spec, switch),
@@ -160,7 +160,7 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
         name=ufm.name,
         os=UFM,
         model="UFM Enterprise",
-        endpoint=ufm_endpoint(ufm),
+        endpoint=with_deadlines(ufm_endpoint(ufm), spec.deadlines.switch),
         desired=desired,
         commands_from_factory=_commands_from_factory(UFM, desired, ""),
         ports=spec.disruption.ports,

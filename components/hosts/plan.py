@@ -45,8 +45,6 @@ from components.remote.sending import plan_sending
 from components.remote.step import Endpoint, RemoteStep
 from components.remote.tools import Tool, make_tool
 
-CONVERGE_DEADLINE_S: Final = 300.0
-"""Seconds for one host without a driver package: VF probing takes at most 60 s a card."""
 DOCKER_DEADLINE_S: Final = 900.0
 """Seconds where Docker may have to be installed: some hundred MB of packages."""
 FIRMWARE_DEADLINE_S: Final = 30.0
@@ -189,7 +187,7 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
         desired=HostState({**desired.values, **lines}).render_short(),
         apply=through_proxy(spec, host_call("converge")),
         undo=host_call("undo"),
-        deadline_s=_deadline_s(desired, with_package=bool(package)) + _firmware_s(spec, host),
+        deadline_s=_deadline_s(spec, desired, with_package=bool(package)) + _firmware_s(spec, host),
         reads=(names,) if names else (),
     )
     verify = _verify_step(spec, host, stack)
@@ -201,11 +199,12 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
     )
 
 
-def _deadline_s(desired: HostState, *, with_package: bool) -> float:
+def _deadline_s(spec: ClusterSpec, desired: HostState, *, with_package: bool) -> float:
+    asked_s = float(spec.deadlines.host.converge_s)
     if with_package:
-        return DRIVER_DEADLINE_S
+        return max(DRIVER_DEADLINE_S, asked_s)
     installs = {"docker.engine", "docker.toolkit"} & desired.values.keys()
-    return DOCKER_DEADLINE_S if installs else CONVERGE_DEADLINE_S
+    return max(DOCKER_DEADLINE_S, asked_s) if installs else asked_s
 
 
 def _firmware_s(spec: ClusterSpec, host: Host) -> float:

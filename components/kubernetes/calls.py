@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 import yaml
 
 from components.core.errors import DeviceError, UnreachableError
+from components.core.limits import LOG_BYTES, Deadline, read_all
 
 Body = Mapping[str, Any]
 REQUEST_DEADLINE_S: Final = 5.0
@@ -90,10 +91,18 @@ class KubernetesCalls:
         )
         try:
             answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
-            answer.read()
+            data = read_answer(answer, REQUEST_DEADLINE_S)
         except (HTTPError, ApiException, OSError) as error:
             words = str(error).strip().splitlines()[-1]
             raise UnreachableError(
                 f"the cluster did not answer {method} {path}: {words}"
             ) from error
-        return Answer(int(answer.status), answer.data.decode(errors="replace"))
+        return Answer(int(answer.status), data.decode(errors="replace"))
+
+
+def read_answer(answer: Any, deadline_s: float) -> bytes:  # noqa: ANN401 - the client has no types
+    """The body of an answer of the official client, within a total deadline and LOG_BYTES.
+
+    Its own timeout starts again with each byte, and its `read` keeps whatever comes.
+    """
+    return read_all(answer.response.read1, Deadline(deadline_s), LOG_BYTES)

@@ -50,6 +50,43 @@ class Disruption(Frozen):
     """Seconds from the reboot until SSH answers: a GPU server's self-test takes many minutes."""
 
 
+Seconds = Annotated[float, Field(gt=0, le=86400)]
+
+
+class SwitchDeadlines(Frozen):
+    """How long the session with a switch may take: a base, and some time for each command."""
+
+    read_s: Seconds = 60
+    """Base of a look, in seconds: the login and the first answers."""
+    write_s: Seconds = 180
+    """Base of a change, in seconds; a switch may take long to put it in force."""
+    command_s: Annotated[float, Field(gt=0, le=600)] = 0.75
+    """Seconds that each command adds, so that a switch with more ports has more time. SONiC starts
+    a program for each line, which may take 0.5 to 2 s (assumed, not measured)."""
+
+
+class HostDeadlines(Frozen):
+    """How long the work on one host may take; what installs has longer deadlines of its own."""
+
+    look_s: Seconds = 60
+    """Seconds for one look; a host whose cores are all busy takes some ten."""
+    converge_s: Seconds = 300
+    """Seconds to set all settings; where Docker is installed 900, with a driver 1800, if that is
+    more."""
+
+
+class Deadlines(Frozen):
+    """When Railyard gives a device up. An update says so once half of the time is used.
+
+    `disruption` has the deadlines of draining and booting.
+    """
+
+    switch: SwitchDeadlines = SwitchDeadlines()
+    """For each switch."""
+    host: HostDeadlines = HostDeadlines()
+    """For each host."""
+
+
 class ClusterSpec(Frozen):
     """One site: the file that `railyard:site` names, or the value of `railyard:cluster`."""
 
@@ -91,6 +128,8 @@ class ClusterSpec(Frozen):
     """The payload without Kubernetes; either this or `kubernetes`."""
     disruption: Disruption = Disruption()
     """What an update may interrupt."""
+    deadlines: Deadlines = Deadlines()
+    """How long a look at a device, and a change of it, may take."""
     guards: Guards = Guards()
     """What happens where a setting that the file does not own breaks the traffic of its rails."""
     operators: Operators = Operators()

@@ -32,7 +32,7 @@ from components.model.collector import without_collector
 from components.model.left_alone import left_alone
 from components.operators.plan import OperatorsPlan, plan_operators
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
-from components.remote.step import RemoteStep
+from components.remote.step import OBSERVE_DEADLINE_S, RemoteStep
 from components.remote.tools import Tool, distinct
 
 _STACK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -79,6 +79,8 @@ class ClusterPlan:
     """Hosts that nothing logs in to: no step runs there, and no look goes there."""
     upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
     """Every K3s node by the group in which it is upgraded; an update keeps those that are due."""
+    look_s: float = field(default=OBSERVE_DEADLINE_S, metadata=HIDDEN)
+    """Seconds for one look at a host."""
     departures: DepartureStep | None = field(default=None, metadata=HIDDEN)
     """Drains nodes that are gone from the file; an update has it where there are or were some."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
@@ -222,5 +224,6 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         upgrades=plan_upgrades(spec, kubernetes),
         departures=plan_departures(spec, stack, kubernetes),
         left_alone=left_alone(spec),
+        look_s=spec.deadlines.host.look_s,
         unreached=tuple(host.name for host in spec.unreached),
     )

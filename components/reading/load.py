@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from components.core.errors import UsageError
+from components.core.limits import read_text
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.collector import without_collector
@@ -114,7 +115,7 @@ def _at(path: Path | None, loaded: Loaded) -> Loaded:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except FileNotFoundError as error:
         raise UsageError(f"{path}: there is no such file.") from error
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from components.core.limits import read_text
 from components.core.problem import Json
 from components.reading.wording import show_value
 
@@ -75,7 +76,7 @@ def read_site(written: Json, stack_file: Path) -> SiteText:
             else "name a file with the text of the site.",
         )
     try:
-        return SiteText(path, real.read_text(encoding="utf-8"))
+        return SiteText(path, read_text(real))
     except UnicodeDecodeError as error:
         raise SitePathError(
             f"{path} is no text in UTF-8 (byte {error.start}).", "save the site as UTF-8."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from components.core.errors import Bug
+from components.model.cluster import SwitchDeadlines
 from components.model.hosts import Host
 from components.model.jump_hosts import ReachedSsh
 from components.model.units import SecretRef, Ssh
@@ -47,3 +50,8 @@ def _name(secret: SecretRef | None) -> str | None:
 def host_endpoint(host: Host) -> Endpoint:
     """Address, pinned key and secret names of one host, which has a login."""
     return endpoint_of(host.name, "host", host.way)
+
+
+def with_deadlines(endpoint: Endpoint, asked: SwitchDeadlines) -> Endpoint:
+    """The same with the deadlines that the file sets; a default is not recorded in any state."""
+    return replace(endpoint, **asked.model_dump(exclude_defaults=True))

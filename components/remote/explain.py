@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.limits import TooLongError
 from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
@@ -26,6 +27,8 @@ class Doing:
             return f"is not reachable {within}: {'no answer' if timed_out else words}"
         if timed_out:
             return f"accepted the login, but did not finish {within}: check its load and its disks"
+        if isinstance(error, TooLongError):
+            return f"accepted the login, but its answer was not taken: {words}"
         return f"accepted the login, but the connection was lost: {words}"
 
 

@@ -7,8 +7,10 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import AnyStr
 
 from components.core.errors import DeviceError, UnreachableError
+from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
 from components.remote import sudo
 from components.remote.explain import Doing, explain
 from components.remote.jump import CONNECT_DEADLINE_S, JumpHosts, end, jump_hosts, login
@@ -45,21 +47,24 @@ class HostSession:
         self._connection = connection
         self._sudo_password = sudo_password
 
-    async def run(self, command: str, *, stdin: str = "", deadline_s: float) -> HostAnswer:
+    async def run(
+        self, command: str, *, stdin: str = "", deadline_s: float, limit: int = ANSWER_BYTES
+    ) -> HostAnswer:
         """Run one command.
 
         Args:
             command: Text for the login shell.
             stdin: What the command reads.
             deadline_s: Seconds until it must have ended.
+            limit: Most bytes of stdout, and of stderr, that it may print.
 
         Raises:
             UnreachableError: No answer within the deadline, or half of one.
             DeviceError: sudo refuses the password.
         """
-        return await self._within(deadline_s, self._run(command, stdin))
+        return await self._within(deadline_s, self._run(command, stdin, limit))
 
-    async def _run(self, command: str, stdin: str) -> tuple[str, str, int | None]:
+    async def _run(self, command: str, stdin: str, limit: int) -> tuple[str, str, int | None]:
         password, said = self._sudo_password, ""
         if password is not None and command.startswith(sudo.AS_ROOT):
             process, said = await sudo.start(self._connection, self._endpoint, command, password)
@@ -70,9 +75,8 @@ class HostSession:
             with suppress(BrokenPipeError):
                 process.stdin.write(stdin)
                 process.stdin.write_eof()
-        stdout, stderr = await process.communicate()
-        await process.wait_closed()
-        return _text(stdout), said + _text(stderr), process.returncode
+        stdout, stderr = await _outputs(process, limit)
+        return stdout, said + stderr, process.returncode
 
     async def run_with_file(self, command: str, source: Path, *, deadline_s: float) -> HostAnswer:
         """Run one command that reads a file of this machine, which is streamed.
@@ -91,8 +95,9 @@ class HostSession:
         return await self._within(deadline_s, self._stream(command, source))
 
     async def _stream(self, command: str, source: Path) -> tuple[str, str, int | None]:
-        done = await self._connection.run(command, stdin=source, check=False, encoding=None)
-        return _text(done.stdout), _text(done.stderr), done.returncode
+        process = await self._connection.create_process(command, stdin=source, encoding=None)
+        stdout, stderr = await _outputs(process, ANSWER_BYTES)
+        return stdout, stderr, process.returncode
 
     async def _within(
         self, deadline_s: float, work: Awaitable[tuple[str, str, int | None]]
@@ -149,6 +154,7 @@ async def run_on_host(
     *,
     stdin: str = "",
     deadline_s: float,
+    limit: int = ANSWER_BYTES,
 ) -> HostAnswer:
     """Run one command over a connection of its own.
 
@@ -159,6 +165,7 @@ async def run_on_host(
         stdin: What the command reads.
         deadline_s: Seconds until the login is accepted, at most CONNECT_DEADLINE_S, and again until
             the command has ended.
+        limit: Most bytes of stdout, and of stderr, that it may print.
 
     Raises:
         UnreachableError: No session, or no answer within the deadline, and why.
@@ -166,10 +173,25 @@ async def run_on_host(
         DeviceError: The host refused our key, or the secret is no key.
     """
     async with connect_to_host(endpoint, secrets, deadline_s=deadline_s) as session:
-        return await session.run(command, stdin=stdin, deadline_s=deadline_s)
+        return await session.run(command, stdin=stdin, deadline_s=deadline_s, limit=limit)
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+async def _outputs(process: asyncssh.SSHClientProcess[AnyStr], limit: int) -> tuple[str, str]:
+    """All of stdout and stderr until the command ended, each up to its limit.
+
+    Raises:
+        TooLongError: There is more of one of them; the command is ended.
+    """
+
+    async def keep(stream: asyncssh.SSHReader[AnyStr]) -> str:
+        held = Held(limit)
+        while piece := await stream.read(PIECE_BYTES):
+            held.add(piece if isinstance(piece, bytes) else piece.encode())
+        return held.text()
+
+    try:
+        both = await asyncio.gather(keep(process.stdout), keep(process.stderr))
+        await process.wait_closed()
+    finally:
+        process.close()
+    return both

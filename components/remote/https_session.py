@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from typing import Final, Self
 from urllib.parse import quote
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.limits import Deadline, end_at, read_all
 from components.remote.step import Endpoint
 
 LONGEST_ANSWER: Final = 64 << 20
@@ -31,8 +31,8 @@ class HttpsSession:
 
     endpoint: Endpoint
     password: str = field(repr=False)
-    ends_at_s: float
-    deadline_s: float
+    deadline: Deadline
+    """For all requests together."""
 
     @property
     def where(self) -> str:
@@ -63,22 +63,30 @@ class HttpsSession:
             return text
         return f"[status {status}] {reason}: {text.strip()}"
 
+    def left_s(self) -> float:
+        """Seconds to the deadline."""
+        return self.deadline.ends_at_s - self.deadline.clock()
+
+    def renew(self) -> None:
+        """Begin the deadline again, to put back what was changed."""
+        self.deadline = Deadline(self.deadline.seconds)
+
     def _answer(self, method: str, path: str, body: str) -> tuple[int, str, str]:
-        left_s = max(self.ends_at_s - time.monotonic(), 0.01)
         connection = HTTPSConnection(
-            self.endpoint.address, self.endpoint.port, timeout=left_s, context=_unverified()
+            self.endpoint.address, self.endpoint.port, context=end_at(_unverified(), self.deadline)
         )
         try:
+            connection.timeout = self.deadline.left_s()
             connection.connect()
             self._compare(connection)
             connection.request(method, path, body or None, self._headers(body))
             answer = connection.getresponse()
-            text = answer.read(LONGEST_ANSWER).decode("utf-8", "replace")
+            data = read_all(answer.read1, self.deadline, LONGEST_ANSWER)
         except (OSError, HTTPException) as error:
-            raise UnreachableError(f"{self.where}: {_why(error, self.deadline_s)}") from error
+            raise UnreachableError(f"{self.where}: {_why(error, self.deadline.seconds)}") from error
         finally:
             connection.close()
-        return answer.status, answer.reason, text
+        return answer.status, answer.reason, data.decode("utf-8", "replace")
 
     def _compare(self, connection: HTTPSConnection) -> None:
         """Nothing was sent yet but the handshake."""
@@ -135,4 +143,4 @@ def open_https(endpoint: Endpoint, secrets: Mapping[str, str], deadline_s: float
         deadline_s: For all requests together.
     """
     password = secrets[endpoint.password_secret or ""]
-    return HttpsSession(endpoint, password, time.monotonic() + deadline_s, deadline_s)
+    return HttpsSession(endpoint, password, Deadline(deadline_s))

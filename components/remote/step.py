@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from components.core.errors import Bug, UsageError
 from components.core.placeholder import Facts, fill_known, has_placeholder
@@ -25,6 +27,14 @@ REPAIR_LINE = "repair="
 OBSERVE_DEADLINE_S: Final = 60.0
 """Seconds for one read-only look at a host: connect, script, answer. A look takes about a second;
 a host whose cores are all busy with training may take ten times as long."""
+
+
+Unset = Annotated[float, Field(exclude_if=lambda seconds: not seconds)]
+"""Seconds that pydantic leaves out while they are 0, as OMIT_EMPTY does elsewhere."""
+COMMAND_S: Final = 0.75
+"""Seconds by which each command to a switch moves its deadline. Onyx and EOS answer in some 0.1 s;
+SONiC starts a Python program for each line of `config`, which takes 0.5 to 2 s on the processor of
+a switch (assumed, not measured on one)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,12 @@ class Endpoint:
     """The password of a switch's `enable`."""
     legacy_algorithms: bool = field(default=False, metadata=OMIT_EMPTY)
     """SHA-1 is let pass, for an old switch."""
+    read_s: Unset = field(default=0.0, metadata=OMIT_EMPTY)
+    """`deadlines` of the file: seconds for a look; 0: the default of its kind."""
+    write_s: Unset = field(default=0.0, metadata=OMIT_EMPTY)
+    """The same for a change of a switch."""
+    command_s: Unset = field(default=0.0, metadata=OMIT_EMPTY)
+    """The same for each command to a switch, on top."""
     jump: tuple[Endpoint, ...] = field(default=(), metadata=OMIT_EMPTY)
     """The jump hosts on the way, the one that is reached first at the beginning."""
 

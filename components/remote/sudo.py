@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.errors import DeviceError
+from components.core.limits import TooLongError
 from components.remote.ssh_library import asyncssh
 from components.remote.step import Endpoint
 
 AS_ROOT: Final = "sudo -n "
 """How every command that runs as root begins: sudo never asks."""
 CHUNK: Final = 4096
+LONGEST_TALK: Final = 1 << 20
+"""Characters before the command begins: the lecture of sudo has some 500."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,9 @@ async def start(
     while f"{asking.ready}\n" not in heard:
         chunk = await process.stderr.read(CHUNK)
         heard += chunk
+        if len(heard) > LONGEST_TALK:
+            process.close()
+            raise TooLongError(LONGEST_TALK)
         if asking.prompt in heard:
             before, _, heard = heard.rpartition(asking.prompt)
             if asked:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -19,10 +18,11 @@ from paramiko import Channel, SSHException, Transport
 from paramiko.ssh_exception import BadAuthenticationType
 
 from components.core.errors import Bug, UnreachableError
+from components.core.limits import Held, TooLongError
 from components.remote.legacy_transport import LegacyTransport
 from components.remote.netmiko_base import BaseConnection, NetmikoBaseException
 from components.remote.session_profile import SessionProfile
-from components.remote.step import Endpoint
+from components.remote.step import COMMAND_S, Endpoint
 from components.remote.switch_errors import classified
 from components.remote.switch_login import (
     CONNECT_S,
@@ -35,6 +35,9 @@ from components.remote.switch_rights import rise
 SHORTEST_S: Final = 0.01
 """A socket timeout of 0 would mean not to wait at all."""
 CHUNK_BYTES: Final = 65536
+TAIL: Final = 4096
+"""Characters at the end of an answer that are searched for the prompt: the whole answer would be
+searched again for each chunk. A prompt with the line of the status before it has some 100."""
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
 _STATUS: Final = re.compile(r"\[status (\d+)\]\n?$")
 
@@ -121,6 +124,7 @@ class SwitchSession:
     profile: SessionProfile
     way: ExitStack
     """What the session goes through, given back at its end."""
+    sent: int = 0
 
     @property
     def where(self) -> str:
@@ -130,18 +134,25 @@ class SwitchSession:
     def run(self, command: str) -> str:
         """Send one line and return what it printed, without echo, prompt and escapes.
 
-        Where there are exit statuses, one other than 0 is at the end as `[status N]`.
+        Each line moves the deadline a little, since a large switch needs more of them. Where there
+        are exit statuses, one other than 0 is at the end as `[status N]`.
 
         Raises:
             UnreachableError: The session ended, or the deadline passed, before the prompt.
         """
+        self.sent += 1
+        self.ends_at_s += self._command_s
         try:
             self.connection.write_channel(f"{self.profile.line_of(command)}\n")
             raw = read_to(self.connection, self.profile.end, self.ends_at_s)
+        except TooLongError as error:
+            raise UnreachableError(f"{self.where}: the answer to `{command}`: {error}") from error
         except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
-                f"{self.deadline_s:g} s"
+                f"{self.deadline_s:g} s, and {self._command_s:g} s for each of {self.sent} commands"
+                "\n  fix    if the switch is slow and sound, write larger deadlines.switch into the"
+                " file"
             ) from error
         except (NetmikoBaseException, OSError, SSHException, EOFError) as error:
             raise UnreachableError(
@@ -149,6 +160,18 @@ class SwitchSession:
             ) from error
         text = _clean(raw, self.profile.prompt)
         return _judged(text) if self.profile.has_status else text
+
+    @property
+    def _command_s(self) -> float:
+        return self.endpoint.command_s or COMMAND_S
+
+    def left_s(self) -> float:
+        """Seconds to the deadline."""
+        return self.ends_at_s - time.monotonic()
+
+    def renew(self) -> None:
+        """Begin the deadline again, to put back what was changed."""
+        self.ends_at_s = time.monotonic() + self.deadline_s
 
     def __enter__(self) -> Self:
         """The session itself, already open."""
@@ -180,20 +203,30 @@ def read_to(connection: BaseConnection, prompt: str, ends_at_s: float) -> str:
 
     Raises:
         TimeoutError: The deadline passed first.
+        TooLongError: The switch sent more than an answer can have.
         EOFError: The session ended first; its text is what was read.
     """
     channel = connection.remote_conn
     if not isinstance(channel, Channel):
         raise Bug("a switch session is an SSH session")
-    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    text = ""
-    while re.search(prompt, _ESCAPES.sub("", text)) is None:
-        channel.settimeout(max(ends_at_s - time.monotonic(), SHORTEST_S))
+    held, tail = Held(), b""
+    while re.search(prompt, _last_lines(tail)) is None:
+        left_s = ends_at_s - time.monotonic()
+        if left_s <= 0:  # a switch that never stops to send never lets the socket wait
+            raise TimeoutError
+        channel.settimeout(max(left_s, SHORTEST_S))
         chunk = channel.recv(CHUNK_BYTES)
         if not chunk:
-            raise EOFError(text)
-        text += decode(chunk)
-    return text
+            raise EOFError(held.text())
+        held.add(chunk)
+        tail = (tail + chunk)[-TAIL:]
+    return held.text()
+
+
+def _last_lines(tail: bytes) -> str:
+    """The end of an answer without escapes, from the beginning of a line where it was cut."""
+    text = tail.decode(errors="replace")
+    return _ESCAPES.sub("", text.partition("\n")[2] if len(tail) == TAIL else text)
 
 
 def _clean(raw: str, prompt: str) -> str:

@@ -25,7 +25,7 @@ from components.plan.make import ClusterPlan
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host
 from components.remote.jump import JumpHosts, jump_hosts
 from components.remote.sending import TOOL_LACKS
-from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
+from components.remote.step import Endpoint
 from components.remote.tool_runs import look_with
 from components.update.cluster import asked_of_cluster
 from components.update.seen import Facts, Seen
@@ -95,7 +95,7 @@ async def _observe_all(
         if each.step.endpoint.reachable and each.step.endpoint.device not in silent
     ]
     slots = asyncio.Semaphore(AT_ONCE)
-    looks = [_Look(each, asked_of_step(each, applied)) for each in there]
+    looks = [_Look(each, asked_of_step(each, applied), plan.look_s) for each in there]
     by_host: dict[Endpoint, list[_Look]] = {}
     for each in looks:
         by_host.setdefault(each.watched.step.endpoint, []).append(each)
@@ -138,16 +138,17 @@ class _Look:
 
     watched: Watched
     asked: HostState
+    deadline_s: float
 
     async def run(self, session: HostSession) -> Facts:
         step, call, stdin = self.watched.step, self.watched.observe, self.asked.render_short()
         stdin += self.watched.looks
 
         def run(command: str) -> Awaitable[HostAnswer]:
-            return session.run(command, stdin=stdin, deadline_s=OBSERVE_DEADLINE_S)
+            return session.run(command, stdin=stdin, deadline_s=self.deadline_s)
 
         try:
-            answer, lay = await look_with(run, call, OBSERVE_DEADLINE_S, ash=step.dialect == "ash")
+            answer, lay = await look_with(run, call, self.deadline_s, ash=step.dialect == "ash")
             if answer.exit_status != 0:
                 return Unreachable(refusal_words(step.endpoint, answer.stderr, answer.exit_status))
             seen = parse_state(answer.stdout)

@@ -34,6 +34,17 @@ def _read(name: str, attempts: int) -> object:
     return _read(name, attempts - 1)
 
 
+def note_names() -> set[str]:
+    """The names of the resources that the program registers from now on; the set grows."""
+    names = set[str]()
+
+    def note(args: pulumi.ResourceTransformationArgs) -> None:
+        names.add(args.name)
+
+    pulumi.runtime.register_stack_transformation(note)
+    return names
+
+
 def read_own_state() -> Applied:
     """Read the recorded inputs and outputs of every resource of this stack."""
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"

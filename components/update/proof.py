@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from components.acceptance.report.text import PASSED_LINE
@@ -60,3 +61,20 @@ def passed(applied: Applied) -> bool:
         return False
     # With `gate: warn` a failed verdict is let through; it is still no proof.
     return PASSED_LINE in gate.stdout
+
+
+def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> str:
+    """What to add to the verdict where the engine deletes after the proof; empty: it does not.
+
+    The engine deletes last, so the proof of this update is of a site that still has what leaves.
+
+    Args:
+        applied: What the state holds.
+        registered: The names of all resources that this update keeps or makes.
+        stack: Its name.
+    """
+    count = len({*applied.steps, *applied.objects, *applied.releases} - registered)
+    if not count:
+        return ""
+    what = "1 deletion" if count == 1 else f"{count} deletions"
+    return f", before {what}: run `railyard accept {stack}` to prove the site as it is now"

@@ -322,3 +322,16 @@ def test_a_way_back_is_refused_before_anything(dev_graph: Graph) -> None:
     report, _ = record_refusal(next_run(dev_graph, older, observe="never"))
     assert "mgmt01, gpu01, gpu02 run K3s v1.36.3+k3s1" in report
     assert "neither K3s nor etcd goes back to an earlier release" in report
+
+
+def test_a_verdict_from_before_deletions_says_so_and_names_accept(dev_graph: Graph) -> None:
+    state = dev_graph.state()
+    quiet = record_main(replace(dev_run(), state=state))
+    assert quiet.outputs["verdict"] == "acceptance passed"
+    urn, entry = next(each for each in state.items() if each[0].endswith("::leaf-01-apply"))
+    gone = {urn.replace("leaf-01", name): entry for name in ("leaf-08", "leaf-09")}
+    after = record_main(replace(dev_run(), state={**state, **gone}))
+    assert after.outputs["verdict"] == (
+        "acceptance passed, before 2 deletions: run `railyard accept dev` to prove the site as it"
+        " is now"
+    )

@@ -16,6 +16,7 @@ from urllib3.exceptions import HTTPError
 from components.acceptance.collect.cluster_objects import Api, Body, end_of, is_launcher, pods_of
 from components.acceptance.collect.waits import why_waiting
 from components.core.errors import Bug, DeviceError, UnreachableError
+from components.kubernetes.calls import read_answer
 
 POLL_S: Final = 0.5
 """Seconds between two looks at a running job: a run lasts seconds to minutes."""
@@ -90,16 +91,16 @@ class KubernetesApi:
         )
         try:
             answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
-            answer.read()
-        except (HTTPError, ApiException) as error:
+            data = read_answer(answer, REQUEST_DEADLINE_S)
+        except (HTTPError, ApiException, OSError) as error:
             words = str(error).strip().splitlines()[-1]
             raise UnreachableError(
                 f"the cluster did not answer {method} {path}: {words}"
             ) from error
         if answer.status >= _FIRST_ERROR and answer.status != _NOT_FOUND:
-            words = answer.data.decode(errors="replace")
+            words = data.decode(errors="replace")
             raise DeviceError(f"the cluster refused {method} {path}: {answer.status} {words}")
-        return answer.status, answer.data
+        return answer.status, data
 
     def get(self, path: str) -> Body | None:
         """Read one object or list."""

@@ -9,6 +9,7 @@ from typing import Final
 from components.acceptance.collect.cluster_jobs import ProbeRun
 from components.acceptance.probes.on_hosts import HostCommand, HostProbe
 from components.core.errors import DeviceError
+from components.core.limits import LOG_BYTES
 from components.remote.host_session import HostAnswer, run_on_host
 from components.remote.script import KILL_AFTER_S, render_remote_command
 
@@ -48,6 +49,7 @@ async def _try(
             secrets,
             render_remote_command(command.script, deadline_s),
             deadline_s=deadline_s + 2 * KILL_AFTER_S,
+            limit=LOG_BYTES,
         )
     except DeviceError as error:
         return error

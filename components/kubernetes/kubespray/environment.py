@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from components.core.errors import DeviceError
+from components.core.limits import read_text
 from components.kubernetes.kubespray.tree import cache_folder
 
 INSTALL_DEADLINE_S: Final = 1800.0
@@ -52,7 +53,7 @@ def make_environment(requirements: str, python: str) -> Path:
         DeviceError: The file or the Python is not there, or pip refused.
     """
     try:
-        text = Path(requirements).read_text("utf-8")
+        text = read_text(Path(requirements))
     except OSError as error:
         raise DeviceError(
             f"{requirements}: kubespray's requirements cannot be read: {error.strerror}. Nothing"

@@ -1,0 +1,135 @@
+"""Limits for everything that comes from outside: a total deadline, and a limit of bytes.
+
+A timeout of a socket starts again with each byte, so a peer that sends a little now and then, or
+without end, never meets it. Readers here look at a clock between two pieces and count the bytes.
+"""
+
+from __future__ import annotations
+
+import ssl
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from components.core.errors import UsageError
+
+ANSWER_BYTES: Final = 8 << 20
+"""Of one answer of a device. The longest one that is expected is the configuration or the state
+database of a large switch, about 1 MB (512 ports with some 2 KB each)."""
+LOG_BYTES: Final = 64 << 20
+"""Of one log of a pod or a probe: some 500,000 lines."""
+FILE_BYTES: Final = 32 << 20
+"""Of a file that a user names: a site of 1,000 hosts has about 4 MB."""
+PIECE_BYTES: Final = 1 << 16
+
+
+class TooLongError(OSError):
+    """What came from outside is longer than its limit, and was not kept."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"it sent more than {limit >> 20} MiB, which no sound answer has")
+
+
+@dataclass(slots=True)
+class Deadline:
+    """The end of one piece of work, however often its socket waits before."""
+
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    ends_at_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """It starts now."""
+        self.ends_at_s = self.clock() + self.seconds
+
+    def left_s(self) -> float:
+        """Seconds until the end.
+
+        Raises:
+            TimeoutError: It has passed.
+        """
+        left = self.ends_at_s - self.clock()
+        if left <= 0:
+            raise TimeoutError(f"no end within {self.seconds:g} s")
+        return left
+
+
+@dataclass(slots=True)
+class Held:
+    """The pieces of one answer, up to a limit."""
+
+    limit: int = ANSWER_BYTES
+    size: int = 0
+    pieces: list[bytes] = field(default_factory=list[bytes])
+
+    def add(self, piece: bytes) -> None:
+        """Keep one more piece.
+
+        Raises:
+            TooLongError: They would be more than the limit.
+        """
+        self.size += len(piece)
+        if self.size > self.limit:
+            raise TooLongError(self.limit)
+        self.pieces.append(piece)
+
+    def text(self) -> str:
+        """All of it; what is no UTF-8 is replaced."""
+        return b"".join(self.pieces).decode(errors="replace")
+
+
+def read_all(read: Callable[[int], bytes], deadline: Deadline, limit: int) -> bytes:
+    """Read until `read` gives nothing, such as `read1` of an HTTP answer.
+
+    Raises:
+        TimeoutError: The deadline passed first.
+        TooLongError: There is more than the limit.
+    """
+    held = Held(limit)
+    while piece := read(PIECE_BYTES):
+        held.add(piece)
+        deadline.left_s()
+    return b"".join(held.pieces)
+
+
+def end_at(context: ssl.SSLContext, deadline: Deadline) -> ssl.SSLContext:
+    """Make each read of the connections of a context end at the deadline, headers included."""
+
+    class Timed(ssl.SSLSocket):
+        def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ANN401 - any buffer
+            left_s = deadline.left_s()
+            self.settimeout(min(self.gettimeout() or left_s, left_s))
+            return super().recv_into(buffer, nbytes, flags)
+
+    context.sslsocket_class = Timed
+    return context
+
+
+def read_file(path: Path, limit: int = FILE_BYTES) -> bytes:
+    """Read a file that a user names.
+
+    Raises:
+        UsageError: It is no regular file but a device or a pipe, or it is longer than the limit.
+        OSError: It is not there, is a directory, or may not be read.
+    """
+    return _sound(path, limit).read_bytes()
+
+
+def read_text(path: Path, limit: int = FILE_BYTES) -> str:
+    """The same as text in UTF-8 with Unix line ends; it raises UnicodeDecodeError as well."""
+    return _sound(path, limit).read_text(encoding="utf-8")
+
+
+def _sound(path: Path, limit: int) -> Path:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path}: not a regular file. Save its text as a file and name that.")
+    if stat.S_ISREG(found.st_mode) and found.st_size > limit:
+        raise UsageError(
+            f"{path}: longer than {limit >> 20} MiB, the limit of a file that Railyard reads. Is"
+            " it the right file?"
+        )
+    return path
