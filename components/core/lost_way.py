@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from components.core.plain_text import plain_text
+from components.core.plain_text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +23,4 @@ class LostWay:
 
     def __str__(self) -> str:
         """The words of drift and previews."""
-        return plain_text(f"{self.where}: {self.what}; next: {self.fix}")
+        return one_line(f"{self.where}: {self.what}; next: {self.fix}")
