@@ -83,8 +83,9 @@ def _run(config: pulumi.Config) -> None:
     if unpinned := refused_unpinned(spec, lock, lab=lab):
         raise _refusal(f"{unpinned}\nNothing was touched.")
     plan = make_plan(spec, pulumi.get_stack(), lock)
-    outside = outside_secrets(spec, os.environ)
-    secrets = {name: config.require(name) for name in secret_names(spec)} | outside
+    own = {name: config.require(name) for name in secret_names(spec)}
+    outside = outside_secrets(spec, os.environ, own)
+    secrets = own | outside
     looks = _setting(config, "observe") == "always"
     if looks or spec.sources.bundle is not None or not pulumi.runtime.is_dry_run():
         _fetch_ahead(spec, lock, secrets)
