@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from components.catalogue.upstream import SHARED_DEVICE_PLUGIN
 from components.model.hosts import NetdevName
+from components.model.nic_models import PciId
 from components.model.refusal import refuse
-from components.model.texts import VendorId
 from components.model.units import (
     IMAGE,
     DnsLabel,
@@ -113,9 +113,9 @@ class SharedDevice(Frozen):
     """Extended resource name without prefix, for example `hca_shared_devices_b`."""
     hca_max: Annotated[int, Field(ge=1, le=1000)] = 500
     """Most pods on one node that share the cards (`rdmaHcaMax`)."""
-    vendors: tuple[VendorId, ...] = ()
+    vendors: tuple[PciId, ...] = ()
     """Selector: PCI vendor ids, for example `15b3`."""
-    device_ids: tuple[VendorId, ...] = ()
+    device_ids: tuple[PciId, ...] = ()
     """Selector: PCI device ids, for example `101b` (ConnectX-6)."""
     interfaces: tuple[NetdevName, ...] = ()
     """Selector: names of network devices."""

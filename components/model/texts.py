@@ -24,7 +24,6 @@ PLUGGED: Final = r"^[A-Za-z0-9][A-Za-z0-9 ._/:,()+-]*$"
 LOCAL_PATH: Final = r"^[A-Za-z0-9._~/][A-Za-z0-9._~/+@=, -]*$"
 CHART: Final = r"^(oci://)?[A-Za-z0-9._~/][A-Za-z0-9._~/:+@-]*$"
 REGISTRY_USER: Final = r"^[A-Za-z0-9$_][A-Za-z0-9$_.+@=~/-]*$"
-VENDOR_ID: Final = r"^[0-9a-f]{4}$"
 _SEGMENT: Final = r"/\.{0,2}[A-Za-z0-9_+-][A-Za-z0-9._+-]*"
 """A part of a path that is neither `.` nor `..`."""
 ABSOLUTE_PATH: Final = rf"^({_SEGMENT})+$"
@@ -51,8 +50,6 @@ ChartName = Annotated[str, StringConstraints(pattern=CHART, max_length=300)]
 RegistryUser = Annotated[str, StringConstraints(pattern=REGISTRY_USER, max_length=255)]
 """A user of HTTP basic authentication, which splits at `:` (RFC 7617): NVIDIA's is `$oauthtoken`,
 Harbor's robots have `$` and `+`."""
-VendorId = Annotated[str, StringConstraints(pattern=VENDOR_ID)]
-"""A PCI id of a vendor or a device in four hex digits: `15b3`."""
 AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH, max_length=1000)]
 """A file or folder from the root on, without `..` or anything that a shell would read.
 Kubernetes refuses `..` in a `hostPath` (core/validation, validatePathNoBacksteps)."""

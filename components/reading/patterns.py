@@ -37,7 +37,6 @@ from components.model.texts import (
     PLUGGED,
     QUALIFIED_NAME,
     REGISTRY_USER,
-    VENDOR_ID,
 )
 from components.model.units import (
     DNS_LABEL,
@@ -103,7 +102,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     MAC: ("a MAC address in small letters, such as 44:38:39:ff:00:01", str.lower),
     NODE_NAME: ("a name of lower-case letters, digits, inner hyphens and dots", str.lower),
     FOLDER: ("an absolute path of letters, digits, dots, hyphens and underscores", _no_idea),
-    PCI_ID: ("a PCI device id of four hex digits in small letters", str.lower),
+    PCI_ID: ("a PCI id of four hex digits in small letters, such as 15b3", str.lower),
     MODE: (
         "parts and their speed in Gbit/s, for example 2x400",
         lambda text: text.lower().removesuffix("g"),
@@ -207,7 +206,6 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         _no_idea,
     ),
     REGISTRY_USER: ("a user of letters, digits and $_.+@=~/-", _no_idea),
-    VENDOR_ID: ("a PCI id of four hex digits in small letters, such as 15b3", str.lower),
     LABEL_VALUE: ("a label's value: letters, digits and inner ._-, at most 63 long", _no_idea),
     QUALIFIED_NAME: (
         "a key such as nvidia.com/gpu: at most 63 letters, digits and inner ._- after a DNS name",
