@@ -128,8 +128,9 @@ def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part])
     names = secret_names(spec)
     if {*parts} != {*PARTS}:
         names = tuple(name for name in names if name in plan.secret_names)
-    outside = outside_secrets(spec, os.environ)
-    secrets = {name: config.require(name) for name in names} | outside
+    own = {name: config.require(name) for name in names}
+    outside = outside_secrets(spec, os.environ, own)
+    secrets = own | outside
     looks = _setting(config, "observe") == "always"
     if {*parts} == {"switches"}:
         pass  # switches bring nothing from elsewhere
@@ -137,11 +138,11 @@ def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part])
         _fetch_ahead(spec, lock, secrets)
     else:
         plan = _without_charts(plan, charts_away(spec, lock))
-    applied, names = read_own_state(), note_names()
+    applied, registered = read_own_state(), note_names()
     intentions = _look(config, checked, plan, secrets, applied)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")
-    return Guarded(spec, intentions.plan, remote, intentions.run, applied, names)
+    return Guarded(spec, intentions.plan, remote, intentions.run, applied, registered)
 
 
 def _fetch_ahead(spec: ClusterSpec, lock: Lock, secrets: Mapping[str, str]) -> None:

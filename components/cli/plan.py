@@ -11,9 +11,11 @@ import typer
 from components.checks.site import load_checked_site
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
+from components.model.kubernetes import ExistingPlane
 from components.plan.data import plan_json
 from components.plan.make import make_plan
 from components.plan.text import STAGES, choose, render_plan, render_summary, summary_json
+from components.preflight.logins import render_logins
 
 app = command_app()
 
@@ -35,6 +37,9 @@ def plan(  # noqa: PLR0913 - one parameter for each option
     scripts: Annotated[
         bool, typer.Option("--scripts", help="Print scripts, commands and objects whole.")
     ] = False,
+    rights: Annotated[
+        bool, typer.Option("--rights", help="Only what each login must be allowed to do.")
+    ] = False,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
     stack: Annotated[
         str, typer.Option(help="Name of the stack: devices keep a folder of that name.")
@@ -44,10 +49,16 @@ def plan(  # noqa: PLR0913 - one parameter for each option
 
     Exit codes: 0 printed, 1 the file has problems, 2 no such file, host or stage.
     """
-    if summary and (device or stage or scripts):
-        raise UsageError("--summary is of the whole site.\n  fix    leave the other options out.")
+    if (summary or rights) and (device or stage or scripts or summary is rights):
+        name = "--rights" if rights else "--summary"
+        raise UsageError(f"{name} is of the whole site.\n  fix    leave the other options out.")
     checked = load_checked_site(file)
     spec = checked.spec_or_raise()
+    if rights:
+        existing = isinstance(spec.kubernetes, ExistingPlane)
+        more = f"# the cluster: `railyard rbac {file}` prints the roles\n" if existing else ""
+        say(render_logins(spec) + more, nl=False)
+        return
     planned = make_plan(spec, stack or _stack_of(file, spec.name), checked.lock)
     choice = choose(planned, device, stage, scripts=scripts)
     if output == "json":

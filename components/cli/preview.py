@@ -36,6 +36,7 @@ from components.preview.from_plans import (
     preview_plans,
     preview_state,
 )
+from components.preview.programs import added_programs
 from components.preview.report import Preview, render_json
 from components.preview.state_items import items_of_state, recorded_inputs
 from components.preview.text import GITHUB_LIMIT, render_markdown, render_text
@@ -83,8 +84,10 @@ def _against(stack: str, reference: str) -> Preview:
     spec = now.spec_or_raise()
     with TemporaryDirectory() as folder:
         old = load_checked_site(_at(reference, file, Path(folder)))
-        before = make_plan(old.spec_or_raise(), name, old.lock)
-    return preview_plans(spec, before, make_plan(spec, name, now.lock), reference)
+        old_spec = old.spec_or_raise()
+        before = make_plan(old_spec, name, old.lock)
+    found = preview_plans(spec, before, make_plan(spec, name, now.lock), reference)
+    return replace(found, alarms=(*added_programs(old_spec, spec), *found.alarms))
 
 
 def _stack_of(file: Path) -> str:

@@ -76,7 +76,7 @@ class Stack:
         Raises:
             UsageError: A variable is not set, or a program gives no value.
         """
-        return {**self.secrets, **outside_secrets(self.spec, os.environ)}
+        return {**self.secrets, **outside_secrets(self.spec, os.environ, self.secrets)}
 
 
 def pulumi(arguments: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import urllib3
 from pydantic import JsonValue
@@ -114,7 +114,7 @@ class CrusoeApi:
 
     def below_project(self, path: str) -> str:
         """The path of something of this project."""
-        return f"/projects/{self._access.project}/{path}"
+        return f"/projects/{quote(self._access.project, safe='')}/{path}"
 
     def get(self, path: str, query: Query = ()) -> Document:
         """Read; tried again while the API fails or does not answer.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.core.difference import Difference
-from components.core.plain_text import plain_text
+from components.core.plain_text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class LostWay:
 
     def __str__(self) -> str:
         """The words of drift and previews."""
-        return plain_text(f"{self.where}: {self.what}; next: {self.fix}")
+        return one_line(f"{self.where}: {self.what}; next: {self.fix}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,11 +44,11 @@ class Beside:
     def setting(self) -> str:
         """What it is and what would do no harm, safe for a terminal."""
         found = self.found
-        return plain_text(
+        return one_line(
             f"{found.setting} of {found.where} is {found.actual}, harmless is {found.desired}"
         )
 
     def __str__(self) -> str:
         """The words of drift, previews and reports, which the engine prints too."""
         rest = f"not ours, and it breaks {self.breaks}; fix: {self.fix}"
-        return f"{self.setting}; {plain_text(rest)}"
+        return f"{self.setting}; {one_line(rest)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from components.core.plain_text import plain_text
+from components.core.plain_text import one_line
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -22,8 +22,7 @@ class Difference:
 
     def __str__(self) -> str:
         """The words of previews, drift reports and repair notes, which the engine prints too."""
-        text = f"{self.setting} of {self.where} is {self.actual}, want {self.desired}"
-        return plain_text(text)
+        return one_line(f"{self.setting} of {self.where} is {self.actual}, want {self.desired}")
 
 
 ABSENT = "absent"

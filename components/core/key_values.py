@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.difference import Difference, diff_settings
-from components.core.errors import DeviceError
+from components.core.errors import Bug, DeviceError
 
 _CARD: Final = "nic."
 _BOOT_FILES: Final = "unit.railyard-nics.files"
 _EVERY: Final = "nic.*."
 """Begins the key of what all cards have alike; it sorts before the lines of each."""
+_MOST: Final = 4_000_000
+"""Characters of one state: 16 cards of 128 VFs with 10 settings each need about 800,000."""
 _VF: Final = "vf."
 _EVERY_VF: Final = ".*."
 """Is between the card and the setting in the key of what all its VFs have alike."""
@@ -35,8 +37,12 @@ class HostState:
     values: Mapping[str, str]
 
     def render(self) -> str:
-        """Sorted `key=value` lines, one setting a line, with a newline at the end."""
-        return "".join(f"{key}={value}\n" for key, value in sorted(self.values.items()))
+        """Sorted `key=value` lines, one setting a line, with a newline at the end.
+
+        Raises:
+            Bug: A value has a line break, which would add a setting of its own to what root does.
+        """
+        return "".join(_line(key, value) for key, value in sorted(self.values.items()))
 
     def render_short(self) -> str:
         """The same, with one line for what is alike on all of several cards, or of a card's VFs.
@@ -46,25 +52,39 @@ class HostState:
         changes with every line of a card, then all else by key.
         """
         joined = _join_cards(_join_vfs(self.values))
-        return "".join(f"{key}={joined[key]}\n" for key in sorted(joined, key=_place))
+        return "".join(_line(key, joined[key]) for key in sorted(joined, key=_place))
 
 
 def parse_state(text: str) -> HostState:
     """Read `key=value` lines, short or not; empty lines and `#` comments are passed over.
 
     Raises:
-        DeviceError: A line has no `=`, one is of all cards and no line names a card, or one is of
-            all VFs of a card that has none.
+        DeviceError: The text is larger than 4 MB, a line has no `=`, a key is there twice, a line
+            is of all cards and none names a card, or one is of all VFs of a card that has none.
     """
+    if len(text) > _MOST:
+        raise DeviceError(f"the host answered {len(text):,} characters; at most {_MOST:,} are read")
     values: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if not line.strip() or line.startswith("#"):
             continue
-        key, sign, value = line.partition("=")
+        key, sign, value = line.removesuffix("\r").partition("=")
         if not sign:
-            raise DeviceError(f"the host answered {line!r} where a key=value line was expected")
+            raise DeviceError(
+                f"the host answered {line[:200]!r} where a key=value line was expected"
+            )
+        if key in values:
+            raise DeviceError(
+                f"the host answered {key[:200]!r} twice: {values[key][:200]!r} and {value[:200]!r}"
+            )
         values[key] = value
     return HostState(_part_vfs(_part_cards(values)))
+
+
+def _line(key: str, value: str) -> str:
+    if not {"\n", "\r", "\0"}.isdisjoint(key + value):
+        raise Bug(f"the setting {key!r} has a line break in it: {value[:200]!r}")
+    return f"{key}={value}\n"
 
 
 def _place(key: str) -> tuple[str, int, str]:

@@ -20,3 +20,13 @@ _OBEYED: Final = re.compile(
 def plain_text(text: str) -> str:
     r"""Show each character that a terminal would obey as its escape, for example `\x1b`."""
     return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    r"""Do the same, and show line breaks and tabs too: a value cannot start a line of its own."""
+    return plain_text(text).replace("\n", r"\n").replace("\t", r"\t")
+
+
+def indented(text: str) -> str:
+    """Indent every line but the first, so that no later line looks like a message of its own."""
+    return "\n    ".join(text.splitlines())

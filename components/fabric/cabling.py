@@ -12,6 +12,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from components.core.plain_text import one_line
 from components.fabric.state import Neighbour
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
@@ -64,7 +65,7 @@ def _wrong_cables(
         if seen is None or not seen.system or _fits(cable, seen):
             continue
         name = _shown_port(seen)
-        there = f"{_short(seen.system)} {name}".strip()
+        there = one_line(f"{_short(seen.system)} {name}".strip())
         yield f"port {port}: {there} is plugged in, the file says {cable.text}"
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 
 from components.model.refusal import refuse
+from components.model.texts import LineText
 from components.model.units import Frozen, ReleaseText
 
 CASE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"
@@ -81,7 +82,7 @@ class NcclFloor(Frozen):
     """Below it the verdict is failed. GB/s."""
     warn_gbyte_s: Annotated[float, Field(gt=0)] | None = None
     """Below it the report warns. GB/s."""
-    source: str
+    source: LineText
     """Why this number: shown beside the verdict."""
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from components.model.reach import OCTET
+from components.model.reach import OCTET, PublicKey
 from components.model.refusal import refuse
+from components.model.texts import URL_SIGNS, HcaName, PlainName
 from components.model.units import (
+    IPV4_NET,
     DnsLabel,
     Frozen,
     Ipv4Net,
@@ -38,6 +41,8 @@ def _api_address(text: str) -> str:
             f"the API at {text} would not be reached over https",
             "leave endpoint out: the default is https://api.cloud.crusoe.ai/v1.",
         )
+    if sign := re.search(rf"[^{URL_SIGNS}]", text):
+        raise refuse(f"the API's address has {sign[0]!r} in it", "write it without that.")
     return text
 
 
@@ -72,8 +77,8 @@ ApiAddress = Annotated[
     WithJsonSchema(
         {
             "type": "string",
-            "pattern": rf"^([hH][tT][tT][pP][sS]://[^/?#\s]|[hH][tT][tT][pP]://([^/@]*@)?{_LOOPBACK}"
-            r"(:[0-9]*)?([/?#]|$))",
+            "pattern": rf"^([hH][tT][tT][pP][sS]://(?![/?#])[{URL_SIGNS}]+|[hH][tT][tT][pP]://"
+            rf"([A-Za-z0-9._~:%-]*@)?{_LOOPBACK}(:[0-9]*)?([/?#][{URL_SIGNS}]*)?)$",
         }
     ),
 ]
@@ -85,7 +90,11 @@ AllowedNetworks = Annotated[
             Ipv4Net,
             AfterValidator(_named_network),
             WithJsonSchema(
-                {"type": "string", "format": "ipv4network", "pattern": r"^(?!0\.0\.0\.0/0$)"}
+                {
+                    "type": "string",
+                    "format": "ipv4network",
+                    "pattern": rf"^(?!0\.0\.0\.0/0$){IPV4_NET}$",
+                }
             ),
         ],
         ...,
@@ -102,7 +111,7 @@ class InfiniBandFabric(Frozen):
     """InfiniBand HCAs of one worker that NCCL uses."""
     rate_gbit_s: Annotated[int, Field(gt=0)] = 400
     """Rate of one HCA in Gbit/s: NDR is 400."""
-    expected_hcas: tuple[str, ...] = ()
+    expected_hcas: tuple[HcaName, ...] = ()
     """Names that must be found, for example `mlx5_0`; empty: whatever is found."""
 
 
@@ -119,7 +128,7 @@ class InstancePool(Frozen):
     name: PoolName
     role: Role
     """What the instances become."""
-    type: str
+    type: PlainName
     """Instance type, for example `h100-80gb-sxm-ib.8x`: components/catalogue/instance_types.py."""
     image: Annotated[str, Field(pattern=INSTANCE_IMAGE)]
     """Image, for example `ubuntu22.04-nvidia-sxm-docker:latest`; resolved once and pinned."""
@@ -133,7 +142,7 @@ class CrusoeProvision(Frozen):
     """Who makes the instances."""
     endpoint: ApiAddress = "https://api.cloud.crusoe.ai/v1"
     """Address of the API."""
-    project: str
+    project: PlainName
     """Id of the project."""
     location: Annotated[str, Field(pattern=LOCATION)]
     """Location of all objects, for example `us-east1-a`."""
@@ -145,7 +154,7 @@ class CrusoeProvision(Frozen):
     """User of the images."""
     ssh_port: TcpPort = 22
     """Port of the images' SSH server."""
-    ssh_public_key: str
+    ssh_public_key: PublicKey
     """Public key line that every instance takes."""
     ssh_private_key: SecretRef = SecretRef(secret="ssh_private_key")  # noqa: S106 - a name
     """Secret with the private key that belongs to `ssh_public_key`."""

@@ -26,6 +26,7 @@ from components.model.operators import Operators
 from components.model.pod_network import PodNetwork
 from components.model.sources import Sources
 from components.model.switch_models import DescribedSwitch
+from components.model.texts import ModelName
 from components.model.units import DnsLabel, Frozen
 from components.model.version_sets import with_version_set
 from components.model.waivers import Waivers
@@ -103,10 +104,10 @@ class ClusterSpec(Frozen):
     other_switches: tuple[OtherSwitch, ...] = ()
     """Switches of management and storage networks: neither read nor set. They may be Ethernet
     beside an InfiniBand fabric, and their ports may be in bundles."""
-    switch_models: dict[str, DescribedSwitch] = Field(default_factory=dict)
+    switch_models: dict[ModelName, DescribedSwitch] = Field(default_factory=dict)
     """Switch models that Railyard does not know, by name: `{X100: {ports: 32, speeds_gbit_s: [400,
     200], breakouts: [2x200]}}`. Every check says what it cannot look at then."""
-    nic_models: dict[str, DescribedNic] = Field(default_factory=dict)
+    nic_models: dict[ModelName, DescribedNic] = Field(default_factory=dict)
     """Card models of NVIDIA that Railyard does not know, by name: `{ConnectX-6 Lx: {pci_id: "101f",
     vf_limit: 127, speed_gbit_s: 50}}`. Every check says what it cannot look at then."""
     infiniband: InfiniBand | None = None

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from components.model.texts import RegistryUser
 from components.model.units import (
     DnsLabel,
     Frozen,
@@ -23,7 +24,7 @@ DOCKER_HUB: Final = "docker.io"
 class RegistryLogin(Frozen):
     """Login to a registry."""
 
-    user: str
+    user: RegistryUser
     password: SecretRef
     """Secret with the password or token."""
 

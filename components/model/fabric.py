@@ -17,6 +17,7 @@ from components.model.queues import Gbit, Marking, Percent, Schedule, TrafficCla
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
 from components.model.refusal import refuse
 from components.model.switch_models import DescribedSwitch
+from components.model.texts import ModelName, PluggedIn
 from components.model.units import (
     PORT_TARGET,
     DnsLabel,
@@ -166,7 +167,7 @@ class Rail(Frozen):
     """Extended resource name without prefix, for example `sriov_111`."""
     network: DnsLabel
     """Name of the NetworkAttachmentDefinition, for example `sriov111`."""
-    dhcp_server: str | None = None
+    dhcp_server: Ipv4 | None = None
     """Address of the DHCP server on this VLAN; needed only with `ipam: dhcp`."""
     gateway: Ipv4 | None = None
     """Address of the leaf on this rail, by which other rails are reached over the spines.
@@ -270,9 +271,9 @@ class OtherSwitch(Frozen):
     """Name of the switch."""
     network: Literal["management", "storage"]
     """What it carries."""
-    model: str | None = None
+    model: ModelName | None = None
     """Hardware model; nothing is held against it."""
-    ports: dict[PortName, str] = Field(default_factory=dict)
+    ports: dict[PortName, PluggedIn] = Field(default_factory=dict)
     """What is plugged in where, bonds included, in any words: `swp1: gpu01/bond0`."""
 
 
@@ -289,7 +290,7 @@ class Switch(Frozen):
     """Name of the switch; with `mlnxos` its host name, by which its subnet manager is set."""
     os: SystemName
     """Switch system that runs on it."""
-    model: str
+    model: ModelName
     """Hardware model, for example `SN2700` or `DCS-7060DX5-64S`; docs/howto/switch-models.md lists
     the known ones, and `switch_models` describes others."""
     release: Annotated[

@@ -18,6 +18,7 @@ from components.model.qos import HostQos
 from components.model.reach import CardAddress, NodeAddress
 from components.model.refusal import refuse
 from components.model.sriov import CardSerial, HcaPf, Sriov
+from components.model.texts import ModelName
 from components.model.topology import GpuPath, LinkGtS, LinkWidth, PortLanes
 from components.model.units import (
     DNS_LABEL,
@@ -119,7 +120,7 @@ class Nic(Frozen):
     rdma: NetdevName | None = None
     """Name that the PF's RDMA device shall have, with `host_defaults.rail_names`; default the
     driver's or rdma-core's."""
-    model: str = "ConnectX-5"
+    model: ModelName = "ConnectX-5"
     """Card model: it decides the PCI id, the limit of VFs and the fastest rate. Others of NVIDIA
     than the known ones are described in `nic_models`."""
     speed_gbit_s: Annotated[int, Field(gt=0)] = 100
@@ -233,7 +234,7 @@ class Host(Frozen):
     than `name`: for example `gpu01.dc1.example.com`."""
     gpus: Annotated[int, Field(ge=0)] = 0
     """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
-    gpu_model: str | None = None
+    gpu_model: ModelName | None = None
     """GPU model, for example `H100`: workers with other GPUs are another kind for jobs."""
     nics: tuple[Nic, ...] = ()
     """RDMA cards, one on each rail that the host is on. Other network devices, such as bonds of

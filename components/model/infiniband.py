@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 from components.model.cloud import InfiniBandFabric
 from components.model.fabric import RailResource
 from components.model.refusal import refuse
+from components.model.texts import ModelName
 from components.model.units import (
     PORT_TARGET,
     DnsLabel,
@@ -180,7 +181,7 @@ class FabricSwitch(Frozen):
 
     name: DnsLabel
     """Name of the switch."""
-    model: str
+    model: ModelName
     """Hardware model, for example `QM9790` or `Q3400-RA`; docs/reference/switch-models.md lists
     those that are known."""
     ports: dict[

@@ -6,8 +6,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from components.model.reach import SshAddress
+from components.model.texts import AbsolutePath, AnyLine, ExportPath
 from components.model.units import (
-    AbsolutePath,
     DnsLabel,
     EnvironmentName,
     Frozen,
@@ -17,6 +18,8 @@ from components.model.units import (
 
 GdrLevel = Literal["LOC", "PIX", "PXB", "PHB", "SYS", "0", "1", "2", "3", "4", "5"]
 """NCCL_NET_GDR_LEVEL by name; the old form is 0 to 5 (NCCL user guide, environment)."""
+AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
+"""Of a persistent volume (Kubernetes core/v1, PersistentVolumeAccessMode)."""
 ARENA_RESOURCE: Final = "hca"
 """What Arena's `--rdma` requests, after the prefix (its charts)."""
 
@@ -24,9 +27,9 @@ ARENA_RESOURCE: Final = "hca"
 class TopologyFile(Frozen):
     """NCCL's topology file: virtual machines hide the PCIe tree from NCCL."""
 
-    host_path: str
+    host_path: AbsolutePath
     """The file on the node."""
-    mount_path: str
+    mount_path: AbsolutePath
     """The same file in the pod: the value of NCCL_TOPO_FILE."""
 
 
@@ -44,15 +47,15 @@ class DeepSpeed(Frozen):
     """Size of the volume in GiB."""
     request_gib: Annotated[int, Field(ge=1)] = 3
     """What the claim asks of it, in GiB."""
-    access_mode: str = "ReadWriteMany"
+    access_mode: AccessMode = "ReadWriteMany"
     """One claim for workers on several nodes needs `ReadWriteMany`."""
-    nfs_server: str | None = None
+    nfs_server: SshAddress | None = None
     """Address of the NFS server that holds `path`; None: a `hostPath` of one node."""
-    path: str = "/data"
+    path: ExportPath = "/data"
     """Folder on the server or node."""
-    mount_path: str = "/data"
+    mount_path: AbsolutePath = "/data"
     """Where the pods see it."""
-    log_dir: str = "/data/deepspeed_data"
+    log_dir: AbsolutePath = "/data/deepspeed_data"
     """Where training writes checkpoints and TensorBoard logs."""
     tensorboard: bool = True
     """Run TensorBoard on `log_dir`."""
@@ -100,7 +103,7 @@ class Jobs(Frozen):
     """
     programs: Programs = Programs()
     """Where a foreign image has its programs."""
-    env: dict[EnvironmentName, str] = Field(default_factory=dict)
+    env: dict[EnvironmentName, AnyLine] = Field(default_factory=dict)
     """Environment of all jobs, for example `NCCL_IB_SL: "1"`. What the plan decides is refused."""
     ssh_port: TcpPort | None = None
     """Port of the workers' sshd; default 22, and 2222 in the host's network, where 22 is taken."""

@@ -10,7 +10,10 @@ from pydantic import StringConstraints
 from components.model.units import DnsLabel, Frozen, Ssh
 
 PROXY_URL = r"^https?://([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?$"
-NO_PROXY = r"^[^\s,=]+$"
+NO_PROXY = (
+    r"^(\*|(\*?\.)?[A-Za-z0-9_][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[0-9.]+)?"
+    r"|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\]?(:[0-9]{1,5})?(/[0-9]{1,3})?)$"
+)
 
 
 class JumpHost(Frozen):

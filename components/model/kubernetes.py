@@ -20,7 +20,9 @@ from components.model.kubespray import (
     NodePrefix,
 )
 from components.model.refusal import refuse
+from components.model.texts import LabelValue, LocalPath, QualifiedName
 from components.model.units import (
+    IPV4_NET,
     K3S_RELEASE,
     DnsLabel,
     FolderPath,
@@ -82,7 +84,11 @@ ServiceNet = Annotated[
     Ipv4Net,
     AfterValidator(_service_net),
     WithJsonSchema(
-        {"type": "string", "format": "ipv4network", "pattern": r"/(1[2-9]|2[0-8]|[0-9.]{7,})$"}
+        {
+            "type": "string",
+            "format": "ipv4network",
+            "pattern": rf"^(?=.*/(1[2-9]|2[0-8]|[0-9.]{{7,}})$){IPV4_NET}$",
+        }
     ),
 ]
 """The addresses of services: a /12 to a /28."""
@@ -215,7 +221,7 @@ class KubesprayPlane(Plane):
     """File with kubespray's Python requirements, each with its hashes, relative to the project:
     `pip-compile --generate-hashes requirements.txt` or `uv pip compile --generate-hashes` writes
     it from the tree's. kubespray's own file has no hashes."""
-    python: str = "python3"
+    python: LocalPath = "python3"
     """The Python on this machine that kubespray's environment is made with. The Ansible of v2.31
     takes 3.11 to 3.13."""
     container_runtime: Literal["containerd"] = "containerd"
@@ -251,10 +257,10 @@ class CniFolders(Frozen):
 class Toleration(Frozen):
     """One taint of the nodes that our pods tolerate, in the words of Kubernetes."""
 
-    key: str | None = None
+    key: QualifiedName | None = None
     """Key of the taint; none with `operator: Exists` tolerates all."""
     operator: Literal["Equal", "Exists"] = "Equal"
-    value: str | None = None
+    value: LabelValue | None = None
     """Value of the taint, with `Equal`."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """Effect of the taint; default any."""

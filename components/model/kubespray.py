@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Final, Self
 
-from pydantic import Field, JsonValue, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
 from components.model.refusal import refuse
+from components.model.texts import LocalPath
 from components.model.units import Frozen, PinnedSource, Sha256
 
 KUBERNETES_RELEASE: Final = r"^v1\.[0-9]+\.[0-9]+$"
 KUBESPRAY_TAG: Final = r"^v[0-9]+\.[0-9]+\.[0-9]+$"
 COMMIT: Final = r"^[0-9a-f]{40}$"
-GIT_ADDRESS: Final = r"^https://[^\s?#@]+$"
+GIT_ADDRESS: Final = r"^https://[A-Za-z0-9._~:/&+,=%-]+$"
 VARIABLE: Final = r"^[a-z][a-z0-9_]*$"
 
 KubesprayRelease = Annotated[str, StringConstraints(pattern=KUBERNETES_RELEASE)]
 """An exact release of upstream Kubernetes."""
-KubesprayRequirements = Annotated[str, StringConstraints(min_length=1)]
+KubesprayRequirements = LocalPath
 """A path relative to the project."""
 ClusterMtu = Annotated[int, Field(ge=1280, le=9216)]
 """Bytes. Less than 1280 carries no IPv6; 9216 is the most that switches carry."""
 NodePrefix = Annotated[int, Field(ge=20, le=28)]
 """From /28 with 14 pods of a node to /20 with 4,094."""
 Variable = Annotated[str, StringConstraints(pattern=VARIABLE)]
-ExtraVars = dict[Variable, JsonValue]
+
+
+def _no_templates(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    for place, text in _texts(values, ""):
+        if mark := next((each for each in ("{{", "{%", "{#") if each in text), None):
+            raise refuse(
+                f"{place} has {mark!r}: Ansible would run it as a Jinja template on this machine, "
+                "beside the keys of all nodes",
+                "write the value itself; templates belong into a role of yours.",
+            )
+    return values
+
+
+def _texts(value: JsonValue, place: str) -> Iterator[tuple[str, str]]:
+    """Each text in a value, and each key, with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _texts(item, f"{place}[{number}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield f"the key {place}.{key}".replace(" .", " "), key
+            yield from _texts(item, f"{place}.{key}".strip("."))
+
+
+ExtraVars = Annotated[dict[Variable, JsonValue], AfterValidator(_no_templates)]
 """Plain values, lists and mappings, as JSON has them: nothing that Ansible would have to guess."""
 
 
@@ -33,7 +61,7 @@ class KubespraySource(Frozen):
 
     release: Annotated[str, StringConstraints(pattern=KUBESPRAY_TAG)]
     """The release, for example `v2.31.0`: the tag in `git`, and what the tree says of itself."""
-    path: str | None = None
+    path: LocalPath | None = None
     """Folder with the tree, relative to the project; with `tree_sha256`."""
     tree_sha256: Sha256 | None = None
     """Checksum over all files of `path`; the error for a wrong one prints the right one."""

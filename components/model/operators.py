@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias, cast
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from components.catalogue import upstream
+from components.model.texts import ChartName
 from components.model.units import (
     DRIVER_TAG,
     EXACT_RELEASE,
@@ -29,7 +30,7 @@ DriverTag = Annotated[str, StringConstraints(pattern=DRIVER_TAG)]
 class ChartSource(Frozen):
     """One Helm chart, pinned."""
 
-    chart: str
+    chart: ChartName
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: HttpsAddress | None = None
     """Address of a chart repository, over https; upstream's where `chart` is left out too."""
@@ -48,7 +49,7 @@ class ChartSource(Frozen):
 class GpuOperatorChart(ChartSource):
     """The GPU operator's chart; default NVIDIA's."""
 
-    chart: str = "gpu-operator"
+    chart: ChartName = "gpu-operator"
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
     """Address of a chart repository; none where only `chart` is written."""
@@ -59,7 +60,7 @@ class GpuOperatorChart(ChartSource):
 class NetworkOperatorChart(ChartSource):
     """The network operator's chart; default NVIDIA's."""
 
-    chart: str = "network-operator"
+    chart: ChartName = "network-operator"
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: HttpsAddress | None = upstream.NVIDIA_CHARTS
     """Address of a chart repository; none where only `chart` is written."""
@@ -70,7 +71,7 @@ class NetworkOperatorChart(ChartSource):
 class GpuDevicePluginChart(ChartSource):
     """The chart of k8s-device-plugin; default NVIDIA's."""
 
-    chart: str = "nvidia-device-plugin"
+    chart: ChartName = "nvidia-device-plugin"
     """`oci://…`, or a path of the project, or a chart name when `repo` is given."""
     repo: HttpsAddress | None = upstream.DEVICE_PLUGIN_CHARTS
     """Address of a chart repository; none where only `chart` is written."""

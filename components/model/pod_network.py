@@ -8,6 +8,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from components.catalogue.upstream import SHARED_DEVICE_PLUGIN
+from components.model.hosts import NetdevName
+from components.model.nic_models import PciId
 from components.model.refusal import refuse
 from components.model.units import (
     IMAGE,
@@ -111,11 +113,11 @@ class SharedDevice(Frozen):
     """Extended resource name without prefix, for example `hca_shared_devices_b`."""
     hca_max: Annotated[int, Field(ge=1, le=1000)] = 500
     """Most pods on one node that share the cards (`rdmaHcaMax`)."""
-    vendors: tuple[str, ...] = ()
+    vendors: tuple[PciId, ...] = ()
     """Selector: PCI vendor ids, for example `15b3`."""
-    device_ids: tuple[str, ...] = ()
+    device_ids: tuple[PciId, ...] = ()
     """Selector: PCI device ids, for example `101b` (ConnectX-6)."""
-    interfaces: tuple[str, ...] = ()
+    interfaces: tuple[NetdevName, ...] = ()
     """Selector: names of network devices."""
     link_types: tuple[Literal["ether", "infiniband"], ...] = ()
     """Selector: kinds of links, as `ip link` says them. An InfiniBand card has one only where the
@@ -170,5 +172,5 @@ class PodNetwork(Frozen):
     """With `rdma_shared`: the plugin's image."""
     periodic_update_s: Annotated[int, Field(ge=0)] = 300
     """With `rdma_shared`: seconds between two looks for cards; 0 never looks again."""
-    host_device_resource: str = "hostdev"
+    host_device_resource: ResourceName = "hostdev"
     """With `host_device` and no rails: name of the resource, after the prefix."""

@@ -14,7 +14,9 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
 from components.core.placeholder import has_placeholder
+from components.core.plain_text import one_line
 from components.model.refusal import refuse
+from components.model.texts import ANY_LINE
 
 OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4: Final = rf"{OCTET}(\.{OCTET}){{3}}"
@@ -130,17 +132,25 @@ def _host_key(key: str, info: ValidationInfo) -> str:
     return key
 
 
-def _flaw(key: str) -> str | None:
+def _public_key(key: str) -> str:
+    if flaw := _flaw(key, "public key"):
+        raise refuse(flaw, "write the one line of the key's file that ends in .pub.")
+    return key
+
+
+def _flaw(key: str, name: str = "host key") -> str | None:
     if len(key.strip().splitlines()) > 1:
-        return "the host key has several lines, and one key is pinned"
+        return f"the {name} has several lines, and one key is meant"
+    if one_line(key.strip()) != key.strip():
+        return f"the {name} has characters in its comment that nobody sees"
     words = key.split()
     kind = words[0] if words else ""
     if kind not in KEY_TYPES:
         if len(words) > 1 and words[1] in KEY_TYPES:
-            return f"the host key begins with {kind!r}; only `<type> <key>` belongs there"
-        return f"the host key is of the unknown type {kind!r}"
+            return f"the {name} begins with {kind!r}; only `<type> <key>` belongs there"
+        return f"the {name} is of the unknown type {kind!r}"
     if len(words) == 1 or not _holds_type(words[1], kind):
-        return f"the host key is cut off or is no {kind} key"
+        return f"the {name} is cut off or is no {kind} key"
     return None
 
 
@@ -172,14 +182,14 @@ NodeAddress = Annotated[str, AfterValidator(_node_address), _MACHINE]
 """The IPv4 address of a node in its cluster."""
 CardAddress = Annotated[str, AfterValidator(_card_address), _MACHINE]
 """The IPv4 address of a card, without the prefix length, which the rail's subnet has."""
-HostKey = Annotated[
-    str,
-    AfterValidator(_host_key),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": rf"^({'|'.join(KEY_TYPES)}) [A-Za-z0-9+/]+={{0,3}}( .*)?$",
-        }
-    ),
-]
+_KEY_LINE: Final = WithJsonSchema(
+    {
+        "type": "string",
+        "pattern": rf"^({'|'.join(KEY_TYPES)}) [A-Za-z0-9+/]+={{0,3}}"
+        rf"( {ANY_LINE.strip('^$')})?\s*$",
+    }
+)
+HostKey = Annotated[str, AfterValidator(_host_key), _KEY_LINE]
 """An ed25519, ECDSA or RSA key; an RSA key is checked by SHA-2 signatures."""
+PublicKey = Annotated[str, AfterValidator(_public_key), _KEY_LINE]
+"""One line of OpenSSH's: each line more would be another key that may log in."""

@@ -8,9 +8,10 @@ from pydantic import StringConstraints
 
 from components.catalogue import upstream
 from components.model.containers import RegistryLogin
+from components.model.texts import LocalPath
 from components.model.units import Frozen, PinnedImage
 
-HTTPS_ADDRESS = r"^https://[^\s?#@]+$"
+HTTPS_ADDRESS = r"^https://[A-Za-z0-9._~:/&+,=%-]+$"
 REGISTRY_ADDRESS = r"^[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
 PEM_CERTIFICATES = (
     r"^\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+$"
@@ -91,7 +92,7 @@ class Sources(Frozen):
     """A web server for files and charts."""
     registry: Registry | None = None
     """A registry for all images."""
-    bundle: str | None = None
+    bundle: LocalPath | None = None
     """Folder that `railyard bundle` made, relative to the project: files and charts come from it,
     and files reach the hosts over SSH. Images come from `registry`."""
     images: Images = Images()

@@ -12,7 +12,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from components.model.refusal import refuse
 
 SYSCTL_VALUE: Final = r"^[A-Za-z0-9_:/,+-][A-Za-z0-9 ._:/,+-]*$"
-_WRITTEN: Final = r"^\s*[A-Za-z0-9_:/,+-][A-Za-z0-9\s._:/,+-]*$"
+_WRITTEN: Final = r"^[ \t]*[A-Za-z0-9_:/,+-][A-Za-z0-9 \t._:/,+-]*\s*$"
 """The same before runs of blanks became one."""
 _AREAS: Final = ("abi", "crypto", "debug", "dev", "fs", "kernel", "net", "sunrpc", "user", "vm")
 """The folders of /proc/sys (kernel documentation, admin-guide/sysctl)."""
@@ -134,7 +134,7 @@ def _value(value: object) -> object:
     """A number or a text; several numbers are one text, as in `/proc/sys`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return " ".join(value.split()) if isinstance(value, str) else value
+    return re.sub(r"[ \t]+", " ", value.strip()) if isinstance(value, str) else value
 
 
 SysctlValue = Annotated[str, BeforeValidator(_value), Field(pattern=SYSCTL_VALUE)]
@@ -180,7 +180,7 @@ Sysctls = Annotated[
             },
             "properties": {
                 **{name: {"anyOf": [_WHOLE, _TEXT]} for name in sorted(_NO_NUMBERS)},
-                _PORT_RANGE: {"type": "string", "pattern": r"^\s*[0-9]+\s+[0-9]+\s*$"},
+                _PORT_RANGE: {"type": "string", "pattern": r"^[ \t]*[0-9]+[ \t]+[0-9]+\s*$"},
             },
             "additionalProperties": {
                 "anyOf": [_WHOLE, {"type": "string", "pattern": rf"^{_DECIMAL}{_WRITTEN[1:]}"}]

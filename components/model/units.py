@@ -21,6 +21,7 @@ from pydantic import (
 
 from components.model.reach import IPV4, HostKey, SshAddress
 from components.model.refusal import refuse
+from components.model.texts import URL_SIGNS, AnyLine
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 POOL_NAME = r"^[a-z0-9]([-a-z0-9]{0,56}[a-z0-9])?$"
@@ -32,11 +33,11 @@ IMAGE = (
 """A tag has no `\\w`: registries take no other letters, and 128 of those of Unicode took 60 ms to
 make, a twentieth of `railyard check`."""
 RESOURCE_NAME = r"^[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?$"
-HTTPS = r"^https://[^\s]+$"
-PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"
+HTTPS = rf"^https://[{URL_SIGNS}]+$"
+PORT_TARGET = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+|:[A-Za-z0-9./_-]+)$"
 SHA_256 = r"^[0-9a-f]{64}$"
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
-PINNED_SOURCE = r"^(/|https://)[^\s]+$"
+PINNED_SOURCE = rf"^(/|https://)[{URL_SIGNS}]+$"
 K3S_RELEASE = r"^v[0-9]+\.[0-9]+\.[0-9]+\+k3s[0-9]+$"
 DRIVER_TAG = r"^(doca[0-9]+\.[0-9]+\.[0-9]+-)?[0-9]{2}\.[0-9]{2}(-[0-9]+(\.[0-9]+)*)+$"
 EXACT_RELEASE = r"^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"
@@ -44,7 +45,6 @@ _PORT_NUMBER = (
     r"(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 )
 ENVIRONMENT_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-ABSOLUTE_PATH = r"^(/[A-Za-z0-9._+-]+)+$"
 REGISTRY = rf"^[A-Za-z0-9][A-Za-z0-9.-]*(:{_PORT_NUMBER})?$"
 _MARK_DIGITS: Final = 12
 """Hexadecimal digits that tell two sources of secrets apart: 48 bits."""
@@ -180,7 +180,11 @@ PciAddress = Annotated[
     ),
 ]
 """A PCI address in the form domain:bus:device.function, kept in lower case."""
-PortName = Annotated[str, AfterValidator(_port)]
+PortName = Annotated[
+    str,
+    AfterValidator(_port),
+    WithJsonSchema({"type": "string", "pattern": rf"^({_PORT.pattern})$"}),
+]
 """A switch port in the vendor's numbering: `1/1` on Onyx, `swp1` or `swp1s0` on Cumulus,
 `Ethernet1/1` on EOS, where the second number is the lane, and `Ethernet8` on SONiC, which counts
 lanes throughout."""
@@ -203,7 +207,12 @@ Ipv4 = Annotated[
     BeforeValidator(_address),
     WithJsonSchema({"type": "string", "format": "ipv4", "pattern": rf"^{IPV4}$"}),
 ]
-Ipv4Net = Annotated[IPv4Network, BeforeValidator(_network)]
+IPV4_NET = rf"{IPV4}(/(3[0-2]|[12]?[0-9]|{IPV4}))?"
+Ipv4Net = Annotated[
+    IPv4Network,
+    BeforeValidator(_network),
+    WithJsonSchema({"type": "string", "format": "ipv4network", "pattern": rf"^{IPV4_NET}$"}),
+]
 LoginName = Annotated[str, StringConstraints(pattern=LOGIN)]
 """A user name that SSH servers take; nothing that a shell or an option parser would read."""
 ImageName = Annotated[str, StringConstraints(pattern=IMAGE)]
@@ -242,8 +251,6 @@ ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME)]
 HttpsAddress = Annotated[str, StringConstraints(pattern=HTTPS)]
 EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME)]
 """The name of an environment variable."""
-AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH)]
-"""A file or folder from the root on, without anything that a shell would read."""
 ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
 PinnedSource = Annotated[str, StringConstraints(pattern=PINNED_SOURCE)]
 """An absolute path on the hosts, or an https address: never plain http."""
@@ -276,7 +283,7 @@ class SecretRef(Frozen):
     """Name of the configuration key: `switch_password` is `railyard:switch_password`."""
     env: EnvironmentName | None = None
     """Name of the environment variable that holds it: `VAULT_SSH_KEY`."""
-    command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    command: Annotated[tuple[AnyLine, ...], Field(min_length=1)] | None = None
     """Program and arguments that print it, run once here without a shell, for example `[vault, kv,
     get, -field=key, kv/ssh]`."""
 
@@ -303,7 +310,7 @@ class SecretRef(Frozen):
         return f"_env_{text.lower()}_{mark}" if kind == "env" and text else f"_command_{mark}"
 
 
-FOLDER = r"^(/[A-Za-z0-9._-]+)+$"
+FOLDER = r"^(/\.{0,2}[A-Za-z0-9_-][A-Za-z0-9._-]*)+$"
 FolderPath = Annotated[str, StringConstraints(pattern=FOLDER)]
 """An absolute path of a folder on a node."""
 

@@ -6,13 +6,9 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import StringConstraints
 
+from components.model.texts import LineText
+
 RULE_NAME: Final = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
-REASON: Final = r"\S"
-LONGEST_REASON: Final = 300
-"""Characters: a reason fits on one line of each report."""
 
 RuleName: TypeAlias = Annotated[str, StringConstraints(pattern=RULE_NAME)]
-Reason: TypeAlias = Annotated[
-    str, StringConstraints(pattern=REASON, max_length=LONGEST_REASON, strip_whitespace=True)
-]
-Waivers: TypeAlias = dict[RuleName, Reason]
+Waivers: TypeAlias = dict[RuleName, LineText]

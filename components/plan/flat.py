@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from components.core.plain_text import indented
+
 
 def flatten(value: object, path: str = "") -> dict[str, str]:
     """Key path to value, in the order of the value. What is empty or null decides nothing."""
@@ -33,7 +35,7 @@ def _word(value: object) -> str:
 
 def as_lines(values: Mapping[str, str]) -> tuple[str, ...]:
     """One `key=value` line each."""
-    return tuple(f"{key}={value}" for key, value in values.items())
+    return tuple(indented(f"{key}={value}") for key, value in values.items())
 
 
 def beyond(lines: Sequence[str], reference: Sequence[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from components.preview.forecast import (
 )
 from components.preview.items import Item
 from components.preview.plan_items import items_of_plan
+from components.preview.programs import programs_of
 from components.preview.report import Preview
 from components.update.seen import Facts
 
@@ -75,7 +76,10 @@ def preview_state(
         alarms=(*foretell(spec, plan, facts, applied), *foretell_upgrades(spec, plan, applied)),
         edits=edits,
         repairs=(),
-        notes=_notes(plan, facts, is_changed=bool(edits)),
+        notes=(
+            *_notes(plan, facts, is_changed=bool(edits)),
+            *(f"Program: {words}" for words in programs_of(spec).values()),
+        ),
         ports=port_orders(plan),
     )
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
+from components.core.markdown import code_block, code_span
+from components.core.plain_text import indented, one_line
 from components.fabric.setting_text import group_settings
 from components.preview.compare import Alike, Moved, gather_alike
 from components.preview.items import Kind
@@ -33,50 +36,52 @@ _NOTHING: Final = "Nothing would change."
 
 def render_text(preview: Preview) -> str:
     """The whole preview for a terminal."""
-    lines = [f"Preview of {preview.stack}, {preview.basis}", ""]
-    lines += [f"! {alarm}" for alarm in preview.alarms]
+    lines = [one_line(f"Preview of {preview.stack}, {preview.basis}"), ""]
+    lines += [f"! {indented(alarm)}" for alarm in preview.alarms]
     lines += [""] if preview.alarms else []
     for kind, blocks in _by_kind(preview):
         lines.append(f"{_TITLES[kind]}: {_count(preview, kind)}")
-        lines += [f"  {line}" for block in blocks for line in block]
+        lines += [f"  {one_line(line)}" for block in blocks for line in block]
     if preview.repairs:
         lines += ["", _REPAIRS] if preview.edits else [_REPAIRS]
-        lines += [f"  {repair}" for repair in preview.repairs]
+        lines += [f"  {one_line(repair)}" for repair in preview.repairs]
     lines += [_NOTHING] if preview.is_empty else []
-    lines += ["", *preview.notes] if preview.notes else []
+    lines += ["", *map(indented, preview.notes)] if preview.notes else []
     return "\n".join(lines).rstrip() + "\n"
 
 
 def render_markdown(preview: Preview, limit: int = GITHUB_LIMIT) -> str:
     """The preview as a comment; what does not fit is counted, never half shown.
 
+    Every text that may come from outside is a code span or a code block of its own.
+
     Args:
         preview: What to show.
         limit: Characters that a comment may have.
     """
-    head = [MARKER, f"### Railyard preview of `{preview.stack}`", "", f"_{preview.basis}_", ""]
-    head += [f"> [!WARNING]\n> {alarm}\n" for alarm in preview.alarms]
+    head = [MARKER, f"### Railyard preview of {code_span(preview.stack)}", ""]
+    head += [code_span(preview.basis), ""]
+    head += [f"> [!WARNING]\n> {code_span(alarm)}\n" for alarm in preview.alarms]
     head += [_NOTHING] if preview.is_empty else []
     blocks = list(_markdown_blocks(preview))
-    tail = ["", *(f"- {note}" for note in preview.notes)] if preview.notes else []
+    tail = ["", *(f"- {code_span(note)}" for note in preview.notes)] if preview.notes else []
     whole = "\n".join((*head, *blocks, *tail)).rstrip() + "\n"
     return whole if len(whole) <= limit else _cut(head, blocks, tail, limit)
 
 
 def _cut(head: Sequence[str], blocks: Sequence[str], tail: Sequence[str], limit: int) -> str:
-    """As many whole blocks as fit; where even the head does not, its lines are counted too."""
+    """As many whole parts as fit, notes first: half a code span would be read as Markdown."""
     cut = "\n_{} more parts do not fit into this comment; the full preview is a file of the run._\n"
     room = limit - len(cut) - 10
-    ends = "\n".join(tail)
-    room -= len(ends) + 1
-    shown: list[str] = []
-    for part in (*head, *blocks):
-        if len(part) + 1 > room:
-            break
-        room -= len(part) + 1
-        shown.append(part)
-    left = len(head) + len(blocks) - len(shown)
-    return "\n".join((*shown, cut.format(left), ends)).rstrip()[: limit - 1] + "\n"
+    ends = _that_fit(tail, room // 2)
+    shown = _that_fit((*head, *blocks), room - sum(len(part) + 1 for part in ends))
+    left = len(head) + len(blocks) + len(tail) - len(shown) - len(ends)
+    return "\n".join((*shown, cut.format(left), *ends)).rstrip() + "\n"
+
+
+def _that_fit(parts: Sequence[str], room: int) -> Sequence[str]:
+    sizes = accumulate(len(part) + 1 for part in parts)
+    return parts[: sum(size <= room for size in sizes)]
 
 
 def _markdown_blocks(preview: Preview) -> Iterator[str]:
@@ -84,23 +89,15 @@ def _markdown_blocks(preview: Preview) -> Iterator[str]:
         yield f"\n**{_TITLES[kind]}**: {_count(preview, kind)}"
         for first, *all_lines in blocks:
             lines = _at_most(all_lines)
-            yield (
-                "\n".join((f"\n{_escape(first)}", "```text", *lines, "```"))
-                if lines
-                else (f"\n{_escape(first)}")
-            )
+            yield "\n".join((f"\n{code_span(first)}", *([code_block(lines)] if lines else [])))
     if preview.repairs:
         yield "\n**Repairs of drift**, not of the file:\n"
-        yield from (f"- {_escape(repair)}" for repair in preview.repairs)
+        yield from (f"- {code_span(repair)}" for repair in preview.repairs)
 
 
 def _at_most(lines: list[str]) -> list[str]:
     left = len(lines) - MOST_LINES
     return lines if left <= 1 else [*lines[:MOST_LINES], f"  and {left} more lines"]
-
-
-def _escape(text: str) -> str:
-    return text.replace("<", "&lt;").replace("@", "@\u200b")
 
 
 def _by_kind(preview: Preview) -> Iterator[tuple[Kind, list[list[str]]]]:

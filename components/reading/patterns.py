@@ -23,8 +23,22 @@ from components.model.nic_models import PCI_ID
 from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
 from components.model.sriov import CARD_SERIAL
 from components.model.sysctls import SYSCTL_VALUE
-from components.model.units import (
+from components.model.texts import (
     ABSOLUTE_PATH,
+    ANY_LINE,
+    CHART,
+    EXPORT,
+    HCA,
+    LABEL_VALUE,
+    LINE,
+    LOCAL_PATH,
+    MODEL_NAME,
+    NAME,
+    PLUGGED,
+    QUALIFIED_NAME,
+    REGISTRY_USER,
+)
+from components.model.units import (
     DNS_LABEL,
     DRIVER_TAG,
     ENVIRONMENT_NAME,
@@ -43,7 +57,7 @@ from components.model.units import (
     RESOURCE_NAME,
     SHA_256,
 )
-from components.model.waivers import REASON, RULE_NAME
+from components.model.waivers import RULE_NAME
 
 
 def _as_label(text: str) -> str:
@@ -60,6 +74,10 @@ def _as_variable(text: str) -> str:
 
 def _as_partition(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:32]
+
+
+def _on_one_line(text: str) -> str:
+    return "" if "\x1b" in text else " ".join(text.split())
 
 
 def _no_idea(_text: str) -> str:
@@ -84,7 +102,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     MAC: ("a MAC address in small letters, such as 44:38:39:ff:00:01", str.lower),
     NODE_NAME: ("a name of lower-case letters, digits, inner hyphens and dots", str.lower),
     FOLDER: ("an absolute path of letters, digits, dots, hyphens and underscores", _no_idea),
-    PCI_ID: ("a PCI device id of four hex digits in small letters", str.lower),
+    PCI_ID: ("a PCI id of four hex digits in small letters, such as 15b3", str.lower),
     MODE: (
         "parts and their speed in Gbit/s, for example 2x400",
         lambda text: text.lower().removesuffix("g"),
@@ -119,7 +137,6 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         str.strip,
     ),
     RULE_NAME: ("the name of a rule, such as numa-leaf", _no_idea),
-    REASON: ("a reason in words", _no_idea),
     PINNED_SOURCE: (
         "an absolute path on the hosts or an https address",
         lambda text: re.sub(r"^http://", "https://", text),
@@ -173,7 +190,28 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     ),
     HTTPS: ("an https address", lambda text: re.sub(r"^http://", "https://", text)),
     ENVIRONMENT_NAME: ("the name of an environment variable such as NCCL_IB_SL", _as_variable),
-    ABSOLUTE_PATH: ("a path from the root on, such as /opt/nccl-tests/build", _no_idea),
+    ABSOLUTE_PATH: (
+        "a path from the root on, without `..`, such as /opt/nccl-tests/build",
+        _no_idea,
+    ),
+    EXPORT: ("a path from the root on, without `..`, such as /export/data", _no_idea),
+    ANY_LINE: ("a text on one line without control characters", _on_one_line),
+    LINE: ("words on one line without control characters", _on_one_line),
+    MODEL_NAME: ("the name of a model: letters, digits, blanks and ._()/+:-", _no_idea),
+    NAME: ("a name of letters, digits, dots, hyphens and underscores", _no_idea),
+    PLUGGED: ("words of letters, digits, blanks and ._/:,()+-", _no_idea),
+    LOCAL_PATH: ("a path of letters, digits, blanks and ._~/+@=,-", _no_idea),
+    CHART: (
+        "a chart such as gpu-operator, charts/own or oci://registry.example/charts/x",
+        _no_idea,
+    ),
+    REGISTRY_USER: ("a user of letters, digits and $_.+@=~/-", _no_idea),
+    LABEL_VALUE: ("a label's value: letters, digits and inner ._-, at most 63 long", _no_idea),
+    QUALIFIED_NAME: (
+        "a key such as nvidia.com/gpu: at most 63 letters, digits and inner ._- after a DNS name",
+        _no_idea,
+    ),
+    HCA: ("the name of an RDMA device such as mlx5_0", _no_idea),
     TOOLKIT_VERSION: ("a version of the container toolkit such as 1.17.8-1", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
     r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),

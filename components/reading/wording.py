@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import BaseModel
 
+from components.core.plain_text import one_line
 from components.core.problem import Place, Problem, SpecPath, render_path
 from components.model.refusal import REFUSED
 from components.model.units import SecretRef
@@ -70,7 +71,7 @@ def show_value(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[…]"
     text = _LOGIN.sub("//(not shown)@", " ".join(str(value).split()))
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - one line of a report
+    return one_line(text if len(text) <= 60 else f"{text[:57]}...")  # noqa: PLR2004 - one line of a report
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.limits import TooLongError
+from components.core.plain_text import one_line
 from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
@@ -21,7 +22,7 @@ class Doing:
     def failed(self, error: BaseException) -> str:
         """What ended it: a host that is down, or one that is there and too slow."""
         timed_out = isinstance(error, TimeoutError)
-        words = str(error) or type(error).__name__
+        words = one_line(str(error)) or type(error).__name__
         within = f"within {self.deadline_s:g} s"
         if self.part == "connect":
             return f"is not reachable {within}: {'no answer' if timed_out else words}"
@@ -44,13 +45,15 @@ def explain(endpoint: Endpoint, error: BaseException, presented: str, doing: Doi
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return HostKeyError(_changed_key(endpoint, presented))
     if isinstance(error, asyncssh.PermissionDenied):
-        return DeviceError(f"{endpoint.where} refused our {_credential(endpoint)}: {error.reason}")
+        return DeviceError(
+            f"{endpoint.where} refused our {_credential(endpoint)}: {one_line(error.reason)}"
+        )
     if isinstance(error, asyncssh.KeyExchangeFailed) and "host key" in str(error).lower():
         return HostKeyError(_no_common_key(endpoint))
     if isinstance(error, asyncssh.ChannelOpenError) and endpoint.jump:
         return UnreachableError(
             f"{endpoint.where}: the jump host {endpoint.jump[-1].where} does not open the way to"
-            f" {endpoint.place}: {error.reason}\n"
+            f" {endpoint.place}: {one_line(error.reason)}\n"
             "  fix        see its AllowTcpForwarding and PermitOpen, and its route to that address"
         )
     return UnreachableError(f"{endpoint.where} {doing.failed(error)}")
@@ -80,5 +83,6 @@ def _no_common_key(endpoint: Endpoint) -> str:
     return (
         f"{endpoint.where}: it offers no {kind} host key{signed}, and that one is pinned; nothing"
         " was sent.\n"
-        f"  fix        pin a key that it has: ssh-keyscan -p {endpoint.port} {endpoint.address}"
+        "  fix        log in at its console, where `ls /etc/ssh/ssh_host_*_key.pub` lists its keys,"
+        " and pin one of those"
     )

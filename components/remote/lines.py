@@ -26,6 +26,8 @@ _NOTE: Final = "repair"
 """Where there is no note there is no line."""
 _LAST: Final = ("settings", _NOTE)
 """Of a request, what changes with every edit and every repair: after the end no line is shown."""
+_MOST: Final = 16_000_000
+"""Characters of one request: that of 1,000 hosts for acceptance has about 3,000,000."""
 Path = tuple[str | int, ...]
 
 
@@ -44,13 +46,19 @@ def parse_lines(text: str) -> dict[str, JsonValue]:
     """Read what `render_lines` wrote, or a JSON object.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: It is neither, has more than 16 MB, or says a value twice.
     """
+    if len(text) > _MOST:
+        raise ValueError(f"{len(text):,} characters; at most {_MOST:,} are read")
     if text.lstrip().startswith("{"):
         return cast("dict[str, JsonValue]", json.loads(text))
     document: dict[str, JsonValue] = {}
+    seen: set[Path] = set()
     for line in text.splitlines():
         path, value = _read(line)
+        if path in seen:
+            raise ValueError(f"{_spell(path)[:80]} is there twice")
+        seen.add(path)
         _put(document, path, value)
     return document
 

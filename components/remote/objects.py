@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pulumi
 from pulumi_command import local, remote
 
+from components.core.plain_text import one_line
 from components.remote.component import (
     SEALED,
     LocalCall,
@@ -75,7 +76,7 @@ def host_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) ->
 
 
 def _with_note(desired: str, note: str) -> str:
-    return f"{desired}{REPAIR_LINE}{note}\n" if note else desired
+    return f"{desired}{REPAIR_LINE}{one_line(note)}\n" if note else desired
 
 
 def tools_step(shared: Remote, step: RemoteStep, opts: pulumi.ResourceOptions) -> pulumi.Resource:

@@ -193,6 +193,9 @@ def secrets_for(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str
     if missing:
         names = ", ".join(map(env_name, missing))
         raise UsageError(f"{endpoint.where}: set {names} in the environment: logging in takes it")
+    for name in {endpoint.password_secret, endpoint.sudo_secret, endpoint.enable_secret} - {None}:
+        if name is not None and len(known[name].splitlines()) > 1:
+            raise UsageError(f"{endpoint.where}: the secret {name} has several lines, not one")
     if not (endpoint.password_secret or endpoint.private_key_secret or endpoint.agent):
         raise UsageError(
             f"{endpoint.where}: no password, private key or agent: name one in the site file's ssh"

@@ -73,8 +73,9 @@ def _changed_key(endpoint: Endpoint, error: BadHostKeyException) -> str:
         f"{endpoint.where}: the host key is not the pinned one; nothing was sent.\n"
         f"  pinned   {_fingerprint(endpoint.host_key)}\n"
         f"  offered  {error.key.get_name()} {_sha256(error.key.asbytes())}\n"
-        f"  fix      if the switch was replaced, pin its new key:"
-        f" ssh-keyscan -p {endpoint.port} {endpoint.address}"
+        "  fix      compare the offered key with what the switch's own console shows first:"
+        " another device may answer at this address. Pin it only if the two are the same;"
+        f" `ssh-keyscan -p {endpoint.port} {endpoint.address}` prints the line for the file"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
@@ -15,23 +14,62 @@ from components.model.units import SecretRef
 
 DEADLINE_S: Final = 60.0
 """For one program: a vault answers in about a second, and nothing here can answer a question."""
-SHOWN: Final = 5
-"""Last lines of a failed program's stderr in the error."""
+SHOWN: Final = 200
+"""Characters of the first line of a failed program's stderr in the error: enough for `permission
+denied`, and a chatty program does not fill the log of a pipeline."""
+SEVERAL_LINES: Final = frozenset({"private_key", "ssh_private_key", "kubeconfig"})
+"""Keys of the file whose secrets may have several lines."""
+_LONG_ENOUGH: Final = 4
+"""Characters from which on a secret is masked: a masked `1` would tell that the secret is 1."""
 Call: TypeAlias = Callable[[tuple[str, ...]], str]
 Named: TypeAlias = Iterable[tuple[SecretRef, SpecPath]]
 
 
-def outside_secrets(spec: ClusterSpec, environ: Mapping[str, str]) -> dict[str, str]:
+def outside_secrets(
+    spec: ClusterSpec, environ: Mapping[str, str], stack: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The values of a site's secrets that its file takes from the environment or a program.
 
+    Args:
+        spec: The site.
+        environ: The environment of who runs this.
+        stack: The secrets of the stack, which are judged too.
+
     Raises:
-        UsageError: A variable is not set, or a program gives no value; all of them at once.
+        UsageError: A variable is not set, a program gives no value, or a secret of one line has
+            several; all of them at once.
     """
-    return resolve(list_secrets(spec), environ)
+    named = tuple(list_secrets(spec))
+    found = resolve(named, environ, known=stack or {})
+    demand_one_line(named, {**(stack or {}), **found})
+    return found
+
+
+def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
+    """Refuse a password or token with a line break in it.
+
+    The next line would be read as a setting of the host: a password goes to `sudo` on the stream
+    that has the state after it.
+
+    Raises:
+        UsageError: See above; no value is in the text.
+    """
+    wrong = {
+        reference.name: f"{render_path(path)}: the secret has"
+        f" {len(values[reference.name].splitlines())} lines, and one is meant. Nothing was"
+        " contacted.\n  fix    store the password or token alone, without a second line"
+        for reference, path in named
+        if len(values.get(reference.name, "").splitlines()) > 1 and SEVERAL_LINES.isdisjoint(path)
+    }
+    if wrong:
+        raise UsageError("\n".join(wrong.values()))
 
 
 def resolve(
-    references: Named, environ: Mapping[str, str], call: Call | None = None
+    references: Named,
+    environ: Mapping[str, str],
+    call: Call | None = None,
+    known: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Ask each source once.
 
@@ -39,6 +77,7 @@ def resolve(
         references: Secrets with their places in the file; those of the stack are left alone.
         environ: The environment of who runs this.
         call: Runs a program and gives what it printed.
+        known: Other secrets, which no error may show.
 
     Returns:
         Name (`SecretRef.name`) to value.
@@ -57,8 +96,15 @@ def resolve(
         except UsageError as error:
             failed[name] = f"{render_path(path)}: {error}"
     if failed:
-        raise UsageError("\n".join(failed.values()))
+        raise UsageError(_masked("\n".join(failed.values()), {**(known or {}), **found}))
     return found
+
+
+def _masked(text: str, secrets: Mapping[str, str]) -> str:
+    lines = {line for value in secrets.values() for line in value.splitlines()}
+    for line in sorted(lines, key=len, reverse=True):
+        text = text.replace(line, "[secret]") if len(line) >= _LONG_ENOUGH else text
+    return text
 
 
 def _value(reference: SecretRef, environ: Mapping[str, str], call: Call) -> str:
@@ -74,10 +120,15 @@ def _value(reference: SecretRef, environ: Mapping[str, str], call: Call) -> str:
     value = call(reference.command or ()).rstrip("\r\n")
     if not value:
         raise UsageError(
-            f"`{shlex.join(reference.command or ())}` printed nothing, and its output is the"
+            f"`{_shown(reference.command or ())}` printed nothing, and its output is the"
             " secret. Nothing was contacted.\n  fix    run it by hand"
         )
     return value
+
+
+def _shown(words: tuple[str, ...]) -> str:
+    """The program alone: an argument may hold a token, and this text is in logs of pipelines."""
+    return f"{words[0]} …" if len(words) > 1 else "".join(words)
 
 
 def run_program(words: tuple[str, ...]) -> str:
@@ -86,7 +137,7 @@ def run_program(words: tuple[str, ...]) -> str:
     Raises:
         UsageError: It is not there, fails, prints no text, or takes longer than DEADLINE_S.
     """
-    shown = f"`{shlex.join(words)}`"
+    shown = f"`{_shown(words)}`"
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S, check=False
@@ -102,10 +153,10 @@ def run_program(words: tuple[str, ...]) -> str:
             f"  fix    install {words[0]}, or write its whole path"
         ) from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()[-SHOWN:]
-        lines = "".join(f"\n  stderr {line}" for line in said or ["(nothing)"])
+        said = (done.stderr.decode(errors="replace").strip().splitlines() or ["(nothing)"])[0]
         raise UsageError(
-            f"{shown} ended with status {done.returncode}. Nothing was contacted.{lines}\n"
+            f"{shown} ended with status {done.returncode}. Nothing was contacted.\n"
+            f"  stderr {said[:SHOWN]}\n"
             "  fix    run it by hand until it prints the secret"
         )
     try:

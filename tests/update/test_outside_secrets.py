@@ -10,7 +10,7 @@ import pytest
 from components.core.errors import UsageError
 from components.model.units import SecretRef
 from components.update import outside_secrets
-from components.update.outside_secrets import resolve, run_program
+from components.update.outside_secrets import demand_one_line, resolve, run_program
 from components.update.secret_names import secret_names
 from tests.cli.conftest import Call, railyard
 from tests.plan.test_text import SPEC
@@ -63,7 +63,10 @@ def test_all_that_is_missing_is_said_at_once_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("import sys; print('hunter2'); sys.exit('denied')", "status 1.*\n  stderr denied"),
+        (
+            "import sys; print('hunter2'); sys.exit('denied')",
+            "status 1. Nothing was contacted.\n  stderr denied",
+        ),
         ("print()", "printed nothing"),
         ("import sys; sys.stdout.buffer.write(b'\\xff')", "no text in UTF-8"),
     ],
@@ -72,6 +75,36 @@ def test_a_program_that_gives_nothing_is_shown_without_its_output(text: str, wor
     with pytest.raises(UsageError, match=words) as refused:
         resolve([(SecretRef(command=_python(text)), PATH)], {})
     assert "\n  stderr hunter2" not in str(refused.value)
+
+
+def test_an_error_shows_no_argument_no_second_line_and_no_known_secret() -> None:
+    text = (
+        "import sys; sys.stderr.write('hunter2 is no token: ' + 'x' * 900 + chr(10) + 'dump')"
+        "; sys.exit(3)"
+    )
+    failing = SecretRef(command=(*_python(text), "--token=s3cr3t"))
+    with pytest.raises(UsageError) as refused:
+        resolve([(ENV, PATH), (failing, PATH)], {"VAULT_KEY": "hunter2"})
+    said = str(refused.value)
+    assert f"`{sys.executable} …` ended with status 3" in said
+    assert "\n  stderr [secret] is no token: xxx" in said
+    assert not any(word in said for word in ("s3cr3t", "hunter2", "dump", "x" * 200))
+
+
+@pytest.mark.parametrize("key", ["sudo_password", "password", "passphrase", "enable_password"])
+def test_a_secret_of_several_lines_is_refused_where_one_is_meant(key: str) -> None:
+    named = [(STACK, ("hosts", 0, "ssh", key, "secret"))]
+    with pytest.raises(UsageError, match=rf"{key}.secret: the secret has 2 lines, and one") as no:
+        demand_one_line(named, {"switch_password": "moon\nkernel.core_pattern=|/x"})
+    assert "moon" not in str(no.value)
+    demand_one_line(named, {"switch_password": "moon\n"})
+    demand_one_line([(STACK, (*PATH, "secret"))], {"switch_password": "-----BEGIN\nAAA\n"})
+
+
+def test_a_site_refuses_a_password_of_the_stack_with_a_second_line() -> None:
+    (own, *_) = [name for name in secret_names(SPEC) if "token" in name or "password" in name]
+    with pytest.raises(UsageError, match="has 2 lines, and one is meant"):
+        outside_secrets.outside_secrets(SPEC, {}, {own: "a\nb"})
 
 
 def test_a_program_that_is_not_there_and_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:

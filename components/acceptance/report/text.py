@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Literal
 
 from components.acceptance.judge.groups import GROUP, UNPROVEN
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import MEASURES, Finding, Verdict
+from components.core.markdown import code_cell, code_span
 
 _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
     "passed": "passed",
@@ -110,11 +112,11 @@ def render_markdown(report: Report) -> str:
     """The report for a pull request or a ticket."""
     evidence = report.evidence
     lines = [
-        f"# {evidence.cluster}: acceptance {report.verdict}",
+        f"# {code_span(evidence.cluster)}: acceptance {report.verdict}",
         "",
         (
-            f"Run {evidence.run}, {evidence.started_at} to {evidence.finished_at}, "
-            f"plan `{evidence.plan_digest}`."
+            f"Run {evidence.run}, {code_span(evidence.started_at)} to"
+            f" {code_span(evidence.finished_at)}, plan {code_span(evidence.plan_digest)}."
         ),
     ]
     if evidence.provenance == "lab":
@@ -122,22 +124,26 @@ def render_markdown(report: Report) -> str:
     lines += ["", "| verdict | probe | check | expected | actual |", "|---|---|---|---|---|"]
     for item in report.findings:
         cells = (item.verdict, item.subject, item.check, item.expected, item.actual)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(code_cell, cells)) + " |")
     unsettled = _unsettled(report)
     if unsettled:
         lines += ["", "## What to do next", ""]
-        lines += [
-            f"- {item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
-        ]
+        lines += _items(
+            f"{item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
+        )
     if unproven := unproven_lines(report):
-        lines += ["", "## Not proven in this run", "", *(f"- {line}" for line in unproven)]
-        lines += [f"- {place}: {since}" for place, since in places_not_proven(report)]
+        lines += ["", "## Not proven in this run", "", *_items(unproven)]
+        lines += _items(f"{place}: {since}" for place, since in places_not_proven(report))
     if report.warnings:
         lines += ["", "## Warnings", ""]
-        lines += [f"- {item.subject}: {item.text}" for item in report.warnings]
+        lines += _items(f"{item.subject}: {item.text}" for item in report.warnings)
     if waived := waivers_of(report):
-        lines += ["", "## Rules that the site goes without", "", *(f"- {line}" for line in waived)]
+        lines += ["", "## Rules that the site goes without", "", *_items(waived)]
     return "\n".join(lines) + "\n"
+
+
+def _items(texts: Iterable[str]) -> list[str]:
+    return [f"- {code_span(text)}" for text in texts]
 
 
 def render_ctrf(report: Report) -> str:

@@ -18,7 +18,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.core.difference import ABSENT
-from components.core.plain_text import plain_text
+from components.core.plain_text import one_line
 from components.kubernetes.manifest import Body
 
 _FORM: Final = re.compile(r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)([eE][+-]?\d+|[a-zA-Z]*)")
@@ -99,9 +99,9 @@ class FieldDrift:
     def __str__(self) -> str:
         """The words of reports and repair notes."""
         if not self.path:
-            return plain_text(f"is {self.actual}, want {self.want}")
+            return one_line(f"is {self.actual}, want {self.want}")
         beside = "" if self.ours else " (not ours: take it out by hand)"
-        return plain_text(f"{self.path} is {self.actual}, want {self.want}{beside}")
+        return one_line(f"{self.path} is {self.actual}, want {self.want}{beside}")
 
 
 def compare_object(want: Body, live: Body | None) -> tuple[FieldDrift, ...]:

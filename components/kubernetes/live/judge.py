@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.core.difference import ABSENT
-from components.core.plain_text import plain_text
+from components.core.plain_text import one_line
 from components.kubernetes.live.compare import THERE, FieldDrift, compare_object
 from components.kubernetes.live.nodes import NodeTrouble, troubles_of
 from components.kubernetes.live.read import Key, Live
@@ -77,7 +77,7 @@ class ObjectDrift:
         more = f"; and {len(self.fields) - _MOST} more" if len(self.fields) > _MOST else ""
         of = f" of Helm release {self.release}" if self.release else ""
         sign = " " if self.fields[:1] and not self.fields[0].path else ": "
-        return plain_text(f"{self.name}{of}{sign}{shown}{more}")
+        return one_line(f"{self.name}{of}{sign}{shown}{more}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class ClusterDrift:
     def left(self) -> tuple[str, ...]:
         """What no update mends, on a line of its own."""
         others = (str(each) for each in self.objects if not each.ours)
-        return (*others, *map(plain_text, self.beside))
+        return (*others, *map(one_line, self.beside))
 
     @property
     def lines(self) -> tuple[str, ...]:

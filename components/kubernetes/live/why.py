@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.core.plain_text import plain_text
+from components.core.plain_text import one_line
 from components.kubernetes.fields import list_at, map_at
 
 Body = Mapping[str, Any]
@@ -33,7 +33,7 @@ class NotReady:
 
     def __str__(self) -> str:
         """One line, and a line below it for each reason."""
-        return plain_text("\n".join([f"{self.name}: {self.state}", *(f"  {w}" for w in self.why)]))
+        return "\n  ".join(map(one_line, (f"{self.name}: {self.state}", *self.why)))
 
 
 def state_of(body: Body) -> str:

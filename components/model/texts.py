@@ -1,0 +1,64 @@
+"""Free texts of the site file: one line, of bounded length, without anything that could act.
+
+A line break in a value would start a line of its own in a host's state, a report or a script. A
+control character moves a terminal's cursor, and a mark of direction shows another text than the
+one that is there (Unicode UTR 36, 2.11). A field of its own kind has a narrower type: the rule of
+the system that would refuse the value in the middle of an update.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import StringConstraints
+
+_ACTS: Final = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+"""The characters that `components/core/plain_text.py` shows as escapes, and tab and newline."""
+ANY_LINE: Final = rf"^[^{_ACTS}]*$"
+LINE: Final = rf"^[ \t]*[^{_ACTS}]*[^\s{_ACTS}][^{_ACTS}]*\s*$"
+MODEL_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9 ._()/+:-]*$"
+URL_SIGNS: Final = "A-Za-z0-9._~:/?#@&+,=%-"
+"""What an address may have of RFC 3986: all but what a shell would read as more than a word."""
+NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+PLUGGED: Final = r"^[A-Za-z0-9][A-Za-z0-9 ._/:,()+-]*$"
+LOCAL_PATH: Final = r"^[A-Za-z0-9._~/][A-Za-z0-9._~/+@=, -]*$"
+CHART: Final = r"^(oci://)?[A-Za-z0-9._~/][A-Za-z0-9._~/:+@-]*$"
+REGISTRY_USER: Final = r"^[A-Za-z0-9$_][A-Za-z0-9$_.+@=~/-]*$"
+_SEGMENT: Final = r"/\.{0,2}[A-Za-z0-9_+-][A-Za-z0-9._+-]*"
+"""A part of a path that is neither `.` nor `..`."""
+ABSOLUTE_PATH: Final = rf"^({_SEGMENT})+$"
+EXPORT: Final = rf"^(/|({_SEGMENT})+/?)$"
+_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+LABEL_VALUE: Final = r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
+QUALIFIED_NAME: Final = rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?$"
+HCA: Final = r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$"
+
+AnyLine = Annotated[str, StringConstraints(pattern=ANY_LINE, max_length=1000)]
+"""Any text on one line, also an empty one: a word of a command, the value of a variable."""
+LineText = Annotated[str, StringConstraints(pattern=LINE, max_length=300, strip_whitespace=True)]
+"""A sentence for people: it fits on one line of each report."""
+ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, max_length=64)]
+"""What a vendor calls a device: `ConnectX-6 Dx`, `NVIDIA H100 80GB HBM3`, `MSN2700-CS2F`."""
+PlainName = Annotated[str, StringConstraints(pattern=NAME, max_length=63)]
+"""A name that is also a segment of a URL without quoting: of a project, of an instance type."""
+PluggedIn = Annotated[str, StringConstraints(pattern=PLUGGED, max_length=200)]
+"""What is plugged into a port, in any words."""
+LocalPath = Annotated[str, StringConstraints(pattern=LOCAL_PATH, max_length=1000)]
+"""A file or folder of this machine; an option of a program cannot be written as one."""
+ChartName = Annotated[str, StringConstraints(pattern=CHART, max_length=300)]
+"""A chart's name, its path, or its `oci://` address."""
+RegistryUser = Annotated[str, StringConstraints(pattern=REGISTRY_USER, max_length=255)]
+"""A user of HTTP basic authentication, which splits at `:` (RFC 7617): NVIDIA's is `$oauthtoken`,
+Harbor's robots have `$` and `+`."""
+AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH, max_length=1000)]
+"""A file or folder from the root on, without `..` or anything that a shell would read.
+Kubernetes refuses `..` in a `hostPath` (core/validation, validatePathNoBacksteps)."""
+ExportPath = Annotated[str, StringConstraints(pattern=EXPORT, max_length=1000)]
+"""What an NFS server exports, where the root itself may be meant."""
+LabelValue = Annotated[str, StringConstraints(pattern=LABEL_VALUE)]
+"""The value of a label or a taint (Kubernetes, IsValidLabelValue)."""
+QualifiedName = Annotated[str, StringConstraints(pattern=QUALIFIED_NAME, max_length=317)]
+"""The key of a label or a taint: a name of 63 characters after a DNS name of 253 and a slash
+(Kubernetes, IsQualifiedName)."""
+HcaName = Annotated[str, StringConstraints(pattern=HCA)]
+"""An RDMA device of Linux: `mlx5_0`; the kernel has 63 characters for it (IB_DEVICE_NAME_MAX)."""
