@@ -10,6 +10,7 @@ from components.disruption.component import Upgrades
 from components.jobs.component import Jobs
 from components.kubernetes.component import Cluster
 from components.kubernetes.handoffs import JobsReady
+from components.kubernetes.objects import ask_before_deletion
 from components.kubernetes.planes.base import KubernetesPlan
 from components.operators.component import Operators, Repairs
 from components.plan.make import ClusterPlan
@@ -53,4 +54,7 @@ def _cluster(
     repairs = Repairs(access, remote) if access else None
     gpus = Operators("operators", plan.operators, cluster, repairs=repairs).ready
     pods = PodNetwork("pod-network", plan.pod_network, gpus).ready
-    return Jobs("jobs", plan.jobs, pods).ready
+    ready = Jobs("jobs", plan.jobs, pods).ready
+    if access:
+        ask_before_deletion(access, plan.stack, remote, ready.gate)
+    return ready

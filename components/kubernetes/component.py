@@ -72,7 +72,7 @@ class Cluster(pulumi.ComponentResource):
         if (account := plan.registry) is not None:
             password = remote.secrets.require_secret(account.secret)
             login = join_text(password, lambda text: login_value(account, text))
-        self.access = ClusterAccess(ready, plan, kubeconfig, provider, login)
+        self.access = ClusterAccess(ready, plan, kubeconfig, provider, login, remote.notes)
         self.register_outputs({})
 
     def _chain(

@@ -24,12 +24,13 @@ from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.live.judge import ClusterDrift
+from components.kubernetes.manifest import HELD
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.script import create_text
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep
-from components.update.cluster import cluster_notes, judge_cluster
+from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
 from components.update.exec_runs import changed_client, exec_notes, left_by_exec
 from components.update.proof import is_asked, last_run, passed
 from components.update.seen import Facts, Seen
@@ -170,6 +171,9 @@ def intend(
         notes[access.name] = note
     cluster = judge_cluster(plan, applied, seen)
     notes |= cluster_notes(plan, applied, cluster, notes)
+    if is_held(plan, cluster):
+        notes[HELD] = "the API is dead"
+        plan = hold_objects(plan, applied)
     touched = cluster.touched or any(drift.differences or drift.edited for drift in drifts)
     touched = touched or bool(forecast_departures(plan.reboots, hosts))
     last = last_run(applied)
