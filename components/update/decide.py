@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from components.acceptance.request import EVIDENCE_STEP, UNASKED
 from components.acceptance.scope import Accept
@@ -25,6 +27,7 @@ from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.live.judge import ClusterDrift
 from components.kubernetes.manifest import HELD
+from components.kubernetes.planes.base import AGAIN
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.script import create_text
@@ -35,6 +38,8 @@ from components.update.exec_runs import changed_client, exec_notes, left_by_exec
 from components.update.proof import is_asked, last_run, passed
 from components.update.seen import Facts, Seen
 from components.update.upgrades import choose_upgrades, with_ahead
+
+_AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +310,7 @@ def _stranded(
 def _is_pending(step: RemoteStep, applied: Applied) -> bool:
     """Whether this update would run the step; a changed secret is seen by the engine alone."""
     recorded = applied.step(step.name)
-    if recorded is None or recorded.create != create_text(step, step.apply):
+    if recorded is None or _AGAIN.sub("", recorded.create) != create_text(step, step.apply):
         return True
     return step.secret_stdin is None and not matches(*_without_notes(step, recorded.stdin))
 
