@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pulumi
+
 from components.acceptance.component import Acceptance
 from components.acceptance.request import AcceptRequest
 from components.containers.component import Payload
@@ -54,7 +56,8 @@ def _cluster(
     repairs = Repairs(access, remote) if access else None
     gpus = Operators("operators", plan.operators, cluster, repairs=repairs).ready
     pods = PodNetwork("pod-network", plan.pod_network, gpus).ready
-    ready = Jobs("jobs", plan.jobs, pods).ready
+    jobs = Jobs("jobs", plan.jobs, pods)
     if access:
-        ask_before_deletion(access, plan.stack, remote, ready.gate)
-    return ready
+        opts = pulumi.ResourceOptions(parent=jobs, depends_on=[jobs.ready.gate])
+        ask_before_deletion(access, plan.stack, remote, opts)
+    return jobs.ready

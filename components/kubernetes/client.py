@@ -31,28 +31,44 @@ def make_client(kubeconfig: str) -> Any:  # noqa: ANN401 - the client library sh
     """
     # The library takes a second to load, and most runs on a host never need it.
     from kubernetes import config as kube_config  # noqa: PLC0415 - see above
-    from urllib3.util.ssl_ import create_urllib3_context  # noqa: PLC0415 - the same
 
     make = cast("Callable[[object], Any]", kube_config.new_client_from_config_dict)  # pyright: ignore[reportUnknownMemberType] - it ships no types
     try:
         document = yaml.safe_load(kubeconfig)
-        authority, certificate, key = _take_pems(document)
+        pems = _take_pems(document)
         client = make(document)
-        settings = client.configuration
-        context = create_urllib3_context(cert_reqs=None if settings.verify_ssl else ssl.CERT_NONE)
-        if authority:
-            context.load_verify_locations(cadata=authority.decode())
-        if certificate and key:
-            with _nameless(certificate) as chain, _nameless(key) as private:
-                context.load_cert_chain(chain, private)
     except (kube_config.ConfigException, yaml.YAMLError, OSError, LookupError) as error:
         raise _unusable() from error
     except (AttributeError, TypeError, ValueError) as error:
         # A part of another shape; the error's words may hold a token or a key.
         raise _unusable() from error.__cause__
-    if authority or certificate:
-        client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = context
+    context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    context.pems = pems
+    if not client.configuration.verify_ssl:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    elif client.configuration.ssl_ca_cert is None and not pems[0]:
+        context.load_default_certs()
+    client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = context
     return client
+
+
+class _Context(ssl.SSLContext):
+    """TLS that loads the CA, the certificate and the key at the first handshake.
+
+    So one that is broken is an error of the connection, as in the library.
+    """
+
+    pems: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+
+    def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:  # noqa: ANN401 - as it is there
+        authority, certificate, key = self.pems
+        if authority:
+            self.load_verify_locations(cadata=authority.decode())
+        if certificate and key:
+            with _nameless(certificate) as chain, _nameless(key) as private:
+                self.load_cert_chain(chain, private)
+        self.pems = (b"", b"", b"")
+        return super().wrap_socket(*args, **options)
 
 
 def _unusable() -> DeviceError:

@@ -70,9 +70,16 @@ def access_environment(cluster: ClusterRef, remote: Remote) -> dict[str, pulumi.
 
 
 def ask_before_deletion(
-    cluster: ClusterRef, stack: str, remote: Remote, after: pulumi.Resource
+    cluster: ClusterRef, stack: str, remote: Remote, opts: pulumi.ResourceOptions
 ) -> pulumi.Resource:
-    """The step that asks the API before the engine deletes the first object."""
+    """The step that asks the API before the engine deletes the first object.
+
+    Args:
+        cluster: How it is reached.
+        stack: Named in the words that say how to go on.
+        remote: Secrets of this run.
+        opts: It depends on all objects, so that it is deleted before them.
+    """
     call = LocalCall(
         STEP,
         KEEP,
@@ -80,7 +87,7 @@ def ask_before_deletion(
         access_environment(cluster, remote),
         delete=LEAVE,
     )
-    return local_call(call, pulumi.ResourceOptions(depends_on=[after]))
+    return local_call(call, opts)
 
 
 def _object(

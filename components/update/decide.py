@@ -202,7 +202,7 @@ def _changed_alone(
     found = {drift.device for drift in drifts if drift.differences or drift.edited}
     known = applied.instances
     steps = [step.known(known) for step in plan.steps]
-    return frozenset(found | {each.endpoint.device for each in steps if _is_pending(each, applied)})
+    return frozenset(found | {each.endpoint.device for each in steps if is_pending(each, applied)})
 
 
 def _tools_notes(
@@ -255,7 +255,7 @@ def refusals(
     addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
     addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
     steps = [step.known(known) for step in plan.steps]
-    pending = {step.endpoint.device for step in steps if _is_pending(step, applied)}
+    pending = {step.endpoint.device for step in steps if is_pending(step, applied)}
     unreachable = tuple(
         _refusal(drift, addresses.get(drift.device, plan.cloud.api.endpoint if plan.cloud else ""))
         for drift in drifts
@@ -307,7 +307,7 @@ def _stranded(
     return (words,)
 
 
-def _is_pending(step: RemoteStep, applied: Applied) -> bool:
+def is_pending(step: RemoteStep, applied: Applied) -> bool:
     """Whether this update would run the step; a changed secret is seen by the engine alone."""
     recorded = applied.step(step.name)
     if recorded is None or _AGAIN.sub("", recorded.create) != create_text(step, step.apply):

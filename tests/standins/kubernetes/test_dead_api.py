@@ -59,7 +59,7 @@ operators = Operators("operators", OperatorsPlan(charts, ()), access)
 manifests = [make_manifest("test", body, group) for group, body in enumerate(asked["objects"])]
 (*_, last) = apply_manifests("objects", manifests, parent, access, [operators.ready.gate])
 theirs = ClusterRef("test", kubeconfig_secret="kubeconfig")
-ask_before_deletion(theirs, "dev", Remote(config, {{}}), last)
+ask_before_deletion(theirs, "dev", Remote(config, {{}}), pulumi.ResourceOptions(depends_on=[last]))
 """
 DEFINITION: Final[Mapping[str, Any]] = {
     "apiVersion": "apiextensions.k8s.io/v1",
