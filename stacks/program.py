@@ -31,6 +31,7 @@ from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import host_changes
 from components.kubernetes.live.judge import CLUSTER, ClusterDrift
+from components.kubernetes.manifest import HELD
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
 from components.model.left_alone import not_touched
@@ -271,7 +272,7 @@ def _tell(observe: Observe, intentions: Intentions) -> None:
         _inform("not observed: railyard:observe is `never`, so drift is not detected")
     for drift in intentions.drifts:
         _tell_device(drift)
-    _tell_cluster(intentions.cluster)
+    _tell_cluster(intentions.cluster, held=HELD in intentions.notes)
 
 
 def _tell_device(drift: DeviceDrift) -> None:
@@ -291,10 +292,15 @@ def _tell_device(drift: DeviceDrift) -> None:
         _warn(f"{drift.device}: routing: {lost}")
 
 
-def _tell_cluster(drift: ClusterDrift) -> None:
+def _tell_cluster(drift: ClusterDrift, *, held: bool) -> None:
     for line in drift.lost:
         _warn(f"{CLUSTER}: lost: {line}")
-    if drift.unreachable is not None:
+    if held:
+        _warn(
+            f"{CLUSTER}: the API does not answer ({drift.unreachable}), so this update leaves all"
+            " objects and charts as they are, and the next one does the rest"
+        )
+    elif drift.unreachable is not None:
         _warn(f"{CLUSTER}: not observed: {drift.unreachable}")
     for line in drift.repaired:
         _inform(f"{CLUSTER}: drift: {line}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pulumi
+
 from components.acceptance.component import Acceptance
 from components.acceptance.request import AcceptRequest
 from components.containers.component import Payload
@@ -10,6 +12,7 @@ from components.disruption.component import Upgrades
 from components.jobs.component import Jobs
 from components.kubernetes.component import Cluster
 from components.kubernetes.handoffs import JobsReady
+from components.kubernetes.objects import ask_before_deletion
 from components.kubernetes.planes.base import KubernetesPlan
 from components.operators.component import Operators, Repairs
 from components.plan.make import ClusterPlan
@@ -53,4 +56,8 @@ def _cluster(
     repairs = Repairs(access, remote) if access else None
     gpus = Operators("operators", plan.operators, cluster, repairs=repairs).ready
     pods = PodNetwork("pod-network", plan.pod_network, gpus).ready
-    return Jobs("jobs", plan.jobs, pods).ready
+    jobs = Jobs("jobs", plan.jobs, pods)
+    if access:
+        opts = pulumi.ResourceOptions(parent=jobs, depends_on=[jobs.ready.gate])
+        ask_before_deletion(access, plan.stack, remote, opts)
+    return jobs.ready

@@ -26,6 +26,8 @@ _VERBS: Final = {
     "remove-files": ("components.remote.files", "run_remove_files"),
     "reboot": ("components.hypervisor.reboot", "run_reboot"),
     "restore-release": ("components.operators.restore", "run_restore_release"),
+    "keep-cluster": ("components.kubernetes.leave", "run_keep_cluster"),
+    "leave-cluster": ("components.kubernetes.leave", "run_leave_cluster"),
     "kubespray": ("components.kubernetes.kubespray.perform", "run_kubespray"),
     "kubespray-reset": ("components.kubernetes.kubespray.perform", "run_kubespray_reset"),
     "upgrade-node": ("components.disruption.upgrade", "run_upgrade_node"),

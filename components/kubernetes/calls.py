@@ -7,14 +7,13 @@ is not there (404).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-import yaml
-
-from components.core.errors import DeviceError, UnreachableError
+from components.core.errors import UnreachableError
 from components.core.limits import LOG_BYTES, Deadline, read_all
+from components.kubernetes.client import make_client
 
 Body = Mapping[str, Any]
 REQUEST_DEADLINE_S: Final = 5.0
@@ -67,14 +66,7 @@ class KubernetesCalls:
         Raises:
             DeviceError: It cannot be used.
         """
-        from kubernetes import config as kube_config  # noqa: PLC0415 - lazy on purpose
-
-        # The client library ships no types.
-        make = cast("Callable[[object], Any]", kube_config.new_client_from_config_dict)  # pyright: ignore[reportUnknownMemberType]
-        try:
-            self._client = make(yaml.safe_load(kubeconfig))
-        except (kube_config.ConfigException, yaml.YAMLError) as error:
-            raise DeviceError("the cluster's kubeconfig cannot be used") from error
+        self._client = make_client(kubeconfig)
 
     def call(self, method: str, path: str, body: Body | None = None) -> Answer:
         """Send one request; a PATCH is a JSON merge patch."""

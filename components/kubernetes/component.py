@@ -11,7 +11,7 @@ from components.core.errors import Bug
 from components.kubernetes.handoffs import ClusterAccess
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.login import login_value
-from components.kubernetes.planes.base import KubernetesPlan, Playbooks
+from components.kubernetes.planes.base import KubernetesPlan, Playbooks, secret_again
 from components.kubernetes.planes.haproxy import CLUSTER_CA, ca_facts
 from components.kubernetes.planes.membership import CLUSTER_FOUND
 from components.remote.component import LocalCall, Remote, join_text, local_call
@@ -72,7 +72,7 @@ class Cluster(pulumi.ComponentResource):
         if (account := plan.registry) is not None:
             password = remote.secrets.require_secret(account.secret)
             login = join_text(password, lambda text: login_value(account, text))
-        self.access = ClusterAccess(ready, plan, kubeconfig, provider, login)
+        self.access = ClusterAccess(ready, plan, kubeconfig, provider, login, remote.notes)
         self.register_outputs({})
 
     def _chain(
@@ -86,7 +86,7 @@ class Cluster(pulumi.ComponentResource):
         shared = remote
         for each in plan.chain_of(step):
             opts = pulumi.ResourceOptions(parent=self, depends_on=after)
-            done = host_step(shared, each, opts)
+            done = host_step(shared, secret_again(each, remote.note(step.name)), opts)
             if each == plan.removal_of(step):
                 shared = _knowing(remote, CLUSTER_FOUND, done.stdout)
             after = [done]

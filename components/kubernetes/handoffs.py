@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pulumi
 
+from components.kubernetes.manifest import AGAIN, HELD
 from components.kubernetes.planes.base import KubernetesPlan
 
 
@@ -19,6 +21,17 @@ class ClusterAccess:
     provider: pulumi.ProviderResource
     login: pulumi.Output[str] | None = None
     """The value of the Secrets by which pods pull; None where the registry wants no login."""
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Repair notes of this run, those of objects by the names of their resources."""
+
+    def options(self, name: str, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+        """The options of an object or a chart, with what this run does to it."""
+        own = pulumi.ResourceOptions(provider=self.provider)
+        if HELD in self.notes:
+            own.ignore_changes = ["*"]
+        elif name + AGAIN in self.notes:
+            own.replace_on_changes, own.delete_before_replace = ["metadata"], True
+        return pulumi.ResourceOptions.merge(opts, own)
 
 
 @dataclass(frozen=True, slots=True)

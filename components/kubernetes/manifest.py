@@ -14,6 +14,12 @@ Body: TypeAlias = dict[str, JsonValue]
 WAIT_FOR: Final = "pulumi.com/waitFor"
 """Annotation: a JSONPath or condition that must hold before the object counts as made."""
 TIMEOUT: Final = "pulumi.com/timeoutSeconds"
+REPAIR: Final = "railyard.dev/repair"
+"""Annotation: what was last found changed in the object; another text makes the engine write it."""
+HELD: Final = "kubernetes-held"
+"""The note of an update that leaves all objects and charts as they are, since the API is dead."""
+AGAIN: Final = "-made-again"
+"""How the note of an object ends that this update has to make again."""
 _SETTLED: Final = {
     "CustomResourceDefinition": "condition=Established",
     "ClusterRole": "jsonpath={.rules[0].verbs[0]}",
@@ -38,6 +44,11 @@ class Manifest:
     body: Body
     group: int
     """Objects of one group may be made together; a group waits for the one before it."""
+
+    @property
+    def is_patch(self) -> bool:
+        """It patches an object that is not ours."""
+        return self.kind != self.body["kind"]
 
     @property
     def name(self) -> str:
@@ -74,8 +85,22 @@ def make_manifest(owner: str, body: Body, group: int) -> Manifest:
 
 
 def _awaited(body: Body, condition: str) -> Body:
+    return _annotated(body, {WAIT_FOR: condition, **annotations_of(body)})
+
+
+def repaired(body: Body, note: str) -> Body:
+    """The body with its repair note; as it is without one."""
+    return _annotated(body, {**annotations_of(body), REPAIR: note}) if note else body
+
+
+def annotations_of(body: Body) -> Body:
+    """The annotations of an object; empty if it has none."""
+    metadata = body.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _annotated(body: Body, annotations: Body) -> Body:
     metadata = body["metadata"]
-    found = dict(metadata) if isinstance(metadata, dict) else {}
-    annotations = found.get("annotations")
-    given = annotations if isinstance(annotations, dict) else {}
-    return {**body, "metadata": {**found, "annotations": {WAIT_FOR: condition, **given}}}
+    found = metadata if isinstance(metadata, dict) else {}
+    return {**body, "metadata": {**found, "annotations": annotations}}

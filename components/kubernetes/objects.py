@@ -8,9 +8,13 @@ from typing import Final
 import pulumi
 
 from components.kubernetes.handoffs import ClusterAccess
+from components.kubernetes.leave import KEEP, LEAVE, STEP, LeaveRequest
 from components.kubernetes.login import LOGIN_DATA
-from components.kubernetes.manifest import Manifest, outlives
+from components.kubernetes.manifest import Manifest, outlives, repaired
+from components.kubernetes.reference import ClusterRef
+from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate
+from components.remote.step import env_name
 
 MANY: Final = 20
 """Names of objects in the state, from which on a gate takes less: it is itself worth some six."""
@@ -48,20 +52,51 @@ def apply_manifests(
         group = manifest.group
         opts = pulumi.ResourceOptions(
             parent=parent,
-            provider=access.provider,
             depends_on=before,
             retain_on_delete=outlives(manifest, foreign=access.plan.existing is not None) or None,
         )
-        current.append(_object(manifest, access.login, opts))
+        current.append(_object(manifest, access, access.options(manifest.resource_name, opts)))
     return current
 
 
-def _object(
-    manifest: Manifest, login: pulumi.Output[str] | None, opts: pulumi.ResourceOptions
+def access_environment(cluster: ClusterRef, remote: Remote) -> dict[str, pulumi.Input[str]]:
+    """The secrets with which a local step reaches a cluster."""
+    environment: dict[str, pulumi.Input[str]] = {}
+    if secret := cluster.kubeconfig_secret:
+        environment[env_name(secret)] = remote.secrets.require_secret(secret)
+    for server in cluster.servers:
+        environment |= remote.environment(server.endpoint)
+    return environment
+
+
+def ask_before_deletion(
+    cluster: ClusterRef, stack: str, remote: Remote, opts: pulumi.ResourceOptions
 ) -> pulumi.Resource:
-    properties: dict[str, object] = {**manifest.body}
-    if login is not None and manifest.body.get("data") == LOGIN_DATA:
-        properties["data"] = dict.fromkeys(LOGIN_DATA, login)
+    """The step that asks the API before the engine deletes the first object.
+
+    Args:
+        cluster: How it is reached.
+        stack: Named in the words that say how to go on.
+        remote: Secrets of this run.
+        opts: It depends on all objects, so that it is deleted before them.
+    """
+    call = LocalCall(
+        STEP,
+        KEEP,
+        remote.filled(LeaveRequest(cluster, stack).render()),
+        access_environment(cluster, remote),
+        delete=LEAVE,
+    )
+    return local_call(call, opts)
+
+
+def _object(
+    manifest: Manifest, access: ClusterAccess, opts: pulumi.ResourceOptions
+) -> pulumi.Resource:
+    body = repaired(manifest.body, access.notes.get(manifest.resource_name, ""))
+    properties: dict[str, object] = {**body}
+    if access.login is not None and body.get("data") == LOGIN_DATA:
+        properties["data"] = dict.fromkeys(LOGIN_DATA, access.login)
     return pulumi.CustomResource(_token(manifest), manifest.resource_name, properties, opts)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Final, cast
 
-import yaml
-
 from components.core.errors import DeviceError, UnreachableError
+from components.kubernetes.client import make_client
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.planes.base import KubernetesPlan
 
@@ -53,16 +51,10 @@ def read_version(kubeconfig: str) -> str:
     """
     # An eighth of a second of a program's start, and only a site with a cluster of others asks.
     from kubernetes import client as kube_client  # noqa: PLC0415 - see above
-    from kubernetes import config as kube_config  # noqa: PLC0415 - the same
     from kubernetes.client.exceptions import ApiException  # noqa: PLC0415 - the same
     from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
 
-    # The client library ships no types.
-    make = cast("Callable[[object], Any]", kube_config.new_client_from_config_dict)  # pyright: ignore[reportUnknownMemberType]
-    try:
-        client = make(yaml.safe_load(kubeconfig))
-    except kube_config.ConfigException as error:
-        raise DeviceError("the existing cluster's kubeconfig cannot be used") from error
+    client = make_client(kubeconfig)
     try:
         answer = cast("Any", kube_client.VersionApi(client)).get_code(
             _request_timeout=REQUEST_DEADLINE_S

@@ -10,13 +10,12 @@ from pulumi.runtime import rpc
 from pulumi_kubernetes.helm.v3 import Release, ReleaseArgs, RepositoryOptsArgs
 
 from components.kubernetes.handoffs import ClusterAccess, GpuReady
-from components.kubernetes.objects import apply_manifests
+from components.kubernetes.objects import access_environment, apply_manifests
 from components.kubernetes.reference import ClusterRef
 from components.operators.plan import ChartPlan, OperatorsPlan
 from components.operators.restore import VERB, RestoreRequest, restore_step_name
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import gate
-from components.remote.step import env_name
 
 _UNKNOWN: Final = cast("str", rpc.UNKNOWN)
 """A value that only an update knows; the plugin reads no chart where one is in a Release."""
@@ -39,11 +38,7 @@ class Repairs:
         name = restore_step_name(chart.release)
         if not (note := self.remote.note(name)):
             return None
-        environment: dict[str, pulumi.Input[str]] = {}
-        if secret := self.cluster.kubeconfig_secret:
-            environment[env_name(secret)] = self.remote.secrets.require_secret(secret)
-        for server in self.cluster.servers:
-            environment |= self.remote.environment(server.endpoint)
+        environment = access_environment(self.cluster, self.remote)
         request = RestoreRequest(self.cluster, chart.release, chart.namespace, note)
         stdin = self.remote.filled(request.render())
         return local_call(LocalCall(name, VERB, stdin, environment), opts)
@@ -104,8 +99,8 @@ class Operators(pulumi.ComponentResource):
                 timeout=int(chart.deadline_s),
                 description=description,
             ),
-            pulumi.ResourceOptions(
-                parent=self, provider=access.provider, depends_on=[*after, *before]
+            access.options(
+                chart.release, pulumi.ResourceOptions(parent=self, depends_on=[*after, *before])
             ),
         )
         return [*before, release]

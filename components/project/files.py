@@ -170,7 +170,6 @@ def _project(name: str) -> str:
         "description: An RDMA GPU Kubernetes cluster from site.yaml, by Railyard\n"
         "runtime:\n  name: python\n  options:\n    virtualenv: .venv\n"
         "main: .\n"
-        "options:\n  refresh: always # changes made by hand are in each preview\n"
     )
 
 

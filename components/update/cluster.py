@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from components.core.difference import ABSENT
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, next_note
+from components.kubernetes.live.compare import THERE, FieldDrift
 from components.kubernetes.live.judge import (
     Asked,
     ClusterDrift,
@@ -17,8 +19,9 @@ from components.kubernetes.live.judge import (
 from components.kubernetes.live.nodes import NodeTrouble
 from components.kubernetes.live.release import ReleaseRef
 from components.kubernetes.login import LOGIN_DATA, login_value
-from components.kubernetes.manifest import Body, Manifest
+from components.kubernetes.manifest import AGAIN, REPAIR, Body, Manifest, annotations_of
 from components.kubernetes.pods import pods_in
+from components.operators.plan import ChartPlan
 from components.operators.restore import restore_step_name
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
@@ -117,13 +120,49 @@ def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDri
         found = ClusterDrift(unreachable=seen.cluster.reason)
     else:
         found = judge_look(seen.cluster) if seen.cluster is not None else ClusterDrift()
-    return replace(found, lost=lost_servers(plan, applied, seen))
+    # What the state has no more, after a refresh, the engine installs: so it is repaired.
+    new = {_name_of(each) for each in plan.operators.charts if each.release not in applied.releases}
+    there = (FieldDrift("", ABSENT, THERE),)
+    objects = (
+        replace(each, fields=there) if each.absent and each.name in new else each
+        for each in found.objects
+    )
+    return replace(found, objects=tuple(objects), lost=lost_servers(plan, applied, seen))
+
+
+def _name_of(chart: ChartPlan) -> str:
+    return f"Helm release {chart.namespace}/{chart.release}"
+
+
+def is_held(plan: ClusterPlan, drift: ClusterDrift) -> bool:
+    """Whether this update leaves objects and charts as they are: the API of our cluster is dead.
+
+    That of a cluster which is not ours refuses the update before.
+    """
+    ours = plan.kubernetes is not None and plan.kubernetes.existing is None
+    return ours and drift.unreachable is not None
+
+
+def hold_objects(plan: ClusterPlan, applied: Applied) -> ClusterPlan:
+    """The plan with the objects and charts that are there already: no other can be made now."""
+
+    def there(manifests: tuple[Manifest, ...]) -> tuple[Manifest, ...]:
+        return tuple(each for each in manifests if each.resource_name in applied.objects)
+
+    operators = plan.operators
+    charts = tuple(each for each in operators.charts if each.release in applied.releases)
+    return replace(
+        plan,
+        operators=replace(operators, charts=charts, manifests=there(operators.manifests)),
+        pod_network=replace(plan.pod_network, manifests=there(plan.pod_network.manifests)),
+        jobs=replace(plan.jobs, manifests=there(plan.jobs.manifests)),
+    )
 
 
 def cluster_notes(
     plan: ClusterPlan, applied: Applied, drift: ClusterDrift, notes: Mapping[str, str]
 ) -> dict[str, str]:
-    """The repair notes of what the engine's refresh does not put back by itself.
+    """The repair notes: the engine itself does not look at the cluster.
 
     Args:
         plan: The plan.
@@ -131,7 +170,7 @@ def cluster_notes(
         drift: What was found.
         notes: Those of devices in this run: a node's own may say more.
     """
-    found: dict[str, str] = {}
+    found = dict(_object_notes(plan, applied, drift))
     for chart in plan.operators.charts:
         step, of_chart = restore_step_name(chart.release), _of_release(drift, chart.release)
         recorded = applied.step(step)
@@ -147,6 +186,25 @@ def cluster_notes(
                     notes.get(step.name, ""), NodeTrouble("absent").words(node)
                 )
     return {step: note for step, note in found.items() if note}
+
+
+def _object_notes(
+    plan: ClusterPlan, applied: Applied, drift: ClusterDrift
+) -> Iterator[tuple[str, str]]:
+    """What was found of each object; the last note of one that is as it was applied."""
+    changed = {each.name: each for each in drift.objects if each.ours and not each.release}
+    for each in manifests_of(plan):
+        last = str(annotations_of(applied.objects.get(each.resource_name, {})).get(REPAIR, ""))
+        metadata = cast("Body", each.body["metadata"])
+        place = metadata.get("namespace", "default")
+        names = (f"{each.body['kind']} {place}/{each.name}", f"{each.body['kind']} {each.name}")
+        found = next((changed[name] for name in names if name in changed), None)
+        if found is None:
+            yield each.resource_name, last
+            continue
+        yield each.resource_name, next_note(last, str(found)[:_LONGEST])
+        if (found.absent or each.body.get("immutable")) and not each.is_patch:
+            yield each.resource_name + AGAIN, str(found)
 
 
 def _of_release(drift: ClusterDrift, release: str) -> list[ObjectDrift]:

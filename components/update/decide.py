@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from components.acceptance.request import EVIDENCE_STEP, UNASKED
 from components.acceptance.scope import Accept
@@ -24,16 +26,20 @@ from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
 from components.kubernetes.live.judge import ClusterDrift
+from components.kubernetes.manifest import HELD
+from components.kubernetes.planes.base import AGAIN
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
 from components.remote.script import create_text
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep
-from components.update.cluster import cluster_notes, judge_cluster
+from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
 from components.update.exec_runs import changed_client, exec_notes, left_by_exec
 from components.update.proof import is_asked, last_run, passed
 from components.update.seen import Facts, Seen
 from components.update.upgrades import choose_upgrades, with_ahead
+
+_AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +176,9 @@ def intend(
         notes[access.name] = note
     cluster = judge_cluster(plan, applied, seen)
     notes |= cluster_notes(plan, applied, cluster, notes)
+    if is_held(plan, cluster):
+        notes[HELD] = "the API is dead"
+        plan = hold_objects(plan, applied)
     touched = cluster.touched or any(drift.differences or drift.edited for drift in drifts)
     touched = touched or bool(forecast_departures(plan.reboots, hosts))
     last = last_run(applied)
@@ -193,7 +202,7 @@ def _changed_alone(
     found = {drift.device for drift in drifts if drift.differences or drift.edited}
     known = applied.instances
     steps = [step.known(known) for step in plan.steps]
-    return frozenset(found | {each.endpoint.device for each in steps if _is_pending(each, applied)})
+    return frozenset(found | {each.endpoint.device for each in steps if is_pending(each, applied)})
 
 
 def _tools_notes(
@@ -246,7 +255,7 @@ def refusals(
     addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
     addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
     steps = [step.known(known) for step in plan.steps]
-    pending = {step.endpoint.device for step in steps if _is_pending(step, applied)}
+    pending = {step.endpoint.device for step in steps if is_pending(step, applied)}
     unreachable = tuple(
         _refusal(drift, addresses.get(drift.device, plan.cloud.api.endpoint if plan.cloud else ""))
         for drift in drifts
@@ -298,10 +307,10 @@ def _stranded(
     return (words,)
 
 
-def _is_pending(step: RemoteStep, applied: Applied) -> bool:
+def is_pending(step: RemoteStep, applied: Applied) -> bool:
     """Whether this update would run the step; a changed secret is seen by the engine alone."""
     recorded = applied.step(step.name)
-    if recorded is None or recorded.create != create_text(step, step.apply):
+    if recorded is None or _AGAIN.sub("", recorded.create) != create_text(step, step.apply):
         return True
     return step.secret_stdin is None and not matches(*_without_notes(step, recorded.stdin))
 

@@ -119,7 +119,9 @@ def _cluster(
     asked = asked_of_cluster(plan, applied, secrets)
     if asked is None or plan.acceptance.access is None:
         return None
-    return look_at_cluster(plan.acceptance.access.known(applied.instances), secrets, asked)
+    access = plan.acceptance.access.known(applied.instances)
+    found = look_at_cluster(access, secrets, asked)
+    return found or Unreachable("no server has a kubeconfig: K3s has not started on any of them")
 
 
 def _switch(

@@ -7,10 +7,14 @@ import yaml
 from pydantic import ValidationError
 
 from components.core.errors import Bug
+from components.drift.applied import Applied, AppliedStep
+from components.kubernetes.planes.base import secret_again
 from components.kubernetes.planes.k3s import render_config
 from components.kubernetes.planes.registries import render_registries
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import Snapshots
+from components.remote.script import create_text
+from components.update.decide import is_pending
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned
 
@@ -47,6 +51,20 @@ def test_the_token_is_named_and_never_written(spec: ClusterSpec) -> None:
     assert {token.secret_stdin for token in plan.tokens} == {"k3s_token"}
     assert {token.desired for token in plan.tokens} == {""}
     assert [step.name for step in plan.steps if step.secret_stdout] == ["mgmt01-cluster-access"]
+
+
+def test_a_lost_secret_runs_its_step_again_and_is_no_edit_of_the_file(spec: ClusterSpec) -> None:
+    plan = planned(spec)
+    (token, *_), (server, *_) = plan.tokens, plan.servers
+    assert "k3s-secrets.token=kept\n" in server.desired
+    again = secret_again(token, "3: token of k3s-secrets is absent, want kept")
+    before, after = create_text(token, token.apply), create_text(again, again.apply)
+    assert after.replace(" repair=3 ", " ") == before != after
+    assert again.desired == token.desired == ""
+    assert secret_again(token, "3: lines of config.yaml is 6, want 5") == token
+    assert secret_again(server, "3: token of k3s-secrets is absent, want kept") == server
+    recorded = AppliedStep(create=after)
+    assert not is_pending(token, Applied({token.name: recorded}))
 
 
 def test_access_changes_only_with_the_identity_of_the_cluster(spec: ClusterSpec) -> None:

@@ -14,6 +14,7 @@ import yaml
 from components.core.key_values import diff_states, parse_state
 from components.drift.watched import Watched
 from components.kubernetes.plan import KubernetesPlan, render_kubeconfig
+from components.kubernetes.planes.base import secret_again
 from components.model.cluster import ClusterSpec
 from components.model.containers import RegistryLogin
 from components.model.sources import Registry, Sources
@@ -167,9 +168,37 @@ def _drift_of_a_node_is_seen_and_repaired(lab: HostLab, plan: KubernetesPlan) ->
     assert repaired == ["config.yaml", "enabled", "service"]
     assert drift_of(lab, watched) == []
 
+    _a_lost_token_is_seen_and_repaired(lab, plan)
     edited = plan.agents[0].desired.replace("role=agent", "role=agent\nrepair=1: x")
     answer = lab.run(plan.agents[0], plan.agents[0].apply, edited)
     assert json.loads(answer.stdout)["changed"] == []
+
+
+def _a_lost_token_is_seen_and_repaired(lab: HostLab, plan: KubernetesPlan) -> None:
+    """On a server, whose data is encrypted with its token, and on an agent."""
+    file = "/etc/rancher/k3s/token"
+    for watched, token in (
+        (plan.watched_nodes[0], plan.tokens[0]),
+        (plan.watched_nodes[1], plan.tokens[1]),
+    ):
+        host = lab.plan(watched.step.endpoint.device)
+        for hand, seen in (
+            (f"rm {file}", "absent"),
+            (f": >{file}", "empty"),
+            (f"chmod 644 {file}", "mode and owner 644/0"),
+            (f"echo by-hand >{file}", "another value"),
+        ):
+            lab.sh(host, hand)
+            (drift,) = drift_of(lab, watched)
+            assert drift == f"token of k3s-secrets is {seen}, want kept"
+            again = secret_again(token, f"7: {drift}")
+            assert again != token
+            answer = lab.run(again, again.apply, TOKEN)
+            assert (answer.exit_status, answer.stderr) == (0, "")
+            assert json.loads(answer.stdout)["changed"] == ["k3s.token"]
+            assert lab.sh(host, f"cat {file}; stat -c %a {file}") == f"{TOKEN}\n600\n"
+            assert drift_of(lab, watched) == []
+            assert json.loads(apply(lab, token).stdout)["changed"] == []
 
 
 def test_a_wrong_checksum_is_refused_and_nothing_runs(lab: HostLab, plan: KubernetesPlan) -> None:
@@ -236,6 +265,17 @@ def test_a_registrys_login_reaches_a_node_and_no_state(lab: HostLab) -> None:
     assert "by hand" not in drift
     apply(lab, server)
     assert password_of() == "two"
+    for hand in ("rm", "cp /dev/null"):
+        lab.sh(host, f"{hand} /etc/rancher/k3s/registry-password")
+        assert any("registry-password of k3s-secrets is" in each for each in drift_of(lab, watched))
+        assert log_in("two") == ["registry.password"]
+        assert password_of() == "two"
+        assert drift_of(lab, watched) == []
+    lab.sh(host, "echo by-hand >/etc/rancher/k3s/registry-password")
+    assert "registry-password of k3s-secrets is another value, want kept" in drift_of(lab, watched)
+    assert log_in("two") == ["registry.password"]
+    assert password_of() == "two"
+    assert drift_of(lab, watched) == []
     for step in (server, login, plan.tokens[0]):
         assert step.undo is not None
         answer = lab.run(step, step.undo, "x" if step.secret_stdin else step.desired)

@@ -58,7 +58,7 @@ def test_a_project_is_written_whole(railyard: Call, machine: Path) -> None:
     assert written(machine / "x") == FILES
     project = yaml.safe_load((machine / "x" / "Pulumi.yaml").read_text())
     ours = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
-    for key in ("runtime", "main", "options"):
+    for key in ("runtime", "main"):
         assert project[key] == ours[key]
     assert project["name"] == "x"
     stack = yaml.safe_load((machine / "x" / "Pulumi.site.yaml").read_text())

@@ -120,3 +120,27 @@ def test_a_setting_beside_ours_is_said_and_refused_where_the_file_says_so(
     standing.fault("leaf-01", "cli", f"{port} no qos rewrite dscp")
     assert standing.settings() == left
     standing.railyard("drift", "dev").must()
+
+
+@pytest.mark.timeout(1200)  # five commands of an engine: minutes where the cores are shared
+def test_a_switch_and_k3s_are_repaired_while_the_api_of_the_only_server_is_dead(
+    standing: Playground,
+) -> None:
+    good, resources = standing.settings(), standing.resources()
+    standing.fault("leaf-01", "mtu", "1/2", "1500")
+    standing.fault("mgmt01", "unit-stopped", "k3s.service")
+
+    preview = standing.preview()
+    assert preview.changes == {"leaf-01-apply": "update", "mgmt01-k3s": "update", **PROVEN_AGAIN}
+    (said,) = [text for text in preview.messages if "the API does not answer" in text]
+    assert "leaves all objects and charts as they are, and the next one does the rest" in said
+
+    refused = standing.pulumi("destroy", "--yes", "--skip-preview").refused()
+    assert "the API of cluster" in refused
+    assert "PULUMI_K8S_DELETE_UNREACHABLE=true pulumi destroy --refresh -s dev" in refused
+    assert "configured Kubernetes cluster is unreachable" not in refused
+
+    assert "acceptance passed" in standing.up().must()
+    assert standing.settings() == good
+    assert standing.preview().quiet
+    assert standing.resources() == resources

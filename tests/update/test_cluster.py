@@ -12,15 +12,17 @@ import pytest
 from components.acceptance.request import EVIDENCE_STEP, UNASKED
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import Unreachable
+from components.fabric.state import PortState
 from components.kubernetes.live.compare import FieldDrift
 from components.kubernetes.live.judge import Asked, ClusterLook, ReleaseLook
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.live.release import Release, ReleaseRef
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import AGAIN, HELD, Body, repaired
 from components.kubernetes.reference import ClusterRef
+from components.model.kubernetes import ExistingPlane
 from components.model.sources import Registry
 from components.operators.restore import RestoreRequest
-from components.plan.make import make_plan
+from components.plan.make import ClusterPlan, make_plan
 from components.update.cluster import asked_of_cluster, manifests_of
 from components.update.decide import Intentions, intend
 from components.update.seen import Seen
@@ -136,11 +138,88 @@ def test_a_deleted_node_joins_again_and_the_path_is_proven() -> None:
     assert found.run == 5
 
 
-def test_a_cluster_that_is_not_reached_is_not_observed() -> None:
-    found = decided(Unreachable("the cluster did not answer"))
+def installed(plan: ClusterPlan = PLAN) -> Applied:
+    """The state of a stack with all objects and charts of a plan."""
+    objects = {each.resource_name: each.body for each in manifests_of(plan)}
+    charts: Any = {each.release: {"name": each.release} for each in plan.operators.charts}
+    return replace(with_objects(as_applied(plan), **objects), releases=charts)
+
+
+def test_a_dead_api_holds_all_objects_and_asks_for_no_proof() -> None:
+    found = decided(Unreachable("the cluster did not answer"), installed())
     assert found.run == 4
     assert found.cluster.unreachable == "the cluster did not answer"
     assert found.cluster.lines == ()
+    assert set(found.notes) == {EVIDENCE_STEP, HELD}
+    assert found.plan.operators == PLAN.operators
+    assert manifests_of(found.plan) == manifests_of(PLAN)
+
+
+def test_what_is_not_in_the_cluster_yet_waits_for_its_api() -> None:
+    applied = installed()
+    (gone, *_) = [name for name in applied.objects if "multus" in name]
+    objects = {name: body for name, body in applied.objects.items() if name != gone}
+    found = decided(Unreachable("no"), replace(applied, objects=objects, releases={}))
+    names = {each.resource_name for each in manifests_of(found.plan)}
+    assert names == objects.keys()
+    assert found.plan.operators.charts == ()
+    assert found.plan.digest != PLAN.digest, "the next update is another one, and proves the path"
+
+
+def test_a_drifting_switch_is_repaired_and_proven_while_the_api_is_dead() -> None:
+    leaf = PLAN.switches[0]
+    (port, *_) = leaf.desired.ports
+    ports = {**leaf.desired.ports, port: replace_mtu(leaf.desired.ports[port])}
+    facts = {**clean(), leaf.name: leaf.desired.model_copy(update={"ports": ports})}
+    seen = Seen(facts, cluster=Unreachable("no"))
+    found = intend(PLAN, installed(), seen, "changed")
+    assert leaf.step in found.notes
+    assert HELD in found.notes
+    assert found.run == 5
+
+
+def replace_mtu(port: PortState) -> PortState:
+    return port.model_copy(update={"mtu_bytes": 1500})
+
+
+def test_the_api_of_somebody_else_is_not_held() -> None:
+    plane = ExistingPlane(plane="existing", version="v1.36.0")
+    plan = make_plan(changed_spec(SPEC, kubernetes=plane), "dev")
+    found = intend(plan, installed(plan), Seen(clean(plan), cluster=Unreachable("no")), "changed")
+    assert HELD not in found.notes
+
+
+def test_a_changed_object_gets_a_note_that_stays() -> None:
+    applied = installed()
+    (daemons, *_) = [each for each in manifests_of(PLAN) if each.kind == "DaemonSet"]
+    place: Any = daemons.body["metadata"]
+    key = Key("apps/v1", "DaemonSet", place["namespace"], daemons.name)
+    other = look(live=Live(((key, daemons.body, {**daemons.body, "spec": {}}),)))
+    gone = look(live=Live(((key, daemons.body, None),)))
+    quiet = look(live=Live(((key, daemons.body, daemons.body),)))
+
+    first = decided(other, applied).notes
+    assert first[daemons.resource_name].startswith(f"1: {key}: spec.")
+    assert daemons.resource_name + AGAIN not in first
+
+    note = first[daemons.resource_name]
+    noted = {**applied.objects, daemons.resource_name: repaired(daemons.body, note)}
+    after = replace(applied, objects=noted)
+    assert decided(quiet, after).notes[daemons.resource_name] == note
+    assert decided(quiet, after).run == 4
+    again = decided(gone, after).notes
+    assert again[daemons.resource_name] == f"2: {key} is absent, want there"
+    assert daemons.resource_name + AGAIN in again
+
+
+def test_a_release_that_is_gone_is_named_with_the_command_that_installs_it() -> None:
+    found = decided(look(release=ReleaseLook(None)), installed())
+    (line,) = found.cluster.left
+    assert line.endswith("is absent, want there: `pulumi up --refresh` installs it again")
+    assert found.cluster.repaired == ()
+    assert found.run == 4
+    refreshed = replace(installed(), releases={})
+    assert decided(look(release=ReleaseLook(None)), refreshed).run == 5
 
 
 def test_the_login_of_a_registry_is_compared_by_its_value() -> None:

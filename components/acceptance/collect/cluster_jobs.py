@@ -6,10 +6,8 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Final, cast
 
-import yaml
-from kubernetes import config as kube_config
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
@@ -17,6 +15,7 @@ from components.acceptance.collect.cluster_objects import Api, Body, end_of, is_
 from components.acceptance.collect.waits import why_waiting
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.kubernetes.calls import read_answer
+from components.kubernetes.client import make_client
 
 POLL_S: Final = 0.5
 """Seconds between two looks at a running job: a run lasts seconds to minutes."""
@@ -75,10 +74,7 @@ class KubernetesApi:
 
     def __init__(self, kubeconfig: str) -> None:
         """Read the kubeconfig; nothing is connected yet."""
-        document = yaml.safe_load(kubeconfig)
-        # The client library ships no types.
-        make = cast("Callable[[object], Any]", kube_config.new_client_from_config_dict)  # pyright: ignore[reportUnknownMemberType]
-        self._client = make(document)
+        self._client = make_client(kubeconfig)
 
     def _call(self, method: str, path: str, body: Body | None = None) -> tuple[int, bytes]:
         """Send one request and return its status and its answer."""

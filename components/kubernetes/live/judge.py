@@ -16,6 +16,8 @@ from components.kubernetes.manifest import Body
 
 CLUSTER: Final = "cluster"
 """In the place of a device in reports."""
+_INSTALL: Final = f"{THERE}: `pulumi up --refresh` installs it again"
+"""The engine knows no other way to find out that a release is gone."""
 _MOST: Final = 3
 """Fields of an object on its line; the rest is counted."""
 
@@ -65,6 +67,11 @@ class ObjectDrift:
     fields: tuple[FieldDrift, ...]
     release: str = ""
     """The Helm release that it belongs to; empty for an object of the plan."""
+
+    @property
+    def absent(self) -> bool:
+        """It is not there at all."""
+        return any(not each.path for each in self.fields)
 
     @property
     def ours(self) -> bool:
@@ -163,7 +170,7 @@ def _drifts(live: Live, release: str) -> Iterator[ObjectDrift]:
 def _release(ref: ReleaseRef, look: ReleaseLook) -> Iterator[ObjectDrift]:
     name = f"Helm release {ref.namespace}/{ref.name}"
     if look.release is None:
-        yield ObjectDrift(name, (FieldDrift("", ABSENT, THERE),))
+        yield ObjectDrift(name, (FieldDrift("", ABSENT, _INSTALL, ours=False),))
         return
     if look.release.status != DEPLOYED:
         yield ObjectDrift(name, (FieldDrift("status", look.release.status, DEPLOYED),))

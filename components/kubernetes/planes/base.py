@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from components.core.to_json import OMIT_EMPTY
@@ -19,6 +19,10 @@ NODE_SUFFIX: Final = "-node"
 TOKEN_SUFFIX: Final = "-k3s-token"  # noqa: S105 - the end of a name, no secret
 AGENT_TOKEN_SUFFIX: Final = "-k3s-agent-token"  # noqa: S105 - the end of a name, no secret
 FILTER_SUFFIX: Final = "-api-filter"
+SECRETS: Final = "k3s-secrets"
+"""How the settings of a node begin that say whether the file of a secret is as it was written."""
+AGAIN: Final = "repair="
+"""The word of a call with a secret that makes the engine run it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,17 @@ class KubernetesPlan:
             self.node_of(step),
         )
         return tuple(each for each in chain if each is not None)
+
+
+def secret_again(step: RemoteStep, note: str) -> RemoteStep:
+    """A step with a secret, to be run again if the note of its node says that a secret is lost.
+
+    The number of the note is a word of the call: stdin holds the secret and nothing beside it.
+    """
+    if step.secret_stdin is None or SECRETS not in note or isinstance(step.apply, str):
+        return step
+    again = f"{AGAIN}{note.partition(':')[0]}"
+    return replace(step, apply=replace(step.apply, arguments=(*step.apply.arguments, again)))
 
 
 @once

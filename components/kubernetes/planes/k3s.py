@@ -20,6 +20,7 @@ from components.kubernetes.planes.api_filter import plan_filters
 from components.kubernetes.planes.base import (
     AGENT_TOKEN_SUFFIX,
     LOGIN_SUFFIX,
+    SECRETS,
     TOKEN_SUFFIX,
     KubernetesPlan,
 )
@@ -223,6 +224,7 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         others = [each.address for each in spec.servers if each != host]
         lines |= {"api_port": str(kubernetes.api_port), "peers": " ".join(others)}
         lines["cluster"] = FOUND_CLUSTER if host == spec.servers[0] else "running"
+    lines |= {f"{SECRETS}.{name}": "kept" for name in _secret_files(spec, host)}
     unit = "k3s" if lines["role"] == "server" else "k3s-agent"
     lines[f"{unit}.service"] = "enabled/active"
     lines |= numbered_lines("config.yaml", render_config(spec, host))
@@ -238,6 +240,16 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         apply=through_proxy(spec, kubernetes_call("k3s_install")),
         undo=kubernetes_call("k3s_undo"),
         deadline_s=INSTALL_DEADLINE_S,
+    )
+
+
+def _secret_files(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
+    """The files of secrets in `/etc/rancher/k3s` of one node."""
+    of_agents = host.role == "control_plane" and k3s_plane(spec).agent_token is not None
+    return (
+        "token",
+        *(("agent-token",) if of_agents else ()),
+        *(("registry-password",) if registry_account(spec) else ()),
     )
 
 

@@ -12,6 +12,20 @@ file_lines() { # NAME
     awk -v name="$1" '{ printf "%s.%02d=%s\n", name, NR, $0 } END { printf "%s.lines=%d\n", name, NR }'
 }
 
+secret_state() { # NAME : kept, or what is wrong with the file, and never a word of it
+  file=/etc/rancher/k3s/$1
+  [ -e "$file" ] || return 0
+  if [ ! -s "$file" ]; then
+    printf 'k3s-secrets.%s=empty\n' "$1"
+  elif [ "$(stat -c '%a/%u' "$file")" != "600/$(id -u)" ]; then
+    printf 'k3s-secrets.%s=mode and owner %s\n' "$1" "$(stat -c '%a/%u' "$file")"
+  elif [ -e "$file.sha256" ] && [ "$(sha256sum <"$file")" != "$(cat "$file.sha256")" ]; then
+    printf 'k3s-secrets.%s=another value\n' "$1"
+  else
+    printf 'k3s-secrets.%s=kept\n' "$1"
+  fi
+}
+
 service_state() { # UNIT : enabled/active, in systemd's own words
   printf '%s/%s\n' "$(systemctl is-enabled "$1" 2>/dev/null | head -n 1)" \
     "$(systemctl is-active "$1" 2>/dev/null | head -n 1)"
@@ -39,6 +53,7 @@ for unit in k3s k3s-agent; do
   esac
   printf '%s.service=%s\n' "$unit" "$(service_state "$unit.service")"
 done
+for name in token agent-token registry-password; do secret_state "$name"; done
 file_lines config.yaml
 file_lines registries.yaml
 file_lines proxy.env

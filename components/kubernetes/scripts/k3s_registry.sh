@@ -12,7 +12,10 @@ case $secret in
     exit 1
     ;;
 esac
-if [ -e "$REGISTRY_PASSWORD" ] && [ "$(cat "$REGISTRY_PASSWORD")" = "$secret" ]; then
+digest=$(printf '%s\n' "$secret" | sha256sum)
+if [ -e "$REGISTRY_PASSWORD" ] && [ "$(cat "$REGISTRY_PASSWORD")" = "$secret" ] &&
+  [ "$(cat "$REGISTRY_PASSWORD.sha256" 2>/dev/null)" = "$digest" ] &&
+  [ "$(stat -c '%a/%u' "$REGISTRY_PASSWORD")" = "600/$(id -u)" ]; then
   printf '{"changed":[],"unchanged":1,"reboot_required":false}\n'
   exit 0
 fi
@@ -20,8 +23,11 @@ fi
 used=/etc/rancher/k3s/registries.yaml
 marked=''
 if [ -e "$used" ] && [ -e "$REGISTRY_PASSWORD" ]; then marked=$(without_password <"$used"); fi
+rm -f "$REGISTRY_PASSWORD.new" # umask is for a file that is made
+printf '%s\n' "$digest" >"$REGISTRY_PASSWORD.sha256" || exit 1
 printf '%s\n' "$secret" >"$REGISTRY_PASSWORD.new" && sync "$REGISTRY_PASSWORD.new" &&
   mv "$REGISTRY_PASSWORD.new" "$REGISTRY_PASSWORD" || exit 1
+case $marked in *"$REGISTRY_MARK"*) ;; *) marked='' ;; esac # what was edited by hand is the install's to mend
 if [ -n "$marked" ]; then
   printf '%s\n' "$marked" | with_password >"$used.new" && mv "$used.new" "$used" || exit 1
   for unit in k3s k3s-agent; do

@@ -39,11 +39,14 @@ if [ "$kind" = agent ]; then
     refuse "kubernetes.agent_token is the servers' own token: agents would have it after all." \
       'Give it a value of its own'
 fi
-if [ -e "$file" ] && [ "$(cat "$file")" = "$token" ]; then
+digest=$(printf '%s\n' "$token" | sha256sum)
+if [ -e "$file" ] && [ "$(cat "$file")" = "$token" ] && [ "$(cat "$file.sha256" 2>/dev/null)" = "$digest" ] &&
+  [ "$(stat -c '%a/%u' "$file")" = "600/$(id -u)" ]; then
   printf '{"changed":[],"unchanged":1,"reboot_required":false}\n'
   exit 0
 fi
-if [ -e "$file" ] && [ -e /var/lib/rancher/k3s/server/token ]; then
+if [ -e "$file" ] && [ "$(cat "$file")" != "$token" ] && [ -e /var/lib/rancher/k3s/server/token ] &&
+  [ "$(cat "$file.sha256" 2>/dev/null)" != "$digest" ]; then # else it is ours that was changed by hand
   [ -z "$kind" ] ||
     refuse 'this server runs with another agent token: all servers must have the same one at every' \
       'start, so it is not changed here (docs/explanation/kubernetes.md); put the old one back'
@@ -51,5 +54,7 @@ if [ -e "$file" ] && [ -e /var/lib/rancher/k3s/server/token ]; then
     'it there first (k3s token rotate), then put the new one into the configuration'
 fi
 (umask 022 && mkdir -p "$folder") || exit 1
+rm -f "$file.new" # umask is for a file that is made
 printf '%s\n' "$token" >"$file.new" && sync "$file.new" && mv "$file.new" "$file" || exit 1
+printf '%s\n' "$digest" >"$file.sha256" || exit 1
 printf '{"changed":["k3s.%s"],"unchanged":0,"reboot_required":false}\n' "${file##*/}"
