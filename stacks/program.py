@@ -152,7 +152,7 @@ def _look(
 ) -> Intentions:
     spec = checked.spec_or_raise()
     observe = cast("Observe", _setting(config, "observe"))
-    applied = read_own_state()
+    applied = read_own_state(spec)
     seen = _observe(plan, secrets, applied) if observe == "always" else Seen()
     accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
     intentions = intend(plan, applied, seen, accept)

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from pydantic import TypeAdapter
 
+from components.core.key_values import parse_state
 from components.core.to_json import to_json
 from components.drift.applied import Applied
 from components.kubernetes.planes.base import NODE_SUFFIX, KubernetesPlan
@@ -104,8 +105,9 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
 
 def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[str]:
     if kubernetes.playbooks is None:
-        steps = (name for name in applied.steps if name.endswith(NODE_SUFFIX))
-        return [name.removesuffix(NODE_SUFFIX) for name in steps]
+        steps = {n: step for n, step in applied.steps.items() if n.endswith(NODE_SUFFIX)}
+        found = {name: parse_state(step.stdin).values.get("node") for name, step in steps.items()}
+        return [node or name.removesuffix(NODE_SUFFIX) for name, node in found.items()]
     recorded = applied.step(kubernetes.playbooks.step.name)
     if recorded is None or not recorded.stdin:
         return ()
