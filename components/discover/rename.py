@@ -1,12 +1,13 @@
 """Another name for a device in the site file: every place that names it, and no other byte.
 
-The names are changed where they stand. What comes out is read and checked again, and must be the
-same site but for the name. `renamed` of the file says to the program which resources of the state
-belong to the device (docs/decisions/0049-renames.md).
+What comes out is read and checked again, and must be the same site but for the name. `renamed` in
+the file tells the program what the state has of the device (docs/decisions/0049-renames.md).
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
@@ -27,54 +28,34 @@ from components.model.units import DnsLabel
 from components.reading.load import parse_site
 
 Kind: TypeAlias = Literal["host", "switch"]
-Group: TypeAlias = Literal["hosts", "switches"]
-GROUPS: Final[Mapping[Kind, Group]] = {"host": "hosts", "switch": "switches"}
+GROUPS: Final[Mapping[Kind, str]] = {"host": "hosts", "switch": "switches"}
 
 _ANY: Final = "*"
 _PORTS: Final = ("switches", _ANY, "ports", _ANY)
 _CABLES: Final = (
-    _PORTS,
-    (*_PORTS, "to"),
-    ("infiniband", *_PORTS),
-    ("infiniband", *_PORTS, "to"),
-    ("other_switches", _ANY, "ports", _ANY),
+    *(_PORTS, (*_PORTS, "to"), ("other_switches", *_PORTS[1:])),
+    *(("infiniband", *_PORTS), ("infiniband", *_PORTS, "to")),
 )
 _MEMBERS: Final = ("infiniband", "partitions", _ANY, "members", _ANY)
+_KEY: Final = "key"
 _PLACES: Final[Mapping[Kind, Mapping[tuple[str, ...], str]]] = {
     "host": {
         ("hosts", _ANY, "name"): "",
         **dict.fromkeys(_CABLES, "/"),
-        _MEMBERS: "",
-        (*_MEMBERS, "host"): "",
+        **dict.fromkeys((_MEMBERS, (*_MEMBERS, "host")), ""),
     },
     "switch": {
         ("switches", _ANY, "name"): "",
         **dict.fromkeys(_CABLES, ":"),
         ("switches", _ANY, "mlag", "peer"): "",
-        ("rails", _ANY, "leaves", "key"): "",
+        ("rails", _ANY, "leaves", _KEY): "",
     },
 }
-"""Where the file names a device, and what follows the name there; `key` stands for a key."""
-_NAMES: Final = (
-    ("hosts", _ANY, "name"),
-    ("switches", _ANY, "name"),
-    ("other_switches", _ANY, "name"),
-    ("infiniband", "switches", _ANY, "name"),
-    ("infiniband", "ufm", "name"),
-    ("environment", "hypervisors", _ANY, "name"),
-)
+"""Where the file names a device, and what follows the name there."""
 _TYPES: Final[Mapping[Kind, TypeAdapter[str]]] = {
     "host": TypeAdapter(HostName),
     "switch": TypeAdapter(DnsLabel),
 }
-_EXISTING: Final = "the nodes of an existing cluster get their names from its owner"
-_KUBESPRAY: Final = (
-    "kubespray would take the node out and put it back on the same machine in one run"
-)
-_SERVER: Final = (
-    "K3s takes a server out of etcd when its node is deleted, so that a server cannot change its"
-    " node while it serves"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +79,7 @@ class Renaming:
     former: str
     """The name that the state has for it, if that is another one; else empty."""
     kept_node: str
-    """The node that keeps its name; empty if the host has none, or its node changes too."""
+    """The node that keeps its name; empty if there is none, or if it gets the new name."""
 
 
 def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
@@ -111,20 +92,18 @@ def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
 
     Raises:
         UsageError: There is no such device, or it cannot get that name.
-        SpecError: The file has problems already.
+        SpecError: The file has problems, or would have some with that name.
     """
     before = _checked(file, file.text)
     spec = before.spec_or_raise()
     document = YamlText(file.text)
-    found = list(document.texts(*file.prefix))
-    _refuse_names(file, found, asked)
-    _refuse_kind(file, found, asked, spec)
-    named = [each for each in found if _names(file, each, asked)]
+    named = [each for each in document.texts(*file.prefix) if _names(file, each, asked)]
+    _refuse(file, asked, spec)
     in_state = frozenset(applied.devices_of(spec).values())
     entries, former = _entries(spec, asked, in_state)
     node, edits = _node_edit(file, document, spec, asked, in_state)
-    edits = [*(each.put(asked.old, asked.new) for each in named), *edits]
-    edits += _renamed_edit(file, document, spec, {**_as_dict(spec), GROUPS[asked.kind]: entries})
+    edits += [each.put(asked.old, asked.new) for each in named]
+    edits += _renamed_edit(file, document, spec, {GROUPS[asked.kind]: entries})
     text = apply_inserts(file.text, edits)
     _verify(file, text, before, asked)
     return Renaming(text, tuple(dict.fromkeys(each.line for each in named)), former, node)
@@ -135,107 +114,65 @@ def _checked(file: SiteFile, text: str) -> CheckedSite:
     return check_loaded(loaded, str(file.path))
 
 
-def _fits(path: SpecPath, pattern: tuple[str, ...]) -> bool:
-    return len(path) == len(pattern) and all(
-        wanted in (_ANY, each) for each, wanted in zip(path, pattern, strict=True)
-    )
+def _fits(each: Written, pattern: tuple[str, ...]) -> bool:
+    path = (*each.path[:-1], _KEY) if each.is_key else each.path
+    same = (want in (_ANY, item) for want, item in zip(pattern, path, strict=False))
+    return len(path) == len(pattern) and all(same) and each.is_key == (pattern[-1] == _KEY)
 
 
 def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
     """Whether a text of the file is a place that names the device."""
-    path = (*each.path[:-1], "key") if each.is_key else each.path
-    for pattern, follows in _PLACES[asked.kind].items():
-        if not _fits(path, pattern):
-            continue
-        head, mark, _ = each.value.partition(follows) if follows else (each.value, "", "")
-        if head == asked.old and mark == follows:
-            return True
-        if follows and "[" in head and asked.old in unfold_names(head):
-            raise _refused(
-                file,
-                each.line,
-                f"{asked.old} is one of {head}, and a range cannot hold a name that does not"
-                " count with the others.",
-                "write the ports of this range one by one, then rename it.",
-            )
-    return False
+    mark = next((mark for at, mark in _PLACES[asked.kind].items() if _fits(each, at)), None)
+    if mark is None:
+        return False
+    head, found, _ = each.value.partition(mark) if mark else (each.value, "", "")
+    if mark and "[" in head and asked.old in unfold_names(head):
+        what = f"{asked.old} is one of {head}, and a range holds only names that count together."
+        fix = "write the ports of this range one by one, then rename it."
+        raise _refused(file, each.line, what, fix)
+    return head == asked.old and found == mark
 
 
-def _refuse_names(file: SiteFile, found: list[Written], asked: Rename) -> None:
-    """Refuse a name that is taken or no name, and a device that is not there."""
-    pattern = (GROUPS[asked.kind], _ANY, "name")
-    own = [e for e in found if _fits(e.path, pattern) and e.value == asked.old and not e.is_key]
-    if not own:
-        names = [e.value for e in found if _fits(e.path, pattern) and not e.is_key]
-        line = file.line((GROUPS[asked.kind],)) or 1
-        raise _refused(
-            file,
-            line,
-            f"there is no {asked.kind} {asked.old}.",
-            f"the names are {', '.join(names[:20]) or 'none'}.",
-        )
-    for each in found:
-        taken = not each.is_key and each.value == asked.new
-        if taken and any(_fits(each.path, pattern) for pattern in _NAMES):
-            what = f"{asked.new} is the name of another device already."
-            raise _refused(file, each.line, what, "choose another name.")
+def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
+    """Refuse a device that is not there, no name, and what cannot follow a new name."""
+    group = GROUPS[asked.kind]
+    devices = spec.hosts if asked.kind == "host" else spec.switches
+    names = [each.name for each in devices]
+    if asked.old not in names:
+        line = file.line((group,)) or 1
+        fix = f"the names are {', '.join(names[:20])}."
+        raise _refused(file, line, f"there is no {asked.kind} {asked.old}.", fix)
+    line = file.line((group, names.index(asked.old))) or 1
     try:
         _TYPES[asked.kind].validate_python(asked.new)
     except ValidationError as error:
-        raise _refused(
-            file,
-            own[0].line,
-            f"{asked.old} cannot be called {asked.new}.",
-            "use lower-case letters, digits and inner hyphens, at most 63, and no name that a"
-            " hosts file or the cluster has for itself.",
-        ) from error
-
-
-def _refuse_kind(file: SiteFile, found: list[Written], asked: Rename, spec: ClusterSpec) -> None:
-    """Refuse what has its name from somewhere else, and a node that cannot follow."""
-    own = ("environment", "hypervisors", _ANY, "vms", _ANY, "name")
-    for each in found if asked.kind == "host" else ():
-        if _fits(each.path, own) and each.value == asked.old:
-            raise _refused(
-                file,
-                each.line,
-                f"{asked.old} is the name of the virtual machine in ESXi too, and that stays.",
-                "keep the name.",
-            )
-    manager = any(each.name == asked.old for each in spec.sm_switches)
-    host = spec.host(asked.old) if asked.kind == "host" else None
-    line = next(e.line for e in found if e.value == asked.old and e.path[-1:] == ("name",))
-    if asked.kind == "switch" and manager:
-        raise _refused(
-            file,
-            line,
-            f"{asked.old} runs a subnet manager, which is set by the host name of the switch.",
-            "take its sm_priority out in an update of its own, rename switch and entry, and write"
-            " it again.",
-        )
-    why = _why_no_node(spec, host) if asked.node else ""
-    if why:
-        raise _refused(
-            file,
-            line,
-            f"the node of {asked.old} cannot get another name: {why}.",
-            "leave --node out: the node then keeps its name. Or take the host out of the file in"
-            " an update of its own, and add it under the new name in the next.",
-        )
+        fix = "use lower-case letters, digits and inner hyphens, and no name such as localhost."
+        what = f"{asked.old} cannot be called {asked.new!r}."
+        raise _refused(file, line, what, fix) from error
+    if asked.kind == "switch" and asked.old in {each.name for each in spec.sm_switches}:
+        what = f"{asked.old} runs a subnet manager, which is set by the switch's own host name."
+        fix = "take its sm_priority out in an update of its own, then rename it."
+        raise _refused(file, line, what, fix)
+    if asked.node and (why := _why_no_node(spec, spec.host(asked.old))):
+        fix = "leave --node out; or take the host out, update, and add it under its new name."
+        raise _refused(file, line, f"the node of {asked.old} keeps its name: {why}.", fix)
 
 
 def _why_no_node(spec: ClusterSpec, host: Host | None) -> str:
     if host is None or spec.kubernetes is None or host.role not in {"control_plane", "worker"}:
         return "it has none"
+    if spec.kubespray:
+        return "kubespray would take it out and put it back on one machine in one run"
     if spec.k3s is None:
-        return _KUBESPRAY if spec.kubespray else _EXISTING
-    return _SERVER if host.role == "control_plane" else ""
+        return "the owner of an existing cluster names its nodes"
+    is_server = host.role == "control_plane"
+    return "K3s takes a server out of etcd when its node is deleted" if is_server else ""
 
 
 def _entries(
     spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
 ) -> tuple[dict[str, str], str]:
-    """What `renamed` shall have: renames that the state does not have yet, and this one.
+    """What `renamed` shall have: this rename, and those that the state does not have yet.
 
     Raises:
         UsageError: An update has to end first.
@@ -244,10 +181,9 @@ def _entries(
     first = declared.get(asked.old, "")
     begun = first in in_state - {""}
     if (begun and asked.old in in_state) or (asked.new in in_state and asked.new != first):
-        other = asked.old if begun else asked.new
         raise UsageError(
-            f"the state has a device {other} too: an update that renames it or takes it out has"
-            " not ended. Nothing was written.\n"
+            f"the state has a device {asked.old if begun else asked.new} too: an update that"
+            " renames it or takes it out has not ended. Nothing was written.\n"
             "  fix    run the update (`pulumi up`), then rename."
         )
     left = {new: old for new, old in declared.items() if old in in_state and new != asked.old}
@@ -256,88 +192,62 @@ def _entries(
     return left | ({asked.new: former} if former else {}), former
 
 
-def _as_dict(spec: ClusterSpec) -> dict[str, dict[str, str]]:
-    return {group: dict(getattr(spec.renamed, group)) for group in GROUPS.values()}
-
-
 def _renamed_edit(
     file: SiteFile, document: YamlText, spec: ClusterSpec, wanted: Mapping[str, dict[str, str]]
 ) -> list[Insert]:
-    """Write `renamed` again where it stands, or at the end of the site; not if it is the same."""
+    """Write `renamed` again, at the end of the site; nothing if it stays as it is."""
     path = (*file.prefix, "renamed")
-    written, kept = document.node(path) is not None, {k: v for k, v in wanted.items() if v}
-    if kept == {k: v for k, v in _as_dict(spec).items() if v}:
+    was = {group: entries for group, entries in spec.renamed.model_dump().items() if entries}
+    now = {group: entries for group, entries in {**was, **wanted}.items() if entries}
+    if now == was:
         return []
-    gone = [document.drop_key(path)] if written else []
-    if not kept:
-        return gone
-    return [*gone, document.add_keys(file.prefix, {"renamed": cast("Json", kept)})]
+    gone = [document.drop_key(path)] if document.node(path) is not None else []
+    added = [document.add_keys(file.prefix, {"renamed": cast("Json", now)})] if now else []
+    return [*gone, *added]
 
 
 def _node_edit(
-    file: SiteFile,
-    document: YamlText,
-    spec: ClusterSpec,
-    asked: Rename,
-    in_state: frozenset[str],
+    file: SiteFile, document: YamlText, spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
 ) -> tuple[str, list[Insert]]:
-    """The name of the node that stays, and how the file says so."""
-    host = spec.host(asked.old) if asked.kind == "host" else None
-    if host is None or spec.kubernetes is None or host.role not in {"control_plane", "worker"}:
+    """The node that keeps its name, and how the file says so."""
+    number, host = next(
+        ((n, each) for n, each in enumerate(spec.hosts) if each.name == asked.old), (0, None)
+    )
+    if asked.kind == "switch" or host is None or _why_no_node(spec, host) == "it has none":
         return "", []
-    own = spec.k3s is not None or spec.kubespray is not None
-    known = not own or bool({asked.old, spec.renamed.hosts.get(asked.old)} & in_state)
-    node = host.node if known and not asked.node else asked.new
-    kept = node if known and not asked.node else ""
-    number = next(n for n, each in enumerate(spec.hosts) if each.name == asked.old)
-    path = (*file.prefix, "hosts", number)
-    if host.node_name is not None and node == asked.new:
+    is_made = spec.k3s is None and spec.kubespray is None
+    is_made = is_made or bool({asked.old, spec.renamed.hosts.get(asked.old)} & in_state)
+    kept = host.node if is_made and not asked.node else ""
+    path: SpecPath = (*file.prefix, "hosts", number)
+    if host.node_name is not None and (kept or asked.new) == asked.new:
         return kept, [document.drop_key((*path, "node_name"))]
-    if host.node_name is None and node != asked.new:
-        return kept, [document.add_keys(path, {"node_name": node})]
+    if host.node_name is None and kept not in {"", asked.new}:
+        return kept, [document.add_keys(path, {"node_name": kept})]
     return kept, []
 
 
 def _verify(file: SiteFile, text: str, before: CheckedSite, asked: Rename) -> None:
-    """The new text has no other problems, and is the same site but for the name.
-
-    Raises:
-        UsageError: It is not so: nothing is written.
-    """
+    """Refuse to write what has other problems, or is another site but for the name."""
     after = _checked(file, text)
     if after.spec is None:
         raise SpecError(
-            f"{file.path}: with {asked.old} as {asked.new} the site has problems; nothing was"
-            f" written.\n{render_text(after.problems)}"
+            f"{file.path}: {asked.old} cannot be called {asked.new}. Nothing was written.\n"
+            f"{render_text(after.problems)}"
         )
-    sites = [_plain(each.spec_or_raise(), asked) for each in (before, after)]
-    if sites[0] != sites[1]:
+    if _plain(before.spec_or_raise(), asked) != _plain(after.spec, asked):
         raise UsageError(
-            f"{file.path}: the name cannot be changed without changing more than the name;"
-            " nothing was written.\n"
-            f"  fix    write {asked.new} for {asked.old} by hand, and under `renamed`:"
-            f" `{GROUPS[asked.kind]}: {{{asked.new}: {asked.old}}}`."
+            f"{file.path}: the name cannot be changed without changing more than that. Nothing was"
+            f" written.\n  fix    write {asked.new} by hand, and `renamed:"
+            f" {{{GROUPS[asked.kind]}: {{{asked.new}: {asked.old}}}}}`."
         )
 
 
-def _plain(spec: ClusterSpec, asked: Rename) -> Json:
-    """A site as data, under the former name, without what says that it was renamed."""
-    hosts = [host.model_copy(update={"node_name": None}) for host in spec.hosts]
-    same = spec.model_copy(update={"hosts": tuple(hosts), "renamed": None})
-    return _former(cast("Json", same.model_dump(mode="json")), asked)
-
-
-def _former(value: Json, asked: Rename) -> Json:
-    if isinstance(value, dict):
-        return {_name(key, asked): _former(each, asked) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_former(each, asked) for each in value]
-    return _name(value, asked) if isinstance(value, str) else value
-
-
-def _name(text: str, asked: Rename) -> str:
-    head, mark, rest = text.partition("/" if asked.kind == "host" else ":")
-    return f"{asked.old}{mark}{rest}" if head == asked.new else text
+def _plain(spec: ClusterSpec, asked: Rename) -> str:
+    """A site as text under the former name, without what says that it was renamed."""
+    site = spec.model_dump(
+        mode="json", exclude={"renamed": True, "hosts": {"__all__": {"node_name"}}}
+    )
+    return re.sub(rf'"{re.escape(asked.new)}(?=["/:])', f'"{asked.old}', json.dumps(site))
 
 
 def _refused(file: SiteFile, line: int, what: str, fix: str) -> UsageError:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from components.core.key_values import parse_state
 from components.core.to_json import to_json
 from components.drift.applied import Applied
-from components.kubernetes.planes.base import NODE_SUFFIX, KubernetesPlan
+from components.kubernetes.planes.base import NODE_SUFFIX, KubernetesPlan, node_in
 from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.cluster import ClusterSpec
 from components.remote.lines import parse_lines, render_lines
@@ -101,6 +101,31 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
         return ()
     kept = {*kubernetes.own_nodes}
     return tuple(name for name in _recorded_nodes(kubernetes, applied) if name not in kept)
+
+
+def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
+    """Refuse another name for a node that is there: Kubernetes has no such change.
+
+    A K3s worker whose host is renamed too has a new step for the new node, and the former leaves.
+
+    Args:
+        kubernetes: The control plane of today's file.
+        applied: What was last applied.
+    """
+    found: list[str] = []
+    agents = kubernetes.agents if kubernetes else ()
+    for step in (*(kubernetes.servers if kubernetes else ()), *agents):
+        recorded, host = applied.step(step.name), step.endpoint.device
+        was = parse_state(recorded.stdin).values.get("node") if recorded else None
+        joins = step in agents and applied.step(host + NODE_SUFFIX) is None
+        if was and was != node_in(step) and not joins:
+            found.append(
+                f"node: the node of {host} is {was}, and the file calls it {node_in(step)}: a node"
+                " cannot be renamed\n"
+                f"  where  hosts: {host}: node_name. Nothing was changed on any device.\n"
+                f"  fix    write `node_name: {was}` for it"
+            )
+    return tuple(found)
 
 
 def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[str]:

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from components.disruption.leave_plan import leaving_nodes, renamed_nodes
+from components.drift.applied import Applied, applied_from_outputs
+from components.model.cluster import ClusterSpec
+from components.plan.make import make_plan
 from tests.graph.dev_site import dev_cluster, dev_run, next_run
 from tests.graph.whole_program import record_main
 
@@ -43,3 +47,84 @@ def test_renamed(kind: str, old: str, new: str) -> None:
     for name in moved:
         assert kept[name] == [name.replace(f"{new}-", f"{old}-", 1)]
     assert not any(aliases for name, aliases in kept.items() if name not in moved)
+
+
+def state_of(cluster: Any) -> tuple[ClusterSpec, Applied]:  # noqa: ANN401 - any JSON
+    """A site, and what the state has once it was applied."""
+    spec = ClusterSpec.model_validate(cluster)
+    steps = make_plan(spec, "dev").steps
+    outputs = {f"command:remote:Command::{step.name}": {"stdin": step.desired} for step in steps}
+    return spec, applied_from_outputs(outputs)
+
+
+def renamed_spec(old: str, new: str, *, node: str | None) -> ClusterSpec:
+    cluster = rename(dev_cluster(), "host", old, new)
+    for host in cluster["hosts"]:
+        if host["name"] == new:
+            host.update({"node_name": node} if node else {})
+            if node is None:
+                del host["node_name"]
+    return ClusterSpec.model_validate(cluster)
+
+
+def test_an_interrupted_rename_goes_on_with_what_is_there() -> None:
+    _, applied = state_of(dev_cluster())
+    spec = renamed_spec("gpu01", "gpu09", node="gpu01")
+    half = Applied(
+        {
+            name.replace("gpu01", "gpu09") if name.endswith("-tools") else name: step
+            for name, step in applied.steps.items()
+        }
+    )
+    found = half.follow(spec)
+    assert found.steps.keys() == applied.follow(spec).steps.keys()
+    assert "gpu09-tools" not in found.former
+    assert found.former["gpu09-host"] == "gpu01-host"
+
+
+def test_the_longest_name_has_the_step() -> None:
+    spec = renamed_spec("gpu01", "gpu09", node="gpu01")
+    _, applied = state_of(dev_cluster())
+    longer = {"gpu01-a-tools": applied.steps["gpu01-tools"]}
+    found = Applied({**applied.steps, **longer, "gpu01-a-host": applied.steps["gpu01-host"]})
+    assert {"gpu01-a-host", "gpu01-a-tools"} <= found.follow(spec).steps.keys()
+
+
+def test_an_old_entry_has_no_effect() -> None:
+    spec = renamed_spec("gpu01", "gpu09", node="gpu01")
+    _, applied = state_of(dev_cluster())
+    later = applied.follow(spec)
+    again = Applied(later.steps).follow(spec)
+    assert (again.steps, again.former) == (later.steps, {})
+
+
+def test_a_kept_node_stays_and_another_one_leaves() -> None:
+    _, applied = state_of(dev_cluster())
+    kept = renamed_spec("gpu01", "gpu09", node="gpu01")
+    plan = make_plan(kept, "dev").kubernetes
+    assert leaving_nodes(plan, applied.follow(kept)) == ()
+    assert renamed_nodes(plan, applied.follow(kept)) == ()
+    moved = renamed_spec("gpu01", "gpu09", node=None)
+    plan, after = make_plan(moved, "dev").kubernetes, applied.follow(moved)
+    assert leaving_nodes(plan, after) == ("gpu01",)
+    assert renamed_nodes(plan, after) == ()
+    assert "gpu09-node" not in after.former
+
+
+@pytest.mark.parametrize("host", ["mgmt01", "gpu01"])
+def test_a_node_that_is_there_gets_no_other_name(host: str) -> None:
+    cluster: Any = dev_cluster()
+    _, applied = state_of(cluster)
+    for each in cluster["hosts"]:
+        if each["name"] == host:
+            each["node_name"] = "other"
+    spec = ClusterSpec.model_validate(cluster)
+    (said,) = renamed_nodes(make_plan(spec, "dev").kubernetes, applied.follow(spec))
+    assert said.startswith(f"node: the node of {host} is {host}, and the file calls it other")
+
+
+def test_a_server_that_was_renamed_with_its_node_is_refused() -> None:
+    spec = renamed_spec("mgmt01", "mgmt02", node=None)
+    _, applied = state_of(dev_cluster())
+    (said,) = renamed_nodes(make_plan(spec, "dev").kubernetes, applied.follow(spec))
+    assert "write `node_name: mgmt01` for it" in said
