@@ -140,23 +140,18 @@ class YamlText:
         """Take a key and its value out, with its line; what stands around it stays.
 
         Raises:
-            UsageError: There is none, or an alias leads to it.
+            UsageError: It is the first key of its mapping, or stands elsewhere.
         """
-        node, pairs = self.node(path[:-1]), list[tuple[Node, Node]]()
-        if isinstance(node, MappingNode):
-            pairs = _pairs(node)
-        names = [_view(key).value for key, _ in pairs]
-        if node is None or path[-1] not in names:
-            raise UsageError(f"{render_path(path)} is not in the file.")
+        node = cast("MappingNode", self.node(path[:-1]))
+        names = [_view(key).value for key, _ in _pairs(node)]
+        if path[-1] not in names[1:]:
+            raise UsageError(f"{render_path(path)} is the first key there, or is merged.")
         number = names.index(path[-1])
-        key, value = pairs[number]
-        start = _view(key).start_mark.index
-        if number == 0 and len(pairs) > 1:
-            return Insert(start, "", _view(pairs[1][0]).start_mark.index - start)
+        key, value = _pairs(node)[number]
         if _view(node).flow_style:
-            start = _view(pairs[number - 1][1]).end_mark.index
+            start = _view(_pairs(node)[number - 1][1]).end_mark.index
             return Insert(start, "", _view(value).end_mark.index - start)
-        start = self.text.rfind("\n", 0, start)
+        start = self.text.rfind("\n", 0, _view(key).start_mark.index)
         start -= self.text[start - 1] == "\r"
         return Insert(start, "", self._line_end(value) - start)
 
