@@ -24,21 +24,13 @@ _STACK = Annotated[
 
 
 @app.command("host")
-def rename_host(
-    old: _OLD,
-    new: _NEW,
-    stack: _STACK = None,
-    *,
-    node: Annotated[
-        bool, typer.Option("--node", help="a K3s worker: drain its node, and join it as NEW")
-    ] = False,
-) -> None:
+def rename_host(old: _OLD, new: _NEW, stack: _STACK = None) -> None:
     """Rename a host in the site file; its Kubernetes node keeps its name.
 
     No device is contacted: the next update does the rest. Exit codes: 0 written, 1 the site has
     problems, 2 the name is not there, is taken or cannot be given.
     """
-    _rename(Rename("host", old, new, node=node), stack)
+    _rename(Rename("host", old, new), stack)
 
 
 @app.command("switch")
@@ -72,11 +64,8 @@ def _words(asked: Rename, done: Renaming, file: str, stack: str) -> list[str]:
         said.append(f"The state has nothing of {asked.old}, or has {asked.new} already.")
     if done.kept_node:
         said.append(
-            f"Its Kubernetes node stays {done.kept_node}: under another name it would be another"
-            " node, for which this one is drained, deleted, and joins again."
-        )
-    elif asked.node:
-        said.append(
-            f"Its node {asked.old} is drained and deleted in that update, and {asked.new} joins."
+            f"Its Kubernetes node stays {done.kept_node}: a node cannot be renamed. For another one"
+            f" take {asked.new} out of the file, update, and add it again: it is drained, its node"
+            " is deleted, and it joins as a new node."
         )
     return [*said, f"Now look at it and run it: railyard preview {stack}; pulumi up -s {stack}"]

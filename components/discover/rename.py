@@ -22,7 +22,7 @@ from components.discover.site_file import SiteFile
 from components.discover.yaml_edit import Insert, Written, YamlText, apply_inserts
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host, HostName
+from components.model.hosts import HostName
 from components.model.name_lists import unfold_names
 from components.model.units import DnsLabel
 from components.reading.load import parse_site
@@ -65,8 +65,6 @@ class Rename:
     kind: Kind
     old: str
     new: str
-    node: bool = False
-    """The Kubernetes node of the host gets the new name too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class Renaming:
     former: str
     """The name that the state has for it, if that is another one; else empty."""
     kept_node: str
-    """The node that keeps its name; empty if there is none, or if it gets the new name."""
+    """The node that keeps its name; empty if there is none yet."""
 
 
 def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
@@ -153,20 +151,6 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
         what = f"{asked.old} runs a subnet manager, which is set by the switch's own host name."
         fix = "take its sm_priority out in an update of its own, then rename it."
         raise _refused(file, line, what, fix)
-    if asked.node and (why := _why_no_node(spec, spec.host(asked.old))):
-        fix = "leave --node out; or take the host out, update, and add it under its new name."
-        raise _refused(file, line, f"the node of {asked.old} keeps its name: {why}.", fix)
-
-
-def _why_no_node(spec: ClusterSpec, host: Host | None) -> str:
-    if host is None or spec.kubernetes is None or host.role not in {"control_plane", "worker"}:
-        return "it has none"
-    if spec.kubespray:
-        return "kubespray would take it out and put it back on one machine in one run"
-    if spec.k3s is None:
-        return "the owner of an existing cluster names its nodes"
-    is_server = host.role == "control_plane"
-    return "K3s takes a server out of etcd when its node is deleted" if is_server else ""
 
 
 def _entries(
@@ -210,14 +194,12 @@ def _node_edit(
     file: SiteFile, document: YamlText, spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
 ) -> tuple[str, list[Insert]]:
     """The node that keeps its name, and how the file says so."""
-    number, host = next(
-        ((n, each) for n, each in enumerate(spec.hosts) if each.name == asked.old), (0, None)
-    )
-    if asked.kind == "switch" or host is None or _why_no_node(spec, host) == "it has none":
+    if asked.kind == "switch" or spec.kubernetes is None:
         return "", []
+    number, host = next((n, each) for n, each in enumerate(spec.hosts) if each.name == asked.old)
     is_made = spec.k3s is None and spec.kubespray is None
     is_made = is_made or bool({asked.old, spec.renamed.hosts.get(asked.old)} & in_state)
-    kept = host.node if is_made and not asked.node else ""
+    kept = host.node if is_made and host.role in {"control_plane", "worker"} else ""
     path: SpecPath = (*file.prefix, "hosts", number)
     if host.node_name is not None and (kept or asked.new) == asked.new:
         return kept, [document.drop_key((*path, "node_name"))]

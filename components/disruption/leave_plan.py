@@ -106,24 +106,20 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
 def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
     """Refuse another name for a node that is there: Kubernetes has no such change.
 
-    A K3s worker whose host is renamed too has a new step for the new node, and the former leaves.
-
     Args:
         kubernetes: The control plane of today's file.
         applied: What was last applied.
     """
     found: list[str] = []
-    agents = kubernetes.agents if kubernetes else ()
-    for step in (*(kubernetes.servers if kubernetes else ()), *agents):
+    for step in (*kubernetes.servers, *kubernetes.agents) if kubernetes else ():
         recorded, host = applied.step(step.name), step.endpoint.device
         was = parse_state(recorded.stdin).values.get("node") if recorded else None
-        joins = step in agents and applied.step(host + NODE_SUFFIX) is None
-        if was and was != node_in(step) and not joins:
+        if was and was != node_in(step):
             found.append(
                 f"node: the node of {host} is {was}, and the file calls it {node_in(step)}: a node"
                 " cannot be renamed\n"
                 f"  where  hosts: {host}: node_name. Nothing was changed on any device.\n"
-                f"  fix    write `node_name: {was}` for it"
+                f"  fix    write `node_name: {was}` for it, or take {host} out in another update"
             )
     return tuple(found)
 

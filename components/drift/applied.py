@@ -16,7 +16,6 @@ INSTANCE_STEP: Final = "-await"
 
 _ONE_EACH: Final = ("-tools", "-apply", "-exec")
 """Ends of step names: every device has one of them."""
-_NODE_STEP: Final = "-node"
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _OF_RELEASE: Final = ("name", "namespace", "description")
 _INPUTS: Final = "__inputs"
@@ -64,22 +63,14 @@ class Applied:
     def follow(self, spec: ClusterSpec) -> Applied:
         """The same with the steps of renamed devices under their new names.
 
-        The step that keeps a node in its cluster stays as it is if the node gets another name too:
-        to Kubernetes that is another node, and the former one leaves.
-
         Args:
             spec: The site; `renamed` says what was renamed.
         """
         by_old = {old: new for new, old in spec.renamed.all.items()}
-        nodes = {host.name: f"\nnode={host.node}\n" for host in spec.hosts}
         former: dict[str, str] = {}
         for name, old in self.devices_of(spec).items() if by_old else ():
-            new = by_old.get(old, old)
-            moved = new + name.removeprefix(old)
-            keeps = (
-                name != f"{old}{_NODE_STEP}" or nodes.get(new, "") in f"\n{self.steps[name].stdin}"
-            )
-            if moved not in self.steps and keeps:
+            moved = by_old.get(old, old) + name.removeprefix(old)
+            if moved not in self.steps:
                 former[moved] = name
         named = {old: new for new, old in former.items()}
         steps = {named.get(name, name): step for name, step in self.steps.items()}

@@ -169,15 +169,6 @@ def test_refusals(tmp_path: Path) -> None:
         assert "cannot be called" in refusal(file, Rename("host", "gpu01", wrong))
     ended = refusal(file, Rename("host", "gpu01", "gpu09"), recorded("gpu01", "gpu09"))
     assert ended.startswith("the state has a device gpu09 too")
-    server = refusal(file, Rename("host", "mgmt01", "mgmt02", node=True))
-    assert "K3s takes a server out of etcd" in server
-
-
-def test_a_worker_whose_node_follows(tmp_path: Path) -> None:
-    asked = Rename("host", "gpu01", "gpu09", node=True)
-    there, done = rename(site(tmp_path), asked, recorded("gpu01"))
-    assert done.kept_node == ""
-    assert "node_name" not in there.text
 
 
 def test_a_range_is_written_out_first(tmp_path: Path) -> None:
