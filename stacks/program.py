@@ -139,7 +139,7 @@ def _guard(config: pulumi.Config, checked: CheckedSite, parts: Collection[Part])
         _fetch_ahead(spec, lock, secrets)
     else:
         plan = _without_charts(plan, charts_away(spec, lock))
-    applied, registered = read_own_state(), note_names()
+    applied, registered = read_own_state(spec), note_names()
     intentions = _look(config, checked, plan, secrets, applied)
     made = {name: pulumi.Output.secret(value) for name, value in outside.items()}
     remote = Remote(WithMade(config, made), intentions.notes, "lab" if lab else "real")

@@ -42,6 +42,30 @@ def check_duplicate_name(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
+def check_renamed(spec: ClusterSpec) -> Iterator[Finding]:
+    """Each entry of `renamed` says which former device one of the file is.
+
+    `railyard rename` writes it. An entry may stay, until another device gets the former name: the
+    resources of two devices would then be claimed by one.
+    """
+    groups = {"hosts": spec.hosts, "switches": spec.switches}
+    for group, devices in groups.items():
+        names = {each.name for each in devices}
+        first: dict[str, str] = {}
+        for new, old in getattr(spec.renamed, group).items():
+            where = (at(("renamed", group, new), old),)
+            if new not in names:
+                what = f"{new} is renamed from {old}, and is not in {group}."
+                yield Finding(what, where, "remove the entry, or correct the name.")
+            elif old in names:
+                what = f"{new} is renamed from {old}, and {old} is in {group} too."
+                fix = "remove the entry if an update renamed it already; else choose another name."
+                yield Finding(what, where, fix)
+            elif first.setdefault(old, new) != new:
+                what = f"{new} and {first[old]} are both renamed from {old}."
+                yield Finding(what, where, "remove one of the entries.")
+
+
 def check_resource_name(spec: ClusterSpec) -> Iterator[Finding]:
     """Each rail has an extended resource of its own.
 

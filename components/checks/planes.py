@@ -113,22 +113,12 @@ def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
 
 
 def check_node_name(spec: ClusterSpec) -> Iterator[Finding]:
-    """Only the nodes of an existing cluster have names of their own, and each has one.
-
-    K3s nodes that Railyard makes are called as their hosts.
-    """
+    """Each node has a name of its own: two nodes of one name would be one."""
     first: dict[str, int] = {}
     for number, host in enumerate(spec.hosts):
         place = at(("hosts", number, "node_name"), host.node_name)
-        if host.node_name is not None and not isinstance(spec.kubernetes, ExistingPlane):
-            yield Finding(
-                f"{host.name} is to be the node {host.node_name}, and Railyard calls nodes as "
-                "their hosts.",
-                (place,),
-                "remove node_name, or use plane: existing.",
-            )
         other = first.setdefault(host.node, number)
-        if host.node_name is not None and other != number:
+        if {host.node_name, spec.hosts[other].node_name} != {None} and other != number:
             yield Finding(
                 f"{spec.hosts[other].name} and {host.name} are both the node {host.node}.",
                 (place, at(("hosts", other, "name"), spec.hosts[other].name)),

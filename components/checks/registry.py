@@ -126,6 +126,7 @@ RULES: Final = tuple(
         executors.check_exec_system,
         executors.check_exec_disruptive,
         naming.check_duplicate_name,
+        naming.check_renamed,
         naming.check_resource_name,
         naming.check_network_name,
         naming.check_duplicate_vlan,

@@ -101,6 +101,11 @@ _ENTRIES: Final = (
         "components.cli.discover",
     ),
     Entry(
+        "rename",
+        "Give a host or a switch another name; its resources and its settings stay.",
+        "components.cli.rename",
+    ),
+    Entry(
         "accept",
         "Run the acceptance probes of a stack again, as things are now.",
         "components.cli.accept",

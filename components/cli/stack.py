@@ -164,7 +164,8 @@ def load_stack(name: str) -> Stack:
     config = read_config(name)
     spec, lock = _spec_of(name, config)
     exported = pulumi(["stack", "export", "--stack", name, "--show-secrets"])
-    applied, plan = applied_from_export(exported), make_plan(spec, name, lock)
+    applied = applied_from_export(exported).follow(spec)
+    plan = make_plan(spec, name, lock)
     return Stack(name, spec, plan, applied, config.secrets, lock, _under_way(exported, name))
 
 

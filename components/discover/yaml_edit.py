@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, cast
 
 from ruamel.yaml import YAML
@@ -53,6 +53,27 @@ class Insert:
 
     at: int
     text: str
+    cut: int = 0
+    """How many characters after that place the text takes the place of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One text of the file: a value, or the key of one."""
+
+    path: SpecPath
+    """Of the value; of a key, the path of its mapping and the key."""
+    value: str
+    at: int
+    raw: str
+    """As it is written, quotes included."""
+    line: int
+    is_key: bool = False
+
+    def put(self, old: str, new: str) -> Insert:
+        """The same with another name at its beginning; quotes stay, and come if they are needed."""
+        whole = self.raw == old
+        return Insert(self.at, flow(new) if whole else self.raw.replace(old, new, 1), len(self.raw))
 
 
 class YamlText:
@@ -88,6 +109,51 @@ class YamlText:
                     "  fix    write it out, or copy what is shown here by hand."
                 )
         return here
+
+    def texts(self, *prefix: str) -> Iterator[Written]:
+        """Every value and key below a place that is a text, in the order of the file."""
+        root = self.node(prefix)
+        return self._texts(root, (), set()) if root is not None else iter(())
+
+    def _texts(self, node: Node, path: SpecPath, seen: set[int]) -> Iterator[Written]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, ScalarNode):
+            yield self._written(node, path)
+        elif isinstance(node, MappingNode):
+            for key, value in _pairs(node):
+                below = (*path, str(_view(key).value))
+                if isinstance(key, ScalarNode):
+                    yield replace(self._written(key, below), is_key=True)
+                yield from self._texts(value, below, seen)
+        else:
+            for number, each in enumerate(_items(cast("SequenceNode", node))):
+                yield from self._texts(each, (*path, number), seen)
+
+    def _written(self, node: ScalarNode, path: SpecPath) -> Written:
+        start, end = _view(node).start_mark.index, _view(node).end_mark.index
+        line = self.text.count("\n", 0, start) + 1
+        return Written(path, str(_view(node).value), start, self.text[start:end], line)
+
+    def drop_key(self, path: SpecPath) -> Insert:
+        """Take a key and its value out, with its line; what stands around it stays.
+
+        Raises:
+            UsageError: It is the first key of its mapping, or stands elsewhere.
+        """
+        node = cast("MappingNode", self.node(path[:-1]))
+        names = [_view(key).value for key, _ in _pairs(node)]
+        if path[-1] not in names[1:]:
+            raise UsageError(f"{render_path(path)} is the first key there, or is merged.")
+        number = names.index(path[-1])
+        key, value = _pairs(node)[number]
+        if _view(node).flow_style:
+            start = _view(_pairs(node)[number - 1][1]).end_mark.index
+            return Insert(start, "", _view(value).end_mark.index - start)
+        start = self.text.rfind("\n", 0, _view(key).start_mark.index)
+        start -= self.text[start - 1] == "\r"
+        return Insert(start, "", self._line_end(value) - start)
 
     def add_keys(self, path: SpecPath, values: Mapping[str, Json]) -> Insert:
         """Keys at the end of a mapping, each on a line of its own where the mapping is so.
@@ -128,20 +194,24 @@ class YamlText:
 
     def _lines_after(self, node: Node, column: int, lines: Iterable[str]) -> Insert:
         """New lines after the one on which a value ends, and after the comment on that line."""
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        text = "".join(f"{newline}{' ' * column}{line}" for line in lines)
+        return Insert(self._line_end(node), text)
+
+    def _line_end(self, node: Node) -> int:
+        """The end of the line on which a value ends."""
         last = _last_leaf(node)
         start, end = _view(last).start_mark.index, _view(last).end_mark.index
         if isinstance(last, ScalarNode) and _view(last).style in ("|", ">"):
             end = start + len(self.text[start:end].rstrip())
-        newline = "\r\n" if "\r\n" in self.text else "\n"
         at = self.text.find("\n", end)
-        at = len(self.text) if at < 0 else at - (self.text[at - 1] == "\r")
-        return Insert(at, "".join(f"{newline}{' ' * column}{line}" for line in lines))
+        return len(self.text) if at < 0 else at - (self.text[at - 1] == "\r")
 
 
 def apply_inserts(text: str, inserts: Sequence[Insert]) -> str:
     """Put texts at their places; of several at one place, the first comes first."""
     for _, each in sorted(enumerate(inserts), key=lambda pair: (-pair[1].at, -pair[0])):
-        text = text[: each.at] + each.text + text[each.at :]
+        text = text[: each.at] + each.text + text[each.at + each.cut :]
     return text
 
 

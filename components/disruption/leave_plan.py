@@ -12,9 +12,10 @@ from typing import Final, cast
 
 from pydantic import TypeAdapter
 
+from components.core.key_values import parse_state
 from components.core.to_json import to_json
 from components.drift.applied import Applied
-from components.kubernetes.planes.base import NODE_SUFFIX, KubernetesPlan
+from components.kubernetes.planes.base import NODE_SUFFIX, KubernetesPlan, node_in
 from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.cluster import ClusterSpec
 from components.remote.lines import parse_lines, render_lines
@@ -102,10 +103,32 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
     return tuple(name for name in _recorded_nodes(kubernetes, applied) if name not in kept)
 
 
+def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
+    """Refuse another name for a node that is there: Kubernetes has no such change.
+
+    Args:
+        kubernetes: The control plane of today's file.
+        applied: What was last applied.
+    """
+    found: list[str] = []
+    for step in (*kubernetes.servers, *kubernetes.agents) if kubernetes else ():
+        recorded, host = applied.step(step.name), step.endpoint.device
+        was = parse_state(recorded.stdin).values.get("node") if recorded else None
+        if was and was != node_in(step):
+            found.append(
+                f"node: the node of {host} is {was}, and the file calls it {node_in(step)}: a node"
+                " cannot be renamed\n"
+                f"  where  hosts: {host}: node_name. Nothing was changed on any device.\n"
+                f"  fix    write `node_name: {was}` for it, or take {host} out in another update"
+            )
+    return tuple(found)
+
+
 def _recorded_nodes(kubernetes: KubernetesPlan, applied: Applied) -> Sequence[str]:
     if kubernetes.playbooks is None:
-        steps = (name for name in applied.steps if name.endswith(NODE_SUFFIX))
-        return [name.removesuffix(NODE_SUFFIX) for name in steps]
+        steps = {n: step for n, step in applied.steps.items() if n.endswith(NODE_SUFFIX)}
+        found = {name: parse_state(step.stdin).values.get("node") for name, step in steps.items()}
+        return [node or name.removesuffix(NODE_SUFFIX) for name, node in found.items()]
     recorded = applied.step(kubernetes.playbooks.step.name)
     if recorded is None or not recorded.stdin:
         return ()

@@ -111,8 +111,8 @@ class Turn(Generic[_Request]):
             check_allowance(calls, self.request)
             return
         planned = self.request.cluster.servers if self.request.cluster else ()
-        names = tuple(each.endpoint.device for each in planned)
-        lost = check_quorum(calls, self.request.endpoint.device, names)
+        names = tuple(each.node_name for each in planned)
+        lost = check_quorum(calls, self.request.node_name, names)
         said = self._what_is_lost(lost) if lost else ""
         if said and said not in self.done:
             self.done.append(said)

@@ -58,7 +58,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
     def _upgrade(self) -> None:
         calls = self._first_look()
         if calls is not None:
-            self.node = open_node(self.request.name, calls, self.now, self.pause)
+            self.node = open_node(self.request.node_name, calls, self.now, self.pause)
             if self.node is None:
                 return  # it is no node yet: its install step makes it one
             self.node.done = self.done
@@ -134,7 +134,7 @@ class UpgradeRun(Turn[NodeUpgrade]):
         ends_at_s = self.now() + READY_DEADLINE_S
         while True:
             calls = self._patient_cluster(READY_DEADLINE_S)
-            node = open_node(self.request.name, calls, self.now, self.pause) if calls else None
+            node = open_node(self.request.node_name, calls, self.now, self.pause) if calls else None
             body = node.read() or {} if node else {}
             if node is not None and is_ready(body) and self._is_as_asked(body):
                 node.done = self.done

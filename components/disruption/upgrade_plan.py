@@ -67,7 +67,7 @@ def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple
         return ()
     installs = {step.endpoint.device: step for step in (*kubernetes.servers, *kubernetes.agents)}
     hosts = {host.name: host for host in (*spec.servers, *spec.workers)}
-    workers = fold_names(host.name for host in spec.workers)
+    workers = fold_names(host.node for host in spec.workers)
     cluster = refer_to(spec, kubernetes)
     if cluster is None:
         return ()
@@ -83,7 +83,7 @@ def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple
             role="worker",
             stack="",
             version=kubernetes.version,
-            group=names,
+            group=tuple(hosts[name].node for name in names),
             cluster=cluster,
             reboots=spec.disruption.reboots,
             max_unavailable=spec.disruption.max_unavailable,

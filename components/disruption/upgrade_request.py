@@ -61,11 +61,11 @@ class NodeUpgrade:
     @property
     def node_name(self) -> str:
         """Name of its node in the cluster."""
-        return self.name
+        return parse_state(self.install).values.get("node") or self.name
 
     @property
     def name(self) -> str:
-        """Name of the node, which is that of its host."""
+        """Name of its host."""
         return self.endpoint.device
 
     @property

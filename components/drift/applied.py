@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from pydantic import JsonValue
 
+from components.model.cluster import ClusterSpec
+
 INSTANCE_STEP: Final = "-await"
 """How the name of the step ends that awaits a cloud instance and prints its facts."""
 
+_ONE_EACH: Final = ("-tools", "-apply", "-exec")
+"""Ends of step names: every device has one of them."""
 _RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 _OF_RELEASE: Final = ("name", "namespace", "description")
 _INPUTS: Final = "__inputs"
@@ -44,6 +48,8 @@ class Applied:
         default_factory=dict[str, "dict[str, JsonValue]"], repr=False
     )
     """Helm releases: their names, namespaces and descriptions."""
+    former: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Step to the name under which the state still has it: that of a device before a rename."""
 
     @property
     def instances(self) -> Mapping[str, Mapping[str, str]]:
@@ -53,6 +59,35 @@ class Applied:
             if name.endswith(INSTANCE_STEP) and step.stdout.strip():
                 found[name.removesuffix(INSTANCE_STEP)] = json.loads(step.stdout)
         return found
+
+    def follow(self, spec: ClusterSpec) -> Applied:
+        """The same with the steps of renamed devices under their new names.
+
+        Args:
+            spec: The site; `renamed` says what was renamed.
+        """
+        by_old = {old: new for new, old in spec.renamed.all.items()}
+        former: dict[str, str] = {}
+        for name, old in self.devices_of(spec).items() if by_old else ():
+            moved = by_old.get(old, old) + name.removeprefix(old)
+            if moved not in self.steps:
+                former[moved] = name
+        named = {old: new for new, old in former.items()}
+        steps = {named.get(name, name): step for name, step in self.steps.items()}
+        return replace(self, steps=steps, former=former)
+
+    def devices_of(self, spec: ClusterSpec) -> Mapping[str, str]:
+        """Step to the device that it is named after, of the file or of the state alone.
+
+        The longest name counts: `leaf-a-apply` belongs to `leaf-a`, and not to `leaf`.
+        """
+        found = {each.name for each in (*spec.hosts, *spec.switches)} | {*spec.renamed.all.values()}
+        for name in self.steps:
+            found |= {name.removesuffix(end) for end in _ONE_EACH if name.endswith(end)}
+        return {
+            name: max((each for each in found if name.startswith(f"{each}-")), key=len, default="")
+            for name in self.steps
+        }
 
     def step(self, name: str) -> AppliedStep | None:
         """The recorded step, or None where it was never applied."""

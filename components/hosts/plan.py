@@ -43,7 +43,7 @@ from components.remote.endpoint import host_endpoint
 from components.remote.file_plan import plan_files
 from components.remote.sending import plan_sending
 from components.remote.step import Endpoint, RemoteStep
-from components.remote.tools import Tool, make_tool
+from components.remote.tools import Tool, ToolCall, make_tool
 
 DOCKER_DEADLINE_S: Final = 900.0
 """Seconds where Docker may have to be installed: some hundred MB of packages."""
@@ -176,6 +176,13 @@ def _names_tool(hosts: Iterable[Host]) -> Tool:
     return make_tool("names", "".join(f"{host.address} {host.name}\n" for host in by_name))
 
 
+def _converge_call(spec: ClusterSpec, host: Host) -> ToolCall:
+    """The verb that sets a host up; of one that was renamed with its former name, which it has."""
+    former = spec.renamed.hosts.get(host.name)
+    call = host_call("converge")
+    return replace(call, arguments=(f"renamed_from={former}",)) if former else call
+
+
 def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) -> HostPlan:
     desired = with_boot_unit(host_settings(spec, host, names))
     package = driver_parameters(spec, host)
@@ -185,7 +192,7 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
         endpoint=host_endpoint(host),
         dialect="sh",
         desired=HostState({**desired.values, **lines}).render_short(),
-        apply=through_proxy(spec, host_call("converge")),
+        apply=through_proxy(spec, _converge_call(spec, host)),
         undo=host_call("undo"),
         deadline_s=_deadline_s(spec, desired, with_package=bool(package)) + _firmware_s(spec, host),
         reads=(names,) if names else (),

@@ -25,6 +25,13 @@ class Server:
     url: str
     kubeconfig: str = field(default="", metadata=OMIT_EMPTY)
     """Path on it of the administrator's kubeconfig, where it is not that of K3s."""
+    node: str = field(default="", metadata=OMIT_EMPTY)
+    """Name of its node, if it is not that of the host."""
+
+    @property
+    def node_name(self) -> str:
+        """Name of its node in the cluster."""
+        return self.node or self.endpoint.device
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,14 @@ def refer_to(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef
     if kubernetes.existing is not None:
         secret, context = kubernetes.existing.kubeconfig_secret, kubernetes.existing.context
         return ClusterRef(kubernetes.cluster, (), secret, context)
+    nodes = {host.name: host.node_name or "" for host in spec.servers}
     if (plane := spec.kubespray) is not None:
         made = tuple(
             Server(
                 host_endpoint(host),
                 f"https://{bracketed(host.way.address)}:{plane.api_port}",
                 KUBEADM_KUBECONFIG,
+                nodes[host.name],
             )
             for host in spec.servers
         )
@@ -72,6 +81,7 @@ def refer_to(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> ClusterRef
             kubernetes.server_url
             if len(kubernetes.servers) == 1
             else f"https://{addresses[step.endpoint.device]}:{port}",
+            node=nodes[step.endpoint.device],
         )
         for step in kubernetes.servers
     )

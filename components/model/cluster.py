@@ -88,6 +88,20 @@ class Deadlines(Frozen):
     """For each host."""
 
 
+class Renamed(Frozen):
+    """Devices that got another name and stayed the same machine: new name to former name."""
+
+    hosts: dict[str, str] = Field(default_factory=dict)
+    """Hosts, for example `{mgmt02: mgmt01}`."""
+    switches: dict[str, str] = Field(default_factory=dict)
+    """Switches, for example `{leaf-02: leaf-01}`."""
+
+    @property
+    def all(self) -> Mapping[str, str]:
+        """New name to former name of every device: a host and a switch never share a name."""
+        return {**self.hosts, **self.switches}
+
+
 class ClusterSpec(Frozen):
     """One site: the file that `railyard:site` names, or the value of `railyard:cluster`."""
 
@@ -121,6 +135,8 @@ class ClusterSpec(Frozen):
     """Control plane and workers; a cloud that makes instances makes them from its pools."""
     host_defaults: HostDefaults = HostDefaults()
     """What all hosts share."""
+    renamed: Renamed = Renamed()
+    """Devices that were renamed; `railyard rename` writes it."""
     host_groups: tuple[HostGroup, ...] = ()
     """Where groups of hosts differ from `host_defaults`; a host names its group."""
     kubernetes: Kubernetes | None = None

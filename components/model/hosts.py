@@ -230,8 +230,8 @@ class Host(Frozen):
     node_ip: NodeAddress | None = None
     """Address of the Kubernetes node; default the SSH address, or with `login: none` unknown."""
     node_name: NodeName | None = None
-    """Name of its node in an existing cluster, as `kubectl get nodes` shows it, where it is another
-    than `name`: for example `gpu01.dc1.example.com`."""
+    """Name of its Kubernetes node, as `kubectl get nodes` shows it, if it is not `name`, such as
+    `gpu01.dc1.example.com`. A host that is renamed keeps its node by it."""
     gpus: Annotated[int, Field(ge=0)] = 0
     """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
     gpu_model: ModelName | None = None

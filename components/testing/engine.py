@@ -149,6 +149,7 @@ def _recorded(request: Any, urn: str) -> Recorded:  # noqa: ANN401 - a message o
         "protect": bool(request.protect),
         "retainOnDelete": bool(request.retainOnDelete),
         "provider": _name(request.provider.rpartition("::")[0]),
+        "aliases": [each.spec.name or _name(each.urn) for each in request.aliases],
     }
     return Recorded(
         type=request.type,

@@ -20,6 +20,7 @@ from components.kubernetes.live.nodes import NodeTrouble
 from components.kubernetes.live.release import ReleaseRef
 from components.kubernetes.login import LOGIN_DATA, login_value
 from components.kubernetes.manifest import AGAIN, REPAIR, Body, Manifest, annotations_of
+from components.kubernetes.planes.base import node_in
 from components.kubernetes.pods import pods_in
 from components.operators.plan import ChartPlan
 from components.operators.restore import restore_step_name
@@ -181,7 +182,7 @@ def cluster_notes(
     for node in drift.absent_nodes:
         steps = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
         for step in steps:
-            if step.endpoint.device == node:
+            if node_in(step) == node:
                 found[step.name] = next_note(
                     notes.get(step.name, ""), NodeTrouble("absent").words(node)
                 )

@@ -13,6 +13,7 @@ from typing import Final, cast
 import pulumi
 
 from components.drift.applied import Applied, applied_from_outputs
+from components.model.cluster import ClusterSpec
 
 ATTEMPTS: Final = 5
 """How often the state is read; a file backend may be writing it at that moment."""
@@ -45,8 +46,36 @@ def note_names() -> set[str]:
     return names
 
 
-def read_own_state() -> Applied:
-    """Read the recorded inputs and outputs of every resource of this stack."""
+def read_own_state(spec: ClusterSpec | None = None) -> Applied:
+    """Read the recorded inputs and outputs of every resource of this stack.
+
+    Args:
+        spec: The site. The resources of devices that it renames keep their place in the state:
+            call this before the first resource.
+    """
+    applied = _read_state()
+    return applied if spec is None else _keep_renamed(applied.follow(spec))
+
+
+def _keep_renamed(applied: Applied) -> Applied:
+    """Give each resource that the state has under a former name an alias of that name."""
+
+    def add(
+        args: pulumi.ResourceTransformationArgs,
+    ) -> pulumi.ResourceTransformationResult | None:
+        old = applied.former.get(args.name) if args.type_.startswith("command:") else None
+        if old is None:
+            return None
+        alias = pulumi.ResourceOptions(aliases=[pulumi.Alias(name=old)])
+        opts = pulumi.ResourceOptions.merge(args.opts, alias)
+        return pulumi.ResourceTransformationResult(args.props, opts)
+
+    if applied.former:
+        pulumi.runtime.register_stack_transformation(add)
+    return applied
+
+
+def _read_state() -> Applied:
     name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     answer = _read(name, ATTEMPTS)
     if not isinstance(answer, Mapping):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.core.problem import Lines
+from components.disruption.leave_plan import renamed_nodes
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.hosts.judge_settings import refuse_settings
@@ -59,6 +60,7 @@ REFUSALS: Final[tuple[Callable[[Situation], tuple[str, ...]], ...]] = (
     lambda at: quorum_refused(at.plan, at.applied, at.seen),
     lambda at: first_install_refused(at.plan, at.applied, at.lines),
     lambda at: alignment_refused(at.plan, at.applied, at.lines),
+    lambda at: renamed_nodes(at.plan.kubernetes, at.applied),
     lambda at: api_refused(at.plan, at.seen, at.lines),
     lambda at: balancers_refused(at.plan, at.seen, at.lines),
     lambda at: upgrades_refused(at.spec, at.plan, at.applied, at.seen, at.lines),

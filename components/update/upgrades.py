@@ -29,7 +29,7 @@ def node_versions(plan: ClusterPlan, applied: Applied, seen: Seen) -> dict[str, 
     for step in (step for group in plan.upgrades for step in group.steps):
         name = step.request.name
         installed = recorded_release(applied, step.install)
-        release = release_of(live.get(name, {})) if installed else ""
+        release = release_of(live.get(step.request.node_name, {})) if installed else ""
         if release or installed:
             found[name] = release or installed
     return found

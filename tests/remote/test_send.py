@@ -129,6 +129,18 @@ def test_other_versions_go_when_no_step_needs_them(host: LocalSession) -> None:
     assert not host.tools.parent.exists()
 
 
+def test_the_marks_of_a_renamed_host_follow(host: LocalSession) -> None:
+    host.send(TOOL)
+    folder = host.place(TOOL).parent
+    for mark in ("gpu01-tools", "gpu01-k3s", "gpu07-node"):
+        (folder / f"needed-by.{mark}").touch()
+    (folder / "needed-by.gpu01-tools").rename(folder / "needed-by.old-tools")
+    (folder / "needed-by.gpu01-k3s").rename(folder / "needed-by.old-k3s")
+    host.send(TOOL)
+    marks = {path.name for path in folder.glob("needed-by.*")}
+    assert marks == {f"needed-by.{name}" for name in ("gpu01-tools", "gpu01-k3s", "gpu07-node")}
+
+
 def test_removing_twice_and_from_a_host_that_has_none(host: LocalSession) -> None:
     for _ in range(2):
         assert asyncio.run(host.sender(TOOL).remove()) == {"removed": True}

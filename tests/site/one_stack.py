@@ -38,8 +38,8 @@ case "$1 $2" in
 *) echo "$*: not of acceptance" >&2; exit 2 ;;
 esac
 """
-"""In the place of `railyard` for the two steps of acceptance, and for the one before deletions; the last word of the first is the
-number of the run."""
+"""Stands in for `railyard` in the two steps of acceptance and the one before deletions; the last
+word of the first is the number of the run."""
 
 
 def one_plan(stack: str) -> ClusterPlan:

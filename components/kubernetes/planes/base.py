@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from components.core.key_values import parse_state
 from components.core.to_json import OMIT_EMPTY
 from components.drift.watched import Watched
 from components.kubernetes.login import RegistryAccount
@@ -95,7 +96,7 @@ class KubernetesPlan:
         """The names of all nodes that this plan makes; none of an existing cluster."""
         if self.playbooks is not None:
             return tuple(end.device for end in self.playbooks.endpoints)
-        return tuple(step.endpoint.device for step in (*self.servers, *self.agents))
+        return tuple(map(node_in, (*self.servers, *self.agents)))
 
     @property
     def watched(self) -> tuple[Watched, ...]:
@@ -177,6 +178,11 @@ def _by_name(plan: KubernetesPlan) -> Mapping[str, RemoteStep]:
     """The steps beside those that install: each node of a large site has some."""
     beside = (*plan.removals, *plan.tokens, *plan.agent_tokens, *plan.logins, *plan.nodes)
     return {step.name: step for step in (*beside, *(each.step for each in plan.filters))}
+
+
+def node_in(step: RemoteStep) -> str:
+    """The name of the node that an install step of K3s is for."""
+    return parse_state(step.desired).values["node"]
 
 
 class ControlPlane(Protocol):

@@ -215,7 +215,7 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
     kubernetes = k3s_plane(spec)
     lines = {
         "role": "server" if host.role == "control_plane" else "agent",
-        "node": host.name,
+        "node": host.node,
         "stack": stack,
         "version": kubernetes.version,
         **_files(spec, host),
@@ -271,7 +271,7 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
     """`/etc/rancher/k3s/config.yaml` of one node, keys sorted."""
     lines = {
         "node-ip": f'"{host.address}"',
-        "node-name": f'"{host.name}"',
+        "node-name": f'"{host.node}"',
         "token-file": f'"{TOKEN_FILE}"',
     }
     if spec.sources.registry is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.kubernetes.kubespray.settings import cluster_settings, server_url
@@ -87,13 +89,13 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
         pin=plane.source.pin,
         version=plane.version,
         nodes={
-            host.name: Node(
+            host.node: Node(
                 "control_plane" if host.role == "control_plane" else "worker", host.address
             )
             for host in hosts
         },
         settings=cluster_settings(spec),
-        order=tuple(host.name for host in spec.servers),
+        order=tuple(host.node for host in spec.servers),
     )
     return Request(
         stack=stack,
@@ -101,7 +103,8 @@ def plan_request(spec: ClusterSpec, stack: str) -> Request:
         source=_source(plane.source),
         requirements=plane.requirements,
         python=plane.python,
-        endpoints={host.name: host_endpoint(host) for host in hosts},
+        # kubespray's inventory, keys and known hosts all go by the name of the node.
+        endpoints={host.node: replace(host_endpoint(host), device=host.node) for host in hosts},
         max_unavailable=spec.disruption.max_unavailable,
         drain_deadline_s=spec.disruption.drain_deadline_s,
         disruption=spec.disruption.reboots,

@@ -85,5 +85,5 @@ def _lines(host: Host, stack: str) -> str:
     if not host.way.host_key:
         raise Bug(f"{host.name} has no host key, which the check host-key refuses")
     role = "server" if host.role == "control_plane" else "agent"
-    lines = {"machine": host.way.host_key, "node": host.name, "role": role, "stack": stack}
+    lines = {"machine": host.way.host_key, "node": host.node, "role": role, "stack": stack}
     return HostState(lines).render()

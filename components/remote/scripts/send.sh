@@ -35,8 +35,19 @@ sweep() { # DIGEST... : those that stay
   done
 }
 
+follow_name() { # the device had another name when these were put here: the marks of its steps follow
+  for sending in "$tools"/*/needed-by.*-tools; do
+    former=${sending##*/needed-by.}
+    [ -e "$sending" ] && [ "$former" != "$step" ] || continue
+    for mark in "$tools"/*/needed-by."${former%-tools}"-*; do
+      [ ! -e "$mark" ] || mv "$mark" "${mark%/*}/needed-by.${step%-tools}${mark##*/needed-by."${former%-tools}"}"
+    done
+  done
+}
+
 settle() {
   complete=yes
+  follow_name
   for each in "$@"; do
     if is_whole "$each"; then
       words=$({ : >"$tools/$each/needed-by.$step"; } 2>&1) || refuse "${words:-cannot write in $tools/$each}"

@@ -1,0 +1,236 @@
+"""Another name for a device in the site file: every place that names it, and no other byte.
+
+What comes out is read and checked again, and must be the same site but for the name. `renamed` in
+the file tells the program what the state has of the device (docs/decisions/0049-renames.md).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.checks.render import render_text
+from components.checks.site import CheckedSite, check_loaded
+from components.core.errors import SpecError, UsageError
+from components.core.problem import Json, SpecPath
+from components.discover.site_file import SiteFile
+from components.discover.yaml_edit import Insert, Written, YamlText, apply_inserts
+from components.drift.applied import Applied
+from components.model.cluster import ClusterSpec
+from components.model.hosts import HostName
+from components.model.name_lists import unfold_names
+from components.model.units import DnsLabel
+from components.reading.load import parse_site
+
+Kind: TypeAlias = Literal["host", "switch"]
+GROUPS: Final[Mapping[Kind, str]] = {"host": "hosts", "switch": "switches"}
+
+_ANY: Final = "*"
+_PORTS: Final = ("switches", _ANY, "ports", _ANY)
+_CABLES: Final = (
+    *(_PORTS, (*_PORTS, "to"), ("other_switches", *_PORTS[1:])),
+    *(("infiniband", *_PORTS), ("infiniband", *_PORTS, "to")),
+)
+_MEMBERS: Final = ("infiniband", "partitions", _ANY, "members", _ANY)
+_KEY: Final = "key"
+_PLACES: Final[Mapping[Kind, Mapping[tuple[str, ...], str]]] = {
+    "host": {
+        ("hosts", _ANY, "name"): "",
+        **dict.fromkeys(_CABLES, "/"),
+        **dict.fromkeys((_MEMBERS, (*_MEMBERS, "host")), ""),
+    },
+    "switch": {
+        ("switches", _ANY, "name"): "",
+        **dict.fromkeys(_CABLES, ":"),
+        ("switches", _ANY, "mlag", "peer"): "",
+        ("rails", _ANY, "leaves", _KEY): "",
+    },
+}
+"""Where the file names a device, and what follows the name there."""
+_TYPES: Final[Mapping[Kind, TypeAdapter[str]]] = {
+    "host": TypeAdapter(HostName),
+    "switch": TypeAdapter(DnsLabel),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """What is asked."""
+
+    kind: Kind
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """The file as it would be."""
+
+    text: str
+    lines: tuple[int, ...]
+    """Where the name stood, in the file as it was."""
+    former: str
+    """The name that the state has for it, if that is another one; else empty."""
+    kept_node: str
+    """The node that keeps its name; empty if there is none yet."""
+
+
+def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
+    """Give a device another name in the text of its site.
+
+    Args:
+        file: The file that holds the site.
+        asked: What is asked.
+        applied: What the state of the stack has.
+
+    Raises:
+        UsageError: There is no such device, or it cannot get that name.
+        SpecError: The file has problems, or would have some with that name.
+    """
+    before = _checked(file, file.text)
+    spec = before.spec_or_raise()
+    document = YamlText(file.text)
+    named = [each for each in document.texts(*file.prefix) if _names(file, each, asked)]
+    _refuse(file, asked, spec)
+    in_state = frozenset(applied.devices_of(spec).values())
+    entries, former = _entries(spec, asked, in_state)
+    node, edits = _node_edit(file, document, spec, asked, in_state)
+    edits += [each.put(asked.old, asked.new) for each in named]
+    edits += _renamed_edit(file, document, spec, {GROUPS[asked.kind]: entries})
+    text = apply_inserts(file.text, edits)
+    _verify(file, text, before, asked)
+    return Renaming(text, tuple(dict.fromkeys(each.line for each in named)), former, node)
+
+
+def _checked(file: SiteFile, text: str) -> CheckedSite:
+    loaded = replace(parse_site(text, str(file.path)), path=file.path)
+    return check_loaded(loaded, str(file.path))
+
+
+def _fits(each: Written, pattern: tuple[str, ...]) -> bool:
+    path = (*each.path[:-1], _KEY) if each.is_key else each.path
+    same = (want in (_ANY, item) for want, item in zip(pattern, path, strict=False))
+    return len(path) == len(pattern) and all(same) and each.is_key == (pattern[-1] == _KEY)
+
+
+def _names(file: SiteFile, each: Written, asked: Rename) -> bool:
+    """Whether a text of the file is a place that names the device."""
+    mark = next((mark for at, mark in _PLACES[asked.kind].items() if _fits(each, at)), None)
+    if mark is None:
+        return False
+    head, found, _ = each.value.partition(mark) if mark else (each.value, "", "")
+    if mark and "[" in head and asked.old in unfold_names(head):
+        what = f"{asked.old} is one of {head}, and a range holds only names that count together."
+        fix = "write the ports of this range one by one, then rename it."
+        raise _refused(file, each.line, what, fix)
+    return head == asked.old and found == mark
+
+
+def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
+    """Refuse a device that is not there, no name, and what cannot follow a new name."""
+    group = GROUPS[asked.kind]
+    devices = spec.hosts if asked.kind == "host" else spec.switches
+    names = [each.name for each in devices]
+    if asked.old not in names:
+        line = file.line((group,)) or 1
+        fix = f"the names are {', '.join(names[:20])}."
+        raise _refused(file, line, f"there is no {asked.kind} {asked.old}.", fix)
+    line = file.line((group, names.index(asked.old))) or 1
+    try:
+        _TYPES[asked.kind].validate_python(asked.new)
+    except ValidationError as error:
+        fix = "use lower-case letters, digits and inner hyphens, and no name such as localhost."
+        what = f"{asked.old} cannot be called {asked.new!r}."
+        raise _refused(file, line, what, fix) from error
+    if asked.kind == "switch" and asked.old in {each.name for each in spec.sm_switches}:
+        what = f"{asked.old} runs a subnet manager, which is set by the switch's own host name."
+        fix = "take its sm_priority out in an update of its own, then rename it."
+        raise _refused(file, line, what, fix)
+
+
+def _entries(
+    spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
+) -> tuple[dict[str, str], str]:
+    """What `renamed` shall have: this rename, and those that the state does not have yet.
+
+    Raises:
+        UsageError: An update has to end first.
+    """
+    declared: Mapping[str, str] = getattr(spec.renamed, GROUPS[asked.kind])
+    first = declared.get(asked.old, "")
+    begun = first in in_state - {""}
+    if (begun and asked.old in in_state) or (asked.new in in_state and asked.new != first):
+        raise UsageError(
+            f"the state has a device {asked.old if begun else asked.new} too: an update that"
+            " renames it or takes it out has not ended. Nothing was written.\n"
+            "  fix    run the update (`pulumi up`), then rename."
+        )
+    left = {new: old for new, old in declared.items() if old in in_state and new != asked.old}
+    former = first if begun else asked.old if asked.old in in_state else ""
+    former = "" if former == asked.new else former
+    return left | ({asked.new: former} if former else {}), former
+
+
+def _renamed_edit(
+    file: SiteFile, document: YamlText, spec: ClusterSpec, wanted: Mapping[str, dict[str, str]]
+) -> list[Insert]:
+    """Write `renamed` again, at the end of the site; nothing if it stays as it is."""
+    path = (*file.prefix, "renamed")
+    was = {group: entries for group, entries in spec.renamed.model_dump().items() if entries}
+    now = {group: entries for group, entries in {**was, **wanted}.items() if entries}
+    if now == was:
+        return []
+    gone = [document.drop_key(path)] if document.node(path) is not None else []
+    added = [document.add_keys(file.prefix, {"renamed": cast("Json", now)})] if now else []
+    return [*gone, *added]
+
+
+def _node_edit(
+    file: SiteFile, document: YamlText, spec: ClusterSpec, asked: Rename, in_state: frozenset[str]
+) -> tuple[str, list[Insert]]:
+    """The node that keeps its name, and how the file says so."""
+    if asked.kind == "switch" or spec.kubernetes is None:
+        return "", []
+    number, host = next((n, each) for n, each in enumerate(spec.hosts) if each.name == asked.old)
+    is_made = spec.k3s is None and spec.kubespray is None
+    is_made = is_made or bool({asked.old, spec.renamed.hosts.get(asked.old)} & in_state)
+    kept = host.node if is_made and host.role in {"control_plane", "worker"} else ""
+    path: SpecPath = (*file.prefix, "hosts", number)
+    if host.node_name is not None and (kept or asked.new) == asked.new:
+        return kept, [document.drop_key((*path, "node_name"))]
+    if host.node_name is None and kept not in {"", asked.new}:
+        return kept, [document.add_keys(path, {"node_name": kept})]
+    return kept, []
+
+
+def _verify(file: SiteFile, text: str, before: CheckedSite, asked: Rename) -> None:
+    """Refuse to write what has other problems, or is another site but for the name."""
+    after = _checked(file, text)
+    if after.spec is None:
+        raise SpecError(
+            f"{file.path}: {asked.old} cannot be called {asked.new}. Nothing was written.\n"
+            f"{render_text(after.problems)}"
+        )
+    if _plain(before.spec_or_raise(), asked) != _plain(after.spec, asked):
+        raise UsageError(
+            f"{file.path}: the name cannot be changed without changing more than that. Nothing was"
+            f" written.\n  fix    write {asked.new} by hand, and `renamed:"
+            f" {{{GROUPS[asked.kind]}: {{{asked.new}: {asked.old}}}}}`."
+        )
+
+
+def _plain(spec: ClusterSpec, asked: Rename) -> str:
+    """A site as text under the former name, without what says that it was renamed."""
+    site = spec.model_dump(
+        mode="json", exclude={"renamed": True, "hosts": {"__all__": {"node_name"}}}
+    )
+    return re.sub(rf'"{re.escape(asked.new)}(?=["/:])', f'"{asked.old}', json.dumps(site))
+
+
+def _refused(file: SiteFile, line: int, what: str, fix: str) -> UsageError:
+    return UsageError(f"{file.path}:{line}: {what} Nothing was written.\n  fix    {fix}")
