@@ -50,6 +50,15 @@ class Disruption(Frozen):
     """Seconds from the reboot until SSH answers: a GPU server's self-test takes many minutes."""
 
 
+class Renamed(Frozen):
+    """Devices that got another name and stayed the same machine: new name to former name."""
+
+    hosts: dict[str, str] = Field(default_factory=dict)
+    """Hosts, for example `{mgmt02: mgmt01}`."""
+    switches: dict[str, str] = Field(default_factory=dict)
+    """Switches, for example `{leaf-02: leaf-01}`."""
+
+
 class ClusterSpec(Frozen):
     """One site: the file that `railyard:site` names, or the value of `railyard:cluster`."""
 
@@ -83,6 +92,8 @@ class ClusterSpec(Frozen):
     """Control plane and workers; a cloud that makes instances makes them from its pools."""
     host_defaults: HostDefaults = HostDefaults()
     """What all hosts share."""
+    renamed: Renamed = Renamed()
+    """Devices that were renamed; `railyard rename` writes it."""
     host_groups: tuple[HostGroup, ...] = ()
     """Where groups of hosts differ from `host_defaults`; a host names its group."""
     kubernetes: Kubernetes | None = None

@@ -16,6 +16,7 @@ from components.model.link_settings import Fec, LinkSettings
 from components.model.queues import Gbit, Marking, Percent, Schedule, TrafficClass, WatchdogTimes
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
 from components.model.refusal import refuse
+from components.model.sriov import CardSerial
 from components.model.switch_models import DescribedSwitch
 from components.model.units import (
     PORT_TARGET,
@@ -309,6 +310,10 @@ class Switch(Frozen):
     On SONiC the branch of the image: `202405`, or `"202311.1"` in quotes.
     """
     ssh: Ssh
+    serial: CardSerial | None = None
+    """Serial number of the chassis, as `show version` or `show inventory` of the switch has it.
+    Another switch is then refused, and one that was replaced is accepted by its new one; default
+    what the last update found."""
     inband: Inband | None = None
     """Only where the management port is not used: what carries our own session is left alone."""
     routing: Routing | None = None

@@ -24,6 +24,7 @@ from components.model.units import (
     DnsLabel,
     Frozen,
     JumpNames,
+    MachineId,
     MtuBytes,
     NodeName,
     PciAddress,
@@ -231,6 +232,9 @@ class Host(Frozen):
     node_name: NodeName | None = None
     """Name of its node in an existing cluster, as `kubectl get nodes` shows it, where it is another
     than `name`: for example `gpu01.dc1.example.com`."""
+    machine_id: MachineId | None = None
+    """What its `/etc/machine-id` holds. Another machine is then refused, and a machine that was
+    replaced is accepted by its new one; default what the last update found."""
     gpus: Annotated[int, Field(ge=0)] = 0
     """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
     gpu_model: str | None = None

@@ -35,6 +35,8 @@ RESOURCE_NAME = r"^[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?$"
 HTTPS = r"^https://[^\s]+$"
 PORT_TARGET = r"^[^/:\s]+(/[^/:\s]+|:[^:\s]+)$"
 SHA_256 = r"^[0-9a-f]{64}$"
+MACHINE_ID = r"^[0-9a-f]{32}$"
+"""machine-id(5): 32 hexadecimal digits in small letters."""
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 PINNED_SOURCE = r"^(/|https://)[^\s]+$"
 K3S_RELEASE = r"^v[0-9]+\.[0-9]+\.[0-9]+\+k3s[0-9]+$"
@@ -165,6 +167,7 @@ def _network(value: object) -> object:
 NODE_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$"
 NodeName = Annotated[str, StringConstraints(pattern=NODE_NAME)]
 """A name as nodes of Kubernetes have one, dots included."""
+MachineId = Annotated[str, StringConstraints(pattern=MACHINE_ID)]
 DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
 """A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
 PoolName = Annotated[str, StringConstraints(pattern=POOL_NAME)]

@@ -34,6 +34,7 @@ from components.model.units import (
     IMAGE,
     K3S_RELEASE,
     LOGIN,
+    MACHINE_ID,
     NODE_NAME,
     PINNED_SOURCE,
     POOL_NAME,
@@ -76,6 +77,10 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         lambda text: _as_label(text)[:58].strip("-"),
     ),
     SHA_256: ("a SHA-256 checksum of 64 hexadecimal digits in small letters", str.lower),
+    MACHINE_ID: (
+        "the 32 hexadecimal digits of the host's /etc/machine-id",
+        lambda text: re.sub(r"[^0-9a-f]", "", text.lower())[:32],
+    ),
     PORT_TARGET: (
         "a text of the form <host>/<rail>, for example gpu01/rail-0, or <switch>:<port>",
         _no_idea,

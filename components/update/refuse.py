@@ -25,6 +25,7 @@ from components.update.balancers import balancers_refused
 from components.update.decide import refusals
 from components.update.first_install import first_install_refused
 from components.update.guards import guards_refused
+from components.update.identity import identity_refused
 from components.update.refusals import disruptions_refused
 from components.update.seen import Seen
 from components.update.servers import quorum_refused
@@ -53,6 +54,7 @@ def played_playbooks(
 
 
 REFUSALS: Final[tuple[Callable[[Situation], tuple[str, ...]], ...]] = (
+    lambda at: identity_refused(at.spec, at.plan, at.applied, at.seen),
     lambda at: refusals(at.plan, at.applied, at.drifts),
     lambda at: guards_refused(at.spec.guards, at.plan, at.applied, at.drifts),
     lambda at: disruptions_refused(at.spec, at.plan, at.drifts, at.seen.devices, at.applied),
