@@ -76,13 +76,8 @@ def identity_refused(
         seen: What was observed.
     """
     renames = renames_of(spec, applied)
-    was = {
-        renames.get(name, name): replace(device, name=renames.get(name, name))
-        for name, device in recorded_devices(applied).items()
-    }
-    now, ids = planned_devices(plan), machine_ids(spec, applied, seen, renames)
-    common = _Compared(was, now, ids)
-    claims = [claim for device in now.values() if (claim := common.claim_of(device))]
+    common = _compare(spec, plan, applied, seen)
+    was, now, claims = common.was, common.now, common.claims
     false = [
         f"identity: {new} is not the {now[new].noun} that was {old}: neither its address nor its"
         f" host key is the recorded one ({was[new].place})\n"
@@ -93,7 +88,9 @@ def identity_refused(
     ]
     causes = [_words(group, was, now, plan.stack) for group in _groups(claims)]
     claimed = {claim.new.name for claim in claims}
-    others = [_other_words(*found) for found in ids.contradictions if found[0] not in claimed]
+    others = [
+        _other_words(*found) for found in common.ids.contradictions if found[0] not in claimed
+    ]
     return (*false, *causes, *others, *_only_server(common, applied, claimed, renames))
 
 
@@ -104,6 +101,23 @@ def _other_words(name: str, now: str, was: str) -> str:
         f"  fix    correct its `ssh`; or, if {name} was replaced, write `serial: {now}` for the"
         f" switch or `machine_id: {now}` for the host; {_PAGE}"
     )
+
+
+def renamed_unsaid(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen
+) -> frozenset[str]:
+    """Former names of devices that the file has under another name, without saying so."""
+    common = _compare(spec, plan, applied, seen)
+    return frozenset(each.old.name for each in common.claims if each.old.name not in common.now)
+
+
+def _compare(spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen) -> _Compared:
+    renames = renames_of(spec, applied)
+    was = {
+        renames.get(name, name): replace(device, name=renames.get(name, name))
+        for name, device in recorded_devices(applied).items()
+    }
+    return _Compared(was, planned_devices(plan), machine_ids(spec, applied, seen, renames))
 
 
 def recorded_devices(applied: Applied) -> dict[str, Device]:
@@ -174,6 +188,11 @@ class _Compared:
             ids.recorded[name]: each for name, each in was.items() if name in ids.recorded
         }
 
+    @property
+    def claims(self) -> list[_Claim]:
+        """What the names of the plan claim to be."""
+        return [claim for device in self.now.values() if (claim := self._claim_of(device))]
+
     def _is_proof(self, device: Device) -> bool:
         """Machines that were made from one image may share a host key, and that proves nothing."""
         return bool(device.host_key) and device.host_key not in self._shared
@@ -184,7 +203,7 @@ class _Compared:
             return True
         return new.place == old.place or (self._is_proof(new) and new.host_key == old.host_key)
 
-    def claim_of(self, new: Device) -> _Claim | None:
+    def _claim_of(self, new: Device) -> _Claim | None:
         """The recorded device of another name that this one is, or whose address it takes."""
         own = self.was.get(new.name)
         if own is not None and (new.place, new.host_key) == (own.place, own.host_key):
