@@ -15,6 +15,8 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.drift.applied import Applied, AppliedStep
+from components.fabric.cabling import contradictions
+from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
@@ -25,6 +27,8 @@ from components.update.seen import Seen
 
 _SWITCH_SUFFIX: Final = "-apply"
 _PAGE: Final = "docs/howto/rename-and-replace.md"
+_SHOWN: Final = 4
+"""Wrong cables that a refusal names."""
 _NOTHING: Final = "Nothing was changed on any device."
 
 
@@ -88,10 +92,30 @@ def identity_refused(
     ]
     causes = [_words(group, was, now, plan.stack) for group in _groups(claims)]
     claimed = {claim.new.name for claim in claims}
-    others = [
-        _other_words(*found) for found in common.ids.contradictions if found[0] not in claimed
+    cabling = [
+        _cabling_words(switch.name, wrong)
+        for switch in plan.switches
+        if spec.guards.cabling == "refuse"
+        and isinstance(facts := seen.switch(switch.name), SwitchState)
+        if (wrong := contradictions(switch.cables, facts.neighbours))
     ]
-    return (*false, *causes, *others, *_only_server(common, applied, claimed, renames))
+    others = [
+        _other_words(*found)
+        for found in common.ids.contradictions
+        if found[0] not in claimed and not common.is_reinstalled(found[0], spec)
+    ]
+    return (*false, *causes, *others, *cabling, *_only_server(common, applied, claimed, renames))
+
+
+def _cabling_words(name: str, wrong: tuple[str, ...]) -> str:
+    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return (
+        f"identity: {name} may be another switch: LLDP contradicts the file on {len(wrong)} of its"
+        f" ports: {'; '.join(wrong[:_SHOWN])}{more}\n"
+        f"  where  {name}. {_NOTHING}\n"
+        "  fix    correct its `ssh` or its `ports`; if its neighbours only tell other names than"
+        f" the file has, write `guards: {{cabling: warn}}`; {_PAGE}"
+    )
 
 
 def _other_words(name: str, now: str, was: str) -> str:
@@ -187,6 +211,15 @@ class _Compared:
         self._by_id = {
             ids.recorded[name]: each for name, each in was.items() if name in ids.recorded
         }
+
+    def is_reinstalled(self, name: str, spec: ClusterSpec) -> bool:
+        """Whether the file pins another key for a host: a new system has a new machine id too."""
+        new, old = self.now.get(name), self.was.get(name)
+        host = spec.host(name)
+        written = host is not None and host.machine_id is not None
+        if new is None or old is None or written or new.kind != "host":
+            return False
+        return new.host_key != old.host_key
 
     @property
     def claims(self) -> list[_Claim]:

@@ -63,13 +63,18 @@ def machine_ids(
         seen: What was observed.
         renames: Former name to new name, of what this update renames.
     """
-    before = {new: old for old, new in renames.items()}
-    hosts = {host.name: host.machine_id or "" for host in spec.hosts}
-    switches = {switch.name: switch.serial or "" for switch in spec.switches}
-    recorded = {name: _of_host(applied, before.get(name, name)) for name in hosts}
-    recorded |= {name: _of_switch(applied, before.get(name, name)) for name in switches}
-    looked = {name: _told(seen.devices.get(name)) for name in recorded}
-    return MachineIds(_unique(recorded), _unique(hosts | switches), _unique(looked))
+    said = {host.name: host.machine_id or "" for host in spec.hosts}
+    said |= {switch.name: switch.serial or "" for switch in spec.switches}
+    recorded: dict[str, str] = {}
+    for step, read in _RECORDS:
+        found = {
+            name.removesuffix(step): read(each.stdout)
+            for name, each in applied.steps.items()
+            if name.endswith(step)
+        }
+        recorded |= {renames.get(name, name): text for name, text in found.items() if text}
+    looked = {name: _told(seen.devices.get(name)) for name in said}
+    return MachineIds(_unique(recorded), _unique(said), _unique(looked))
 
 
 def _unique(found: Mapping[str, str]) -> dict[str, str]:
@@ -78,21 +83,21 @@ def _unique(found: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in found.items() if text and counts[text] == 1}
 
 
-def _of_host(applied: Applied, name: str) -> str:
-    step = applied.step(f"{name}-host")
-    if step is None or not step.stdout.startswith("{"):
-        return ""
+def _of_host(stdout: str) -> str:
     try:
-        evidence = cast("Mapping[str, object]", json.loads(step.stdout))
+        evidence = json.loads(stdout) if stdout.startswith("{") else {}
     except ValueError:
         return ""
-    return str(evidence.get("machine_id") or "")
+    return str(cast("Mapping[str, object]", evidence).get("machine_id") or "")
 
 
-def _of_switch(applied: Applied, name: str) -> str:
-    steps = (applied.step(f"{name}-apply"), applied.step(f"{name}-baseline"))
-    found = (recorded_identity(step.stdout) for step in steps if step is not None)
-    return next((each.serial for each in found if each is not None and each.serial), "")
+def _of_switch(stdout: str) -> str:
+    found = recorded_identity(stdout)
+    return found.serial if found is not None else ""
+
+
+_RECORDS: Final = (("-baseline", _of_switch), ("-apply", _of_switch), ("-host", _of_host))
+"""End of a step's name, and how what it printed is read; the later one wins."""
 
 
 def _told(facts: Facts) -> str:

@@ -15,6 +15,8 @@ from components import testing
 from components.core.key_values import HostState
 from components.core.problem import Json
 from components.drift.applied import Applied, AppliedStep, applied_from_outputs
+from components.fabric.identity import Identity
+from components.fabric.state import Neighbour
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
 from components.testing import Graph
@@ -275,3 +277,92 @@ def test_a_state_of_an_earlier_release_is_read() -> None:
 def test_an_empty_state_refuses_nothing() -> None:
     site: dict[str, Json] = _edited(swap_hosts)
     assert _refusals(site, applied=Applied()) == ()
+
+
+def _recorded(**machines: str) -> Applied:
+    steps = dict(_applied().steps)
+    for name, machine in machines.items():
+        said = json.dumps({"machine_id": machine})
+        steps[f"{name}-host"] = replace(steps[f"{name}-host"], stdout=said)
+    return replace(_applied(), steps=steps)
+
+
+def test_a_machine_that_says_it_is_another_one_is_refused() -> None:
+    applied = _recorded(gpu01=MACHINE)
+    other = Seen({"gpu01": HostState({"machine.id": "f" * 32})})
+    (text,) = _refusals(_edited(nothing), other, applied)
+    assert f"it says that it is {'f' * 32}, and the last update found {MACHINE}" in text
+    same = Seen({"gpu01": HostState({"machine.id": MACHINE})})
+    assert _refusals(_edited(nothing), same, applied) == ()
+    assert _refusals(_edited(new_key), other, applied) == (), "it was installed again"
+
+
+def test_the_files_machine_id_wins_over_the_recorded_one() -> None:
+    def written(site: Cluster) -> None:
+        site["hosts"][1]["machine_id"] = "f" * 32
+
+    applied = _recorded(gpu01=MACHINE)
+    replaced = Seen({"gpu01": HostState({"machine.id": "f" * 32})})
+    assert _refusals(_edited(written), replaced, applied) == ()
+    old = Seen({"gpu01": HostState({"machine.id": MACHINE})})
+    (text,) = _refusals(_edited(written), old, applied)
+    assert f"it says that it is {MACHINE}, and the file says {'f' * 32}" in text
+
+
+def test_machines_of_one_image_with_one_machine_id_are_not_told_apart() -> None:
+    applied = _recorded(gpu01=MACHINE, gpu02=MACHINE)
+    facts = HostState({"machine.id": MACHINE})
+    assert _refusals(_edited(move_worker), Seen({"gpu01": facts, "gpu02": facts}), applied) == ()
+
+
+def test_a_machine_is_known_by_its_id_at_another_address_with_another_key() -> None:
+    def edit(site: Cluster) -> None:
+        rename_worker(site)
+        other_worker(site)
+
+    seen = Seen({"gpu11": HostState({"machine.id": MACHINE})})
+    (text,) = _refusals(_edited(edit), seen, _recorded(gpu01=MACHINE))
+    assert f"gpu11 is the machine that was gpu01 (same identity {MACHINE})" in text
+
+
+@pytest.mark.parametrize(
+    ("recorded", "written", "words"),
+    [
+        ("MT1", None, "it says that it is MT2, and the last update found MT1"),
+        ("MT1", "MT3", "it says that it is MT2, and the file says MT3"),
+        ("MT1", "MT2", ""),
+        (None, None, ""),
+    ],
+)
+def test_a_switch_is_known_by_its_serial_number(
+    recorded: str | None, written: str | None, words: str
+) -> None:
+    steps = dict(_applied().steps)
+    if recorded:
+        said = json.dumps({"identity": {"serial": recorded}})
+        steps["leaf-01-apply"] = replace(steps["leaf-01-apply"], stdout=said)
+    site = _edited(nothing)
+    if written:
+        site["switches"][0]["serial"] = written
+    state = dev_plan().switches[0].desired.model_copy(update={"identity": Identity(serial="MT2")})
+    found = _refusals(site, Seen({"leaf-01": state}), replace(_applied(), steps=steps))
+    assert len(found) == bool(words)
+    assert words in "".join(found)
+
+
+@pytest.mark.parametrize(("wrong", "refused"), [(1, False), (2, False), (3, True), (4, True)])
+def test_a_switch_with_mostly_wrong_neighbours_is_refused(wrong: int, *, refused: bool) -> None:
+    def cabling(site: Cluster) -> None:
+        site["guards"] = {"cabling": "warn"}
+
+    switch = dev_plan().switches[0]
+    told = {
+        port: Neighbour(system="gpu09" if number < wrong else cable.system, port="", description="")
+        for number, (port, cable) in enumerate(switch.cables.items())
+    }
+    state = switch.desired.model_copy(update={"neighbours": told})
+    found = _refusals(_edited(nothing), Seen({"leaf-01": state}))
+    assert len(found) == refused
+    if refused:
+        assert f"LLDP contradicts the file on {wrong} of its ports: port 1/1: gpu09" in found[0]
+    assert _refusals(_edited(cabling), Seen({"leaf-01": state})) == ()

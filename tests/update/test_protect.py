@@ -40,12 +40,9 @@ def losses(before: Graph, site: Site) -> list[tuple[str, bool, tuple[str, ...]]]
     return [(loss.what, loss.allowed, loss.names) for loss in found]
 
 
-def no_cluster(site: Site) -> None:
-    for key in ("kubernetes", "operators", "pod_network", "acceptance"):
-        site.pop(key, None)
-    site["hosts"] = site["hosts"][1:]
-    site["containers"] = {"build": False}
-    site["jobs"] = {"image": site["jobs"]["image"]}
+def without_switches(site: Site) -> Site:
+    site["switches"] = []
+    return site
 
 
 def existing_cluster(site: Site) -> None:
@@ -108,21 +105,21 @@ def _program(site: Site) -> tuple[str, Graph]:
 
 
 def test_a_switch_that_hosts_use_is_refused_or_said_at_the_top() -> None:
-    site = site_of() | {"switches": []}
+    site = without_switches(site_of())
     words = "leaf-01 leaves the file while gpu01, gpu02 are cabled to it: its 4 ports go back"
     text, graph = _program(site)
     assert words in text
     assert "`disruption: {ports: allow}`" in text
     assert "RAILYARD_CONFIRM=leaf-01" in text
     assert graph.resources == []
-    allowed = site_of(policy="allow") | {"switches": []}
+    allowed = without_switches(site_of(policy="allow"))
     told = testing.record_program(next_run(first_run("deny"), allowed, observe="never"), main)
     assert any(line.startswith(f"WILL BE LOST: {words}") for line in told.messages)
 
 
 def test_a_typed_name_allows_it_for_one_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAILYARD_CONFIRM", "leaf-01")
-    site = site_of() | {"switches": []}
+    site = without_switches(site_of())
     lost = testing.record_program(next_run(first_run("deny"), site, observe="never"), main)
     assert not any(item.name.startswith("leaf-01") for item in lost.resources)
     text, _ = _program(site_of())
