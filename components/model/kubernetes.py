@@ -198,7 +198,7 @@ class K3sPlane(Plane):
     """Encrypt Secrets in etcd; to be chosen before the first install, and refused later."""
     reset: Literal["allow", "deny"] = "deny"
     """Whether an update or `destroy` may uninstall the last server, and with it all that the
-    cluster stores. An update with `allow` comes first: the server keeps what it was told last."""
+    cluster stores. Run an update with `allow` first: the last update's value counts."""
     container_runtime: Literal["containerd", "docker"] = "containerd"
     """K3s' own containerd, or the hosts' docker; either gets `nvidia` as its default runtime."""
 

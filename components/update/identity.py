@@ -8,28 +8,31 @@ are compared with those of the plan, by their address, their host key and their 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, cast
 
 from pydantic import JsonValue
 
+from components.core.to_json import to_json
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.cabling import contradictions
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
+from components.model.once import once
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 from components.remote.sending import TOOLS_SUFFIX
-from components.remote.step import Endpoint, bracketed
+from components.remote.step import bracketed
 from components.update.machine import MachineIds, machine_ids
 from components.update.seen import Seen
 
-_SWITCH_SUFFIX: Final = "-apply"
+_ENDS: Final = {"host": TOOLS_SUFFIX, "switch": "-apply"}
+"""Kind of a device to the end of the name of the step that has its endpoint on stdin."""
 _PAGE: Final = "docs/howto/rename-and-replace.md"
 _SHOWN: Final = 4
 """Wrong cables that a refusal names."""
-_NOTHING: Final = "Nothing was changed on any device."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,88 +82,59 @@ def identity_refused(
         applied: What was last applied.
         seen: What was observed.
     """
-    renames = renames_of(spec, applied)
-    common = _compare(spec, plan, applied, seen)
-    was, now, claims = common.was, common.now, common.claims
-    false = [
-        f"identity: {new} is not the {now[new].noun} that was {old}: neither its address nor its"
-        f" host key is the recorded one ({was[new].place})\n"
-        f"  where  renamed, {now[new].place}. {_NOTHING}\n"
-        f"  fix    take {new} out of `renamed`; {_PAGE}"
-        for old, new in renames.items()
-        if new in now and not common.is_same(now[new], was[new])
-    ]
-    causes = [_words(group, was, now, plan.stack) for group in _groups(claims)]
-    claimed = {claim.new.name for claim in claims}
-    cabling = [
+    found = _Compared(spec, plan, applied, seen)
+    causes = (found.cause(group) for group in _groups(found.claims))
+    cabling = (
         _cabling_words(switch.name, wrong)
         for switch in plan.switches
         if spec.guards.cabling == "refuse"
         and isinstance(facts := seen.switch(switch.name), SwitchState)
-        if (wrong := contradictions(switch.cables, facts.neighbours))
-    ]
-    others = [
-        _other_words(*found)
-        for found in common.ids.contradictions
-        if found[0] not in claimed and not common.is_reinstalled(found[0], spec)
-    ]
-    return (*false, *causes, *others, *cabling, *_only_server(common, applied, claimed, renames))
-
-
-def _cabling_words(name: str, wrong: tuple[str, ...]) -> str:
-    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    return (
-        f"identity: {name} may be another switch: LLDP contradicts the file on {len(wrong)} of its"
-        f" ports: {'; '.join(wrong[:_SHOWN])}{more}\n"
-        f"  where  {name}. {_NOTHING}\n"
-        "  fix    correct its `ssh` or its `ports`; if its neighbours only tell other names than"
-        f" the file has, write `guards: {{cabling: warn}}`; {_PAGE}"
+        and (wrong := contradictions(switch.cables, facts.neighbours))
     )
-
-
-def _other_words(name: str, now: str, was: str) -> str:
-    return (
-        f"identity: {name} is another device: it says that it is {now}, and {was}\n"
-        f"  where  the serial number of a switch, or the machine id of a host. {_NOTHING}\n"
-        f"  fix    correct its `ssh`; or, if {name} was replaced, write `serial: {now}` for the"
-        f" switch or `machine_id: {now}` for the host; {_PAGE}"
-    )
+    servers = recorded_nodes(applied, "server", found.renames)
+    only = found.only_server(servers[0]) if len(servers) == 1 else ()
+    return (*found.false_renames(), *causes, *found.others(), *cabling, *only)
 
 
 def renamed_unsaid(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen
 ) -> frozenset[str]:
     """Former names of devices that the file has under another name, without saying so."""
-    common = _compare(spec, plan, applied, seen)
-    return frozenset(each.old.name for each in common.claims if each.old.name not in common.now)
+    found = _Compared(spec, plan, applied, seen)
+    return frozenset(each.old.name for each in found.claims if each.old.name not in found.now)
 
 
-def _compare(spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen) -> _Compared:
-    renames = renames_of(spec, applied)
-    was = {
-        renames.get(name, name): replace(device, name=renames.get(name, name))
-        for name, device in recorded_devices(applied).items()
-    }
-    return _Compared(was, planned_devices(plan), machine_ids(spec, applied, seen, renames))
+def _refusal(what: str, where: str, fix: str) -> str:
+    nothing = "Nothing was changed on any device."
+    return f"identity: {what}\n  where  {where}. {nothing}\n  fix    {fix}; {_PAGE}"
 
 
-def recorded_devices(applied: Applied) -> dict[str, Device]:
+def _cabling_words(name: str, wrong: tuple[str, ...]) -> str:
+    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return _refusal(
+        f"{name} may be another switch: LLDP contradicts the file on {len(wrong)} of its ports:"
+        f" {'; '.join(wrong[:_SHOWN])}{more}",
+        name,
+        "correct its `ssh` or its `ports`; if its neighbours only tell other names than the file"
+        " has, write `guards: {cabling: warn}`",
+    )
+
+
+@once
+def recorded_devices(applied: Applied) -> Mapping[str, Device]:
     """Every device that a state has steps of, by the name that it had."""
-    found: dict[str, Device] = {}
-    for name, step in applied.steps.items():
-        if name.endswith((TOOLS_SUFFIX, _SWITCH_SUFFIX)) and (end := _endpoint(step)):
-            device = _device(end)
-            if name in (device.name + TOOLS_SUFFIX, device.name + _SWITCH_SUFFIX):
-                found[device.name] = device
-    return found
+    steps = ((name, step) for name, step in applied.steps.items() if name.endswith(_TOLD))
+    found = ((name, _device(end)) for name, step in steps if (end := _endpoint(step)))
+    return {each.name: each for name, each in found if name == each.name + _ENDS[each.kind]}
+
+
+_TOLD: Final = tuple(_ENDS.values())
 
 
 def _endpoint(step: AppliedStep) -> Mapping[str, JsonValue] | None:
     text = step.stdin
     if not text.lstrip().startswith("{"):  # that is how an earlier release recorded it
-        text = "".join(
-            line for line in text.splitlines(keepends=True) if line.startswith("endpoint.")
-        )
+        text = "\n".join(line for line in text.splitlines() if line.startswith("endpoint."))
     try:
         return cast("Mapping[str, JsonValue] | None", parse_lines(text).get("endpoint"))
     except ValueError:
@@ -169,28 +143,20 @@ def _endpoint(step: AppliedStep) -> Mapping[str, JsonValue] | None:
 
 def _device(end: Mapping[str, JsonValue]) -> Device:
     hops = cast("list[Mapping[str, JsonValue]]", end.get("jump") or [])
-    way = " by ".join(_place(hop) for hop in (end, *reversed(hops)))
+    ways = (f"{bracketed(str(hop['address']))}:{hop['port']}" for hop in (end, *reversed(hops)))
     kind = "switch" if end.get("kind") == "switch" else "host"
-    return Device(str(end.get("device")), kind, way, str(end.get("host_key") or ""))
+    return Device(str(end["device"]), kind, " by ".join(ways), str(end.get("host_key") or ""))
 
 
-def _place(end: Mapping[str, JsonValue]) -> str:
-    return f"{bracketed(str(end.get('address')))}:{end.get('port')}"
-
-
-def planned_devices(plan: ClusterPlan) -> dict[str, Device]:
+def planned_devices(plan: ClusterPlan) -> Mapping[str, Device]:
     """Every device that a plan has steps of, but those whose address a cloud has yet to tell."""
     ends = [switch.endpoint for switch in plan.switches]
     ends += [each.sending.endpoint for each in (*plan.hypervisors, *plan.hosts)]
-    return {end.device: _planned(end) for end in ends if end.reachable}
+    documents = (cast("dict[str, JsonValue]", to_json(end)) for end in ends if end.reachable)
+    return {device.name: device for device in map(_device, documents)}
 
 
-def _planned(end: Endpoint) -> Device:
-    way = " by ".join(each.place for each in (end, *reversed(end.jump)))
-    return Device(end.device, "switch" if end.kind == "switch" else "host", way, end.host_key)
-
-
-def renames_of(spec: ClusterSpec, applied: Applied) -> dict[str, str]:
+def renames_of(spec: ClusterSpec, applied: Applied) -> Mapping[str, str]:
     """Former name to new name of the renames that the file declares and the state has not yet."""
     known = recorded_devices(applied)
     declared = {**spec.renamed.hosts, **spec.renamed.switches}
@@ -200,57 +166,37 @@ def renames_of(spec: ClusterSpec, applied: Applied) -> dict[str, str]:
 class _Compared:
     """The devices of a state and of a plan, with what tells one machine from another."""
 
-    def __init__(
-        self, was: Mapping[str, Device], now: Mapping[str, Device], ids: MachineIds
-    ) -> None:
-        self.was, self.now, self.ids = was, now, ids
-        keys = [Counter(each.host_key for each in devices.values()) for devices in (was, now)]
+    def __init__(self, spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen) -> None:
+        self.spec, self.stack = spec, plan.stack
+        self.renames = renames_of(spec, applied)
+        recorded = recorded_devices(applied).values()
+        named = (replace(each, name=self.renames.get(each.name, each.name)) for each in recorded)
+        self.was, self.now = {each.name: each for each in named}, planned_devices(plan)
+        self.ids: MachineIds = machine_ids(spec, applied, seen, self.renames)
+        keys = (Counter(each.host_key for each in part.values()) for part in (self.was, self.now))
         self._shared = {key for counts in keys for key, count in counts.items() if count > 1}
-        self._by_place = {each.place: each for each in was.values()}
-        self._by_key = {each.host_key: each for each in was.values() if self._is_proof(each)}
-        self._by_id = {
-            ids.recorded[name]: each for name, each in was.items() if name in ids.recorded
-        }
 
-    def is_reinstalled(self, name: str, spec: ClusterSpec) -> bool:
-        """Whether the file pins another key for a host: a new system has a new machine id too."""
-        new, old = self.now.get(name), self.was.get(name)
-        host = spec.host(name)
-        written = host is not None and host.machine_id is not None
-        if new is None or old is None or written or new.kind != "host":
-            return False
-        return new.host_key != old.host_key
-
-    @property
+    @cached_property
     def claims(self) -> list[_Claim]:
         """What the names of the plan claim to be."""
-        return [claim for device in self.now.values() if (claim := self._claim_of(device))]
+        by_place = {each.place: each for each in self.was.values()}
+        by_key = {each.host_key: each for each in self.was.values() if self._is_proof(each)}
+        by_id = {self.ids.recorded.get(name): each for name, each in self.was.items()}
+        claims: list[_Claim] = []
+        for new in self.now.values():
+            own, proven = self.was.get(new.name), self.ids.proves(new.name)
+            if own == new or (own and proven and new.name in self.ids.seen):
+                continue
+            found = (by_id.get(self.ids.present.get(new.name, "")), by_key.get(new.host_key))
+            place = None if own and proven else by_place.get(new.place)
+            olds = (old for old in (*found, place) if old and old.kind == new.kind)
+            old = next((old for old in olds if old.name != new.name), None)
+            claims += [_Claim(new, old, self._proof(new, old))] if old else []
+        return claims
 
     def _is_proof(self, device: Device) -> bool:
         """Machines that were made from one image may share a host key, and that proves nothing."""
         return bool(device.host_key) and device.host_key not in self._shared
-
-    def is_same(self, new: Device, old: Device) -> bool:
-        """Whether the identity, the host key or the address says so."""
-        if self.ids.proves(new.name):
-            return True
-        return new.place == old.place or (self._is_proof(new) and new.host_key == old.host_key)
-
-    def _claim_of(self, new: Device) -> _Claim | None:
-        """The recorded device of another name that this one is, or whose address it takes."""
-        own = self.was.get(new.name)
-        if own is not None and (new.place, new.host_key) == (own.place, own.host_key):
-            return None
-        proven = own is not None and self.ids.proves(new.name)
-        if proven and new.name in self.ids.seen:
-            return None
-        by_id = self._by_id.get(self.ids.present.get(new.name, ""))
-        by_key = self._by_key.get(new.host_key) if self._is_proof(new) else None
-        by_place = None if proven else self._by_place.get(new.place)
-        for old in (by_id, by_key, by_place):
-            if old is not None and old.name != new.name and old.kind == new.kind:
-                return _Claim(new, old, self._proof(new, old))
-        return None
 
     def _proof(self, new: Device, old: Device) -> str:
         number = self.ids.recorded.get(old.name)
@@ -261,43 +207,82 @@ class _Compared:
         said += [f"same address {new.place}"] if said and new.place == old.place else []
         return ", ".join(said)
 
+    def cause(self, group: list[_Claim]) -> str:
+        """The refusal of claims that belong together."""
+        first, gone = group[0], len(group) == 1 and group[0].old.name not in self.now
+        old, new, noun = first.old.name, first.new.name, first.new.noun
+        if gone and new not in self.was and first.proof:
+            why = f"{new} would be set up, and then {old} be undone on the same {noun}"
+            command = f"railyard rename {first.new.kind} {old} {new} --stack {self.stack}"
+            fix = f"`{command}`, or write {old} again"
+        elif gone:
+            why = f"{old} leaves the file, and would be undone at the same address"
+            fix = f"take {old} out in an update of its own, and then let {new} have its address"
+        elif not first.proof:
+            why = "addresses that move between devices in one update look like a mistake"
+            fix = f"give {old} its new address in an update of its own, and then {new}"
+        else:
+            why = "each of them would get the settings of another one"
+            fix = "write the `ssh` of each machine under its own name again"
+        return _refusal("; ".join(map(str, group)), why, fix)
 
-def _groups(claims: list[_Claim]) -> Iterator[list[_Claim]]:
-    """The claims of each cause: those that share a name, as the two of a swap do."""
-    left = list(claims)
-    while left:
-        group, names = [left.pop(0)], set[str]()
-        while len(names) < len(
-            names := names | {n for c in group for n in (c.new.name, c.old.name)}
-        ):
-            more = [claim for claim in left if names & {claim.new.name, claim.old.name}]
-            group += more
-            left = [claim for claim in left if claim not in more]
-        yield group
+    def false_renames(self) -> Iterator[str]:
+        """Declared renames of a device into another one."""
+        for old, name in self.renames.items():
+            new, was = self.now.get(name), self.was[name]
+            if new is None or self.ids.proves(name) or new.place == was.place:
+                continue
+            if not (self._is_proof(new) and new.host_key == was.host_key):
+                yield _refusal(
+                    f"{name} is not the {new.noun} that was {old}: neither its address nor its host"
+                    f" key is the recorded one ({was.place})",
+                    f"renamed, {new.place}",
+                    f"take {name} out of `renamed`",
+                )
 
+    def others(self) -> Iterator[str]:
+        """Devices that say they are another one than the file says, or than was recorded."""
+        claimed = {claim.new.name for claim in self.claims}
+        for name, says, wanted in self.ids.contradictions:
+            new, old, host = self.now.get(name), self.was.get(name), self.spec.host(name)
+            written = host is None or host.machine_id is not None
+            reinstalled = new and old and not written and new.host_key != old.host_key
+            if name in claimed or reinstalled:
+                continue  # a new system has a new machine id, and a new key in the file says so
+            yield _refusal(
+                f"{name} is another device: it says that it is {says}, and {wanted}",
+                "the serial number of a switch, or the machine id of a host",
+                f"correct its `ssh`; or, if {name} was replaced, write `serial: {says}` for the"
+                f" switch or `machine_id: {says}` for the host",
+            )
 
-def _words(
-    group: list[_Claim], was: Mapping[str, Device], now: Mapping[str, Device], stack: str
-) -> str:
-    first, single = group[0], len(group) == 1
-    old, new = first.old.name, first.new.name
-    if single and old not in now and new not in was and first.proof:
-        kind = first.new.kind
-        why = f"{new} would be set up, and then {old} be undone on the same {first.new.noun}"
-        fix = f"`railyard rename {kind} {old} {new} --stack {stack}`, or write {old} again; {_PAGE}"
-    elif single and old not in now:
-        why = f"{old} leaves the file, and its settings would be taken back at the same address"
-        fix = (
-            f"take {old} out in an update of its own, and then let {new} have its address; {_PAGE}"
+    def only_server(self, name: str) -> Iterator[str]:
+        """Another machine as the only server would begin a second cluster, which is empty."""
+        new, old, known = self.now.get(name), self.was.get(name), self.ids.recorded.get(name)
+        claimed = any(claim.new.name == name for claim in self.claims)
+        if new is None or old is None or new.place == old.place or claimed:
+            return
+        if self.ids.proves(name) and (known or new.host_key == old.host_key):
+            return
+        proof = f"`machine_id: {known}`" if known else "its `machine_id`"
+        yield _refusal(
+            f"{name} would be another machine: it was at {old.place}, and the file says"
+            f" {new.place}. It is the only server, so a second, empty cluster would begin there",
+            f"ssh.address of {name}; a copy of the machine has its host key too",
+            f"write the old address; or, if it is the same machine, write {proof} (`cat"
+            " /etc/machine-id`) for the host",
         )
-    elif not first.proof:
-        why = "addresses that move between devices in one update cannot be told from a mistake"
-        fix = f"give {old} its new address in an update of its own, and then {new}; {_PAGE}"
-    else:
-        why = "each of them would get the settings of another one"
-        fix = f"write the `ssh` of each machine under its own name again; {_PAGE}"
-    what = "; ".join(map(str, group))
-    return f"identity: {what}\n  where  {why}. {_NOTHING}\n  fix    {fix}"
+
+
+def _groups(claims: Iterable[_Claim]) -> list[list[_Claim]]:
+    """The claims of each cause: those that share a name, as the two of a swap do."""
+    groups: list[list[_Claim]] = []
+    for claim in claims:
+        names = {claim.new.name, claim.old.name}
+        near = [g for g in groups if any(names & {c.new.name, c.old.name} for c in g)]
+        groups = [g for g in groups if g not in near]
+        groups.append([*(each for g in near for each in g), claim])
+    return groups
 
 
 def recorded_nodes(applied: Applied, role: str, renames: Mapping[str, str]) -> tuple[str, ...]:
@@ -308,26 +293,3 @@ def recorded_nodes(applied: Applied, role: str, renames: Mapping[str, str]) -> t
         if name.endswith("-k3s") and f"\nrole={role}\n" in step.stdin
     )
     return tuple(renames.get(name, name) for name in found)
-
-
-def _only_server(
-    common: _Compared, applied: Applied, claimed: set[str], renames: Mapping[str, str]
-) -> Iterator[str]:
-    """Another machine as the only server would begin a second cluster, which is empty."""
-    servers = recorded_nodes(applied, "server", renames)
-    for name in servers if len(servers) == 1 else ():
-        new, old = common.now.get(name), common.was.get(name)
-        if new is None or old is None or new.place == old.place or name in claimed:
-            continue
-        known = common.ids.recorded.get(name)
-        if common.ids.proves(name) and (known or new.host_key == old.host_key):
-            continue
-        proof = f"`machine_id: {known}`" if known else "its `machine_id`"
-        yield (
-            f"identity: {name} would be another machine: it was at {old.place}, and the file says"
-            f" {new.place}. It is the only server, so a second, empty cluster would begin there\n"
-            f"  where  ssh.address of {name}; a host key alone does not prove it, since a copy of"
-            f" the machine has it too. {_NOTHING}\n"
-            f"  fix    write the old address; or, if it is the same machine, write {proof} (`cat"
-            f" /etc/machine-id`) for the host; {_PAGE}"
-        )

@@ -10,7 +10,6 @@ from typing import Final, cast
 
 from components.core.key_values import HostState
 from components.drift.applied import Applied
-from components.fabric.identity import recorded_identity
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.update.seen import Facts, Seen
@@ -66,13 +65,15 @@ def machine_ids(
     said = {host.name: host.machine_id or "" for host in spec.hosts}
     said |= {switch.name: switch.serial or "" for switch in spec.switches}
     recorded: dict[str, str] = {}
-    for step, read in _RECORDS:
-        found = {
-            name.removesuffix(step): read(each.stdout)
-            for name, each in applied.steps.items()
-            if name.endswith(step)
-        }
-        recorded |= {renames.get(name, name): text for name, text in found.items() if text}
+    for end in ("-baseline", "-apply", "-host"):  # the later one wins
+        for name, step in applied.steps.items():
+            if (
+                name.endswith(end)
+                and step.stdout.startswith("{")
+                and (text := _machine(step.stdout))
+            ):
+                device = name.removesuffix(end)
+                recorded[renames.get(device, device)] = text
     looked = {name: _told(seen.devices.get(name)) for name in said}
     return MachineIds(_unique(recorded), _unique(said), _unique(looked))
 
@@ -83,21 +84,14 @@ def _unique(found: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in found.items() if text and counts[text] == 1}
 
 
-def _of_host(stdout: str) -> str:
+def _machine(stdout: str) -> str:
+    """What the output of a step recorded of its device."""
     try:
-        evidence = json.loads(stdout) if stdout.startswith("{") else {}
+        found = cast("dict[str, str | dict[str, str] | None]", json.loads(stdout))
     except ValueError:
         return ""
-    return str(cast("Mapping[str, object]", evidence).get("machine_id") or "")
-
-
-def _of_switch(stdout: str) -> str:
-    found = recorded_identity(stdout)
-    return found.serial if found is not None else ""
-
-
-_RECORDS: Final = (("-baseline", _of_switch), ("-apply", _of_switch), ("-host", _of_host))
-"""End of a step's name, and how what it printed is read; the later one wins."""
+    switch = found.get("identity") or {}
+    return str(found.get("machine_id") or (isinstance(switch, dict) and switch.get("serial")) or "")
 
 
 def _told(facts: Facts) -> str:

@@ -87,11 +87,7 @@ def _refusal(loss: Loss) -> str:
 def _servers(plan: ClusterPlan, applied: Applied, renames: Mapping[str, str]) -> Iterator[Loss]:
     """The last server, or more than half of them: their etcd, with all that the cluster stores."""
     had = recorded_nodes(applied, "server", renames)
-    kept = (
-        {step.endpoint.device for step in plan.kubernetes.servers}
-        if plan.kubernetes
-        else set[str]()
-    )
+    kept = {step.endpoint.device for step in (plan.kubernetes.servers if plan.kubernetes else ())}
     gone = [name for name in had if name not in kept]
     if 2 * len(gone) <= len(had):
         return

@@ -43,7 +43,7 @@ class Situation:
     seen: Seen
     drifts: tuple[DeviceDrift, ...]
     lines: Lines = field(default_factory=Lines)
-    """Where each value stands in the site file, as `CheckedSite.lines` has it."""
+    """Where each value is in the site file, as `CheckedSite.lines` has it."""
     confirmed: frozenset[str] = frozenset()
     """Names of what this one update may destroy, as they were typed."""
 

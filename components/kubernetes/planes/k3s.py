@@ -50,7 +50,7 @@ INSTALL_DEADLINE_S: Final = 600.0
 """Seconds: a download, a first start, and 300 s in the script for the node to be Ready."""
 ACCESS_DEADLINE_S: Final = 60.0
 ALLOWS_RESET: Final = "\nreset=allow\n"
-"""In what a server was last told, if its uninstall may take etcd away; without it, it may not."""
+"""In a server's last stdin, if its uninstall may take etcd away; without it, it may not."""
 _PARAMETERS: Final = frozenset(
     {"node", "version", "binary", "install_script", "install_script_sha256"}
     | {"api_port", "peers", "cluster", "images", "images_sha256", "reset"}
