@@ -16,7 +16,6 @@ from components.model.link_settings import Fec, LinkSettings
 from components.model.queues import Gbit, Marking, Percent, Schedule, TrafficClass, WatchdogTimes
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
 from components.model.refusal import refuse
-from components.model.sriov import CardSerial
 from components.model.switch_models import DescribedSwitch
 from components.model.units import (
     PORT_TARGET,
@@ -29,6 +28,7 @@ from components.model.units import (
     MtuBytes,
     PortName,
     Ssh,
+    SwitchSerial,
     VlanId,
     from_short_form,
 )
@@ -310,7 +310,7 @@ class Switch(Frozen):
     On SONiC the branch of the image: `202405`, or `"202311.1"` in quotes.
     """
     ssh: Ssh
-    serial: CardSerial | None = None
+    serial: SwitchSerial | None = None
     """Serial number of the chassis, as `show version` or `show inventory` of the switch has it.
     Another switch is then refused, and one that was replaced is accepted by its new one; default
     what the last update found."""

@@ -43,6 +43,7 @@ from components.model.units import (
     RELEASE,
     RESOURCE_NAME,
     SHA_256,
+    SWITCH_SERIAL,
 )
 from components.model.waivers import REASON, RULE_NAME
 
@@ -123,6 +124,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a serial number as `lspci -vv` shows it, such as MT2012X12345",
         str.strip,
     ),
+    SWITCH_SERIAL: ("a serial number as the switch shows it, such as MT1845X03127", str.strip),
     RULE_NAME: ("the name of a rule, such as numa-leaf", _no_idea),
     REASON: ("a reason in words", _no_idea),
     PINNED_SOURCE: (
