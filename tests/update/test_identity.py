@@ -366,3 +366,14 @@ def test_a_switch_with_mostly_wrong_neighbours_is_refused(wrong: int, *, refused
     if refused:
         assert f"LLDP contradicts the file on {wrong} of its ports: port 1/1: gpu09" in found[0]
     assert _refusals(_edited(cabling), Seen({"leaf-01": state})) == ()
+
+
+def test_the_files_serial_number_reaches_the_steps_of_its_switch() -> None:
+    def written(site: Cluster) -> None:
+        site["switches"][0]["serial"] = "MT2"
+
+    steps = record_main(dev_run(_edited(written, "allow")))
+    stdins = {item.name: str(item.inputs.get("stdin", "")) for item in steps.resources}
+    for name in ("leaf-01-baseline", "leaf-01-apply"):
+        assert 'serial = "MT2"' in stdins[name]
+    assert "serial" not in _applied().steps["leaf-01-apply"].stdin
