@@ -134,6 +134,7 @@ def overlay(document: Document, stack: str, artefact: Mapping[str, str]) -> Docu
     kubernetes = cast("Document", site.get("kubernetes", {}))
     if kubernetes and kubernetes.get("plane", "k3s") == "k3s":
         kubernetes["source"] = k3s_source(artefact)
+        kubernetes["reset"] = "allow"  # a lab's cluster is there to be destroyed
         if cast("Document", site["environment"]).get("instances"):
             cast("Document", site.setdefault("waive", {}))["made-host-source"] = MIRROR_THERE
     if kubernetes.get("plane") == "kubespray":

@@ -211,11 +211,16 @@ def _look(
     intentions = intend(plan, applied, seen, accept)
     asked = narrow(spec, plan.acceptance, accept, intentions.changed)
     intentions = replace(intentions, plan=replace(intentions.plan, asked=asked))
-    situation = Situation(spec, plan, applied, seen, intentions.drifts, checked.lines)
+    typed = os.environ.get("RAILYARD_CONFIRM", "").split(",")
+    confirmed = frozenset(name.strip() for name in typed if name.strip())
+    drifts, lines = intentions.drifts, checked.lines
+    situation = Situation(spec, plan, applied, seen, drifts, lines, confirmed)
     refused = refuse_update(situation)
     refused += _parts_refused(spec, plan, applied, secrets) if observe == "always" else ()
     if refused:
         raise _refusal("\n".join(refused))
+    for loss in situation.losses:
+        _warn(f"WILL BE LOST: {loss.what}")
     for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
         _warn(line)
     _tell(observe, intentions)

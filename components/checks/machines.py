@@ -65,6 +65,31 @@ def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
+def check_device_identity(spec: ClusterSpec) -> Iterator[Finding]:
+    """A machine id is that of one host, and a serial number that of one switch.
+
+    Two with the same would be one device under two names, and each update would give it the
+    settings of both.
+    """
+    said = [
+        (("hosts", h, "machine_id"), each.name, each.machine_id)
+        for h, each in enumerate(spec.hosts)
+    ]
+    said += [
+        (("switches", s, "serial"), each.name, each.serial) for s, each in enumerate(spec.switches)
+    ]
+    first: dict[str, tuple[SpecPath, str]] = {}
+    for path, name, value in said:
+        other, other_name = first.setdefault(value or name, (path, name))
+        if value and other != path:
+            yield Finding(
+                f"{other_name} and {name} have the same {path[2]} {value}.",
+                (at(path, value), at(other, value)),
+                "correct one of them: /etc/machine-id of the host, or `show version` or `show"
+                " inventory` of the switch, has its own.",
+            )
+
+
 def check_card_serial(spec: ClusterSpec) -> Iterator[Finding]:
     """A serial number is that of one card: only the ports of that card have it.
 

@@ -164,6 +164,7 @@ RULES: Final = tuple(
         card_firmware.check_firmware_guests,
         adapters.check_hca_settings,
         machines.check_duplicate_nic,
+        machines.check_device_identity,
         machines.check_card_serial,
         machines.check_bonded_rail,
         machines.check_rail_symmetry,

@@ -35,7 +35,7 @@ class AppliedStep:
     stdout: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Applied:
     """Resource name to what it last applied; empty on a new stack."""
 

@@ -18,6 +18,8 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 
 _MAC: Final = re.compile(r"(?:[0-9a-f]{2}[:.-]?){5}[0-9a-f]{2}", re.IGNORECASE)
+_LEAST: Final = 2
+"""Wrong cables that make a switch another one: a single one is a plug in the wrong port."""
 _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 """Onyx calls its port 1/31 `Eth1/31` to others (a public client's fixture)."""
 
@@ -55,6 +57,18 @@ def find_wrong_cables(
 ) -> tuple[str, ...]:
     """Each port whose neighbour is another device than the file says, in words."""
     return tuple(_wrong_cables(cables, neighbours or {}))
+
+
+def contradictions(
+    cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour] | None
+) -> tuple[str, ...]:
+    """The wrong cables of a switch that has mostly wrong ones; it may be another switch.
+
+    They count if they are more than half of the ports that hear a neighbour, and at least two.
+    """
+    wrong = find_wrong_cables(cables, neighbours)
+    heard = [port for port, seen in (neighbours or {}).items() if port in cables and seen.system]
+    return wrong if len(wrong) >= _LEAST and 2 * len(wrong) > len(heard) else ()
 
 
 def _wrong_cables(

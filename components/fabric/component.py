@@ -51,7 +51,8 @@ class Fabric(pulumi.ComponentResource):
     def _switch(self, plan: SwitchPlan, remote: Remote) -> pulumi.Resource:
         environment = remote.environment(plan.endpoint)
         desired = plan.desired.model_dump(mode="json")
-        request = render_request(plan.endpoint, os=plan.os, desired=fold_ports(desired))
+        serial = {"serial": plan.serial} if plan.serial else {}
+        request = render_request(plan.endpoint, os=plan.os, desired=fold_ports(desired), **serial)
         # The baseline is taken once, before the first change, and kept: its inputs are ignored.
         baseline = local_call(
             LocalCall(
@@ -65,7 +66,7 @@ class Fabric(pulumi.ComponentResource):
         recorded = join_text(baseline.stdout, pack_baseline)
         note = remote.note(plan.step)
         # Only where it refuses: a request that allows it is as it was before there was the key.
-        policy = {"ports": plan.ports} if plan.ports == "deny" else {}
+        policy = serial | ({"ports": plan.ports} if plan.ports == "deny" else {})
         return local_call(
             LocalCall(
                 plan.step,

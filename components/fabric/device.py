@@ -24,7 +24,7 @@ from components.fabric.bond_state import MlagState
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.failure_text import InterruptedRunError
 from components.fabric.ib_state import IbState
-from components.fabric.identity import Identity
+from components.fabric.identity import Identity, recorded_identity, refuse_other
 from components.fabric.moves import describe_moves
 from components.fabric.session_look import look, read_sessions
 from components.fabric.session_state import Sessions
@@ -83,6 +83,8 @@ class SwitchRequest:
     ports: Literal["allow", "deny"] = "allow"
     """`deny`: an apply that would interrupt traffic ends before it changes anything. An undo gives
     back what was there in any case."""
+    serial: str = ""
+    """Serial number that the file says; empty: the recorded one counts."""
     judges: Judged | None = None
     """Of a plain exec: see `components/fabric/judge.py`."""
 
@@ -101,6 +103,8 @@ class SwitchEvidence:
     saved: bool
     desired: SwitchState
     """What is ours since this run; the next run gives back what it no longer wants."""
+    identity: Identity | None = None
+    """Which switch it was; None if its system has no published form of that."""
 
 
 _EVIDENCE = TypeAdapter(SwitchEvidence)
@@ -142,8 +146,10 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
         return render_baseline(request.baseline)
     with _exchange(request, environ, request.endpoint.read_s or READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
+        who = exchange.who(system_of(request.os).identity)
+        refuse_other(request.endpoint.where, who, None, request.serial)
         wanted = every_key(exchange.list_ports(), request.desired)
-        return render_baseline(exchange.record(wanted))
+        return render_baseline(exchange.record(wanted).model_copy(update={"identity": who}))
 
 
 def run_observe(text: str, environ: Mapping[str, str]) -> str:
@@ -166,7 +172,7 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
     baseline = with_new_ports(request.baseline or SwitchState(), previous, request.os)
     wanted = overlay(gone, request.desired)
     with _writing(request, environ) as exchange:
-        exchange.enter(configure=True)
+        who = _enter(exchange, request, environ)
         outcome = exchange.converge(
             wanted,
             lambda reading: target_of_update(
@@ -176,7 +182,7 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
             ),
             may_interrupt=request.ports == "allow",
         )
-    return _render(request, outcome, request.desired)
+    return _render(request, outcome, request.desired, who)
 
 
 def run_restore(text: str, environ: Mapping[str, str]) -> str:
@@ -195,14 +201,14 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
         )
     baseline = with_new_ports(request.baseline, request.desired, request.os)
     with _writing(request, environ) as exchange:
-        exchange.enter(configure=True)
+        who = _enter(exchange, request, environ)
         outcome = exchange.converge(
             request.desired,
             lambda reading: target_of_restore(
                 reading.state, request.desired, baseline, reading.vlan_holders
             ),
         )
-    return _render(request, outcome, SwitchState())
+    return _render(request, outcome, SwitchState(), who)
 
 
 def observe_switch(
@@ -214,7 +220,25 @@ def observe_switch(
         DeviceError: No session, or an answer cannot be read.
     """
     with _reading(endpoint, system, secrets) as exchange:
-        return look(exchange, desired)
+        return _look(exchange, system, desired)
+
+
+def _look(exchange: Exchange, system: str, desired: SwitchState) -> SwitchState:
+    who = exchange.who(system_of(system).identity)
+    return look(exchange, desired).model_copy(update={"identity": who})
+
+
+def _enter(
+    exchange: Exchange, request: SwitchRequest, environ: Mapping[str, str]
+) -> Identity | None:
+    """Come in to change, once it is sure that this is the switch that was recorded."""
+    exchange.enter(configure=False)
+    who = exchange.who(system_of(request.os).identity)
+    last = recorded_identity(environ.get(PREVIOUS_OUTPUT, "").strip())
+    was = last or (request.baseline.identity if request.baseline else None)
+    refuse_other(request.endpoint.where, who, was, request.serial)
+    exchange.configure()
+    return who
 
 
 def look_at_switch(
@@ -224,7 +248,7 @@ def look_at_switch(
     questions = system_of(system).identity
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()
-        return look(exchange, desired), identity
+        return _look(exchange, system, desired), identity
 
 
 def read_counters(
@@ -333,7 +357,9 @@ def dump_evidence(evidence: SwitchEvidence) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str:
+def _render(
+    request: SwitchRequest, outcome: Outcome, owned: SwitchState, who: Identity | None
+) -> str:
     ours = request.desired.settings()
     moved, changed = describe_moves(outcome.before, outcome.after, {*request.desired.ports})
     evidence = SwitchEvidence(
@@ -343,6 +369,7 @@ def _render(request: SwitchRequest, outcome: Outcome, owned: SwitchState) -> str
         interrupted=outcome.interrupts,
         saved=True,
         desired=owned,
+        identity=who,
     )
     return dump_evidence(evidence)
 

@@ -73,13 +73,14 @@ class Exchange:
 
     def enter(self, *, configure: bool) -> None:
         """Leave the login mode."""
-        lines = (*self.driver.enter, *(self.driver.configure if configure else ()))
-        for line in lines:
-            text = self.driver.find_refusal(self.session.run(line))
-            if text is not None:
-                raise DeviceError(f"{self.session.where}: `{line}` was refused: {text}")
+        self._ask(self.driver.enter)
         if configure:
-            self._tidy()
+            self.configure()
+
+    def configure(self) -> None:
+        """Go on to where settings are changed."""
+        self._ask(self.driver.configure)
+        self._tidy()
 
     def _tidy(self) -> None:
         """Take back what a run of ours that was killed left unconfirmed."""
@@ -199,6 +200,12 @@ class Exchange:
         if denied is None:
             self._ask((leaves,))
         return replace(identity, rights=denied or "")
+
+    def who(self, questions: IdentityQuestions | None) -> Identity | None:
+        """Ask only which switch it is; None if no form of that is published for its system."""
+        if questions is None or not questions.unique:
+            return None
+        return questions.parse_unique({line: self._peek(line) for line in questions.unique})
 
     def _peek(self, line: str) -> str:
         answer = self.session.run(line)

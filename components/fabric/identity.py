@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
+
+from components.core.errors import DeviceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +17,10 @@ class Identity:
 
     release: str = ""
     model: str = ""
+    serial: str = ""
+    """Serial number of the chassis: what tells it from another one of its model."""
+    base_mac: str = ""
+    """Its first MAC address, as the switch writes it; only shown."""
     rights: str = ""
     """What the switch says of this login, where that is not enough; empty where it is enough."""
 
@@ -38,6 +46,8 @@ class IdentityQuestions:
     release: Field
     model: tuple[Field, ...]
     """The first that finds something counts: releases have it in different places."""
+    serial: Field | None = None
+    base_mac: Field | None = None
     rights: Field | None = None
     """What the login is; None: `tries` proves it, or `enter` of the driver, which asks for sudo."""
     may: str = ""
@@ -49,15 +59,63 @@ class IdentityQuestions:
     @property
     def commands(self) -> tuple[str, ...]:
         """What to ask, each once."""
-        fields = (self.release, *self.model, self.rights)
-        return tuple(dict.fromkeys(field.command for field in fields if field is not None))
+        return _commands(self.release, *self.model, self.serial, self.base_mac, self.rights)
+
+    @property
+    def unique(self) -> tuple[str, ...]:
+        """What to ask for the serial number and base MAC alone; empty if no form is published."""
+        return _commands(self.serial, self.base_mac)
+
+    def parse_unique(self, answers: Mapping[str, str]) -> Identity:
+        """Read the answers to `unique`."""
+        serial, mac = (each.find(answers) if each else "" for each in (self.serial, self.base_mac))
+        return Identity(serial=serial, base_mac=mac)
 
     def parse(self, answers: Mapping[str, str]) -> Identity:
         """Read the answers."""
         rights = self.rights.find(answers) if self.rights else ""
         enough = self.rights is None or re.search(self.may, rights) is not None
-        return Identity(
+        return replace(
+            self.parse_unique(answers),
             release=self.release.find(answers),
             model=next(filter(None, (each.find(answers) for each in self.model)), ""),
             rights="" if enough else rights or "no answer",
         )
+
+
+def _commands(*fields: Field | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(field.command for field in fields if field is not None))
+
+
+def refuse_other(where: str, now: Identity | None, was: Identity | None, serial: str) -> None:
+    """End a step before its first write if the switch is another one than the file says.
+
+    Args:
+        where: The switch and its address.
+        now: What it says itself; None if no form of that is published for its system.
+        was: What was recorded of it; the file's value wins over it.
+        serial: The serial number in the file; empty without one.
+
+    Raises:
+        DeviceError: It has another serial number.
+    """
+    wanted, source = (serial, "the file says") if serial else (was.serial if was else "", "it was")
+    if now is None or not now.serial or not wanted or now.serial == wanted:
+        return
+    raise DeviceError(
+        f"{where}: this is another switch: its serial number is {now.serial}, and {source}"
+        f" {wanted}. Nothing was changed.\n"
+        f"  fix    correct its `ssh`; or, if it was replaced, write `serial: {now.serial}` for it:"
+        " docs/howto/rename-and-replace.md"
+    )
+
+
+def recorded_identity(stdout: str) -> Identity | None:
+    """What an apply, a restore or a baseline recorded of its switch; None if it says nothing."""
+    if not stdout.startswith("{"):
+        return None
+    try:
+        found = cast("Mapping[str, object]", json.loads(stdout)).get("identity")
+    except ValueError:
+        return None
+    return Identity(**cast("dict[str, str]", found)) if isinstance(found, dict) else None

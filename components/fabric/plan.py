@@ -57,6 +57,9 @@ class SwitchPlan(BaseModel):
     """Whether the step may interrupt traffic: `disruption.ports`. It changes nothing that is set,
     so it is no part of the plan's digest."""
 
+    serial: Annotated[str, Field(exclude=True)] = ""
+    """Serial number that the file says; empty: the recorded one counts. Likewise."""
+
     guarded: Guarded | None = Field(default=None, exclude=True)
     """What settings beside ours must leave alone; None where it carries no RoCE. Likewise."""
 
@@ -138,6 +141,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         desired=desired,
         commands_from_factory=_commands_from_factory(switch.os, desired, switch.release),
         cables=plan_cables(spec, switch),
+        serial=switch.serial or "",
         ports=spec.disruption.ports,
         guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
         exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,

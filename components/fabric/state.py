@@ -14,6 +14,7 @@ from components.core.difference import Difference, diff_settings
 from components.fabric.alike import spread_ports
 from components.fabric.bond_state import Bonds, MlagState, bond_settings
 from components.fabric.ib_state import IbState
+from components.fabric.identity import Identity
 from components.fabric.left_out import FILLED, SAID
 from components.fabric.session_state import Sessions
 
@@ -231,6 +232,8 @@ class SwitchState(_Frozen):
     """What LLDP says of each port: found, and compared with the file's cables, no setting."""
     sessions: Annotated[Sessions | None, SAID] = None
     """What BGP says of each neighbour: likewise, compared with the file's routed links."""
+    identity: Annotated[Identity | None, SAID] = None
+    """Which switch it is: found, recorded, and compared at every look and before every write."""
     ib: Annotated[IbState | None, SAID] = None
     """Subnet manager and partitions of an InfiniBand switch; None: not ours, or an Ethernet one."""
     native: Annotated[dict[str, str], FILLED] = {}

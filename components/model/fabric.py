@@ -29,6 +29,7 @@ from components.model.units import (
     MtuBytes,
     PortName,
     Ssh,
+    SwitchSerial,
     VlanId,
     from_short_form,
 )
@@ -310,6 +311,10 @@ class Switch(Frozen):
     On SONiC the branch of the image: `202405`, or `"202311.1"` in quotes.
     """
     ssh: Ssh
+    serial: SwitchSerial | None = None
+    """Serial number of the chassis, as `show version` or `show inventory` of the switch has it.
+    Another switch is then refused, and one that was replaced is accepted by its new one; default
+    what the last update found."""
     inband: Inband | None = None
     """Only where the management port is not used: what carries our own session is left alone."""
     routing: Routing | None = None

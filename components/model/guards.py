@@ -61,6 +61,9 @@ class Guards(Frozen):
 
     default: Seen = "warn"
     """For every kind that says nothing itself."""
+    cabling: Seen = "refuse"
+    """A switch of which LLDP contradicts the file on most ports: it may be another switch. `warn`
+    is for hosts that tell other names by LLDP than the file has."""
     switch: SwitchGuards = SwitchGuards()
     """Settings of switches."""
     host: HostGuards = HostGuards()

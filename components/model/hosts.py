@@ -25,6 +25,7 @@ from components.model.units import (
     DnsLabel,
     Frozen,
     JumpNames,
+    MachineId,
     MtuBytes,
     NodeName,
     PciAddress,
@@ -232,6 +233,9 @@ class Host(Frozen):
     node_name: NodeName | None = None
     """Name of its Kubernetes node, as `kubectl get nodes` shows it, if it is not `name`, such as
     `gpu01.dc1.example.com`. A host that is renamed keeps its node by it."""
+    machine_id: MachineId | None = None
+    """What its `/etc/machine-id` holds. Another machine is then refused, and a machine that was
+    replaced is accepted by its new one; default what the last update found."""
     gpus: Annotated[int, Field(ge=0)] = 0
     """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
     gpu_model: ModelName | None = None

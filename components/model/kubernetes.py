@@ -202,6 +202,9 @@ class K3sPlane(Plane):
     """The one address of two balancers; default none, with one balancer at its own address."""
     secrets_encryption: bool = False
     """Encrypt Secrets in etcd; to be chosen before the first install, and refused later."""
+    reset: Literal["allow", "deny"] = "deny"
+    """Whether an update or `destroy` may uninstall the last server, and with it all that the
+    cluster stores. Run an update with `allow` first: the last update's value counts."""
     container_runtime: Literal["containerd", "docker"] = "containerd"
     """K3s' own containerd, or the hosts' docker; either gets `nvidia` as its default runtime."""
 

@@ -36,11 +36,14 @@ RESOURCE_NAME = r"^[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?$"
 HTTPS = rf"^https://[{URL_SIGNS}]+$"
 PORT_TARGET = r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+|:[A-Za-z0-9./_-]+)$"
 SHA_256 = r"^[0-9a-f]{64}$"
+MACHINE_ID = r"^[0-9a-f]{32}$"
+"""machine-id(5): 32 hexadecimal digits in small letters."""
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 PINNED_SOURCE = rf"^(/|https://)[{URL_SIGNS}]+$"
 K3S_RELEASE = r"^v[0-9]+\.[0-9]+\.[0-9]+\+k3s[0-9]+$"
 DRIVER_TAG = r"^(doca[0-9]+\.[0-9]+\.[0-9]+-)?[0-9]{2}\.[0-9]{2}(-[0-9]+(\.[0-9]+)*)+$"
 EXACT_RELEASE = r"^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"
+SWITCH_SERIAL = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$"
 _PORT_NUMBER = (
     r"(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 )
@@ -165,6 +168,8 @@ def _network(value: object) -> object:
 NODE_NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$"
 NodeName = Annotated[str, StringConstraints(pattern=NODE_NAME)]
 """A name as nodes of Kubernetes have one, dots included."""
+SwitchSerial = Annotated[str, StringConstraints(pattern=SWITCH_SERIAL)]
+MachineId = Annotated[str, StringConstraints(pattern=MACHINE_ID)]
 DnsLabel = Annotated[str, StringConstraints(pattern=DNS_LABEL)]
 """A name that Kubernetes, DNS and hostname(1) accept: RFC 1123, at most 63 characters."""
 PoolName = Annotated[str, StringConstraints(pattern=POOL_NAME)]

@@ -48,6 +48,7 @@ from components.model.units import (
     IMAGE,
     K3S_RELEASE,
     LOGIN,
+    MACHINE_ID,
     NODE_NAME,
     PINNED_SOURCE,
     POOL_NAME,
@@ -56,6 +57,7 @@ from components.model.units import (
     RELEASE,
     RESOURCE_NAME,
     SHA_256,
+    SWITCH_SERIAL,
 )
 from components.model.waivers import RULE_NAME
 
@@ -94,6 +96,10 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         lambda text: _as_label(text)[:58].strip("-"),
     ),
     SHA_256: ("a SHA-256 checksum of 64 hexadecimal digits in small letters", str.lower),
+    MACHINE_ID: (
+        "the 32 hexadecimal digits of the host's /etc/machine-id",
+        lambda text: re.sub(r"[^0-9a-f]", "", text.lower())[:32],
+    ),
     PORT_TARGET: (
         "a text of the form <host>/<rail>, for example gpu01/rail-0, or <switch>:<port>",
         _no_idea,
@@ -136,6 +142,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a serial number as `lspci -vv` shows it, such as MT2012X12345",
         str.strip,
     ),
+    SWITCH_SERIAL: ("a serial number as the switch shows it, such as MT1845X03127", str.strip),
     RULE_NAME: ("the name of a rule, such as numa-leaf", _no_idea),
     PINNED_SOURCE: (
         "an absolute path on the hosts or an https address",

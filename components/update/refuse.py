@@ -7,7 +7,7 @@ fix it. A new kind of refusal is one function of a `Situation` and one entry of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from components.core.problem import Lines
@@ -26,6 +26,8 @@ from components.update.balancers import balancers_refused
 from components.update.decide import refusals
 from components.update.first_install import first_install_refused
 from components.update.guards import guards_refused
+from components.update.identity import identity_refused, renamed_unsaid
+from components.update.protect import Loss, find_losses, losses_refused
 from components.update.refusals import disruptions_refused
 from components.update.seen import Seen
 from components.update.servers import quorum_refused
@@ -43,6 +45,26 @@ class Situation:
     drifts: tuple[DeviceDrift, ...]
     lines: Lines = field(default_factory=Lines)
     """The line of each value in the site file, as `CheckedSite.lines` has it."""
+    confirmed: frozenset[str] = frozenset()
+    """Names of what this one update may destroy, as they were typed."""
+
+    @property
+    def known(self) -> Applied:
+        """What was applied, without what the identity refuses to undo: it has one message."""
+        names = tuple(
+            f"{name}-" for name in renamed_unsaid(self.spec, self.plan, self.applied, self.seen)
+        )
+        if not names:
+            return self.applied
+        left = {
+            name: step for name, step in self.applied.steps.items() if not name.startswith(names)
+        }
+        return replace(self.applied, steps=left)
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What this update would destroy."""
+        return find_losses(self.spec, self.plan, self.known)
 
 
 def played_playbooks(
@@ -54,9 +76,11 @@ def played_playbooks(
 
 
 REFUSALS: Final[tuple[Callable[[Situation], tuple[str, ...]], ...]] = (
+    lambda at: identity_refused(at.spec, at.plan, at.applied, at.seen),
+    lambda at: losses_refused(at.losses, at.confirmed),
     lambda at: refusals(at.plan, at.applied, at.drifts),
     lambda at: guards_refused(at.spec.guards, at.plan, at.applied, at.drifts),
-    lambda at: disruptions_refused(at.spec, at.plan, at.drifts, at.seen.devices, at.applied),
+    lambda at: disruptions_refused(at.spec, at.plan, at.drifts, at.seen.devices, at.known),
     lambda at: quorum_refused(at.plan, at.applied, at.seen),
     lambda at: first_install_refused(at.plan, at.applied, at.lines),
     lambda at: alignment_refused(at.plan, at.applied, at.lines),

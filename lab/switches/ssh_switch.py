@@ -15,7 +15,7 @@ from components.core.errors import UsageError
 from components.remote.ssh_library import asyncssh
 from lab import keys
 from lab.switches.plain_faults import PLAIN_FAULTS, PlainFaults
-from lab.switches.stored import PortCounters, Stored
+from lab.switches.stored import PortCounters, Stored, chassis_of
 from lab.views import BgpView, SwitchConfig
 
 Process = asyncssh.SSHServerProcess[str]
@@ -57,6 +57,7 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self._open: dict[Process, asyncio.Task[None] | None] = {}
         self.stored = stored
         self.faults = faults
+        self.chassis = chassis_of(config.host_key_seed)
         self.recabled: dict[str, tuple[str, str]] = {}
         """Port to the (host, network device) that somebody has plugged in by mistake (a fault)."""
         self.told: Callable[[], BgpView] = BgpView

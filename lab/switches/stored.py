@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict
+
+
+@dataclass(frozen=True, slots=True)
+class Chassis:
+    """What tells one switch from another, whatever it is called and wherever it is."""
+
+    serial: str = "MT2245X00000"
+    base_mac: str = "0c42a1000000"
+    """Twelve digits in small letters; each system writes it in its own way."""
+
+
+FACTORY_CHASSIS: Final = Chassis()
+
+
+def chassis_of(seed: str) -> Chassis:
+    """The chassis of an emulated switch, by the seed of its host key."""
+    digest = hashlib.sha256(f"chassis/{seed}".encode()).hexdigest()
+    return Chassis(f"MT2245X{int(digest[:8], 16) % 100_000:05}", f"0c42a1{digest[:6]}")
 
 
 class Part(BaseModel):

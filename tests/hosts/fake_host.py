@@ -76,11 +76,13 @@ def sh(fake: Path, script: str, *, debian: bool = False) -> Done:
     return run(fake, library_text().replace(ROOT_PATH, "") + script)
 
 
-def converge(fake: Path, stdin: str, before: str = "") -> Done:
+def converge(fake: Path, stdin: str, before: str = "", *, device: str = "") -> Done:
     """Bring a host whose files lie in the folder to a state, out of service."""
     for folder in OWN_FOLDERS:
         (fake / folder.strip("/")).mkdir(parents=True, exist_ok=True)
     text = script_text("converge").replace(ROOT_PATH, "").replace("/proc/sys/", "PROC_SYS")
+    if device:  # as its step says it to the tool
+        text = text.replace("set -- converge", f"set -- converge keep={device}-host", 1)
     for folder in OWN_FOLDERS:
         text = text.replace(folder, f"{fake}{folder}")
     text = text.replace("PROC_SYS", "/proc/sys/")

@@ -202,3 +202,24 @@ def test_holders_are_judged_by_the_release_that_was_just_installed(fake: Path) -
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["driver"] == "loaded and using the old RDMA modules: nvme"
     assert not (fake / "called").exists()
+
+
+def test_a_machine_says_which_device_of_a_stack_it_is(fake: Path) -> None:
+    wanted = card(fake, "0000:05:00.0", "enp5s0")
+    (fake / "etc").mkdir(exist_ok=True)
+    (fake / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    first = converge(fake, wanted, device="gpu01")
+    assert json.loads(first.stdout)["machine_id"] == "0123456789abcdef0123456789abcdef"
+    mark = fake / "var/lib/railyard/test/name"
+    assert mark.read_text() == "gpu01\n"
+    again = converge(fake, wanted, device="gpu01")
+    assert json.loads(again.stdout)["changed"] == []
+    (fake / "sys/class/net/enp5s0/mtu").write_text("1500\n")
+    for name in ("gpu02", "gpu"):
+        done = converge(fake, wanted, device=name)
+        assert done.returncode == 1
+        assert f"this machine is gpu01 of stack test, and not {name}: correct" in done.stderr
+        assert "railyard: changed before this: nothing" in done.stderr
+    assert (fake / "sys/class/net/enp5s0/mtu").read_text() == "1500\n"
+    mark.write_text("gpu02\n")
+    assert converge(fake, wanted, device="gpu02").returncode == 0

@@ -74,3 +74,37 @@ def test_the_host_knows_who_is_allowed(address: str, *, inside: bool) -> None:
     before = "wanted() { echo '10.7.0.0/31 192.168.0.0/16 10.9.9.9/32'; }"
     found = run_part("api_filter", "is_allowed", address, before=before)
     assert found == ("" if inside else "status 1")
+
+
+def undo(lines: str, folder: Path, answers: str = "000", *, stored: bool = True) -> str:
+    """What the undo of a server says before it uninstalls anything; empty: it would go on."""
+    data = folder / "db"
+    data.mkdir(exist_ok=True)
+    text = script_text("k3s_undo")
+    start = text.index("refuse_loss() {")
+    body = text[start : text.index("\n}\n", start) + 3]
+    body = body.replace("/var/lib/rancher/k3s/server/db", str(data if stored else folder / "none"))
+    before = f"{lines}\ncurl() {{ echo {answers}; }}\n"
+    done = subprocess.run(
+        ["sh", "-c", f"{before}{body}refuse_loss"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode == 0) == (done.stderr == "")
+    return done.stderr
+
+
+def test_the_last_server_keeps_what_the_cluster_stores(tmp_path: Path) -> None:
+    server = "role=server; reset=; peers=''; api_port="
+    said = undo(server, tmp_path)
+    assert "would delete the cluster with all that is stored in it" in said
+    assert "kubernetes: {reset: allow}" in said
+    alone = "role=server; reset=; peers='10.0.0.2 10.0.0.3'; api_port=6443"
+    assert undo(alone, tmp_path) == said, "its peers do not answer"
+    assert undo(alone, tmp_path, "503") == said
+    assert undo(alone, tmp_path, "401") == "", "the others have all that is stored"
+    assert undo("role=server; reset=allow; peers=''; api_port=", tmp_path) == ""
+    assert undo("role=agent; reset=; peers=''; api_port=", tmp_path) == ""
+    assert undo(server, tmp_path, stored=False) == "", "it never started"

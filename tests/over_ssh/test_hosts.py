@@ -32,6 +32,9 @@ def gpu01(lab: HostLab) -> HostPlan:
     return plan
 
 
+MACHINE_ID_DIGITS = 32
+
+
 def evidence(text: str) -> dict[str, object]:
     return json.loads(text)
 
@@ -47,6 +50,7 @@ def test_converge_then_undo_leaves_every_byte_as_it_was(lab: HostLab, name: str)
     second = evidence(lab.apply(plan).stdout)
     told = str(second.pop("notes"))  # of the line that Debian's installer writes
     assert f"{name} is 127.0.1.1 (line 2): take these names" in told
+    assert len(str(second.pop("machine_id"))) == MACHINE_ID_DIGITS
     assert second == {
         "changed": [],
         "unchanged": len(plan.desired.values),

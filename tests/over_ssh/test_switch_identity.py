@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from components.core.errors import DeviceError
+from components.fabric import device
 from components.fabric.device import look_at_switch
+from components.fabric.identity import recorded_identity
 from components.fabric.systems import system_of
+from lab.switches.stored import Chassis
 from tests.fabric.switch_labs import LABS
 from tests.over_ssh.switch_room import switch_room
 
@@ -39,6 +43,31 @@ def test_a_switch_says_what_it_is(system: str, tmp_path: Path) -> None:
     assert (identity.release, identity.model) == SAYS[system]
     assert identity.rights == ""
     assert system_of(system).identity is not None
+
+
+@pytest.mark.parametrize("system", LABS)
+def test_a_step_never_writes_on_another_switch(system: str, tmp_path: Path) -> None:
+    """The recorded serial number counts, else the one of the baseline; the file's wins."""
+    with switch_room(system, tmp_path) as room:
+        baseline = device.run_baseline(room.request(), room.env)
+        recorded = {"baseline": device.read_baseline(baseline)}
+        evidence = device.run_apply(room.request(**recorded), room.env)
+        serial, before = room.switch.chassis.serial, room.switch.snapshot()
+        assert [recorded_identity(text) for text in (baseline, evidence)] == [
+            room.observe().identity
+        ] * 2
+        room.switch.chassis = Chassis("MT9999X99999", "0c42a1ffffff")
+        last = {device.PREVIOUS_OUTPUT: evidence}
+        refused = f"its serial number is MT9999X99999, and it was {serial}"
+        for step in (device.run_apply, device.run_restore):
+            for more in ({}, last):
+                with pytest.raises(DeviceError, match=refused):
+                    step(room.request(**recorded), room.env | more)
+        with pytest.raises(DeviceError, match="and the file says MT1111X11111"):
+            device.run_baseline(room.request(serial="MT1111X11111"), room.env)
+        assert room.switch.snapshot() == before
+        replaced = room.request(**recorded, serial="MT9999X99999")
+        assert json.loads(device.run_apply(replaced, room.env | last))["changed"] == []
 
 
 @pytest.mark.parametrize("system", LABS)

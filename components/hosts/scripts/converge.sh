@@ -14,6 +14,22 @@ refuse_other_stack() { # it would record what the other one set, and nobody woul
   done
 }
 
+refuse_other_name() { # a swapped address would give this machine the settings of another one
+  own_name=${keep:-}
+  own_name=${own_name%-host}
+  marked=''
+  [ ! -e "$state_dir/name" ] || read -r marked <"$state_dir/name"
+  [ -z "$own_name" ] || [ -z "$marked" ] || [ "$marked" = "$own_name" ] || [ "$marked" = "${renamed_from:-}" ] ||
+    fail "this machine is $marked of stack $stack, and not $own_name: correct the ssh of $own_name in the file, or" \
+      "run railyard rename host $marked $own_name. Where another machine has the name $marked now, run on this one:" \
+      "rm $state_dir/name"
+}
+
+mark_name() { # of the device whose settings are recorded here
+  [ -n "$own_name" ] && [ "$marked" != "$own_name" ] && [ -e "$state_dir/baseline" ] || return 0
+  printf '%s\n' "$own_name" >"$state_dir/name" || fail "cannot write $state_dir/name"
+}
+
 refuse_early() { # what must not be recorded as a previous value, since it has to go first
   refuse_pci
   refuse_docker
@@ -195,6 +211,8 @@ report() {
   printf '{"changed":%s,"reboot_required":%s' "$value" "$reboot_required"
   find_line "$work/report"
   printf '%s' "$value"
+  find_line /etc/machine-id
+  printf ',"machine_id":"%s"' "$(json_text "$value")"
   report_driver
   report_waiting
   printf '%s}\n' "${notes:+,\"notes\":[$notes]}"
@@ -206,12 +224,14 @@ load_input "$work/input"
 state_dir=/var/lib/railyard/$stack
 take_lock
 refuse_other_stack
+refuse_other_name
 take_up_due
 read_all "$work/desired" "$work/actual" "$work/differ"
 refuse_early
 deferring=yes
 release_dropped
 record_baseline
+mark_name
 record_acs
 apply_all
 note_released "$work/dropped"

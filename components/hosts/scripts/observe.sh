@@ -35,6 +35,8 @@ look=nothing
 load_input "$work/input"
 find_line /proc/sys/kernel/random/boot_id
 printf '# boot_id=%s\n' "$value"
+find_line /etc/machine-id
+printf 'machine.id=%s\n' "$value"
 printf 'sudo=ok\n' # this runs as root, so sudo let us
 read_all "$work/desired" "$work/actual" "$work/differ"
 cat "$work/actual"

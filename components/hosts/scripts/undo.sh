@@ -77,6 +77,7 @@ forget_docker
 forget_kernel
 [ -e "$BOOT_UNIT" ] || rm -f /etc/systemd/system/*.wants/railyard-nics.service # of a unit that a hand removed
 rm -f "$state_dir/baseline" "$state_dir/baseline.new" "$state_dir/hosts.orig" "$state_dir/vfs" "$state_dir/released" \
+  "$state_dir/name" \
   "$state_dir"/fw_needs.* "$state_dir/reboot" "$state_dir/reboot.new" "$state_dir/reboot-pending" "$state_dir/due"
 rm -rf /run/railyard
 rmdir "$state_dir" /var/lib/railyard 2>/dev/null

@@ -50,9 +50,11 @@ RESTART_DEADLINE_S: Final = 240.0
 INSTALL_DEADLINE_S: Final = 600.0
 """Seconds: a download, a first start, and 300 s in the script for the node to be Ready."""
 ACCESS_DEADLINE_S: Final = 60.0
+ALLOWS_RESET: Final = "\nreset=allow\n"
+"""In a server's last stdin, if its uninstall may take etcd away; without it, it may not."""
 _PARAMETERS: Final = frozenset(
     {"node", "version", "binary", "install_script", "install_script_sha256"}
-    | {"api_port", "peers", "cluster", "images", "images_sha256"}
+    | {"api_port", "peers", "cluster", "images", "images_sha256", "reset"}
 )
 """Lines on stdin that are no setting of the node: where K3s comes from, and whom it joins."""
 DISABLED: Final = ("servicelb", "traefik")
@@ -225,6 +227,8 @@ def _install_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep:
         lines |= {"api_port": str(kubernetes.api_port), "peers": " ".join(others)}
         lines["cluster"] = FOUND_CLUSTER if host == spec.servers[0] else "running"
     lines |= {f"{SECRETS}.{name}": "kept" for name in _secret_files(spec, host)}
+    if host.role == "control_plane" and kubernetes.reset == "allow":
+        lines["reset"] = "allow"
     unit = "k3s" if lines["role"] == "server" else "k3s-agent"
     lines[f"{unit}.service"] = "enabled/active"
     lines |= numbered_lines("config.yaml", render_config(spec, host))

@@ -1,14 +1,35 @@
 # shellcheck shell=sh
 # Uninstalls the K3s that this stack installed on this host, and nothing else. POSIX sh, as root.
-# stdin: the lines that were applied; only role= and stack= count.
+# stdin: the lines that were applied; only role=, stack=, reset=, peers= and api_port= count.
+# The last server keeps etcd, with all that the cluster stores, unless reset=allow was applied.
 begin_work
+
+refuse_loss() { # etcd of this server is the only one that is left
+  [ "$role" = server ] && [ "$reset" != allow ] || return 0
+  [ -e "/var/lib/rancher/k3s/server/db" ] || return 0 # it never started: nothing is stored
+  for peer in $peers; do # 401: an API that answers, and asks for a certificate
+    case $(curl -sk --noproxy '*' -m 5 -o /dev/null -w '%{http_code}' "https://$peer:${api_port:-6443}/readyz") in
+      200 | 401) return 0 ;;
+    esac
+  done
+  echo 'railyard: uninstalling K3s here would delete the cluster with all that is stored in it, and' \
+    'kubernetes.reset is deny: nothing was changed here. Write kubernetes: {reset: allow}, run' \
+    'pulumi up, and then remove the server or destroy' >&2
+  exit 1
+}
 
 role=''
 stack=''
+reset=''
+peers=''
+api_port=''
 while IFS= read -r line || [ -n "$line" ]; do
   case $line in
     role=*) role=${line#*=} ;;
     stack=*) stack=${line#*=} ;;
+    reset=*) reset=${line#*=} ;;
+    peers=*) peers=${line#*=} ;;
+    api_port=*) api_port=${line#*=} ;;
   esac
 done
 case $stack in '' | *[!A-Za-z0-9._-]*) echo "railyard: bad stack name '$stack'" >&2 && exit 1 ;; esac
@@ -19,6 +40,7 @@ if [ ! -e "$owned" ]; then
   printf '{"changed":[],"note":"this stack has no K3s here"}\n'
   exit 0
 fi
+refuse_loss
 uninstall=/usr/local/bin/k3s-uninstall.sh
 [ "$role" = server ] || uninstall=/usr/local/bin/k3s-agent-uninstall.sh
 if [ -e "$uninstall" ]; then

@@ -25,6 +25,7 @@ from lab.switches.front import Front
 from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.release import numbers
+from lab.switches.stored import Chassis
 from lab.views import BgpView, RouterView
 
 _NVUE: Final = (5, 0)
@@ -42,6 +43,7 @@ class Switch(Protocol):
     stored: Stored
     revisions: Revisions
     faults: PlainFaults
+    chassis: Chassis
 
     front: Front
 
@@ -302,6 +304,7 @@ _BUILTINS: Final[dict[str, Callable[[Session, list[str]], str]]] = {
     "echo": lambda session, words: session.echo(words),
     "true": lambda session, _words: session.succeed(),
     # Its default user is in the group sudo (page "User Accounts").
+    "decode-syseeprom": lambda session, _words: show.show_eeprom(session.switch.chassis),
     "id": lambda session, words: session.groups(words),
     "export": lambda _session, _words: "",
     "exit": lambda session, _words: session.exit(),

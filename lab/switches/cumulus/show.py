@@ -23,7 +23,7 @@ from lab.switches.cumulus.config import (
 )
 from lab.switches.indented import indented
 from lab.switches.lldp import Told
-from lab.switches.stored import PortCounters
+from lab.switches.stored import Chassis, PortCounters
 from lab.views import RouterView, SessionView
 
 RELEASE: Final = "5.9.2"
@@ -47,6 +47,20 @@ def show_platform(model: str) -> str:
     name = f"M{model}"
     shown = {"manufacturer": "Mellanox", "model": name, "product-name": name}
     return indented(shown)
+
+
+def show_eeprom(chassis: Chassis) -> str:
+    """`decode-syseeprom`, in the form of the guide's example."""
+    digits = chassis.base_mac.upper()
+    mac = ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))
+    rows = (("Serial Number", "0x23", chassis.serial), ("Base MAC Address", "0x24", mac))
+    lines = [
+        f"{name:<20} {code} {6 if ':' in value else len(value):>3} {value}\n"
+        for name, code, value in rows
+    ]
+    head = "TlvInfo Header:\n    Id String:    TlvInfo\n    Version:      1\n"
+    table = "TLV Name             Code Len Value\n-------------------- ---- --- -----\n"
+    return f"{head}    Total Length: 114\n{table}{''.join(lines)}(checksum valid)\n"
 
 
 def grouped(tree: Tree) -> Tree:

@@ -174,7 +174,8 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         """The view that show commands get."""
         speed = max(front_of(self._config.model, "eos").speeds_gbit_s)
         release = self._config.release or EOS_RELEASE
-        return Device(self.stored, self._config.model, speed, self.cabled, self.plugged, release)
+        shown = (self.stored, self._config.model, speed, self.cabled, self.plugged)
+        return Device(*shown, release, self.chassis)
 
     def run_line(self, line: str) -> str:
         """Run configuration lines, `;` between them, as if by hand; nothing is saved."""

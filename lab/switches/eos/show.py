@@ -26,7 +26,7 @@ from lab.switches.eos.config import (
 from lab.switches.front import front_of
 from lab.switches.indented import indented
 from lab.switches.lldp import Told, tell
-from lab.switches.stored import PortCounters
+from lab.switches.stored import FACTORY_CHASSIS, Chassis, PortCounters
 
 Tree = dict[str, JsonValue]
 
@@ -43,6 +43,7 @@ class Device:
     plugged: Mapping[str, tuple[str, str]]
     """Port to who tells its name there by LLDP, and by which of its ports."""
     release: str = EOS_RELEASE
+    chassis: Chassis = FACTORY_CHASSIS
 
     @property
     def running(self) -> Config:
@@ -91,15 +92,18 @@ def mtu_bytes(port: Port) -> int:
 
 
 def version(device: Device) -> tuple[str, Tree]:
-    """`show version`."""
+    """`show version`; its text is a capture of 4.28.0F (sources.md)."""
+    serial, digits = device.chassis.serial, device.chassis.base_mac
+    mac = f"{digits[:4]}.{digits[4:8]}.{digits[8:]}"
     text = (
-        f"Arista {device.model}-F\nHardware version: 11.05\nSerial number: LAB00000000\n"
-        f"\nSoftware image version: {device.release}\nArchitecture: x86_64\n"
+        f"Arista {device.model}-F\nHardware version: 11.05\nSerial number: {serial}\n"
+        f"Hardware MAC address: {mac}\nSystem MAC address: {mac}\n\n"
+        f"Software image version: {device.release}\nArchitecture: x86_64\n"
     )
     return text, {
         "mfgName": "Arista",
         "modelName": f"{device.model}-F",
-        "serialNumber": "LAB00000000",
+        "serialNumber": serial,
         "version": device.release,
         "architecture": "x86_64",
         "uptime": 3600.0,

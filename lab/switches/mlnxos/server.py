@@ -67,7 +67,7 @@ class MlnxosSwitch(CliSwitch[Stored]):
     def device(self) -> Device:
         """The view that show commands get."""
         release = self._config.release or RELEASE
-        return Device(self.stored, self._config.model, self.cabled, release)
+        return Device(self.stored, self._config.model, self.cabled, release, self.chassis)
 
     def show(self, words: list[str]) -> Answer:
         """Answer a show command."""

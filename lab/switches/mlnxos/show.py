@@ -12,7 +12,8 @@ from typing import Final
 
 from lab.switches.mlnxos.config import FACTORY_ENGINE, PORTS_BY_MODEL, Config, Partition, Stored
 from lab.switches.onyx.grammar import CliError, Command
-from lab.switches.onyx.show import Answer, inventory
+from lab.switches.onyx.show import Answer, chassis_lines, inventory
+from lab.switches.stored import FACTORY_CHASSIS, Chassis
 
 RELEASE: Final = "3.11.2016"
 
@@ -26,6 +27,7 @@ class Device:
     cabled: frozenset[str]
     """Ports with a cable to a host that has power."""
     release: str = RELEASE
+    chassis: Chassis = FACTORY_CHASSIS
 
     @property
     def config(self) -> Config:
@@ -114,8 +116,10 @@ def _interface(device: Device, values: list[str]) -> Answer:
 
 
 def _version(device: Device, _values: list[str]) -> Answer:
-    """The first two lines of Onyx' answer, with the product's own name."""
-    return Answer(f"Product name:      MLNX-OS\nProduct release:   {device.release}\n")
+    """Some lines of Onyx' answer, with the product's own name."""
+    table = {"Product name": "MLNX-OS", "Product release": device.release}
+    table |= chassis_lines(device.chassis)
+    return Answer("".join(f"{key + ':':<19}{value}\n" for key, value in table.items()))
 
 
 def _partition_lines(name: str, partition: Partition) -> list[str]:
@@ -148,7 +152,7 @@ def render_running_config(config: Config) -> str:
 
 _FORMS: Final[tuple[tuple[str, Show], ...]] = (
     ("show version", _version),
-    ("show inventory", lambda device, _: inventory(device.model)),
+    ("show inventory", lambda device, _: inventory(device.model, device.chassis)),
     ("show ib partition", _partitions),
     ("show ib sm", lambda device, _: _word(on=device.config.sm)),
     ("show ib sm priority", lambda device, _: Answer(f"{device.config.sm_priority}\n")),

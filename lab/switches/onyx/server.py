@@ -98,7 +98,8 @@ class OnyxSwitch(CliSwitch[Stored]):
 
     def device(self) -> Device:
         """The view that show commands get."""
-        return Device(self.stored, self._config.model, self.cabled, self.plugged, self.release)
+        model = self._config.model
+        return Device(self.stored, model, self.cabled, self.plugged, self.release, self.chassis)
 
     def snapshot(self) -> JsonValue:
         """The running and the saved configuration, canonical: no counters, no clocks."""

@@ -18,6 +18,7 @@ from lab.switches.onyx import show_ports, show_qos
 from lab.switches.onyx.config import Stored
 from lab.switches.onyx.grammar import Command, collapse_vlans
 from lab.switches.onyx.running_config import RELEASE, render_running_config
+from lab.switches.stored import FACTORY_CHASSIS, Chassis
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Device:
     plugged: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Port to who tells its name there by LLDP, and by which of its ports."""
     release: str = RELEASE
+    chassis: Chassis = FACTORY_CHASSIS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +59,31 @@ _VERSION: Final = {
 """oxidized's capture of `show version` on 3.9.2504, without the clocks."""
 
 
+def chassis_lines(chassis: Chassis) -> dict[str, str]:
+    """The rest of `show version`: captures of 3.8.2004 and 3.9.0300 (sources.md)."""
+    return {"Host ID": chassis.base_mac.upper(), "System serial num": chassis.serial}
+
+
 def _version(device: Device, _values: list[str]) -> Answer:
     table = {key: value.replace(RELEASE, device.release) for key, value in _VERSION.items()}
+    table |= chassis_lines(device.chassis)
     lines = [f"{key + ':':<19}{value}" for key, value in table.items()]
     return Answer("\n".join(lines) + "\n", dict[str, JsonValue](table))
 
 
-def inventory(model: str) -> Answer:
+def inventory(model: str, chassis: Chassis) -> Answer:
     """`show inventory`: a public client reads the first line of a chassis (NOC's profile).
 
     The rest of the table, and the end of a part number, are a guess.
     """
     head = ("Module", "Part Number", "Serial Number", "Asic Rev.", "HW Rev.")
-    rows = (head, ("CHASSIS", f"M{model}-CS2F", "MT0000X00000", "N/A", "A1"))
+    rows = (head, ("CHASSIS", f"M{model}-CS2F", chassis.serial, "N/A", "A1"))
     lines = ["".join(f"{cell:<18}" for cell in row).rstrip() for row in rows]
     return Answer("".join(f"{line}\n" for line in lines))
 
 
 def _inventory(device: Device, _values: list[str]) -> Answer:
-    return inventory(device.model)
+    return inventory(device.model, device.chassis)
 
 
 def _running(device: Device, _values: list[str]) -> Answer:

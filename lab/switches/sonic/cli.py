@@ -22,6 +22,7 @@ from lab.switches.sonic.filters import grep, xargs
 from lab.switches.sonic.pfcwd import run_pfcwd
 from lab.switches.sonic.shell import Shell, ShellError
 from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
+from lab.switches.stored import Chassis
 from lab.views import BgpView, RouterView
 
 NOT_FOUND: Final = 127
@@ -44,6 +45,7 @@ class Switch(Protocol):
 
     stored: Stored
     faults: Faults
+    chassis: Chassis
 
     @property
     def name(self) -> str:

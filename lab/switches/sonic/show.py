@@ -295,6 +295,7 @@ Platform: {switch.platform.platform}
 HwSKU: {switch.platform.hwsku}
 ASIC: broadcom
 ASIC Count: 1
+Serial Number: {switch.chassis.serial}
 """
 
 

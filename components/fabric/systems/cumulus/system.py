@@ -117,6 +117,9 @@ SYSTEM: Final = SwitchSystem(
             Field(f"nv show platform{part} -o json", r'"(?:product-name|model)": "([^"]+)"')
             for part in ("", " hardware")
         ),
+        # Guide, "Monitoring System Hardware": a table of name, code, length and value.
+        serial=Field("decode-syseeprom", r"^Serial Number +0x23 +\d+ (\S+)"),
+        base_mac=Field("decode-syseeprom", r"^Base MAC Address +0x24 +\d+ (\S+)"),
         # Who is in neither group may look and not apply (page "User Accounts").
         rights=Field("id -Gn", r"^(.*)$"),
         may=r"\b(sudo|nvapply)\b",

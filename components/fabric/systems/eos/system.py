@@ -71,6 +71,9 @@ SYSTEM: Final = SwitchSystem(
     identity=IdentityQuestions(
         release=Field("show version", r"^Software image version: (\S+)"),
         model=(Field("show version", r"^Arista (\S+)"),),
+        # Captures of 4.28.0F and 4.31.2F (sources.md#switch-identity).
+        serial=Field("show version", r"^Serial number: +(\S+)"),
+        base_mac=Field("show version", r"^System MAC address: +(\S+)"),
         # As the driver opens one for every change; a role may allow it and refuse
         # `configure terminal`, and the other way round.
         tries=("configure session railyard-look", "abort"),

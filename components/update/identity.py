@@ -1,0 +1,297 @@
+"""Which machine is behind a name: what was recorded of each device against what the file says.
+
+A step is named after its device. So a device that only gets another name would be set up under the
+new one, and undone under the old one at the end of the same update. Here the devices of the state
+are compared with those of the plan, by their address, their host key and their recorded identity.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, cast
+
+from pydantic import JsonValue
+
+from components.core.to_json import to_json
+from components.drift.applied import Applied, AppliedStep
+from components.fabric.cabling import contradictions
+from components.fabric.state import SwitchState
+from components.model.cluster import ClusterSpec
+from components.model.once import once
+from components.plan.make import ClusterPlan
+from components.remote.lines import parse_lines
+from components.remote.sending import TOOLS_SUFFIX
+from components.remote.step import bracketed
+from components.update.machine import MachineIds, machine_ids
+from components.update.seen import Seen
+
+_ENDS: Final = {"host": TOOLS_SUFFIX, "switch": "-apply"}
+"""Kind of a device to the end of the name of the step that has its endpoint on stdin."""
+_PAGE: Final = "docs/howto/rename-and-replace.md"
+_SHOWN: Final = 4
+"""Wrong cables that a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device, as a state recorded it or as a plan has it."""
+
+    name: str
+    kind: str
+    """`host`, which is a hypervisor too, or `switch`."""
+    place: str
+    """Address and port, behind its jump hosts: two machines may share an address."""
+    host_key: str
+
+    @property
+    def noun(self) -> str:
+        """What people call it."""
+        return "switch" if self.kind == "switch" else "machine"
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """One device of the plan, and the recorded device of another name that it seems to be."""
+
+    new: Device
+    old: Device
+    proof: str
+    """What they share, in words; empty if only the address is the same."""
+
+    def __str__(self) -> str:
+        if not self.proof:
+            return f"{self.new.name} has the address that {self.old.name} had, {self.old.place}"
+        what = f"{self.new.name} is the {self.new.noun} that was {self.old.name}"
+        return f"{what} ({self.proof})"
+
+
+def identity_refused(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen
+) -> tuple[str, ...]:
+    """Refuse an update for which a name now means another machine, one text for each cause.
+
+    A device with the same host key and another address has moved, and one with another host key at
+    a new address was replaced: both are accepted, but for the only server of a cluster.
+
+    Args:
+        spec: The site.
+        plan: What is wanted of it.
+        applied: What was last applied.
+        seen: What was observed.
+    """
+    found = _Compared(spec, plan, applied, seen)
+    causes = (found.cause(group) for group in _groups(found.claims))
+    cabling = (
+        _cabling_words(switch.name, wrong)
+        for switch in plan.switches
+        if spec.guards.cabling == "refuse"
+        and isinstance(facts := seen.switch(switch.name), SwitchState)
+        and (wrong := contradictions(switch.cables, facts.neighbours))
+    )
+    servers = recorded_nodes(applied, "server")
+    only = found.only_server(servers[0]) if len(servers) == 1 else ()
+    return (*found.false_renames(), *causes, *found.others(), *cabling, *only)
+
+
+def renamed_unsaid(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen
+) -> frozenset[str]:
+    """Former names of devices that the file has under another name, without saying so."""
+    found = _Compared(spec, plan, applied, seen)
+    return frozenset(each.old.name for each in found.claims if each.old.name not in found.now)
+
+
+def _refusal(what: str, where: str, fix: str) -> str:
+    nothing = "Nothing was changed on any device."
+    return f"identity: {what}\n  where  {where}. {nothing}\n  fix    {fix}; {_PAGE}"
+
+
+def _cabling_words(name: str, wrong: tuple[str, ...]) -> str:
+    more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return _refusal(
+        f"{name} may be another switch: LLDP contradicts the file on {len(wrong)} of its ports:"
+        f" {'; '.join(wrong[:_SHOWN])}{more}",
+        name,
+        "correct its `ssh` or its `ports`; if its neighbours only tell other names than the file"
+        " has, write `guards: {cabling: warn}`",
+    )
+
+
+@once
+def recorded_devices(applied: Applied) -> Mapping[str, Device]:
+    """Every device that a state has steps of, by the name that it had."""
+    found: dict[str, Device] = {}
+    for name, step in applied.steps.items():
+        for kind, ending in _ENDS.items():
+            device = name.removesuffix(ending)
+            if device != name and (end := _endpoint(step)) and _kind(end) == kind:
+                found[device] = replace(_device(end), name=device)  # it may have another name now
+    return found
+
+
+def _kind(end: Mapping[str, JsonValue]) -> str:
+    return "switch" if end.get("kind") == "switch" else "host"
+
+
+def _endpoint(step: AppliedStep) -> Mapping[str, JsonValue] | None:
+    text = step.stdin
+    if not text.lstrip().startswith("{"):  # that is how an earlier release recorded it
+        text = "\n".join(line for line in text.splitlines() if line.startswith("endpoint."))
+    try:
+        return cast("Mapping[str, JsonValue] | None", parse_lines(text).get("endpoint"))
+    except ValueError:
+        return None
+
+
+def _device(end: Mapping[str, JsonValue]) -> Device:
+    hops = cast("list[Mapping[str, JsonValue]]", end.get("jump") or [])
+    ways = (f"{bracketed(str(hop['address']))}:{hop['port']}" for hop in (end, *reversed(hops)))
+    return Device(str(end["device"]), _kind(end), " by ".join(ways), str(end.get("host_key") or ""))
+
+
+def planned_devices(plan: ClusterPlan) -> Mapping[str, Device]:
+    """Every device that a plan has steps of, but those whose address a cloud has yet to tell."""
+    ends = [switch.endpoint for switch in plan.switches]
+    ends += [each.sending.endpoint for each in (*plan.hypervisors, *plan.hosts)]
+    documents = (cast("dict[str, JsonValue]", to_json(end)) for end in ends if end.reachable)
+    return {device.name: device for device in map(_device, documents)}
+
+
+def renames_of(spec: ClusterSpec, applied: Applied) -> Mapping[str, str]:
+    """Former name to new name of the renames that the file declares and the state has not yet."""
+    declared = spec.renamed.all.items()
+    return {
+        old: new for new, old in declared if any(s.startswith(f"{new}-") for s in applied.former)
+    }
+
+
+class _Compared:
+    """The devices of a state and of a plan, with what tells one machine from another."""
+
+    def __init__(self, spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen) -> None:
+        self.spec, self.stack = spec, plan.stack
+        self.renames = renames_of(spec, applied)
+        self.was, self.now = recorded_devices(applied), planned_devices(plan)
+        self.ids: MachineIds = machine_ids(spec, applied, seen)
+        keys = (Counter(each.host_key for each in part.values()) for part in (self.was, self.now))
+        self._shared = {key for counts in keys for key, count in counts.items() if count > 1}
+
+    @cached_property
+    def claims(self) -> list[_Claim]:
+        """What the names of the plan claim to be."""
+        by_place = {each.place: each for each in self.was.values()}
+        by_key = {each.host_key: each for each in self.was.values() if self._is_proof(each)}
+        by_id = {self.ids.recorded.get(name): each for name, each in self.was.items()}
+        claims: list[_Claim] = []
+        for new in self.now.values():
+            own, proven = self.was.get(new.name), self.ids.proves(new.name)
+            if own == new or (own and proven and new.name in self.ids.seen):
+                continue
+            found = (by_id.get(self.ids.present.get(new.name, "")), by_key.get(new.host_key))
+            place = None if own and proven else by_place.get(new.place)
+            olds = (old for old in (*found, place) if old and old.kind == new.kind)
+            old = next((old for old in olds if old.name != new.name), None)
+            claims += [_Claim(new, old, self._proof(new, old))] if old else []
+        return claims
+
+    def _is_proof(self, device: Device) -> bool:
+        """Machines that were made from one image may share a host key, and that proves nothing."""
+        return bool(device.host_key) and device.host_key not in self._shared
+
+    def _proof(self, new: Device, old: Device) -> str:
+        number = self.ids.recorded.get(old.name)
+        same_id = number is not None and number == self.ids.present.get(new.name)
+        same_key = bool(new.host_key) and new.host_key == old.host_key
+        said = [f"same identity {number}"] if same_id else []
+        said += [f"same host key {new.host_key}"] if same_key else []
+        said += [f"same address {new.place}"] if said and new.place == old.place else []
+        return ", ".join(said)
+
+    def cause(self, group: list[_Claim]) -> str:
+        """The refusal of claims that belong together."""
+        first, gone = group[0], len(group) == 1 and group[0].old.name not in self.now
+        old, new, noun = first.old.name, first.new.name, first.new.noun
+        if gone and new not in self.was and first.proof:
+            why = f"{new} would be set up, and then {old} be undone on the same {noun}"
+            command = f"railyard rename {first.new.kind} {old} {new} --stack {self.stack}"
+            fix = f"`{command}`, or write {old} again"
+        elif gone:
+            why = f"{old} leaves the file, and would be undone at the same address"
+            fix = f"take {old} out in an update of its own, and then let {new} have its address"
+        elif not first.proof:
+            why = "addresses that move between devices in one update look like a mistake"
+            fix = f"give {old} its new address in an update of its own, and then {new}"
+        else:
+            why = "each of them would get the settings of another one"
+            fix = "write the `ssh` of each machine under its own name again"
+        return _refusal("; ".join(map(str, group)), why, fix)
+
+    def false_renames(self) -> Iterator[str]:
+        """Declared renames of a device into another one."""
+        for old, name in self.renames.items():
+            new, was = self.now.get(name), self.was[name]
+            if new is None or self.ids.proves(name) or new.place == was.place:
+                continue
+            if not (self._is_proof(new) and new.host_key == was.host_key):
+                yield _refusal(
+                    f"{name} is not the {new.noun} that was {old}: neither its address nor its host"
+                    f" key is the recorded one ({was.place})",
+                    f"renamed, {new.place}",
+                    f"take {name} out of `renamed`",
+                )
+
+    def others(self) -> Iterator[str]:
+        """Devices that say they are another one than the file says, or than was recorded."""
+        claimed = {claim.new.name for claim in self.claims}
+        for name, says, wanted in self.ids.contradictions:
+            new, old, host = self.now.get(name), self.was.get(name), self.spec.host(name)
+            written = host is None or host.machine_id is not None
+            reinstalled = new and old and not written and new.host_key != old.host_key
+            if name in claimed or reinstalled:
+                continue  # a new system has a new machine id, and a new key in the file says so
+            yield _refusal(
+                f"{name} is another device: it says that it is {says}, and {wanted}",
+                "the serial number of a switch, or the machine id of a host",
+                f"correct its `ssh`; or, if {name} was replaced, write `serial: {says}` for the"
+                f" switch or `machine_id: {says}` for the host",
+            )
+
+    def only_server(self, name: str) -> Iterator[str]:
+        """Another machine as the only server would begin a second cluster, which is empty."""
+        new, old, known = self.now.get(name), self.was.get(name), self.ids.recorded.get(name)
+        claimed = any(claim.new.name == name for claim in self.claims)
+        if new is None or old is None or new.place == old.place or claimed:
+            return
+        if self.ids.proves(name) and (known or new.host_key == old.host_key):
+            return
+        proof = f"`machine_id: {known}`" if known else "its `machine_id`"
+        yield _refusal(
+            f"{name} would be another machine: it was at {old.place}, and the file says"
+            f" {new.place}. It is the only server, so a second, empty cluster would begin there",
+            f"ssh.address of {name}; a copy of the machine has its host key too",
+            f"write the old address; or, if it is the same machine, write {proof} (`cat"
+            " /etc/machine-id`) for the host",
+        )
+
+
+def _groups(claims: Iterable[_Claim]) -> list[list[_Claim]]:
+    """The claims of each cause: those that share a name, as the two of a swap do."""
+    groups: list[list[_Claim]] = []
+    for claim in claims:
+        names = {claim.new.name, claim.old.name}
+        near = [g for g in groups if any(names & {c.new.name, c.old.name} for c in g)]
+        groups = [g for g in groups if g not in near]
+        groups.append([*(each for g in near for each in g), claim])
+    return groups
+
+
+def recorded_nodes(applied: Applied, role: str) -> tuple[str, ...]:
+    """The hosts on which K3s was last installed as `server` or as `agent`."""
+    return tuple(
+        name.removesuffix("-k3s")
+        for name, step in applied.steps.items()
+        if name.endswith("-k3s") and f"\nrole={role}\n" in step.stdin
+    )
