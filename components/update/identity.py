@@ -162,9 +162,11 @@ def planned_devices(plan: ClusterPlan) -> Mapping[str, Device]:
 
 def renames_of(spec: ClusterSpec, applied: Applied) -> Mapping[str, str]:
     """Former name to new name of the renames that the file declares and the state has not yet."""
-    declared = spec.renamed.all.items()
+    moved = tuple(applied.former)
     return {
-        old: new for new, old in declared if any(s.startswith(f"{new}-") for s in applied.former)
+        old: new
+        for new, old in spec.renamed.all.items()
+        if any(step.startswith(f"{new}-") for step in moved)
     }
 
 

@@ -174,7 +174,8 @@ def _refusals(
 ) -> tuple[str, ...]:
     spec = ClusterSpec.model_validate(site)
     plan = make_plan(spec, "dev")
-    return identity_refused(spec, plan, applied or _applied(), seen or Seen())
+    recorded = (applied or _applied()).follow(spec)
+    return identity_refused(spec, plan, recorded, seen or Seen())
 
 
 @pytest.mark.parametrize("edit", ACCEPTED, ids=lambda item: item.__name__)
@@ -212,7 +213,7 @@ def test_a_declared_rename_does_not_hide_another_machine() -> None:
 
 def test_a_declared_rename_is_over_when_the_state_has_the_new_name() -> None:
     spec = ClusterSpec.model_validate(_edited(nothing) | {"renamed": {"hosts": {"gpu01": "gpu00"}}})
-    assert renames_of(spec, _applied()) == {}
+    assert renames_of(spec, _applied().follow(spec)) == {}
 
 
 def test_devices_that_share_a_host_key_are_told_apart_by_their_addresses() -> None:
