@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from components.core.difference import Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
+from components.fabric.effects import describe_changes, find_effects, interrupting
 from components.fabric.failure_text import lost_text, values_text
 from components.fabric.hand_splits import (
     find_splits,
@@ -76,6 +78,7 @@ class Outcome:
     after: SwitchState
     lines: tuple[str, ...]
     interrupts: tuple[str, ...]
+    """What it interrupted, one text for each place."""
 
 
 @dataclass(slots=True)
@@ -263,13 +266,17 @@ class Exchange:
         may_interrupt: bool,
     ) -> Outcome:
         """Change and read until nothing is left to change, and save; it puts nothing back."""
-        reading, sent = before, list[Change]()
+        reading, sent, stopped = before, list[Change](), list[Difference]()
         for _ in range(MAX_ROUNDS):
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
                 self._save(taken)
-                return _outcome(before, reading, sent)
-            self._refuse_interruptions(() if may_interrupt else changes, taken)
+                lines = tuple(line for change in sent for line in change.lines)
+                return Outcome(before.state, reading.state, lines, describe_changes(stopped))
+            effects = find_effects(self.driver.system, reading.state, aim(reading))
+            stopped += interrupting(effects)
+            if not may_interrupt:
+                self._refuse_interruptions(interrupting(effects), taken)
             if self._candidate.stage == "forced":
                 break  # a second candidate would have to confirm the first
             self._send(changes, taken)
@@ -279,8 +286,8 @@ class Exchange:
         lines = "\n          ".join(line for change in left for line in change.lines)
         raise _StoppedError(f"took every line and still differs\n  missing {lines}")
 
-    def _refuse_interruptions(self, changes: Iterable[Change], taken: Sequence[str]) -> None:
-        found = "; ".join(dict.fromkeys(each.interrupts for each in changes if each.interrupts))
+    def _refuse_interruptions(self, changes: Sequence[Difference], taken: Sequence[str]) -> None:
+        found = "; ".join(describe_changes(changes))
         if found and taken:  # only the rest, after a change that moved other settings too
             raise _StoppedError(
                 f"would now interrupt traffic, which disruption.ports denies: {found}"
@@ -370,15 +377,6 @@ class Exchange:
             f"{self.session.where}: cannot read the answer to `{error.command}`: {error.why}\n"
             f"  answer\n{error.text}"
         )
-
-
-def _outcome(before: Reading, after: Reading, sent: Sequence[Change]) -> Outcome:
-    return Outcome(
-        before=before.state,
-        after=after.state,
-        lines=tuple(line for change in sent for line in change.lines),
-        interrupts=tuple(change.interrupts for change in sent if change.interrupts),
-    )
 
 
 def _why_stopped(error: Exception) -> str:

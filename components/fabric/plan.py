@@ -53,7 +53,7 @@ class SwitchPlan(BaseModel):
 
     It is not written where there is none, so that the plans of other switches stay as they are."""
 
-    ports: Annotated[Literal["allow", "deny"], Field(exclude=True)] = "allow"
+    ports: Annotated[Literal["allow", "deny", "drain"], Field(exclude=True)] = "allow"
     """Whether the step may interrupt traffic: `disruption.ports`. It changes nothing that is set,
     so it is no part of the plan's digest."""
 

@@ -12,6 +12,7 @@ from components.drift.applied import Applied, AppliedStep
 from components.fabric.drift import applied_switch
 from components.fabric.preview import MARKS, preview_switch
 from components.fabric.state import SwitchState
+from components.fabric.systems import driver_of
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.update.refusals import host_departures
@@ -94,7 +95,9 @@ def _interruptions(
         was = facts.get(switch.name)
         if not isinstance(was, SwitchState):
             continue
-        text = preview_switch(switch, was, was, spec.disruption.ports) or ""
+        # No plan knows what was there before the first update: an untouched switch is assumed.
+        before = driver_of(switch.os).factory_state(tuple(was.ports))
+        text = preview_switch(switch, was, was, spec.disruption.ports, before) or ""
         for line in text.splitlines():
             if line.strip().startswith(MARKS):
                 yield f"{switch.name}: {line.strip()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from components.core.difference import Difference, diff_settings
+from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.disruption.forecast import departures_refused, passing_refused, render_departures
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
@@ -13,11 +13,12 @@ from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.device import read_baseline
 from components.fabric.drift import applied_switch
+from components.fabric.edit import Edit
+from components.fabric.effects import interrupting
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import interrupted_words, preview_switch
-from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems import driver_of
+from components.fabric.state import SwitchState
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -100,24 +101,17 @@ def _refuse_switch(switch: SwitchPlan, seen: Facts, applied: Applied) -> Iterato
     has = was if seen is None else seen
     if not isinstance(has, SwitchState):
         return  # nothing is known of it: the step refuses, or it cannot be reached
-    back = _given_back(switch, was, has, applied) if was is not None else ()
-    driver = driver_of(switch.os)
-    pending = (*diff_states(has, switch.desired), *back)
-    found = [change for change in pending if driver.interrupts(change)]
-    if found:
+    edit = Edit(switch.os, switch.desired, was or SwitchState(), _recorded(switch, applied))
+    if found := interrupting(edit.effects(has)):
         yield _refusal(switch, found, unread=seen is None)
 
 
-def _given_back(
-    switch: SwitchPlan, was: SwitchState, has: SwitchState, applied: Applied
-) -> tuple[Difference, ...]:
-    """What was ours and is wanted no more goes back to its value of before the first update."""
+def _recorded(switch: SwitchPlan, applied: Applied) -> SwitchState | None:
+    """The values from before the first update, to which goes back what is no longer wanted."""
     baseline = applied.step(switch.baseline_step)
     if baseline is None or not baseline.stdout:
-        return ()
-    first = SwitchState.model_validate(read_baseline(baseline.stdout)).settings()
-    gone = was.settings().keys() - switch.desired.settings().keys()
-    return diff_settings(has.settings(), {key: first[key] for key in gone if key in first})
+        return None
+    return SwitchState.model_validate(read_baseline(baseline.stdout))
 
 
 def switch_changes(
@@ -129,7 +123,8 @@ def switch_changes(
         recorded, seen = applied.step(switch.step), facts.get(switch.name)
         was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
         read = seen if isinstance(seen, SwitchState) else None
-        text = preview_switch(switch, was, read, spec.disruption.ports)
+        before = _recorded(switch, applied)
+        text = preview_switch(switch, was, read, spec.disruption.ports, before)
         found += [text] if text else []
     return tuple(found)
 
