@@ -142,9 +142,12 @@ def _set_pfc(nic: Nic, items: list[str], *, partial: bool) -> ToolResult | None:
     bad = next((item for item in items if item not in allowed), None)
     if bad is not None:
         return ToolResult(1, f"Bad value for 'PFC': {bad}\n")
+    before = [*nic.qos.pfc]
     for priority, item in enumerate(items):
         if item != "x":
             nic.qos.pfc[priority] = int(item)
+    if nic.qos.pfc != before:
+        nic.toggle_link()
     if nic.qos.buffers is not None and is_too_small(nic, *nic.qos.buffers):
         # The port pauses by now: the driver looks at the buffers after that. And the tool's own
         # words about it fail.
