@@ -31,7 +31,7 @@ COMMANDS = {entry.name: entry for entry in list_commands()}
 
 RECORDED = {
     "device": {"apply", "restore", "observe", "judge", "reboot", "reboot-host", "baseline", "run"}
-    | {"files", "remove-files", "restore-release", "drain-nodes"},
+    | {"files", "remove-files", "restore-release", "drain-nodes", "apply-drained"},
     "cloud": {"preflight", "claim", "image", "ensure", "await", "remove", "sweep"},
     "payload": {"keys"},
     "evidence": {"collect", "gate"},
