@@ -15,6 +15,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
+from components.core.errors import DeviceError
 from components.disruption.access import open_cluster
 from components.disruption.allowance import refuse_too_many
 from components.disruption.health import check_quorum
@@ -53,12 +54,17 @@ class PortsRun(LeaveRun):
         marked = [node for node in self._marked(calls) if node.name not in names]
         self.request = replace(self.ports.leave, nodes=names)
         self._ask(calls, names)
-        for name in names:
-            Node(name, calls, self.now, self.pause).sign(self.ports.switch)
-        self.perform()
+        nodes = [Node(name, calls, self.now, self.pause) for name in names]
+        try:
+            for node in nodes:
+                node.sign(self.ports.switch)
+            self.perform()
+        except DeviceError:
+            for node in nodes:
+                node.sign(None)
+            raise
         yield
-        back = [Node(name, calls, self.now, self.pause) for name in names]
-        for node in (*back, *marked):
+        for node in (*nodes, *marked):
             if node.signed_for == self.ports.switch:
                 node.await_service((), READY_DEADLINE_S)
                 node.uncordon()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +49,23 @@ class PortsLeave:
         """The nodes behind some ports; an empty name means the switch as a whole."""
         named = self.nodes if "" in ports else ports
         return tuple(dict.fromkeys(self.nodes[port] for port in named if port in self.nodes))
+
+    def describe(self, nodes: Sequence[str]) -> Iterator[str]:
+        """What a preview says of the nodes that leave."""
+        if nodes:
+            names = ", ".join(nodes)
+            yield f"WILL LEAVE SERVICE: {names}: drained before their ports of {self.switch} change"
+
+    def refused(self, nodes: Sequence[str]) -> Iterator[str]:
+        """Why so many nodes cannot leave at once: the step refuses it too."""
+        going = [name for name in nodes if name in self.workers]
+        if len(going) > self.max_unavailable:
+            yield (
+                f"disruption: {', '.join(going)} would leave service at once, for a change of"
+                f" {self.switch}\n"
+                f"  where  disruption.ports = drain, max_unavailable = {self.max_unavailable}\n"
+                "  fix    raise max_unavailable, or plan a window and set ports to allow"
+            )
 
 
 def plan_ports(

@@ -22,7 +22,7 @@ from components.fabric.alike import fold_ports
 from components.fabric.baselines import with_new_ports
 from components.fabric.bond_state import MlagState
 from components.fabric.edit import Edit
-from components.fabric.effects import find_effects, interrupting
+from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity
@@ -182,14 +182,12 @@ def run_apply(text: str, environ: Mapping[str, str], out_of_service: Away | None
 def _interrupted_ports(
     request: SwitchRequest, environ: Mapping[str, str], edit: Edit
 ) -> tuple[str, ...]:
-    """The ports that the changes interrupt; an empty name for the switch as a whole."""
+    """The ports that the changes interrupt, as `ports_of` names them."""
     secrets = secrets_for(request.endpoint, environ)
     with _reading(request.endpoint, request.os, secrets) as exchange:
         reading = exchange.read(edit.wanted)
     target = edit.target(reading.state, reading.vlan_holders)
-    found = interrupting(find_effects(request.os, reading.state, target))
-    places = (each.where.partition(" ") for each in found)
-    return tuple(dict.fromkeys(name if kind == "port" else "" for kind, _, name in places))
+    return ports_of(interrupting(find_effects(request.os, reading.state, target)))
 
 
 def run_restore(text: str, environ: Mapping[str, str]) -> str:

@@ -179,6 +179,12 @@ def interrupting(effects: Mapping[Difference, Effect]) -> tuple[Difference, ...]
     return tuple(change for change, effect in effects.items() if effect.interrupts)
 
 
+def ports_of(changes: Iterable[Difference]) -> tuple[str, ...]:
+    """The ports that changes are about; an empty name for what is about the whole switch."""
+    places = (each.where.partition(" ") for each in changes)
+    return tuple(dict.fromkeys(name if kind == "port" else "" for kind, _, name in places))
+
+
 def describe_changes(
     changes: Iterable[Difference], order: Mapping[str, int] | None = None
 ) -> tuple[str, ...]:

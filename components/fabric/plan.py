@@ -163,7 +163,8 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
         endpoint=ufm_endpoint(ufm),
         desired=desired,
         commands_from_factory=_commands_from_factory(UFM, desired, ""),
-        ports=spec.disruption.ports,
+        # No port of it leads to a host: what would interrupt waits for `allow`.
+        ports="deny" if spec.disruption.ports == "drain" else spec.disruption.ports,
     )
 
 

@@ -13,6 +13,7 @@ from components.fabric.drift import applied_switch
 from components.fabric.preview import MARKS, preview_switch
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
+from components.hosts.preview import class_changes
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.update.refusals import host_departures
@@ -61,7 +62,11 @@ def foretell(
         facts: Device to what is taken to be there.
         applied: The state that recorded the nodes.
     """
-    return (*host_departures(plan, facts, applied), *_interruptions(spec, plan, facts))
+    return (
+        *host_departures(plan, facts, applied),
+        *_interruptions(spec, plan, facts),
+        *class_changes(plan.hosts, facts),
+    )
 
 
 def foretell_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:

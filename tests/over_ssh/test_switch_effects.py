@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -195,3 +196,22 @@ def test_nothing_happens_to_a_port_that_was_not_announced(
         port: (watch.worst[port], said[port]) for port in said if watch.worst[port] > said[port]
     }
     assert unsaid == {}, done["changed"]
+
+
+def test_hosts_leave_before_their_ports_change_and_only_those(room: SwitchRoom) -> None:
+    room.apply()
+    first, (name, port) = room.switch.snapshot(), next(iter(room.desired.ports.items()))
+    ports = {**room.desired.ports, name: port.model_copy(update={"mtu_bytes": 9000})}
+    edited = room.desired.model_copy(update={"ports": ports}).model_dump(mode="json")
+    away: list[Sequence[str]] = []
+
+    @contextmanager
+    def out_of_service(changing: Sequence[str]) -> Generator[None]:
+        away.append(changing)
+        assert room.switch.snapshot() == first
+        yield
+        assert room.switch.port_view(name).mtu_bytes == 9000
+
+    request = room.request(ports="drain", desired=edited)
+    device.run_apply(request, room.env, out_of_service)
+    assert away == [(name,)]

@@ -115,8 +115,8 @@ def rows(part: Part, begin: str, *keys: HostKey) -> tuple[HostKey, ...]:
 
 
 def has_effect(effect: Effect, *keys: HostKey) -> tuple[HostKey, ...]:
-    """The same rows, with what their changes do."""
-    return tuple(replace(key, effect=effect) for key in keys)
+    """The same rows, with what their changes do, where no row says it yet."""
+    return tuple(replace(key, effect=effect) if key.effect is Effect.LINK else key for key in keys)
 
 
 def effect_of(row: HostKey) -> Effect:
