@@ -8,7 +8,7 @@ from enum import IntEnum
 class Effect(IntEnum):
     """The worst that a change does while it is made, in ascending order.
 
-    A setting whose effect nobody wrote down counts as `LINK`.
+    A setting without a written effect counts as `LINK`.
     """
 
     NONE = 0

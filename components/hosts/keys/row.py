@@ -90,7 +90,7 @@ class HostKey:
     topic: Topic | None = None
     effect: Effect = Effect.LINK
     """What a change does to running traffic, where `interrupts` and `loads_at_start` do not say
-    it. `LINK` without them is a row that nobody judged; a test refuses it."""
+    it. `LINK` without them is a row that was never judged; a test refuses it."""
     interrupts: Interrupts | None = None
     loads_at_start: bool = False
     """What is set counts from the next start of the host or of the card; the key with `_current`
