@@ -23,7 +23,7 @@ def check_ports_drain(spec: ClusterSpec) -> Iterator[Finding]:
     """Whom `disruption.ports: drain` shall drain can be drained: nodes of a cluster.
 
     Without one the ports would change under running jobs. A plain exec looks at nothing before it
-    sends its lines, so that nobody could leave in time.
+    sends its lines, so that no node could leave in time.
     """
     if spec.disruption.ports != "drain":
         return

@@ -45,7 +45,7 @@ class Fabric(pulumi.ComponentResource):
         remote: Secrets and repair notes of this run.
         drained: Nodes that leave a cluster, and whose ports these plans let go; None where none
             leaves.
-        leaves: Switch to who leaves service while its ports change; None: nobody.
+        leaves: Switch to who leaves service while its ports change; None: no host.
         opts: Resource options of the component.
     """
 
