@@ -201,7 +201,7 @@ def describe_changes(
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """A place is alone on its line, and what is said of it is indented below."""
+    """`group_settings` gives a line for a place, and its settings indented below it."""
     place, said = "", list[str]()
     for line in lines:
         if line.startswith(" "):
