@@ -59,6 +59,8 @@ def _change_qos(nic: Nic, given: list[tuple[str, str]]) -> ToolResult:
         text = "trust and dscp2prio commands cannot be used at the same time.\n"
         return ToolResult(1, text)
     if "--cable_len" in changes and "-f" not in changes:
+        if any(nic.qos.pfc):
+            nic.toggle_link()
         nic.qos.pfc = [0] * PRIORITIES  # the tool sends both together, and PFC as 0 then
     # The driver takes the map of buffers before their sizes, in whichever order they are given.
     for name, value in sorted(given, key=lambda option: option[0] == "--buffer_size"):
