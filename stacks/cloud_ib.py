@@ -25,7 +25,7 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
     if plan.cloud is None:
         left = plan.departures
         drained = Departures("departures", left, remote).ready if left else None
-        underlay = Fabric("fabric", plan.switches, remote, drained).ready
+        underlay = Fabric("fabric", plan.switches, remote, drained, plan.ports).ready
         hosts = Hosts("hosts", plan.hosts, remote, underlay).ready
         return prove(plan, remote, Reboots("reboots", plan.reboots, remote, hosts).ready, run)
     made = Instances("cloud", plan.cloud, remote).ready

@@ -25,7 +25,7 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
     """
     left = plan.departures
     drained = Departures("departures", left, remote).ready if left else None
-    fabric = Fabric("fabric", plan.switches, remote, drained).ready
+    fabric = Fabric("fabric", plan.switches, remote, drained, plan.ports).ready
     hypervisors = Hypervisors("hypervisors", plan.hypervisors, remote, fabric).ready
     guests = Hosts("hosts", plan.hosts, remote, hypervisors).ready
     back = Reboots("reboots", plan.reboots, remote, guests).ready

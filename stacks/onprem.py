@@ -21,7 +21,7 @@ def compose(plan: ClusterPlan, remote: Remote, run: int) -> AcceptanceReport:
     """
     left = plan.departures
     drained = Departures("departures", left, remote).ready if left else None
-    fabric = Fabric("fabric", plan.switches, remote, drained).ready
+    fabric = Fabric("fabric", plan.switches, remote, drained, plan.ports).ready
     hosts = Hosts("hosts", plan.hosts, remote, fabric).ready
     back = Reboots("reboots", plan.reboots, remote, hosts).ready
     return prove(plan, remote, back, run)

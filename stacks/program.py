@@ -29,7 +29,7 @@ from components.core.plain_text import plain_text
 from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
-from components.hosts.preview import host_changes
+from components.hosts.preview import class_changes, host_changes
 from components.kubernetes.live.judge import CLUSTER, ClusterDrift
 from components.kubernetes.manifest import HELD
 from components.kubernetes.server_version import check_existing
@@ -229,7 +229,11 @@ def _look(
     _hand_beside(observe, intentions)
     changes = switch_changes(spec, plan, applied, seen.devices)
     playbooks, _ = played_playbooks(plan, applied)
-    for text in (*changes, *host_changes(plan.hosts, seen.devices), *playbooks):
+    hosts = (
+        *host_changes(plan.hosts, seen.devices),
+        *class_changes(plan.hosts, seen.devices),
+    )
+    for text in (*changes, *hosts, *playbooks):
         _inform(text)
     for text in host_departures(plan, seen.devices, applied):
         _inform(text)

@@ -19,6 +19,30 @@ def check_max_unavailable(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
+def check_ports_drain(spec: ClusterSpec) -> Iterator[Finding]:
+    """Whom `disruption.ports: drain` shall drain can be drained: nodes of a cluster.
+
+    Without one the ports would change under running jobs. A plain exec looks at nothing before it
+    sends its lines, so that no node could leave in time.
+    """
+    if spec.disruption.ports != "drain":
+        return
+    where = at(("disruption", "ports"), "drain")
+    if spec.kubernetes is None:
+        yield Finding(
+            "ports is drain, and the site has no Kubernetes whose nodes could be drained.",
+            (where,),
+            "set ports to deny, and to allow in a window.",
+        )
+    for s, switch in enumerate(spec.switches):
+        if switch.executor == "exec":
+            yield Finding(
+                f"ports is drain, and {switch.name} takes its configuration as one exec.",
+                (where, at(("switches", s, "executor"), switch.executor)),
+                "remove executor, or set ports to allow or deny.",
+            )
+
+
 def check_mpi_operator(spec: ClusterSpec) -> Iterator[Finding]:
     """The MPI operator is installed: the NCCL acceptance test is an MPIJob."""
     if not spec.jobs.mpi_operator:

@@ -17,6 +17,7 @@ app = command_app("What the steps of one device call.")
 
 _VERBS: Final = {
     "apply": ("components.fabric.device", "run_apply"),
+    "apply-drained": ("components.disruption.ports", "run_apply_drained"),
     "restore": ("components.fabric.device", "run_restore"),
     "observe": ("components.fabric.device", "run_observe"),
     "judge": ("components.fabric.judge", "run_judge"),

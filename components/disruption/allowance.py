@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from components.core.errors import DeviceError
@@ -62,6 +63,25 @@ def check_allowance(calls: Calls, request: Leaving) -> None:
         f" {len(away) + 1}: disruption.max_unavailable is {request.max_unavailable}. Bring {out}"
         " back, or take it out of the file"
     )
+
+
+def refuse_too_many(
+    calls: Calls, names: Sequence[str], workers: Sequence[str], max_unavailable: int
+) -> None:
+    """Refuse where some workers that go at once are more than the file allows, with those away.
+
+    Raises:
+        DeviceError: Which go, which are out of service, and what is allowed.
+    """
+    nodes = read_nodes(calls)
+    away = [each for each in workers if each not in names and _is_away(nodes, each)]
+    if names and len(names) + len(away) > max_unavailable:
+        out = f", and {', '.join(away)} is out of service already" if away else ""
+        raise DeviceError(
+            f"{', '.join(names)} would have to leave service at once{out}:"
+            f" disruption.max_unavailable is {max_unavailable}. The switch was not touched. Raise"
+            " it, or set disruption.ports to allow for a window"
+        )
 
 
 def _is_away(nodes: Nodes, name: str) -> bool:

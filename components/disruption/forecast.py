@@ -19,7 +19,14 @@ from components.disruption.pending import (
 from components.disruption.plan import HostRebootStep, RebootGroup
 from components.drift.applied import Applied, AppliedStep
 from components.hosts.firmware_pending import BACK, needs_of, released_settings
-from components.hosts.keys.ask import is_idle, loads_driver, needs_boot, needs_drain, parameter_of
+from components.hosts.keys.ask import (
+    is_idle,
+    loads_driver,
+    needs_boot,
+    needs_drain,
+    parameter_of,
+    takes_link,
+)
 from components.remote.lines import parse_lines
 
 WAITS: Final = "waits "
@@ -225,15 +232,22 @@ def _interrupting(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[t
 def _dropped(step: HostRebootStep, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What an earlier plan set on a card, and this one leaves: it goes back to what it was."""
     for key, now in sorted(values.items()):
+        # What takes the link may be observed for a guard, and be nobody's of ours.
         dropped = key.startswith("nic.") and key not in step.request.settings
+        dropped = dropped and not takes_link(key)
         if dropped and needs_drain(key) and _has_vfs(key, values):
             yield key, f"{now} -> as before Railyard"
 
 
 def _has_vfs(key: str, values: Mapping[str, str]) -> bool:
-    """Whether a job may hold the VF, or a VF of the card; true of a setting of no card."""
+    """Whether a job may hold what the change takes: the link, the VF, or a VF of the card.
+
+    True of a setting of no card.
+    """
     kind, _, rest = key.partition(".")
     where = rest.rpartition(".")[0]
+    if takes_link(key):
+        return True
     if kind == "vf":
         return values.get(key) != "absent" and _has_vfs(f"nic.{where}", values)
     return kind != "nic" or values.get(f"nic.{where}.vfs") not in {"0", "absent"}

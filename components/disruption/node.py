@@ -22,6 +22,8 @@ POLL_S: Final = 2.0
 """Seconds between two looks."""
 ANNOTATION: Final = "railyard/out-of-service"
 """On a node that we cordoned: what it offered before."""
+SWITCH: Final = "railyard/out-of-service-for"
+"""On a node that left for a change of this switch's ports."""
 MIRROR: Final = "kubernetes.io/config.mirror"
 """On the copy of a static pod, which no eviction ends."""
 PLUGIN_SOCKETS: Final = "/var/lib/kubelet/device-plugins"
@@ -167,6 +169,18 @@ class Node:
         self._patch({ANNOTATION: None}, unschedulable=None)
         self.held = False
         self.done.append("uncordoned")
+
+    @property
+    def signed_for(self) -> str | None:
+        """The switch for which it is out of service, as `sign` left it."""
+        return _annotations(self.read() or {}).get(SWITCH)
+
+    def sign(self, switch: str | None) -> None:
+        """Note for which switch it leaves, before it does; None: it is back."""
+        body: Body = {"metadata": {"annotations": {SWITCH: switch}}}
+        answer = self.calls.call("PATCH", f"/api/v1/nodes/{self.name}", body)
+        if answer.status not in {*_CREATED, _NOT_FOUND}:
+            raise DeviceError(f"node {self.name} cannot be marked: {answer.words}")
 
     def _patch(self, annotations: Mapping[str, str | None], *, unschedulable: bool | None) -> None:
         body = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import pulumi
 
@@ -14,7 +15,25 @@ from components.fabric.plan import SwitchPlan
 from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import FabricReady, NodesDrained, gate
 from components.remote.objects import Sent, SwitchExec, printed, switch_exec
-from components.remote.step import render_request
+from components.remote.step import Endpoint, env_name, render_request
+
+
+class HostsLeave(Protocol):
+    """Who leaves service while the ports of a switch change: `components.disruption.ports`."""
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """What the step connects to beside the switch."""
+        ...
+
+    @property
+    def secret(self) -> str:
+        """Name of a secret kubeconfig; empty: there is none."""
+        ...
+
+    def document(self) -> Mapping[str, object]:
+        """What the request has of it."""
+        ...
 
 
 class Fabric(pulumi.ComponentResource):
@@ -26,6 +45,7 @@ class Fabric(pulumi.ComponentResource):
         remote: Secrets and repair notes of this run.
         drained: Nodes that leave a cluster, and whose ports these plans let go; None where none
             leaves.
+        leaves: Switch to who leaves service while its ports change; None: no host.
         opts: Resource options of the component.
     """
 
@@ -37,10 +57,12 @@ class Fabric(pulumi.ComponentResource):
         plans: Sequence[SwitchPlan],
         remote: Remote,
         drained: NodesDrained | None = None,
+        leaves: Mapping[str, HostsLeave] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:fabric:Fabric", name, {"switches": len(plans)}, opts)
         self._before = [drained.gate] if drained else []
+        self._leaves = leaves or {}
         applied = [
             self._exec(plan, plan.exec, remote) if plan.exec else self._switch(plan, remote)
             for plan in plans
@@ -66,11 +88,19 @@ class Fabric(pulumi.ComponentResource):
         recorded = join_text(baseline.stdout, pack_baseline)
         note = remote.note(plan.step)
         # Only where it refuses: a request that allows it is as it was before there was the key.
-        policy = serial | ({"ports": plan.ports} if plan.ports == "deny" else {})
+        policy: dict[str, object] = dict(serial)
+        policy |= {"ports": plan.ports} if plan.ports != "allow" else {}
+        leave = self._leaves.get(plan.name)
+        if leave:
+            policy |= leave.document()
+            for endpoint in leave.endpoints:
+                environment |= remote.environment(endpoint)
+            if leave.secret:
+                environment[env_name(leave.secret)] = remote.secrets.require_secret(leave.secret)
         return local_call(
             LocalCall(
                 plan.step,
-                "device apply",
+                "device apply-drained" if leave else "device apply",
                 render_request(plan.endpoint, os=plan.os, desired=desired, repair=note, **policy),
                 environment | {BASELINE_VARIABLE: recorded},
                 delete="device restore",

@@ -10,8 +10,8 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -21,6 +21,8 @@ from components.core.errors import UsageError
 from components.fabric.alike import fold_ports
 from components.fabric.baselines import with_new_ports
 from components.fabric.bond_state import MlagState
+from components.fabric.edit import Edit
+from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.failure_text import InterruptedRunError
 from components.fabric.ib_state import IbState
@@ -31,12 +33,7 @@ from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters
-from components.fabric.targets import (
-    dropped,
-    overlay,
-    target_of_restore,
-    target_of_update,
-)
+from components.fabric.targets import target_of_restore
 from components.remote.device_session import open_session
 from components.remote.lines import as_json
 from components.remote.lock import hold_lock
@@ -59,6 +56,8 @@ Linux takes 131,072 characters in one variable, which some 400 ports would fill.
 PACKED: Final = "zlib:"
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts this step's evidence of last time, if it is asked to."""
+Away = Callable[[Sequence[str]], AbstractContextManager[None]]
+"""Keeps the hosts behind some ports out of service; an empty name means every port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +79,9 @@ class SwitchRequest:
     baseline: SwitchState | None = None
     repair: str = ""
     """Why this apply runs although the plan is the same; only shown."""
-    ports: Literal["allow", "deny"] = "allow"
-    """`deny`: an apply that would interrupt traffic ends before it changes anything. An undo gives
-    back what was there in any case."""
+    ports: Literal["allow", "deny", "drain"] = "allow"
+    """`deny`: an apply that would interrupt traffic ends before it changes anything. `drain`: it
+    looks first, and hosts leave service. An undo gives back what was there in any case."""
     serial: str = ""
     """Serial number that the file says; empty: the recorded one counts."""
     judges: Judged | None = None
@@ -160,29 +159,45 @@ def run_observe(text: str, environ: Mapping[str, str]) -> str:
     return state.model_dump_json(indent=2) + "\n"
 
 
-def run_apply(text: str, environ: Mapping[str, str]) -> str:
+def run_apply(text: str, environ: Mapping[str, str], out_of_service: Away | None = None) -> str:
     """Bring the switch to the desired state, verify, save; returns the evidence as JSON.
+
+    Args:
+        text: The request.
+        environ: Its secrets and the recorded values.
+        out_of_service: With `ports: drain`, keeps hosts out of service while ports change.
 
     Raises:
         DeviceError: See `Exchange.converge`; or the file denies an interruption that is needed.
     """
     request = parse_request(text, environ)
     previous = previous_of(environ) or SwitchState()
-    gone = dropped(previous, request.desired) if request.baseline else SwitchState()
-    baseline = with_new_ports(request.baseline or SwitchState(), previous, request.os)
-    wanted = overlay(gone, request.desired)
-    with _writing(request, environ) as exchange:
+    edit = Edit(request.os, request.desired, previous, request.baseline)
+    with ExitStack() as entered:
+        entered.enter_context(_lock(request.endpoint))
+        if out_of_service is not None:
+            ports = _interrupted_ports(request, environ, edit)
+            entered.enter_context(out_of_service(ports))
+        deadline_s = request.endpoint.write_s or WRITE_DEADLINE_S
+        exchange = entered.enter_context(_exchange(request, environ, deadline_s))
         who = _enter(exchange, request, environ)
         outcome = exchange.converge(
-            wanted,
-            lambda reading: target_of_update(
-                reading.state,
-                request.desired,
-                target_of_restore(reading.state, gone, baseline, reading.vlan_holders),
-            ),
-            may_interrupt=request.ports == "allow",
+            edit.wanted,
+            lambda reading: edit.target(reading.state, reading.vlan_holders),
+            may_interrupt=request.ports != "deny",
         )
     return _render(request, outcome, request.desired, who)
+
+
+def _interrupted_ports(
+    request: SwitchRequest, environ: Mapping[str, str], edit: Edit
+) -> tuple[str, ...]:
+    """The ports that the changes interrupt, as `ports_of` names them."""
+    secrets = secrets_for(request.endpoint, environ)
+    with _reading(request.endpoint, request.os, secrets) as exchange:
+        reading = exchange.read(edit.wanted)
+    target = edit.target(reading.state, reading.vlan_holders)
+    return ports_of(interrupting(find_effects(request.os, reading.state, target)))
 
 
 def run_restore(text: str, environ: Mapping[str, str]) -> str:

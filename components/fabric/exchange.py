@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from components.core.difference import Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate, Stage
+from components.fabric.effects import describe_changes, find_effects, interrupting
 from components.fabric.failure_text import (
     InterruptedRunError,
     RefusedError,
@@ -253,13 +255,16 @@ class Exchange:
         may_interrupt: bool,
     ) -> Outcome:
         """Change and read until nothing is left to change, and save; it puts nothing back."""
-        reading, sent = before, list[Change]()
+        reading, sent, stopped = before, list[Change](), list[Difference]()
         for _ in range(MAX_ROUNDS):
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
                 self._save(taken)
-                return outcome_of(before, reading, sent)
-            self._refuse_interruptions(() if may_interrupt else changes, taken)
+                return outcome_of(before, reading, sent, describe_changes(stopped))
+            effects = find_effects(self.driver.system, reading.state, aim(reading))
+            stopped += interrupting(effects)
+            if not may_interrupt:
+                self._refuse_interruptions(interrupting(effects), taken)
             if self._candidate.stage == "forced":
                 break  # a second candidate would have to confirm the first
             self._send(changes, taken)
@@ -289,8 +294,8 @@ class Exchange:
             how = "nothing more was sent"
             return InterruptedRunError(lost_text(said, taken, self._candidate, how))
 
-    def _refuse_interruptions(self, changes: Iterable[Change], taken: Sequence[str]) -> None:
-        found = "; ".join(dict.fromkeys(each.interrupts for each in changes if each.interrupts))
+    def _refuse_interruptions(self, changes: Sequence[Difference], taken: Sequence[str]) -> None:
+        found = "; ".join(describe_changes(changes))
         if found and taken:  # only the rest, after a change that moved other settings too
             raise StoppedError(
                 f"would now interrupt traffic, which disruption.ports denies: {found}"

@@ -11,13 +11,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from components.fabric.effects import describe_changes, find_effects, interrupting
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
-from components.fabric.systems.base import Change, flatten, interruptions
+from components.fabric.systems.base import Change, flatten
 from components.fabric.systems.exec_form import ExecForm
 from components.fabric.targets import target_of_apply, target_of_restore
 
@@ -71,7 +73,13 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan:
     """
     form = _form_of(system)
     start = form.start(desired)
-    changes = _changes(system, start, target_of_apply(start, desired))
+    target = target_of_apply(start, desired)
+    changes = _changes(system, start, target)
+    found = interrupting(find_effects(system, start, target))
+    # Every line is sent each time, whatever the switch has.
+    stopped = describe_changes(
+        replace(each, actual="any value", desired="the file's") for each in found
+    )
     lines = (*form.prepare(desired), *map(form.again, flatten(changes)))
     back = form.back(desired) if form.back else _way_back(system, desired)
     resets = form.resets
@@ -80,7 +88,7 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan:
         apply=form.render((*form.enter, *lines, *form.commit)),
         save=form.render((*form.save_enter, *form.save)),
         undo=form.render((*form.enter, *back, *form.commit, *form.save)),
-        interrupts=(*interruptions(changes), *((VLANS_GO,) if cut else ())),
+        interrupts=(*stopped, *((VLANS_GO,) if cut else ())),
     )
 
 

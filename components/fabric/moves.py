@@ -57,13 +57,16 @@ class Outcome:
     after: SwitchState
     lines: tuple[str, ...]
     interrupts: tuple[str, ...]
+    """What it interrupted, one text for each place."""
 
 
-def outcome_of(before: Reading, after: Reading, sent: Sequence[Change]) -> Outcome:
+def outcome_of(
+    before: Reading, after: Reading, sent: Sequence[Change], interrupts: tuple[str, ...]
+) -> Outcome:
     """What changes between two readings came to."""
     return Outcome(
         before=before.state,
         after=after.state,
         lines=tuple(line for change in sent for line in change.lines),
-        interrupts=tuple(change.interrupts for change in sent if change.interrupts),
+        interrupts=interrupts,
     )

@@ -53,7 +53,7 @@ class SwitchPlan(BaseModel):
 
     It is not written where there is none, so that the plans of other switches stay as they are."""
 
-    ports: Annotated[Literal["allow", "deny"], Field(exclude=True)] = "allow"
+    ports: Annotated[Literal["allow", "deny", "drain"], Field(exclude=True)] = "allow"
     """Whether the step may interrupt traffic: `disruption.ports`. It changes nothing that is set,
     so it is no part of the plan's digest."""
 
@@ -167,7 +167,8 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
         endpoint=with_deadlines(ufm_endpoint(ufm), spec.deadlines.switch),
         desired=desired,
         commands_from_factory=_commands_from_factory(UFM, desired, ""),
-        ports=spec.disruption.ports,
+        # No port of it leads to a host: what would interrupt waits for `allow`.
+        ports="deny" if spec.disruption.ports == "drain" else spec.disruption.ports,
     )
 
 

@@ -5,25 +5,26 @@ Pure. Ports that change alike stand on one line, so that a switch of 64 ports is
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from components.catalogue.switches import find_model
 from components.core.difference import ABSENT, Difference
+from components.core.effect import Effect
+from components.fabric.edit import Edit
+from components.fabric.effects import describe_changes, interrupting
+from components.fabric.exec_plan import describe_interrupts
 from components.fabric.hand_splits import plan_changes
 from components.fabric.plan import SwitchPlan
-from components.fabric.setting_text import collapse, group_settings
+from components.fabric.setting_text import group_settings
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import Unsettable
-from components.fabric.targets import target_of_apply
 
-MARKS: Final = ("INTERRUPTS", "NO TIMED RESTORE", "will be refused")
+CHANGES_CLASS: Final = "running traffic changes its class"
+"""Begins the line about what nothing refuses, and jobs that run may notice."""
+MARKS: Final = ("INTERRUPTS", CHANGES_CLASS, "NO TIMED RESTORE", "will be refused")
 """How the lines begin that tell what stops, or what is not taken back by itself."""
-_OF_PORT = re.compile(r"port (\S+) (.*)")
-"""A driver's words for what a change interrupts on one port: `port 1/3 flaps`."""
-
 _NO_TIMER: Final = (
     "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
     " next update or a restart; have its console at hand"
@@ -31,7 +32,11 @@ _NO_TIMER: Final = (
 
 
 def preview_switch(
-    plan: SwitchPlan, was: SwitchState | None, seen: SwitchState | None, allowed: str
+    plan: SwitchPlan,
+    was: SwitchState | None,
+    seen: SwitchState | None,
+    allowed: str,
+    baseline: SwitchState | None = None,
 ) -> str | None:
     """The words of a preview about one switch.
 
@@ -40,6 +45,7 @@ def preview_switch(
         was: What was last applied; None: nothing.
         seen: What observe read; None: not read, so the changes are those of the file.
         allowed: What the file's `disruption.ports` says.
+        baseline: The values from before the first update; None: not known.
 
     Returns:
         One line for the switch and indented ones below it; None where nothing would change.
@@ -58,7 +64,8 @@ def preview_switch(
     count = len(moved) + len(dropped)
     head = f"{plan.name}: {count} setting{'s' if count != 1 else ''} will change"
     lines = [head, *group_settings(moved | dropped, order)]
-    lines += _interruptions(plan, seen, order, allowed)
+    edit = Edit(plan.os, plan.desired, was or SwitchState(), baseline)
+    lines += _effects(plan, edit, seen, allowed)
     if plan.timed_restore_s is None:
         lines.append(_NO_TIMER.format(driver_of(plan.os).title))
     return "\n  ".join(lines)
@@ -66,11 +73,7 @@ def preview_switch(
 
 def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:
     """Changes that interrupt traffic, on one line: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`."""
-    moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
-    lines = group_settings(moved, port_order(plan))
-    # A place is alone on its line, and what is said of it is indented below.
-    text = "".join(f" {line.strip()}," if line[0] == " " else f"; {line}:" for line in lines)
-    return text.removeprefix("; ").replace(",;", ";").rstrip(",")
+    return "; ".join(describe_changes(changes, port_order(plan)))
 
 
 def port_order(plan: SwitchPlan) -> Mapping[str, int]:
@@ -80,32 +83,23 @@ def port_order(plan: SwitchPlan) -> Mapping[str, int]:
     return {name: number for number, name in enumerate(known)}
 
 
-def _interruptions(
-    plan: SwitchPlan, seen: SwitchState | None, order: Mapping[str, int], allowed: str
-) -> Iterator[str]:
+def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: str) -> Iterator[str]:
+    head = f"INTERRUPTS (disruption.ports: {allowed})"
     if plan.exec is not None:
-        found: Sequence[str] = plan.exec.interrupts
-    elif seen is None:
+        if plan.exec.interrupts:
+            yield f"{head}: {describe_interrupts(plan.exec.interrupts)}"
+        return
+    if seen is None:
         refuses = "; it is read first, and refuses what interrupts" if allowed == "deny" else ""
         yield f"interrupts: not known, since the switch was not read{refuses}"
         return
-    else:
-        driver = driver_of(plan.os)
-        try:
-            changes = plan_changes(driver, seen, target_of_apply(seen, plan.desired))
-        except Unsettable as error:
-            yield f"will be refused: {error}"
-            return
-        found = [change.interrupts for change in changes if change.interrupts]
-    if found:
-        yield f"INTERRUPTS (disruption.ports: {allowed}): {'; '.join(_in_words(found, order))}"
-
-
-def _in_words(found: Iterable[str], order: Mapping[str, int]) -> Iterator[str]:
-    """`port 1/1 flaps`, `port 1/2 flaps` as one."""
-    alike: dict[str, list[str]] = {}
-    for text in dict.fromkeys(found):
-        of_port = _OF_PORT.fullmatch(text)
-        alike.setdefault(of_port[2] if of_port else text, []).append(of_port[1] if of_port else "")
-    for words, ports in alike.items():
-        yield f"{collapse(ports, order)}: {words}" if any(ports) else words
+    try:
+        plan_changes(driver_of(plan.os), seen, edit.target_of(seen))
+    except Unsettable as error:
+        yield f"will be refused: {error}"
+        return
+    effects = edit.effects(seen)
+    if found := interrupting(effects):
+        yield f"{head}: {interrupted_words(plan, found)}"
+    if moved := [change for change, effect in effects.items() if effect is Effect.CLASS]:
+        yield f"{CHANGES_CLASS}: {interrupted_words(plan, moved)}"

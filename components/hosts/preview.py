@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from components.core.effect import Effect
 from components.core.key_values import HostState
 from components.hosts.firmware_pending import (
     NOT_THERE,
@@ -16,9 +17,13 @@ from components.hosts.firmware_pending import (
     pending_firmware,
     words_of,
 )
+from components.hosts.keys.ask import effect_of_key
 from components.hosts.plan import HostPlan
 from components.model.cluster import ClusterSpec
 
+IN_SERVICE: Final = "pending.in_service"
+"""What a host says of itself: `yes` where pods or containers may run."""
+_NOTICED: Final = {Effect.CLASS: "changes its class", Effect.TRAFFIC: "loses a moment"}
 OWN_CARDS: Final = "correct its pci in hosts; `lspci -D -d 15b3:` on the host lists its cards"
 
 
@@ -38,6 +43,37 @@ def host_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tupl
         if isinstance(seen, HostState) and (lines := _cards(plan, seen)):
             found.append("\n  ".join((f"{plan.name}: firmware of its cards", *lines)))
     return tuple(found)
+
+
+def class_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
+    """Which settings let running traffic change its class or lose a moment, host by host.
+
+    Nothing refuses them: jobs go on, those that run with the class that they began with.
+
+    Args:
+        plans: The hosts as planned.
+        facts: Device name to what was seen of it; a host without jobs is left out.
+    """
+    found: list[str] = []
+    for plan in plans:
+        seen = facts.get(plan.name)
+        if not isinstance(seen, HostState) or seen.values.get(IN_SERVICE) == "no":
+            continue
+        for effect, what in _NOTICED.items():
+            if words := "; ".join(_moves(plan, seen, effect)):
+                found.append(f"{plan.name}: running traffic {what}: {words}")
+    return tuple(found)
+
+
+def _moves(plan: HostPlan, seen: HostState, effect: Effect) -> Iterator[str]:
+    """What changes with this effect: each setting once, with all the cards that have it."""
+    alike: dict[str, list[str]] = {}
+    for key, wanted in sorted(plan.desired.values.items()):
+        now = seen.values.get(key, wanted)
+        if now != wanted and effect_of_key(key) is effect:
+            place, _, setting = key.rpartition(".")
+            alike.setdefault(f"{setting}: {now} -> {wanted}", []).append(place.replace(".", " ", 1))
+    yield from (f"{text} ({', '.join(places)})" for text, places in alike.items())
 
 
 def _cards(plan: HostPlan, seen: HostState) -> list[str]:

@@ -39,8 +39,10 @@ class Disruption(Frozen):
     hold it as well: they end before they change anything. `destroy` gives back in any case.
     """
 
-    ports: Literal["allow", "deny"] = "deny"
-    """Whether a switch port may be shut for a moment, as a new MTU needs."""
+    ports: Literal["allow", "deny", "drain"] = "deny"
+    """Whether a switch port may lose traffic or its link, as a new MTU or another VLAN needs:
+    [effects](effects.md). With `drain`, the nodes behind the ports leave service first, at most
+    `max_unavailable` of them; what only changes the class of traffic is named and never refused."""
     reboots: Literal["allow", "deny"] = "deny"
     """Whether a host may be drained, rebooted, or have its driver reloaded while in service."""
     max_unavailable: Annotated[int, Field(ge=1)] = 1

@@ -17,6 +17,7 @@ from components.core.errors import UsageError
 from components.core.to_json import HIDDEN, OMIT_EMPTY, json_pieces
 from components.disruption.leave_plan import DepartureStep, plan_departures
 from components.disruption.plan import RebootGroup, plan_reboots
+from components.disruption.ports_plan import PortsLeave, plan_ports
 from components.disruption.upgrade_plan import UpgradeGroup, plan_upgrades
 from components.drift.watched import Watched
 from components.fabric.plan import SwitchPlan, plan_fabric
@@ -83,6 +84,8 @@ class ClusterPlan:
     """Seconds for one look at a host."""
     departures: DepartureStep | None = field(default=None, metadata=HIDDEN)
     """Drains nodes that are gone from the file; an update has it where there are or were some."""
+    ports: Mapping[str, PortsLeave] = field(default_factory=dict[str, PortsLeave], metadata=HIDDEN)
+    """Switch to who leaves service while its ports change, with `disruption.ports: drain`."""
     asked: AcceptancePlan | None = field(default=None, metadata=HIDDEN)
     """The part of acceptance that this run asks for; None for all of it."""
 
@@ -223,6 +226,7 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         reboots=plan_reboots(spec, hosts, kubernetes),
         upgrades=plan_upgrades(spec, kubernetes),
         departures=plan_departures(spec, stack, kubernetes),
+        ports=plan_ports(spec, stack, kubernetes),
         left_alone=left_alone(spec),
         look_s=spec.deadlines.host.look_s,
         unreached=tuple(host.name for host in spec.unreached),

@@ -12,6 +12,8 @@ from components.drift.applied import Applied, AppliedStep
 from components.fabric.drift import applied_switch
 from components.fabric.preview import MARKS, preview_switch
 from components.fabric.state import SwitchState
+from components.fabric.systems import driver_of
+from components.hosts.preview import class_changes
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.update.refusals import host_departures
@@ -60,7 +62,11 @@ def foretell(
         facts: Device to what is taken to be there.
         applied: The state that recorded the nodes.
     """
-    return (*host_departures(plan, facts, applied), *_interruptions(spec, plan, facts))
+    return (
+        *host_departures(plan, facts, applied),
+        *_interruptions(spec, plan, facts),
+        *class_changes(plan.hosts, facts),
+    )
 
 
 def foretell_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
@@ -94,7 +100,9 @@ def _interruptions(
         was = facts.get(switch.name)
         if not isinstance(was, SwitchState):
             continue
-        text = preview_switch(switch, was, was, spec.disruption.ports) or ""
+        # No plan knows what was there before the first update: an untouched switch is assumed.
+        before = driver_of(switch.os).factory_state(tuple(was.ports))
+        text = preview_switch(switch, was, was, spec.disruption.ports, before) or ""
         for line in text.splitlines():
             if line.strip().startswith(MARKS):
                 yield f"{switch.name}: {line.strip()}"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from components.core.difference import Difference, diff_settings
+from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.disruption.forecast import departures_refused, passing_refused, render_departures
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
 from components.disruption.pending import IN_SERVICE
+from components.disruption.ports_plan import PortsLeave
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.device import read_baseline
 from components.fabric.drift import applied_switch
+from components.fabric.edit import Edit
+from components.fabric.effects import interrupting, ports_of
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import interrupted_words, preview_switch
-from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems import driver_of
+from components.fabric.state import SwitchState
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -41,8 +43,8 @@ def disruptions_refused(
     seen = _hosts(plan, facts, applied)
     away = {name: fact.reason for name, fact in facts.items() if isinstance(fact, Unreachable)}
     refused = [*passing_refused(plan.reboots, seen, away)]
-    if spec.disruption.ports == "deny":
-        refused += _interrupting(plan, drifts, facts, applied)
+    if spec.disruption.ports != "allow":
+        refused += _interrupting(spec, plan, drifts, facts, applied)
     if spec.disruption.reboots == "deny":
         refused += reboots_refused(plan.hypervisors, seen)
         refused += departures_refused(plan.reboots, seen)
@@ -56,7 +58,13 @@ def host_departures(
     """Which hosts the update will drain or reboot, and in which group, for people."""
     leaving = leaving_nodes(plan.kubernetes, applied) if plan.departures else ()
     waiting = render_departures(plan.reboots, _hosts(plan, facts, applied))
-    return (*describe_leaving(leaving), *waiting)
+    drained = (
+        words
+        for switch in plan.switches
+        if (leave := plan.ports.get(switch.name))
+        for words in leave.describe(_leaving(switch, leave, facts, applied))
+    )
+    return (*describe_leaving(leaving), *drained, *waiting)
 
 
 def _drained_by_us(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
@@ -80,6 +88,7 @@ def _hosts(
 
 
 def _interrupting(
+    spec: ClusterSpec,
     plan: ClusterPlan,
     drifts: tuple[DeviceDrift, ...],
     facts: Mapping[str, Facts],
@@ -87,7 +96,10 @@ def _interrupting(
 ) -> Iterator[str]:
     changing = {drift.device for drift in drifts if drift.edited or drift.differences}
     for switch in plan.switches:
-        if switch.exec is not None:
+        leave = plan.ports.get(switch.name)
+        if leave is not None and spec.disruption.ports == "drain":
+            yield from leave.refused(_leaving(switch, leave, facts, applied))
+        elif switch.exec is not None:
             if switch.exec.interrupts and is_sent(switch, applied, drifts):
                 yield _exec_refusal(switch.name, switch.exec.interrupts)
         elif switch.name in changing:
@@ -95,29 +107,35 @@ def _interrupting(
 
 
 def _refuse_switch(switch: SwitchPlan, seen: Facts, applied: Applied) -> Iterator[str]:
+    if found := _interruptions(switch, seen, applied):
+        yield _refusal(switch, found, unread=seen is None)
+
+
+def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[Difference, ...]:
+    """What the update interrupts, as far as the switch is known; else its step looks itself."""
     recorded = applied.step(switch.step)
     was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
     has = was if seen is None else seen
     if not isinstance(has, SwitchState):
-        return  # nothing is known of it: the step refuses, or it cannot be reached
-    back = _given_back(switch, was, has, applied) if was is not None else ()
-    driver = driver_of(switch.os)
-    pending = (*diff_states(has, switch.desired), *back)
-    found = [change for change in pending if driver.interrupts(change)]
-    if found:
-        yield _refusal(switch, found, unread=seen is None)
+        return ()
+    edit = Edit(switch.os, switch.desired, was or SwitchState(), _recorded(switch, applied))
+    return interrupting(edit.effects(has))
 
 
-def _given_back(
-    switch: SwitchPlan, was: SwitchState, has: SwitchState, applied: Applied
-) -> tuple[Difference, ...]:
-    """What was ours and is wanted no more goes back to its value of before the first update."""
+def _leaving(
+    switch: SwitchPlan, leave: PortsLeave, facts: Mapping[str, Facts], applied: Applied
+) -> tuple[str, ...]:
+    """The nodes that leave service while the ports of a switch change."""
+    found = _interruptions(switch, facts.get(switch.name), applied)
+    return leave.behind(ports_of(found))
+
+
+def _recorded(switch: SwitchPlan, applied: Applied) -> SwitchState | None:
+    """The values from before the first update, to which goes back what is no longer wanted."""
     baseline = applied.step(switch.baseline_step)
     if baseline is None or not baseline.stdout:
-        return ()
-    first = SwitchState.model_validate(read_baseline(baseline.stdout)).settings()
-    gone = was.settings().keys() - switch.desired.settings().keys()
-    return diff_settings(has.settings(), {key: first[key] for key in gone if key in first})
+        return None
+    return SwitchState.model_validate(read_baseline(baseline.stdout))
 
 
 def switch_changes(
@@ -129,7 +147,8 @@ def switch_changes(
         recorded, seen = applied.step(switch.step), facts.get(switch.name)
         was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
         read = seen if isinstance(seen, SwitchState) else None
-        text = preview_switch(switch, was, read, spec.disruption.ports)
+        before = _recorded(switch, applied)
+        text = preview_switch(switch, was, read, spec.disruption.ports, before)
         found += [text] if text else []
     return tuple(found)
 

@@ -153,6 +153,12 @@ class Nic:
     addresses: list[str] = field(default_factory=list[str])
     counters: dict[str, int] = field(default_factory=dict[str, int])
     hw_counters: dict[str, int] = field(default_factory=dict[str, int])
+    carrier_down_count: int = 0
+    """How often the driver itself took the link down, as the file of that name in /sys has it."""
+
+    def toggle_link(self) -> None:
+        """The driver takes the link down and up again, as for PFC (sources.md#host-qos)."""
+        self.carrier_down_count += self.link_up
 
     @property
     def link_up(self) -> bool:

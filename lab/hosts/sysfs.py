@@ -153,6 +153,7 @@ def _add_ethernet(table: Table, net: str, nic: Nic) -> None:
     table[f"{net}/flags"] = SysFile(lambda: f"{IFF_BROADCAST_MULTICAST | nic.admin_up:#x}\n")
     table[f"{net}/operstate"] = SysFile(lambda: "up\n" if nic.link_up else "down\n")
     table[f"{net}/carrier"] = SysFile(lambda: f"{int(nic.link_up)}\n")
+    table[f"{net}/carrier_down_count"] = SysFile(lambda: f"{nic.carrier_down_count}\n")
     table[f"{net}/speed"] = SysFile(
         lambda: f"{config.speed_gbit_s * 1000 if nic.link_up else -1}\n"
     )

@@ -31,7 +31,8 @@ COMMANDS = {entry.name: entry for entry in list_commands()}
 
 RECORDED = {
     "device": {"apply", "restore", "observe", "judge", "reboot", "reboot-host", "baseline", "run"}
-    | {"files", "remove-files", "restore-release", "drain-nodes", "keep-cluster", "leave-cluster"},
+    | {"files", "remove-files", "restore-release", "drain-nodes", "apply-drained"}
+    | {"keep-cluster", "leave-cluster"},
     "cloud": {"preflight", "claim", "image", "ensure", "await", "remove", "sweep"},
     "payload": {"keys"},
     "evidence": {"collect", "gate"},

@@ -114,7 +114,9 @@ class PlayedCluster:
             return Answer(404, json.dumps({"message": f'nodes "{name}" not found'}))
         if method == "PATCH":
             assert body is not None
-            self.asked.append(f"{'cordon' if body['spec']['unschedulable'] else 'uncordon'} {name}")
+            if "spec" in body:
+                word = "cordon" if body["spec"]["unschedulable"] else "uncordon"
+                self.asked.append(f"{word} {name}")
             _merge(node, body)
         return _answer(node)
 

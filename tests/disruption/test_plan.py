@@ -139,6 +139,9 @@ def test_a_site_without_kubernetes_has_no_cluster_to_ask() -> None:
         ("kernel.cmdline.iommu", False, True),
         ("kernel.sysctl.vm.swappiness", False, False),
         ("nic.0000:05:00.0.mtu_bytes", False, False),
+        ("nic.0000:05:00.0.pfc", True, False),
+        ("nic.0000:05:00.0.buffers", True, False),
+        ("nic.0000:05:00.0.cable_length_m", False, False),
     ],
 )
 def test_what_a_setting_needs(key: str, *, drain: bool, boot: bool) -> None:

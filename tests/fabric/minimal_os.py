@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from components.core.difference import Difference
+from components.fabric.effects import ByTable
 from components.fabric.marking import marking_of
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
@@ -44,7 +44,7 @@ def intent(rdma: Rdma) -> Intent:
     )
 
 
-class MinimalDriver:
+class MinimalDriver(ByTable):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "minimal"
@@ -82,10 +82,7 @@ class MinimalDriver:
             for name, port in target.ports.items()
             for tail in _tails(actual.ports.get(name, PortState()), port)
         ]
-        return tuple(Change((line,), _interruption(line)) for line in (*new, *ports, *gone))
-
-    def interrupts(self, change: Difference) -> bool:
-        return change.setting == "mtu_bytes"
+        return tuple(Change((line,)) for line in (*new, *ports, *gone))
 
     def find_refusal(self, output: str) -> str | None:
         return output.strip() if output.startswith("!") else None
@@ -110,10 +107,6 @@ SYSTEM: Final = SwitchSystem(
     exec_form="it has no SSH server",
     port_ecn=None,
 )
-
-
-def _interruption(line: str) -> str | None:
-    return f"{line.split()[1]} flaps" if " mtu " in line else None
 
 
 def _load(text: str) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def test_the_commands_that_a_person_sees() -> None:
         ("roce_cable_m", True),
         ("mtu_bytes", True),
         ("bgp_asn", True),
-        ("access_vlan", False),
-        ("bgp_neighbor_swp31", False),
+        ("access_vlan", True),
+        ("bgp_neighbor_swp31", True),
         ("pfc_watchdog", False),
     ],
 )

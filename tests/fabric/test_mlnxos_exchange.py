@@ -210,7 +210,7 @@ def test_a_changed_key_tells_what_breaks(tmp_path: Path) -> None:
     switch = make_switch(tmp_path)
     switch.run_line("ib partition training pkey 0x0666 force")
     outcome = talk(switch).converge(DESIRED, lambda r: target_of_apply(r.state, DESIRED))
-    assert outcome.interrupts == ("connections in partition training break",)
+    assert outcome.interrupts == ("partition training: pkey: 0x0666 -> 0x0101",)
 
 
 @pytest.mark.parametrize(

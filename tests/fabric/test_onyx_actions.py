@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import flatten, interruptions
+from components.fabric.systems.base import flatten
 from components.fabric.systems.onyx.write import collapse_ports, plan_changes
 from components.fabric.systems.ranges import collapse_vlans
 
@@ -30,7 +30,6 @@ def test_the_line_of_the_roce_guide_is_rendered_literally() -> None:
         "minimum-absolute 150 maximum-absolute 1500"
     )
     assert flatten(changes) == (golden,)
-    assert interruptions(changes) == ()
 
 
 def test_a_new_mtu_shuts_only_the_ports_that_differ() -> None:
@@ -44,7 +43,6 @@ def test_a_new_mtu_shuts_only_the_ports_that_differ() -> None:
         "interface ethernet 1/2 mtu 9216",
         "interface ethernet 1/2 no shutdown",
     )
-    assert interruptions(changes) == ("port 1/2 flaps",)
 
 
 def test_a_port_that_a_killed_run_left_shut_comes_up_again() -> None:

@@ -41,17 +41,18 @@ def test_an_edit_says_port_old_new_and_what_it_interrupts() -> None:
         "leaf-01: 3 settings will change\n"
         "  ports 1/1 to 1/3\n"
         "    mtu_bytes: 1500 -> 9216\n"
-        "  INTERRUPTS (disruption.ports: allow): ports 1/1 to 1/3: flaps\n"
+        "  INTERRUPTS (disruption.ports: allow): ports 1/1 to 1/3: mtu_bytes: 1500 -> 9216\n"
         f"  {NO_TIMER}"
     )
 
 
-def test_a_change_that_interrupts_nothing_says_no_more() -> None:
+def test_a_change_of_class_is_named_and_no_interruption() -> None:
     plan = plan_of("eos")
     port = plan.desired.ports["Ethernet1/1"].model_copy(update={"trust": "L2"})
     seen = plan.desired.model_copy(update={"ports": {**plan.desired.ports, "Ethernet1/1": port}})
     assert preview_switch(plan, plan.desired, seen, "deny") == (
-        "leaf-01: 1 setting will change\n  port Ethernet1/1\n    trust: L2 -> L3"
+        "leaf-01: 1 setting will change\n  port Ethernet1/1\n    trust: L2 -> L3\n"
+        "  running traffic changes its class: port Ethernet1/1: trust: L2 -> L3"
     )
 
 

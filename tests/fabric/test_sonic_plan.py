@@ -154,7 +154,7 @@ def test_the_model_and_the_lab_have_the_same_ports() -> None:
         ("priority_3_buffer", True),
         ("cable_m", True),
         ("pfc_watchdog", False),
-        ("access_vlan", False),
+        ("access_vlan", True),
         ("tc3_ecn_kib", False),
     ],
 )

@@ -348,8 +348,8 @@ def test_ranges_go_over_parts() -> None:
 
 def test_a_preview_says_what_stops_and_a_denial_stops_it(tmp_path: Path) -> None:
     for system, words in (
-        ("cumulus", "port swp1: is split, and is gone as a whole"),
-        ("eos", "port Ethernet1/1: gets another speed, and with it other lanes"),
+        ("cumulus", "port swp1: breakout"),
+        ("eos", "port Ethernet1/1: speed"),
     ):
         room = room_of(system, tmp_path / system)
         text = preview_switch(room.plan, None, room.read(), "deny")

@@ -143,6 +143,7 @@ def test_an_edit_is_no_drift(dev_graph: Graph, see: SeeFacts) -> None:
         "leaf-01: 4 settings will change",
         "  ports 1/1 to 1/4",
         "    tc3_ecn_kib: 150-1500 -> 150-3000",
+        "  running traffic changes its class: ports 1/1 to 1/4: tc3_ecn_kib: 150-1500 -> 150-3000",
     ]
     assert no_timer.startswith("  NO TIMED RESTORE: if the session is lost, Onyx keeps")
 

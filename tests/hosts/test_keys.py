@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.checks.site import check_loaded, load_checked_site
+from components.core.effect import Effect
 from components.core.problem import Json
 from components.hosts.keys.ask import KEYS, expression, find_row, loads_driver, needs_boot
-from components.hosts.keys.row import HostKey
+from components.hosts.keys.row import HostKey, effect_of
 from components.hosts.keys.shell import globs, keys_text
 from components.hosts.plan import plan_hosts
 from components.hosts.scripts import host_tool
@@ -308,3 +309,10 @@ def test_the_key_of_a_driver_that_is_not_ours_loads_nothing() -> None:
     assert loads_driver("driver.loaded")
     assert not loads_driver("driver.gpu_host")
     assert not loads_driver("driver.nothing")
+
+
+def test_every_row_says_what_a_change_does() -> None:
+    """What takes a link or a machine away waits for the drain or the boot, and nothing else."""
+    for row in KEYS:
+        waits = row.interrupts is not None or row.loads_at_start
+        assert (effect_of(row) >= Effect.LINK) is (waits and row.undo != "looked"), row.pattern

@@ -51,8 +51,8 @@ def test_drift_names_key_member_and_manager(room: SwitchRoom) -> None:
     ]
     evidence = room.apply()
     assert evidence["interrupted"] == [
-        "connections in partition training break",
-        "connections in partition storage break",
+        "partition storage: member a088c20300021000: full -> limited",
+        "partition training: pkey: 0x0666 -> 0x0101",
     ]
     assert room.drift() == ()
 

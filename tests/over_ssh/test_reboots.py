@@ -295,3 +295,23 @@ def test_undo_forgets_what_waits(lab: HostLab, gpu01: HostPlan) -> None:
     answer = lab.undo(gpu01)
     assert answer.exit_status == 0, answer.stderr
     assert lab.sh(gpu01, "ls /var/lib/railyard 2>/dev/null || echo gone") == "gone\n"
+
+
+def test_pfc_takes_the_link_down_so_it_waits_for_the_drain(lab: HostLab, gpu01: HostPlan) -> None:
+    downs = "cat /sys/class/net/enp5s0/carrier_down_count"
+    lab.sh(gpu01, "mlnx_qos -i enp5s0 --pfc 0,0,0,1,0,0,0,0")
+    before = int(lab.sh(gpu01, downs))
+    departure = Departure(lab, lab.spec)
+    assert "WILL LEAVE SERVICE" in departure.preview()
+    assert "pfc 3 -> none" in departure.preview()
+    assert departure.converge()["waiting"] == [f"{CARD}.pfc"]
+    assert int(lab.sh(gpu01, downs)) == before, "no link goes down under jobs"
+    denied = replace(departure.request, reboots="deny")
+    with pytest.raises(DeviceError, match=r"has to leave service: nic 0000:05:00\.0 pfc"):
+        HostRun(denied, departure.ask, lambda: departure.cluster).perform()
+    assert int(lab.sh(gpu01, downs)) == before
+    departure.perform()
+    assert departure.cluster.asked[0] == "cordon gpu01"
+    assert departure.cluster.asked[-1] == "uncordon gpu01"
+    assert int(lab.sh(gpu01, downs)) == before + 1
+    assert lab.drift(gpu01) == ()

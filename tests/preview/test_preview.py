@@ -26,9 +26,12 @@ from tests.preview.edits import EDITS, before, edited, preview_of
 def test_a_ports_mtu_is_one_line_and_its_flap_comes_first() -> None:
     text = render_text(preview_of("the MTU of one port"))
     lines = text.splitlines()
-    assert lines[2] == "! leaf-01: INTERRUPTS (disruption.ports: allow): port 1/2: flaps"
+    assert (
+        lines[2]
+        == "! leaf-01: INTERRUPTS (disruption.ports: allow): port 1/2: mtu_bytes: 9216 -> 9000"
+    )
     assert "      mtu_bytes: 9216 -> 9000" in lines
-    assert text.count("->") == 1
+    assert text.count("->") == 2, "what changes, and what that interrupts"
 
 
 def test_ports_and_objects_that_change_alike_stand_on_one_line() -> None:

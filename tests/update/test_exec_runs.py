@@ -102,7 +102,7 @@ def test_deny_refuses_what_an_exec_always_interrupts() -> None:
     good, new = recorded(judged="", saved=""), Applied()
     (words,) = disruptions_refused(spec, PLAN, (drift(new),), {}, new)
     assert "an exec sends all lines of leaf-01, needed or not" in words
-    assert "port 1/1 flaps" in words
+    assert "mtu_bytes: any value -> the file's" in words
     assert disruptions_refused(spec, PLAN, (drift(good),), {}, good) == ()
     edited = plan_with_mtu(9400)
     assert disruptions_refused(spec, edited, (drift(good),), {}, good) == (words,)
@@ -130,7 +130,7 @@ def test_the_plan_shows_the_texts_and_the_same_state() -> None:
     for part in (SWITCH.exec.apply, SWITCH.exec.save, SWITCH.exec.undo):
         assert part in text
     assert "to the factory's values and not to those of before" in text
-    assert "It interrupts: port 1/1 flaps; " in text
+    assert "It interrupts: ports 1/1, 1/2, 1/3, 1/4: " in text
     states = [page.split("# Wanted state:")[1].split("\n## ")[0] for page in (text, device)]
     assert states[0] == states[1]
     assert json.dumps(SWITCH.desired.model_dump(mode="json")) == json.dumps(

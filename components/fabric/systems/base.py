@@ -28,11 +28,9 @@ class Script(str):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step of the way: lines that belong together, and what they interrupt."""
+    """One step of the way: lines that belong together."""
 
     lines: tuple[str, ...]
-    interrupts: str | None = None
-    """For people: `port 1/3 flaps`; None: traffic goes on."""
     settles: bool = False
     """The change moves other settings too: read again before planning the rest."""
 
@@ -40,11 +38,6 @@ class Change:
 def flatten(changes: Iterable[Change]) -> tuple[str, ...]:
     """The lines of some changes, in order."""
     return tuple(line for change in changes for line in change.lines)
-
-
-def interruptions(changes: Iterable[Change]) -> tuple[str, ...]:
-    """What some changes interrupt, in words."""
-    return tuple(change.interrupts for change in changes if change.interrupts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +227,7 @@ class Driver(Protocol):
         ...
 
     def interrupts(self, change: Difference) -> bool:
-        """Whether making this one setting as wanted interrupts traffic."""
+        """Whether making this one setting as wanted interrupts traffic: `ByTable` answers it."""
         ...
 
     def find_refusal(self, output: str) -> str | None:

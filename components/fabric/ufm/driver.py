@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from components.core.difference import ABSENT, Difference
+from components.fabric.effects import ByTable
 from components.fabric.ib_state import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import (
@@ -62,7 +62,7 @@ class _SmConf(BaseModel):
     routing_engine_active: str
 
 
-class UfmDriver(Uncounted):
+class UfmDriver(ByTable, Uncounted):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "ufm"
@@ -113,20 +113,11 @@ class UfmDriver(Uncounted):
             raise Unsettable(_NOT_ADAPTIVE)
         held: Mapping[str, PartitionState] = actual.ib.partitions if actual.ib else {}
         wanted = target.ib.partitions
-        changes = [_change(name, held.get(name), each) for name, each in wanted.items()]
+        changes = [Change((*_lines(held.get(name), each),)) for name, each in wanted.items()]
         gone = (
-            Change(
-                (f"DELETE {PKEYS}/{_key(held[name])}",),
-                interrupts=f"connections in partition {name} break",
-            )
-            for name in held
-            if name not in wanted
+            Change((f"DELETE {PKEYS}/{_key(held[name])}",)) for name in held if name not in wanted
         )
         return (*(each for each in changes if each.lines), *gone)
-
-    def interrupts(self, change: Difference) -> bool:
-        """Another membership than before breaks connections."""
-        return change.actual != ABSENT and change.setting.startswith("member ")
 
     def find_refusal(self, output: str) -> str | None:
         """The status and the reason, where the status is no success."""
@@ -162,12 +153,6 @@ def _partitions(found: Mapping[str, _Pkey]) -> Iterator[tuple[str, PartitionStat
 def _key(partition: PartitionState) -> str:
     """As UFM itself writes it, without leading zeros."""
     return f"0x{partition.pkey:x}"
-
-
-def _change(name: str, before: PartitionState | None, after: PartitionState) -> Change:
-    breaks = before is not None and not before.members.items() <= after.members.items()
-    words = f"connections in partition {name} break" if breaks else None
-    return Change(tuple(_lines(before, after)), interrupts=words)
 
 
 def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str]:

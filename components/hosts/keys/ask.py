@@ -6,8 +6,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from components.core.effect import Effect
 from components.hosts.keys.cards import CARD_KEYS
-from components.hosts.keys.row import PLACES, HostKey
+from components.hosts.keys.row import PLACES, HostKey, effect_of
 from components.hosts.keys.system import SYSCTL_MODULES, SYSTEM_KEYS
 
 KEYS: Final = (*SYSTEM_KEYS, *CARD_KEYS)
@@ -45,6 +46,18 @@ def needs_drain(key: str) -> bool:
     """Whether setting it may end what jobs have open, as far as a preview can see."""
     row = find_row(key)
     return row is not None and row.interrupts not in {None, "lost_all_vfs"}
+
+
+def effect_of_key(key: str) -> Effect:
+    """What a change of a setting does to what runs on the host; of an unknown one: `LINK`."""
+    row = find_row(key)
+    return effect_of(row) if row else Effect.LINK
+
+
+def takes_link(key: str) -> bool:
+    """Whether setting it takes the link of its card down, whatever the card has."""
+    row = find_row(key)
+    return row is not None and row.interrupts == "takes_link"
 
 
 def loads_driver(key: str) -> bool:

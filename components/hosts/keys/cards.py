@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from components.core.effect import Effect
 from components.hosts.keys.row import (
     NAME,
     ON_OFF,
@@ -13,6 +14,7 @@ from components.hosts.keys.row import (
     Part,
     Text,
     Values,
+    has_effect,
     lost,
     one_of,
     rows,
@@ -90,16 +92,20 @@ _NAMES: Final = _of_pf(
 _PORT: Final = _of_pf(
     "card",
     HostKey("netdev", 40, NAME, undo="looked"),
-    HostKey("mtu_bytes", 42, _MTU_BYTES),
-    HostKey("link", 48, one_of("up", "down")),
-    HostKey("address", 49, _CIDR, topic="address"),
+    *has_effect(
+        Effect.TRAFFIC,
+        # mlx5 opens its queues again for a new MTU; the link stays up (mlx5e_change_mtu).
+        HostKey("mtu_bytes", 42, _MTU_BYTES),
+        HostKey("link", 48, one_of("up", "down")),
+        HostKey("address", 49, _CIDR, topic="address"),
+    ),
 )
 _SRIOV: Final = _of_pf(
     "sriov",
     HostKey("serial", 37, NAME, undo="looked"),  # as `model`
     HostKey("eswitch_now", 38, _MODES, undo="looked"),
     HostKey("eswitch", 40, _MODES, back_rank=43, interrupts="has_vfs"),
-    HostKey("autoprobe", 40, ON_OFF, back_rank=43),
+    *has_effect(Effect.NONE, HostKey("autoprobe", 40, ON_OFF, back_rank=43)),
     HostKey("vfs", 41, _BYTE, interrupts="has_vfs"),
     # VFs come before what they carry, also on the way back.
     HostKey(
@@ -114,29 +120,34 @@ _SRIOV: Final = _of_pf(
 )
 _QOS: Final = _of_pf(
     "qos",
-    HostKey("lldpad", 38, one_of("absent"), undo="looked"),
-    # Global pause excludes PFC, and firmware's DCBX overwrites it.
-    HostKey("global_pause", 44, ON_OFF),
-    HostKey("dcbx", 44, one_of("os", "fw")),
-    HostKey("trust", 45, one_of("dscp", "pcp")),
-    # Shown and used under trust dscp alone.
-    HostKey("dscp<dscp>_priority", 46, _PRIORITY, nothing_where="is_unsupported"),
-    HostKey("dscp_map", undo="looked"),  # of all DSCPs at once
-    HostKey("priority_classes", 46, _EIGHT, nothing_where="is_unsupported"),
-    HostKey("ets", 47, _ALGORITHMS, nothing_where="is_unsupported"),
-    HostKey("tc<class>_rate", 47, one_of("unlimited"), nothing_where="is_unsupported"),
-    HostKey("pfc", 47, Text(("none",), characters="0-7,")),
-    HostKey("ecn_priority_<priority>", 47, ON_OFF),
-    HostKey("cnp_dscp", 47, Number(0, 63)),
-    HostKey("cnp_priority", 47, _PRIORITY),
-    HostKey("roce_mode", 47),
-    HostKey("roce_tos", 47, _BYTE),
-    HostKey("traffic_class", 47, _BYTE),
-    HostKey("adaptive_routing", 47, ON_OFF),
-    # After PFC, by which the driver judges them; buffers also on the way back.
-    HostKey("cable_length_m", 48, Number(1, 999)),
-    HostKey("buffers", 48, _BUFFERS, back_rank=38),
-    HostKey("gid", 50, one_of("RoCE v2"), undo="looked"),
+    *has_effect(
+        Effect.CLASS,
+        HostKey("lldpad", 38, one_of("absent"), undo="looked"),
+        # Global pause excludes PFC, and firmware's DCBX overwrites it.
+        HostKey("global_pause", 44, ON_OFF),
+        HostKey("dcbx", 44, one_of("os", "fw")),
+        HostKey("trust", 45, one_of("dscp", "pcp")),
+        # Shown and used under trust dscp alone.
+        HostKey("dscp<dscp>_priority", 46, _PRIORITY, nothing_where="is_unsupported"),
+        HostKey("dscp_map", undo="looked"),  # of all DSCPs at once
+        HostKey("priority_classes", 46, _EIGHT, nothing_where="is_unsupported"),
+        HostKey("ets", 47, _ALGORITHMS, nothing_where="is_unsupported"),
+        HostKey("tc<class>_rate", 47, one_of("unlimited"), nothing_where="is_unsupported"),
+        # mlx5 takes the port's link down and up when the priorities that pause change
+        # (sources.md#host-qos), and buffers are set while none pauses.
+        HostKey("pfc", 47, Text(("none",), characters="0-7,"), interrupts="takes_link"),
+        HostKey("ecn_priority_<priority>", 47, ON_OFF),
+        HostKey("cnp_dscp", 47, Number(0, 63)),
+        HostKey("cnp_priority", 47, _PRIORITY),
+        HostKey("roce_mode", 47),
+        HostKey("roce_tos", 47, _BYTE),
+        HostKey("traffic_class", 47, _BYTE),
+        HostKey("adaptive_routing", 47, ON_OFF),
+        # After PFC, by which the driver judges them; buffers also on the way back.
+        HostKey("cable_length_m", 48, Number(1, 999)),
+        HostKey("buffers", 48, _BUFFERS, back_rank=38, interrupts="takes_link"),
+        HostKey("gid", 50, one_of("RoCE v2"), undo="looked"),
+    ),
 )
 
 
@@ -149,12 +160,18 @@ def _of_vf(*keys: HostKey) -> tuple[HostKey, ...]:
 _VFS: Final = _of_vf(
     # A driver binds to the VF again for its GUID, and its MTU starts again.
     HostKey("guid", 42, Text(characters="0-9a-f", forms=("?" * 16,)), interrupts="holds_guid"),
-    HostKey("vlan", 43, Number(0, 4094)),
-    HostKey("trust", 43, ON_OFF),
-    HostKey("spoofchk", 43, ON_OFF),
-    HostKey("min_rate_mbit_s", 43, _RATE),
-    HostKey("max_rate_mbit_s", 43, _RATE),
-    HostKey("link_state", 43, one_of("auto", "enable", "disable")),
+    *has_effect(
+        Effect.TRAFFIC,
+        HostKey("vlan", 43, Number(0, 4094)),
+        HostKey("trust", 43, ON_OFF),
+        HostKey("spoofchk", 43, ON_OFF),
+        HostKey("link_state", 43, one_of("auto", "enable", "disable")),
+    ),
+    *has_effect(
+        Effect.CLASS,
+        HostKey("min_rate_mbit_s", 43, _RATE),
+        HostKey("max_rate_mbit_s", 43, _RATE),
+    ),
     HostKey("place", values=one_of("here", "away"), undo="looked"),
 )
 CARD_KEYS: Final = (*_FIRMWARE, *_NAMES, *lost(*_PORT, *_SRIOV, *_QOS, *_VFS))

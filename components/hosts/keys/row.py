@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from components.core.effect import Effect
+
 Part = Literal[
     "system", "driver", "docker", "kernel", "pci", "routing", "vfs",
     "card", "firmware", "sriov", "qos",
@@ -14,7 +16,7 @@ Topic = Literal[
     "hosts", "driver", "docker_config", "sysctl", "boot", "acs", "address", "vf_mtu", "firmware"
 ]
 """Work of the scripts that costs processes, and is done only where stdin names a key of it."""
-Interrupts = Literal["always", "has_vfs", "holds_guid", "lost_all_vfs"]
+Interrupts = Literal["always", "has_vfs", "holds_guid", "lost_all_vfs", "takes_link"]
 """When a change ends what jobs have open: always, or where the function of this name in
 `service.sh` says so. A preview cannot see `lost_all_vfs` (all VFs are in pods)."""
 Undo = Literal["recorded", "if_taken", "stays", "looked"]
@@ -86,6 +88,9 @@ class HostKey:
     """A reboot loses it, so `railyard-nics.service` sets it again. Else it is in a file, a package
     or the firmware of a card."""
     topic: Topic | None = None
+    effect: Effect = Effect.LINK
+    """What a change does to running traffic, where `interrupts` and `loads_at_start` do not say
+    it. `LINK` without them is a row that was never judged; a test refuses it."""
     interrupts: Interrupts | None = None
     loads_at_start: bool = False
     """What is set counts from the next start of the host or of the card; the key with `_current`
@@ -107,6 +112,20 @@ class HostKey:
 def rows(part: Part, begin: str, *keys: HostKey) -> tuple[HostKey, ...]:
     """Rows of one script whose keys begin in the same way."""
     return tuple(replace(key, part=part, pattern=f"{begin}{key.pattern}") for key in keys)
+
+
+def has_effect(effect: Effect, *keys: HostKey) -> tuple[HostKey, ...]:
+    """The same rows, with what their changes do, where no row says it yet."""
+    return tuple(replace(key, effect=effect) if key.effect is Effect.LINK else key for key in keys)
+
+
+def effect_of(row: HostKey) -> Effect:
+    """What a change of a setting does to what runs on the host."""
+    if row.undo == "looked":
+        return Effect.NONE
+    if row.interrupts == "takes_link":
+        return Effect.LINK
+    return Effect.NODE if row.interrupts or row.loads_at_start else row.effect
 
 
 def lost(*keys: HostKey) -> tuple[HostKey, ...]:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.hosts.keys.row import NAME, ON_OFF, HostKey, Number, Text, lost, one_of, rows
+from components.core.effect import Effect
+from components.hosts.keys.row import (
+    NAME,
+    ON_OFF,
+    HostKey,
+    Number,
+    Text,
+    has_effect,
+    lost,
+    one_of,
+    rows,
+)
 
 _DRIVER: Final = rows(
     "driver",
@@ -103,11 +114,14 @@ _KERNEL: Final = lost(
     ),
     *rows("pci", "", HostKey("kernel.acs", 50, one_of("off"), topic="acs", undo="if_taken")),
     # After the addresses that the routes name.
-    *rows(
-        "routing",
-        "route.<table>.",
-        HostKey("table", 52, Text(forms=("* dev *",))),
-        HostKey("rule", 53, Text(forms=("from [1-9]*.*.*.* lookup [1-9]*",))),
+    *has_effect(
+        Effect.TRAFFIC,
+        *rows(
+            "routing",
+            "route.<table>.",
+            HostKey("table", 52, Text(forms=("* dev *",))),
+            HostKey("rule", 53, Text(forms=("from [1-9]*.*.*.* lookup [1-9]*",))),
+        ),
     ),
 )
 _IOMMU: Final = one_of("pt", "off")
@@ -147,10 +161,12 @@ _LIMITS: Final = rows(
 _BOOT_UNIT: Final = rows(
     "system", "unit.railyard-nics.", HostKey("files", 70), HostKey("enabled", 71)
 )
-SYSTEM_KEYS: Final = (
+SYSTEM_KEYS: Final = has_effect(
+    Effect.NONE,
     *_DRIVER, *_DOCKER, *_TOOLKIT, *_NAMES, *_SYSTEM, *_KERNEL, *_AT_BOOT, *_LIMITS, *_BOOT_UNIT,
 )  # fmt: skip
-"""By topic; `rank` is the order of work."""
+"""By topic; `rank` is the order of work. What loads no driver and needs no boot leaves traffic
+alone, but for routes."""
 SYSCTL_MODULES: Final = {
     "net.bridge.": "br_netfilter",
     "net.netfilter.nf_conntrack_": "nf_conntrack",

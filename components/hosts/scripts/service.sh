@@ -41,6 +41,8 @@ lost_all_vfs() { # nic.<pci>.<setting> : they are all in pods
   [ -e "/sys/bus/pci/devices/$pci/virtfn0" ] && count_vfs_here "/sys/bus/pci/devices/$pci" && [ "$vf_count" = 0 ]
 }
 
+takes_link() { :; } # nic.<pci>.<setting> : mlx5 takes the link down and up when it is set
+
 holds_guid() { # vf.<pci>.<number>.guid : its driver is unbound for another one; 0 is what a new one has
   value=''
   split_vf "$1"

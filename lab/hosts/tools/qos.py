@@ -59,6 +59,8 @@ def _change_qos(nic: Nic, given: list[tuple[str, str]]) -> ToolResult:
         text = "trust and dscp2prio commands cannot be used at the same time.\n"
         return ToolResult(1, text)
     if "--cable_len" in changes and "-f" not in changes:
+        if any(nic.qos.pfc):
+            nic.toggle_link()
         nic.qos.pfc = [0] * PRIORITIES  # the tool sends both together, and PFC as 0 then
     # The driver takes the map of buffers before their sizes, in whichever order they are given.
     for name, value in sorted(given, key=lambda option: option[0] == "--buffer_size"):
@@ -142,9 +144,12 @@ def _set_pfc(nic: Nic, items: list[str], *, partial: bool) -> ToolResult | None:
     bad = next((item for item in items if item not in allowed), None)
     if bad is not None:
         return ToolResult(1, f"Bad value for 'PFC': {bad}\n")
+    before = [*nic.qos.pfc]
     for priority, item in enumerate(items):
         if item != "x":
             nic.qos.pfc[priority] = int(item)
+    if nic.qos.pfc != before:
+        nic.toggle_link()
     if nic.qos.buffers is not None and is_too_small(nic, *nic.qos.buffers):
         # The port pauses by now: the driver looks at the buffers after that. And the tool's own
         # words about it fail.

@@ -19,7 +19,6 @@ _STATE: Final = "router bfd state"
 _PROFILES: Final = "router bfd profile"
 _TIMES: Final = "detect-multiplier 3"
 """The default, as 300 ms either way is: a profile has to have something in it to be there."""
-_RESTART: Final = "routing restarts on the whole switch"
 KNOWN: Final = frozenset({"enable", "profile"})
 """What we write of one neighbour."""
 
@@ -45,7 +44,7 @@ def switch_changes(
     on, profile = f"{_STATE} enabled", f"{_PROFILES} {PROFILE}"
     if wanted.bfd:
         if on not in held:
-            yield Change((f"nv set {on}",), interrupts=_RESTART)
+            yield Change((f"nv set {on}",))
         if profile not in held:
             yield Change((f"nv set {profile} {_TIMES}",))
     elif recorded is not None:
@@ -54,7 +53,7 @@ def switch_changes(
         states = [next((w for w in each if w.startswith(_STATE)), "") for each in (held, before)]
         if states[0] != states[1] and states[0] == on:
             back = f"nv set {states[1]}" if states[1] else f"nv unset {_STATE}"
-            yield Change((back,), interrupts=_RESTART)
+            yield Change((back,))
 
 
 def peer_changes(vrf: str, was: BgpState, wanted: BgpState, *, new: bool) -> Iterator[Change]:

@@ -125,7 +125,7 @@ def _leaves(name: str, wanted: BondState, actual: SwitchState, target: SwitchSta
 
 
 def _leaving(name: str, actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    yield Change((f"nv unset interface {name}",), interrupts=f"the bundle {name} goes")
+    yield Change((f"nv unset interface {name}",))
     there = f"interface {PEER_VLAN} is there"
     recorded = read_list(target.native.get(WHOLE)) or ()
     if name == PEER_LINK and there in whole_words(actual) and there not in recorded:
@@ -137,7 +137,7 @@ def _bond_lines(name: str, was: BondState, wanted: BondState) -> Iterator[Change
     gone = [port for port in was.members if port not in wanted.members]
     new = [port for port in wanted.members if port not in was.members]
     for port in gone:
-        yield Change((f"nv unset {head} bond member {port}",), interrupts=f"{port} leaves {name}")
+        yield Change((f"nv unset {head} bond member {port}",))
     if new:
         yield Change((f"nv set {head} bond member {_collapse(new)}",))
     if wanted.mlag != was.mlag:
@@ -192,13 +192,11 @@ def _pair_lines(
         return
     recorded = read_list(target.native.get(WHOLE))
     if wanted == MlagState() and recorded is not None and "mlag rest" in whole_words(actual):
-        yield Change(("nv unset mlag",), interrupts="the pair is taken apart")
+        yield Change(("nv unset mlag",))
         return
     if wanted.mac != was.mac:
         line = f"set mlag mac-address {wanted.mac}" if wanted.mac else "unset mlag mac-address"
-        yield Change(
-            (f"nv {line}",), interrupts="the bundles of the pair flap" if was.mac else None
-        )
+        yield Change((f"nv {line}",))
     if wanted.backup != was.backup:
         yield from [Change((f"nv unset mlag backup {was.backup}",))] if was.backup else []
         yield from [Change((f"nv set mlag backup {wanted.backup}",))] if wanted.backup else []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from components.core.difference import ABSENT, Difference
+from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, sources, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
@@ -59,7 +59,7 @@ FIRST_WORDS: Final = ("bridge", "rest")
 """What is there of an untouched switch, in `whole_words`: no bridge, and so nothing of others."""
 
 
-class CumulusDriver:
+class CumulusDriver(ByTable):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "cumulus"
@@ -120,19 +120,6 @@ class CumulusDriver:
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `cumulus_actions`."""
         return cumulus_actions.plan_changes(actual, target)
-
-    def interrupts(self, change: Difference) -> bool:
-        """A new profile or cable length rebuilds buffers; a new MTU is set on a port that is up.
-
-        The vendor's pages do not say whether these lose packets, so they are taken to. Another
-        number or identifier of BGP restarts its sessions.
-        """
-        if change.setting in {"bgp_asn", "bgp_router_id"}:
-            return change.actual != ABSENT
-        return change.setting in {
-            *("mtu_bytes", "roce", "roce_cable_m", "adaptive_routing", "breakout"),
-            *("speed", "fec", "autoneg"),
-        }
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""

@@ -29,7 +29,6 @@ FAMILY: Final = f"{VRF} address-family ipv4-unicast"
 _ROUTED: Final = re.compile(r"lo|vlan\d+")
 _PORT: Final = re.compile(r"swp\d+(?:s\d+)?")
 """A port has more than an address, and never leaves with it."""
-_RESTART: Final = "every BGP session restarts"
 _SWITCHED_ON: Final = frozenset({"enable", "state"})
 """What NVUE writes by itself when something below is set: `enable: on`, later `state: enabled`."""
 NEW_WORDS: Final = "states in words"
@@ -174,7 +173,7 @@ def _bgp_lines(
     if not _leaves(GLOBAL, actual, target, empty=no_identity):
         yield from _identity_lines(was, wanted)
     elif (was.asn, was.router_id) != (None, None):
-        yield Change((f"nv unset {GLOBAL}",), interrupts=_RESTART)
+        yield Change((f"nv unset {GLOBAL}",))
     empty = not (wanted.neighbors or wanted.networks)
     if not _leaves(VRF, actual, target, empty=empty):
         yield from _peer_lines(was, wanted, actual, target)
@@ -192,7 +191,7 @@ def _identity_lines(was: BgpState, wanted: BgpState) -> Iterator[Change]:
     ):
         if held != value:
             line = f"unset {GLOBAL} {key}" if value is None else f"set {GLOBAL} {key} {value}"
-            yield Change((f"nv {line}",), interrupts=None if held is None else _RESTART)
+            yield Change((f"nv {line}",))
 
 
 def _peer_lines(

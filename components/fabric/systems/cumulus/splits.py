@@ -65,7 +65,7 @@ def leaving_splits(actual: SwitchState, target: SwitchState) -> Iterator[Change]
             # What stood there before stays, if it is blank; what did not goes.
             bare = whole not in _list(actual, NAMED) and whole not in _list(target, NAMED)
             line = f"nv unset interface {whole}" if bare else f"nv unset interface {whole} {_KEY}"
-            yield Change((line,), interrupts=f"port {whole} is whole again, its parts go")
+            yield Change((line,))
 
 
 def _list(state: SwitchState, key: str) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def coming_splits(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     for count, wholes in counts.items():
         for whole in wholes:
             line = f"nv set interface {whole} {_KEY} {count}x"
-            yield Change((line,), interrupts=f"port {whole} is split, and is gone as a whole")
+            yield Change((line,))
 
 
 def _refuse_held(whole: str, actual: SwitchState, target: SwitchState) -> None:

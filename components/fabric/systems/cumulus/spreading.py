@@ -21,7 +21,6 @@ KEY: Final = "adaptive_routing"
 _FIRST_NEW: Final = (5, 15)
 _BRANCH: Final = "router adaptive-routing"
 _ON: Final = frozenset({"on", "enabled"})
-_RESTART: Final = "switchd restarts or reloads"
 """NVUE reference: up to 5.12 it restarts, later it reloads."""
 
 
@@ -49,13 +48,13 @@ def spreading_changes(actual: SwitchState, target: SwitchState) -> Iterator[Chan
     written = WORDS in whole_words(target)
     tail = _tail(actual.adaptive_routing, target.adaptive_routing, written=written, new=new)
     if tail:
-        yield Change((f"nv {tail[0]} {tail[1]}",), interrupts=_RESTART)
+        yield Change((f"nv {tail[0]} {tail[1]}",))
     for name, port in target.ports.items():
         was = actual.ports.get(name, PortState()).adaptive_routing
         written = is_written(port.native, KEY)
         tail = _tail(was, port.adaptive_routing, written=written, new=new)
         if tail:
-            yield Change((f"nv {tail[0]} interface {name} {tail[1]}",), interrupts=_RESTART)
+            yield Change((f"nv {tail[0]} interface {name} {tail[1]}",))
 
 
 def _tail(

@@ -46,7 +46,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     if target.roce is not None and target.roce != actual.roce:
         unset = target.roce == "none"
         line = "nv unset qos roce" if unset else f"nv set qos roce mode {target.roce}"
-        changes.append(Change((line,), interrupts="every port gets new buffers"))
+        changes.append(Change((line,)))
     else:
         _require_profile(actual, target)
     return tuple(changes)
@@ -74,7 +74,7 @@ def _cable_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     if wanted is None or wanted == (actual.roce_cable_m or 0) or target.roce == "none":
         return
     line = f"nv set qos roce cable-length {wanted}" if wanted else "nv unset qos roce cable-length"
-    yield Change((line,), interrupts="every port gets new buffers")
+    yield Change((line,))
 
 
 def _require_profile(actual: SwitchState, target: SwitchState) -> None:
@@ -136,26 +136,7 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     # What goes is unset first on every port: a VLAN is either the access one or in the list.
     for (verb, tail), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
         line = f"nv {verb} interface {collapse_ports(names)} {tail}".rstrip()
-        yield Change((line,), interrupts=_interruption(verb, tail, names))
-
-
-_LINK = {
-    "link speed": "speed",
-    "link fec": "error correction",
-    "link auto-negotiate": "way to negotiate",
-}
-"""A link ends for each of them, and comes back."""
-
-
-def _interruption(verb: str, tail: str, names: list[str]) -> str | None:
-    ports = collapse_ports(names)
-    if tail.startswith("link mtu"):
-        return f"the MTU of {ports} changes"
-    for leaf, what in _LINK.items():
-        if tail.startswith(leaf):
-            return f"port {ports} gets another {what}"
-    down = tail == "link state down" or (verb == "unset" and not tail)
-    return f"port {ports} goes down" if down else None
+        yield Change((line,))
 
 
 def _mtu_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:

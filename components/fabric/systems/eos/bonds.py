@@ -186,21 +186,15 @@ def leaving_bonds(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     for owner in sorted(held, key=_is_bundle):
         gone = _gone(held[owner], aim.get(owner, ()))
         if owner not in aim and (_is_bundle(owner) or owner == _MLAG):
-            name = owner.removeprefix(_IN)
-            what = "the pair is taken apart" if owner == _MLAG else f"the bundle {name} goes"
-            yield Change((f"no {owner}",), interrupts=what)
+            yield Change((f"no {owner}",))
         elif gone and owner == _WHOLE:
             yield Change(gone)
         elif gone:
-            yield Change((owner, *gone, "exit"), interrupts=_interruption(owner, gone))
+            yield Change((owner, *gone, "exit"))
 
 
 def _is_bundle(owner: str) -> bool:
     return owner.startswith(f"{_IN}{_NAME}")
-
-
-def _interruption(owner: str, gone: tuple[str, ...]) -> str | None:
-    return f"{owner.removeprefix(_IN)} leaves its bundle" if "no channel-group" in gone else None
 
 
 def coming_bonds(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
@@ -211,9 +205,7 @@ def coming_bonds(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
         if new and owner == _WHOLE:
             yield Change(new)
         elif new or owner not in held:
-            moves = owner == _MLAG and owner in held
-            interrupts = "the bundles of the pair flap" if moves else None
-            yield Change((owner, *new, "exit"), interrupts=interrupts)
+            yield Change((owner, *new, "exit"))
 
 
 def _gone(held: tuple[str, ...], aim: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.core.difference import ABSENT, Difference
+from components.fabric.effects import ByTable
 from components.fabric.native import sources, write_fields, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
@@ -67,7 +67,7 @@ _SVI: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
 _TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
 
 
-class EosDriver:
+class EosDriver(ByTable):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "eos"
@@ -133,15 +133,6 @@ class EosDriver:
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `eos_actions`."""
         return eos_actions.plan_changes(actual, target)
-
-    def interrupts(self, change: Difference) -> bool:
-        """A new MTU, and PFC, which gives a port other buffers; another number or router of BGP.
-
-        No text that was found says whether the first two lose packets, so both are taken to.
-        """
-        if change.setting in {"bgp_asn", "bgp_router_id"} or change.setting.startswith("mtu_E"):
-            return change.actual != ABSENT
-        return change.setting in {"mtu_bytes", "pfc", "pfc_priorities", "speed", "fec"}
 
     def find_refusal(self, output: str) -> str | None:
         """EOS reports by lines that start with `%`; a terminal session has no exit status."""

@@ -26,7 +26,6 @@ from components.fabric.systems.eos.routing import (
     there,
 )
 
-_RESTART: Final = "every BGP session restarts"
 _OURS: Final = ("router-id ", "maximum-paths ", f"neighbor {GROUP} ", FAMILY)
 """How lines begin that leave with us; neighbours and networks are looked at one by one."""
 
@@ -59,10 +58,7 @@ def coming_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]
         held = (actual.addresses or {}).get(name, ())
         lines = tuple(_additions(name, held, wanted))
         if lines:
-            was_up = any(each.startswith(MTU_WORD) for each in held)
-            moves = was_up and any(line.startswith(MTU_WORD) for line in lines)
-            interrupts = f"the MTU of {name} changes" if moves else None
-            yield Change((f"interface {name}", *lines, "exit"), interrupts=interrupts)
+            yield Change((f"interface {name}", *lines, "exit"))
     if target.bgp is None:
         return
     if target.bgp.forwards is not None:
@@ -140,7 +136,7 @@ def _bgp_changes(actual: SwitchState, target: SwitchState, wanted: BgpState) -> 
         if wanted.asn is None and (wanted.neighbors or wanted.networks):
             wanted = wanted.model_copy(update={"asn": was.asn})
         else:
-            yield Change((f"no router bgp {was.asn}",), interrupts=_RESTART)
+            yield Change((f"no router bgp {was.asn}",))
             was, held = BgpState(), ()
     elif wanted.asn is None and was.asn is not None:
         wanted = wanted.model_copy(update={"asn": was.asn})  # others' lines are in it by now
@@ -157,9 +153,7 @@ def _bgp_changes(actual: SwitchState, target: SwitchState, wanted: BgpState) -> 
     inner = [*_family_lines(was, wanted, held, recorded)]
     if top or inner or was.asn is None:
         block = (FAMILY, *inner, "exit") if inner else ()
-        moves = was.router_id is not None and wanted.router_id != was.router_id
-        lines = (f"router bgp {wanted.asn}", *top, *block, "exit")
-        yield Change(lines, interrupts=_RESTART if moves else None)
+        yield Change((f"router bgp {wanted.asn}", *top, *block, "exit"))
 
 
 def _is_ours(held: tuple[str, ...]) -> bool:

@@ -78,21 +78,7 @@ def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
             *_queue_lines(was, port),
         ]
         if lines:
-            block = (f"interface {name}", *lines, "exit")
-            yield Change(block, interrupts=_interruption(name, lines))
-
-
-def _interruption(name: str, lines: list[str]) -> str | None:
-    if "shutdown" in lines:
-        return f"port {name} goes down"
-    if any(line.startswith(("speed ", "no speed")) for line in lines):
-        return f"port {name} gets another speed, and with it other lanes"
-    if any(FEC_HEAD in line for line in lines):
-        return f"port {name} gets another error correction"
-    if any("l2 mtu" in line for line in lines):
-        return f"the MTU of {name} changes"
-    changed = any("priority-flow-control" in line and _WATCHDOG not in line for line in lines)
-    return f"port {name} gets new buffers" if changed else None
+            yield Change((f"interface {name}", *lines, "exit"))
 
 
 def _speed_lines(was: PortState, port: PortState) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.core.difference import ABSENT, Difference
+from components.fabric.effects import ByTable
 from components.fabric.ib_state import (
     ALL_PORTS,
     IbState,
@@ -29,7 +29,7 @@ PRIORITY: Final = "show ib sm priority"
 ROUTING: Final = "show running-config | include routing-engines"
 
 
-class MlnxosDriver(Uncounted, mellanox_cli.MellanoxDriver):
+class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "mlnxos"
@@ -84,13 +84,6 @@ class MlnxosDriver(Uncounted, mellanox_cli.MellanoxDriver):
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `mlnxos_actions`."""
         return mlnxos_actions.plan_changes(actual.ib, target.ib)
-
-    def interrupts(self, change: Difference) -> bool:
-        """Another key or membership than before breaks connections; a manager that stops, too."""
-        if change.actual == ABSENT:
-            return False
-        stops = (change.where, change.desired) == ("subnet manager", "off")
-        return stops or change.setting == "pkey" or change.setting.startswith("member ")
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """No subnet manager, priority 0, and the partition Default with every port in it."""

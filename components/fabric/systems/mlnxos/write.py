@@ -33,7 +33,7 @@ def _add_partitions(actual: IbState, target: IbState) -> Iterator[Change]:
         before = actual.partitions.get(name)
         lines = tuple(_lines(name, before, partition))
         if lines:
-            yield Change(lines, interrupts=_interrupts(name, before, partition))
+            yield Change(lines)
 
 
 def _lines(name: str, before: PartitionState | None, after: PartitionState) -> Iterator[str]:
@@ -56,14 +56,6 @@ def _lines(name: str, before: PartitionState | None, after: PartitionState) -> I
         yield f"no {head} member {show_guid(guid)}"
 
 
-def _interrupts(name: str, before: PartitionState | None, after: PartitionState) -> str | None:
-    """A port that loses its key, or gets another, loses its connections in that partition."""
-    if before is None or before.pkey != after.pkey:
-        return None if before is None else f"connections in partition {name} break"
-    stays = before.members.items() <= after.members.items()
-    return None if stays else f"connections in partition {name} break"
-
-
 def _set_manager(actual: IbState, target: IbState) -> Iterator[Change]:
     """Its settings before it starts; what stops it comes alone."""
     if target.routing_engine not in {None, actual.routing_engine}:
@@ -74,16 +66,12 @@ def _set_manager(actual: IbState, target: IbState) -> Iterator[Change]:
         yield Change((f"ib smnode {target.node} sm-priority {target.sm_priority}",))
     if target.sm_enabled not in {None, actual.sm_enabled}:
         word = "enable" if target.sm_enabled else "disable"
-        stops = None if target.sm_enabled else "the subnet loses this subnet manager"
-        yield Change((f"ib smnode {target.node} {word}",), interrupts=stops)
+        yield Change((f"ib smnode {target.node} {word}",))
     if target.sm_function not in {None, actual.sm_function}:
-        stops = None if target.sm_function else "the subnet loses this subnet manager"
-        yield Change(("ib sm" if target.sm_function else "no ib sm",), interrupts=stops)
+        yield Change(("ib sm" if target.sm_function else "no ib sm",))
 
 
 def _remove_partitions(actual: IbState, target: IbState) -> Iterator[Change]:
     for name in actual.partitions:
         if name not in target.partitions and name != DEFAULT_PARTITION:
-            yield Change(
-                (f"no ib partition {name}",), interrupts=f"connections in partition {name} break"
-            )
+            yield Change((f"no ib partition {name}",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.core.difference import Difference
+from components.fabric.effects import ByTable
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import (
@@ -55,7 +55,7 @@ _OF_TOPIC: Final = {"interface": INTERFACE, "qos": TRUST, "congestion": CONGESTI
 """The command that tells one port's."""
 
 
-class OnyxDriver(mellanox_cli.MellanoxDriver):
+class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "onyx"
@@ -140,10 +140,6 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `onyx_actions`."""
         return onyx_actions.plan_changes(actual, target)
-
-    def interrupts(self, change: Difference) -> bool:
-        """A new MTU shuts its port; the one-shot may toggle every port (manual)."""
-        return change.setting in {"mtu_bytes", "roce"}
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""

@@ -28,7 +28,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     """
     if target.roce is not None and actual.roce != target.roce:
         line = "no roce" if target.roce == "none" else f"roce {target.roce}"
-        return (Change((line,), interrupts="every port may flap", settles=True),)
+        return (Change((line,), settles=True),)
     target = _without_bound_pfc(actual, target)
     return tuple(change for stage in _ORDER for change in stage(actual, target))
 
@@ -170,7 +170,7 @@ def _mtu(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
         if was.admin_up is not False:
             lines.insert(0, f"{head} shutdown")
             lines += [] if port.admin_up is False else [f"{head} no shutdown"]
-        yield Change(tuple(lines), interrupts=f"port {name} flaps")
+        yield Change(tuple(lines))
 
 
 def _admin(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
@@ -182,7 +182,7 @@ def _admin(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
         if port.admin_up:
             yield Change((f"{head} no shutdown",))
         elif port.mtu_bytes in {None, was.mtu_bytes}:
-            yield Change((f"{head} shutdown",), interrupts=f"port {name} goes down")
+            yield Change((f"{head} shutdown",))
 
 
 def _per_port(lines_of: PortLines) -> Callable[[SwitchState, SwitchState], Iterator[Change]]:

@@ -89,8 +89,7 @@ def leaving_bonds(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     for table in reversed(_ORDER):
         for row in _of(table, held):
             if row not in aim:
-                interrupts = f"{row.rpartition('|')[2]} leaves its bundle" * (table == _MEMBER)
-                yield Change((say.delete_row(row),), interrupts or None)
+                yield Change((say.delete_row(row),))
             else:
                 gone = sorted({*held[row]} - {*aim[row]})
                 yield from (Change((say.delete_field(row, each),)) for each in gone)

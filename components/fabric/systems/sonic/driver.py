@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from components.core.difference import ABSENT, Difference
+from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
@@ -61,7 +61,7 @@ _CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
 """The last part of a refusal of click, after two lines of usage."""
 
 
-class SonicDriver:
+class SonicDriver(ByTable):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "sonic"
@@ -130,17 +130,6 @@ class SonicDriver:
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """See `sonic_actions`."""
         return sonic_actions.plan_changes(actual, target)
-
-    def interrupts(self, change: Difference) -> bool:
-        """A new MTU, or new PFC with its buffers and their headroom, are set on a port that is up.
-
-        No page says whether either loses packets, so both are taken to. Another number or router
-        of BGP restarts its sessions.
-        """
-        if change.setting in {"bgp_asn", "bgp_router_id"}:
-            return change.actual != ABSENT
-        settings = {"mtu_bytes", "pfc_priorities", "cable_m", "speed", "fec", "autoneg"}
-        return change.setting in settings or "_buffer" in change.setting
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""

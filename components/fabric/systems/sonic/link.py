@@ -65,8 +65,3 @@ def _autoneg_lines(name: str, was: str, wanted: str) -> Iterator[str]:
 
 def _parts(autoneg: str) -> list[str]:
     return autoneg.split() or [_NOTHING]
-
-
-def link_interruption(name: str, lines: tuple[str, ...]) -> str | None:
-    """Orchagent shuts the port for each of them (sonic-swss, orchagent/portsorch.cpp)."""
-    return f"port {name} gets another speed or error correction" if lines else None

@@ -105,8 +105,6 @@ class PortPlan:
     def changes(self) -> Iterator[Change]:
         """First what takes PFC and its buffers away, then what is set, then what goes."""
         pause = (qos_row(self.name), "pfc_enable")
-        moves = self.renews_pfc or pause in {*self.sets, *self.deletes}
-        interrupts = f"PFC of {self.name} changes" if moves else None
         lines = [say.delete_row(watchdog_row(self.name))] if self.ends_watchdog else []
         renews = self.renews_pfc or self.gone_groups or pause in self.deletes
         if self.now.get(pause) and renews:
@@ -118,7 +116,7 @@ class PortPlan:
         lines += say.write_cells(sorted(self.sets.items()))
         lines += [say.delete_field(*cell) for cell in self.deletes]
         if lines:
-            yield Change(tuple(lines), interrupts=interrupts)
+            yield Change(tuple(lines))
 
 
 def plan_port(name: str, was: PortState, port: PortState, switch: SwitchState) -> PortPlan:

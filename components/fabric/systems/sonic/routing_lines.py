@@ -48,7 +48,6 @@ _STAGES: Final = (
     ("BGP_NEIGHBOR_AF",),
 )
 """Tables in the order in which they come; they go the other way."""
-_RESTART: Final = "every BGP session restarts"
 
 
 def leaving_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
@@ -62,7 +61,7 @@ def leaving_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change
     for stage in reversed(_STAGES):
         for row in sorted(_in_stage(held, stage), key=lambda row: -row.count("|")):
             if row not in aim or (restarts and row.startswith("BGP_")):
-                yield Change((say.delete_row(row),), _RESTART if row == GLOBALS else None)
+                yield Change((say.delete_row(row),))
                 continue
             gone = sorted({*held[row]} - {*aim[row]})
             yield from (Change((say.delete_field(row, field),)) for field in gone)
@@ -73,15 +72,13 @@ def coming_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]
     held, aim = rows_of(actual), _aim(actual, target)
     if _begins_again(actual, target):
         held = {row: fields for row, fields in held.items() if not row.startswith("BGP_")}
-    moves = (actual.bgp or BgpState()).router_id is not None
     for stage in _STAGES:
         new = {
             row: fields
             for row, fields in _in_stage(aim, stage).items()
             if _is_new(row, fields, held)
         }
-        for line in say.write_rows(new):
-            yield Change((line,), _RESTART if moves and GLOBALS in new else None)
+        yield from (Change((line,)) for line in say.write_rows(new))
 
 
 def _in_stage(rows: Rows, stage: tuple[str, ...]) -> Rows:

@@ -18,7 +18,7 @@ from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.bonds import coming_bonds, leaving_bonds
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
-from components.fabric.systems.sonic.link import link_interruption, link_lines
+from components.fabric.systems.sonic.link import link_lines
 from components.fabric.systems.sonic.port import PortPlan, plan_port
 from components.fabric.systems.sonic.routing_lines import coming_changes, leaving_changes
 from components.fabric.systems.sonic.rows import (
@@ -70,7 +70,7 @@ def _speed_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]
     for name, port in target.ports.items():
         lines = tuple(link_lines(name, actual.ports.get(name, PortState()), port))
         if lines:
-            yield Change(lines, interrupts=link_interruption(name, lines))
+            yield Change(lines)
 
 
 def _length_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
@@ -85,8 +85,7 @@ def _touch_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
     cells = {cell: value for plan in touched for cell, value in plan.touches.items()}
     lines = tuple(say.write_cells(cells.items()))
     if lines:
-        names = ", ".join(plan.name for plan in touched)
-        yield Change(lines, interrupts=f"headroom of {names} changes")
+        yield Change(lines)
 
 
 def _watchdog_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
@@ -232,10 +231,10 @@ def _link_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
         was = actual.ports.get(name, PortState())
         mtu = tuple(_mtu_lines(name, was, port))
         if mtu:
-            yield Change(mtu, interrupts=f"the MTU of {name} changes")
+            yield Change(mtu)
         admin = tuple(_admin_lines(name, was, port))
         if admin:
-            yield Change(admin, interrupts=None if port.admin_up else f"port {name} goes down")
+            yield Change(admin)
 
 
 def _mtu_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:

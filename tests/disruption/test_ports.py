@@ -1,0 +1,89 @@
+"""`disruption.ports: drain`: who leaves for which port, under which rules, and who comes back."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from components.core.errors import DeviceError
+from components.disruption.leave_plan import NodesLeave
+from components.disruption.node import SWITCH
+from components.disruption.ports import PortsRun
+from components.disruption.ports_plan import PortsLeave, plan_ports
+from components.kubernetes.plan import plan_kubernetes
+from components.kubernetes.reference import ClusterRef
+from tests.disruption.played import PlayedCluster, small_cluster
+from tests.golden.site import load_example
+
+BEHIND = {"1/1": "gpu01", "1/2": "gpu01", "1/3": "gpu02"}
+WORKERS = ("gpu01", "gpu02")
+
+
+def run_of(cluster: PlayedCluster | None, most: int = 1) -> PortsRun:
+    seconds = count(step=5)
+    leave = NodesLeave("dev", ClusterRef("dev"), 60)
+    ports = PortsLeave("leaf-01", BEHIND, leave, WORKERS, most)
+    return PortsRun(leave, lambda: cluster, lambda: next(seconds), lambda _: None, ports=ports)
+
+
+def test_only_the_nodes_behind_the_ports_leave_and_they_come_back() -> None:
+    cluster = small_cluster()
+    with run_of(cluster).out_of_service(("1/1", "1/2")):
+        assert cluster.nodes["gpu01"]["spec"]["unschedulable"]
+        assert cluster.nodes["gpu01"]["metadata"]["annotations"][SWITCH] == "leaf-01"
+        assert not cluster.nodes["gpu02"]["spec"].get("unschedulable")
+        left = [p for p in cluster.pods.values() if p["spec"]["nodeName"] == "gpu01"]
+        assert all(p["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet" for p in left)
+    assert not cluster.nodes["gpu01"]["spec"].get("unschedulable")
+    assert SWITCH not in cluster.nodes["gpu01"]["metadata"]["annotations"]
+
+
+def test_more_than_may_be_away_is_refused_before_a_cordon() -> None:
+    cluster = small_cluster()
+    words = "gpu01, gpu02 would have to leave service at once"
+    with pytest.raises(DeviceError, match=words), run_of(cluster).out_of_service(("",)):
+        pytest.fail("the switch would be changed")
+    assert cluster.asked == []
+
+
+def test_a_pod_that_stays_is_named_and_the_switch_is_not_touched() -> None:
+    cluster = small_cluster()
+    cluster.guarded = {*cluster.pods}
+    words = r"(?s)pods are left after 60 s.*train-gpu01.*was not touched"
+    with pytest.raises(DeviceError, match=words), run_of(cluster).out_of_service(("1/1",)):
+        pytest.fail("the switch would be changed")
+    assert not cluster.nodes["gpu01"]["spec"].get("unschedulable")
+
+
+def test_what_a_killed_run_began_is_taken_up() -> None:
+    cluster = small_cluster()
+    with pytest.raises(KeyboardInterrupt), run_of(cluster).out_of_service(("1/1",)):
+        raise KeyboardInterrupt
+    assert cluster.nodes["gpu01"]["spec"]["unschedulable"]
+    with run_of(cluster).out_of_service(()):  # the switch is as wanted by now
+        pass
+    assert not cluster.nodes["gpu01"]["spec"].get("unschedulable")
+
+
+def test_the_cordon_of_somebody_else_stays() -> None:
+    cluster = small_cluster()
+    cluster.nodes["gpu01"]["spec"]["unschedulable"] = True
+    with run_of(cluster).out_of_service(("1/1",)):
+        pass
+    assert cluster.nodes["gpu01"]["spec"]["unschedulable"]
+
+
+def test_without_a_cluster_nobody_leaves() -> None:
+    with run_of(None).out_of_service(("1/1",)):
+        pass
+
+
+def test_the_plan_names_the_node_behind_each_port() -> None:
+    spec = load_example("dgx-roce")
+    assert plan_ports(spec, "dev", plan_kubernetes(spec, "dev")) == {}
+    drain = spec.disruption.model_copy(update={"ports": "drain"})
+    spec = spec.model_copy(update={"disruption": drain})
+    planned = plan_ports(spec, "dev", plan_kubernetes(spec, "dev"))["leaf-01"]
+    assert {*planned.behind(("1/1",))} <= {host.node for host in spec.hosts}
+    assert {*planned.behind(("",))} == {host.node for host in spec.workers}

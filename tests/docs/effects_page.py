@@ -1,0 +1,60 @@
+"""docs/reference/effects.md: its two tables are made of the tables that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from components.fabric.effects import TABLE, Row
+from components.hosts.keys.ask import KEYS
+from components.hosts.keys.row import HostKey, effect_of
+
+PAGE: Final = Path(__file__).parents[2] / "docs/reference/effects.md"
+_RULE: Final = "|---"
+
+
+def render_page() -> str:
+    """The page with its tables made again; everything else is written by people."""
+    switches, hosts = PAGE.read_text().split("\n## Switches\n")[1].split("\n## Hosts\n")
+    page = PAGE.read_text()
+    page = page.replace(switches, _renewed(switches, _switch_rows()))
+    return page.replace(hosts, _renewed(hosts, _host_rows()))
+
+
+def _renewed(section: str, rows: Iterator[tuple[str, ...]]) -> str:
+    lines = section.split("\n")
+    rule = next(number for number, line in enumerate(lines) if line.startswith(_RULE))
+    made = [f"| {' | '.join(cells)} |" for cells in rows]
+    after = [line for line in lines[rule + 1 :] if not line.startswith("|")]
+    return "\n".join([*lines[: rule + 1], *made, *after])
+
+
+def _switch_rows() -> Iterator[tuple[str, ...]]:
+    for row in TABLE:
+        settings = row.settings.replace(r"\d+", "<number>").replace(".+", "<name>")
+        settings = settings.replace(".*", "<port>").replace("|", "`, `")
+        place = "" if row.where == ".*" else f" of a {row.where.removesuffix(' .*')}"
+        new = row.effect if row.new is None else row.new
+        yield f"`{settings}`{place}", f"`{row.effect}`", f"`{new}`", _exceptions(row), row.why
+
+
+def _exceptions(row: Row) -> str:
+    values = [f"to {value}: `{effect}`" for value, effect in row.to.items()]
+    values += ["a longer list: `none`"] if row.grows else []
+    systems = [f"{name}: `{effect}`, {why}" for name, (effect, why) in row.systems.items()]
+    return "; ".join((*values, *systems))
+
+
+def _host_rows() -> Iterator[tuple[str, ...]]:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in KEYS:
+        if row.undo != "looked":
+            key = str(effect_of(row)), _waits(row)
+            alike.setdefault(key, []).append(f"`{row.pattern}`")
+    for (effect, waits), patterns in sorted(alike.items()):
+        yield ", ".join(patterns), f"`{effect}`", waits
+
+
+def _waits(row: HostKey) -> str:
+    return "a drain" if row.interrupts else "a boot" if row.loads_at_start else "nothing"
