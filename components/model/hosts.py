@@ -79,6 +79,8 @@ NetdevName = Annotated[
     str, AfterValidator(_netdev), WithJsonSchema({"type": "string", "pattern": rf"^{_NETDEV}$"})
 ]
 """A name that a network device of Linux can have: at most 15 characters."""
+DOMAIN_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+DomainName = Annotated[str, Field(pattern=DOMAIN_NAME)]
 HostName = Annotated[
     DnsLabel,
     AfterValidator(_host_name),
@@ -231,6 +233,10 @@ class Host(Frozen):
     node_name: NodeName | None = None
     """Name of its node in an existing cluster, as `kubectl get nodes` shows it, where it is another
     than `name`: for example `gpu01.dc1.example.com`."""
+    domain: DomainName | None = None
+    """What fails together with it, for example its leaf, rack or unit: hosts of different domains
+    are never in one group of `disruption.max_unavailable`. Default: the hosts without one are one
+    domain."""
     gpus: Annotated[int, Field(ge=0)] = 0
     """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
     gpu_model: str | None = None
