@@ -21,7 +21,9 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
     "without it an update can cut off its own way to a device": frozenset(
         {"management-port", "partition-key", "port-function", "api-from"}
     ),
-    "it holds what an update may interrupt": frozenset({"exec-disruptive", "max-unavailable"}),
+    "it holds what an update may interrupt": frozenset(
+        {"exec-disruptive", "max-unavailable", "wave-order"}
+    ),
     "its values become parts of commands and of file names": frozenset(
         {"resource-name", "network-name", "driver-package"}
         | {"partition-name", "image-download", "container-image"}
