@@ -169,7 +169,7 @@ def _look(
     for line in not_touched(plan.unreached):
         _inform(line)
     _hand_beside(observe, intentions)
-    changes = switch_changes(spec, plan, applied, seen.devices)
+    changes = switch_changes(spec, intentions.plan, applied, seen.devices)
     playbooks, _ = played_playbooks(plan, applied)
     for text in (*changes, *host_changes(plan.hosts, seen.devices), *playbooks):
         _inform(text)

@@ -21,7 +21,8 @@ from components.core.errors import UsageError
 from components.fabric.alike import fold_ports
 from components.fabric.baselines import with_new_ports
 from components.fabric.bond_state import MlagState
-from components.fabric.exchange import Exchange, Outcome
+from components.fabric.exchange import Aim, Exchange, Outcome
+from components.fabric.gate import open_gate
 from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity
 from components.fabric.moves import describe_moves
@@ -162,17 +163,17 @@ def run_apply(text: str, environ: Mapping[str, str]) -> str:
     gone = dropped(previous, request.desired) if request.baseline else SwitchState()
     baseline = with_new_ports(request.baseline or SwitchState(), previous, request.os)
     wanted = overlay(gone, request.desired)
-    with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
-        exchange.enter(configure=True)
-        outcome = exchange.converge(
-            wanted,
-            lambda reading: target_of_update(
-                reading.state,
-                request.desired,
-                target_of_restore(reading.state, gone, baseline, reading.vlan_holders),
-            ),
-            may_interrupt=request.ports == "allow",
-        )
+    outcome = _change(
+        request,
+        environ,
+        wanted,
+        lambda reading: target_of_update(
+            reading.state,
+            request.desired,
+            target_of_restore(reading.state, gone, baseline, reading.vlan_holders),
+        ),
+        may_interrupt=request.ports == "allow",
+    )
     return _render(request, outcome, request.desired)
 
 
@@ -191,14 +192,14 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
             "switch back by hand and remove its steps with `pulumi state delete`."
         )
     baseline = with_new_ports(request.baseline, request.desired, request.os)
-    with _lock(request.endpoint), _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
-        exchange.enter(configure=True)
-        outcome = exchange.converge(
-            request.desired,
-            lambda reading: target_of_restore(
-                reading.state, request.desired, baseline, reading.vlan_holders
-            ),
-        )
+    outcome = _change(
+        request,
+        environ,
+        request.desired,
+        lambda reading: target_of_restore(
+            reading.state, request.desired, baseline, reading.vlan_holders
+        ),
+    )
     return _render(request, outcome, SwitchState())
 
 
@@ -258,6 +259,28 @@ def _exchange(
     secrets, known = secrets_for(request.endpoint, environ), system_of(request.os)
     with open_session(request.endpoint, known.session, secrets, deadline_s) as session:
         yield Exchange(session, known.driver, serial=time.time_ns() // 1_000_000)
+
+
+def _change(
+    request: SwitchRequest,
+    environ: Mapping[str, str],
+    wanted: SwitchState,
+    aim: Aim,
+    *,
+    may_interrupt: bool = True,
+) -> Outcome:
+    """Bring a switch to its aim, and wait until it carries what it carried before."""
+    with open_gate(request.endpoint) as gate, _lock(request.endpoint):
+        with _exchange(request, environ, WRITE_DEADLINE_S) as exchange:
+            exchange.enter(configure=True)
+            gate.look(exchange, wanted)
+            outcome = exchange.converge(wanted, aim, may_interrupt=may_interrupt)
+        if gate.holds(outcome):
+            deadline_s = READ_DEADLINE_S + gate.place.settle_s
+            with _exchange(request, environ, deadline_s) as exchange:
+                exchange.enter(configure=False)
+                gate.settle(exchange, wanted, outcome)
+    return outcome
 
 
 def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:

@@ -18,9 +18,11 @@ from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import Unsettable
 from components.fabric.targets import target_of_apply
+from components.model.name_lists import fold_names
 
 MARKS: Final = ("INTERRUPTS", "NO TIMED RESTORE", "will be refused")
 """How the lines begin that tell what stops, or what is not taken back by itself."""
+_UNKNOWN: Final = "interrupts: not known"
 _OF_PORT = re.compile(r"port (\S+) (.*)")
 """A driver's words for what a change interrupts on one port: `port 1/3 flaps`."""
 
@@ -64,6 +66,40 @@ def preview_switch(
     return "\n  ".join(lines)
 
 
+def render_waves(
+    plans: Sequence[SwitchPlan], changes: Mapping[str, str], canary: int
+) -> tuple[str, ...]:
+    """What each wave changes and interrupts, a line each; nothing where one wave has it all.
+
+    Args:
+        plans: All switches, with their waves.
+        changes: Switch to what `preview_switch` says of it.
+        canary: How many waves have one switch, to try the change there.
+    """
+    waves = plans[0].waves if plans else ()
+    lines: list[str] = []
+    for number, names in enumerate(waves):
+        alike: dict[str, list[str]] = {}
+        for name in names:
+            if name in changes:
+                alike.setdefault(_stopped(changes[name]), []).append(name)
+        words = "; ".join(f"{fold_names(same)} - {what}" for what, same in alike.items())
+        if words:
+            kind = " (canary)" if number < canary else ""
+            lines.append(f"wave {number + 1} of {len(waves)}{kind}: {words}")
+    return tuple(lines) if len(waves) > 1 else ()
+
+
+def _stopped(text: str) -> str:
+    """What stops by the text of one switch."""
+    for line in text.splitlines():
+        if line.strip().startswith(MARKS[0]):
+            return line.partition("): ")[2]
+        if line.strip().startswith(_UNKNOWN):
+            return "what it interrupts is not known"
+    return "interrupts nothing"
+
+
 def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:
     """Changes that interrupt traffic, on one line: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`."""
     moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
@@ -87,7 +123,7 @@ def _interruptions(
         found: Sequence[str] = plan.exec.interrupts
     elif seen is None:
         refuses = "; it is read first, and refuses what interrupts" if allowed == "deny" else ""
-        yield f"interrupts: not known, since the switch was not read{refuses}"
+        yield f"{_UNKNOWN}, since the switch was not read{refuses}"
         return
     else:
         driver = driver_of(plan.os)

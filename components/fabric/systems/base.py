@@ -278,6 +278,23 @@ class NeighbourReader(Protocol):
 
 
 @runtime_checkable
+class LinkReader(Protocol):
+    """What a driver may have beside: which ports have a link. Without it, LLDP and BGP tell."""
+
+    def link_commands(self) -> tuple[str, ...]:
+        """What to ask for the links of all ports."""
+        ...
+
+    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
+        """Read the answers: port to whether it has a link.
+
+        Raises:
+            Unreadable: An answer has another form than expected.
+        """
+        ...
+
+
+@runtime_checkable
 class SessionReader(Protocol):
     """What a driver may have beside: BGP's sessions. A driver without it routes nothing of ours."""
 

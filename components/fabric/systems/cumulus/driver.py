@@ -170,6 +170,14 @@ class CumulusDriver:
         """Read what `neighbour_commands` asked for."""
         return cumulus_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
 
+    def link_commands(self) -> tuple[str, ...]:
+        """The table of all interfaces."""
+        return (INTERFACES,)
+
+    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
+        """Read what `link_commands` asked for."""
+        return cumulus_parse.parse_links(INTERFACES, answers[INTERFACES])
+
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
         """The sessions, with BFD where any neighbour has it, and the next hops."""
         asked = cumulus_sessions.WITH_BFD if bfd else cumulus_sessions.NEIGHBORS

@@ -353,6 +353,24 @@ def parse_port_names(command: str, text: str) -> tuple[str, ...]:
     return tuple(ports)
 
 
+def parse_links(command: str, text: str) -> dict[str, bool]:
+    """The same table: port to whether it has a link.
+
+    Two forms: `link.oper-status` is `up` (napalm-cumulus, `get_interfaces`), or `link.state` has a
+    key `up`, as in releases before it. A port with neither is left out.
+    """
+    value = load(command, text)
+    table: Tree = value if isinstance(value, dict) else {}
+    found: dict[str, bool] = {}
+    for name in filter(_SWP.fullmatch, table):
+        link = child(table, name, "link")
+        if "oper-status" in link:
+            found[name] = link["oper-status"] == "up"
+        elif state := child(link, "state"):
+            found[name] = "up" in state
+    return found
+
+
 def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
     """`nv show interface lldp -o json`: the keys that a public client reads; front panel only."""
     value = load(command, text)

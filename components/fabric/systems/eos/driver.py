@@ -182,6 +182,14 @@ class EosDriver:
         """Read what `neighbour_commands` asked for."""
         return eos_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
 
+    def link_commands(self) -> tuple[str, ...]:
+        """The status table of all ports."""
+        return (STATUS,)
+
+    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
+        """Read what `link_commands` asked for."""
+        return eos_parse.parse_links(STATUS, answers[STATUS])
+
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
         """The summary, the routes, and BFD's peers where any neighbour has it."""
         asked = (eos_sessions.SUMMARY, eos_sessions.ROUTES)

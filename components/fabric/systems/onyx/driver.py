@@ -26,7 +26,9 @@ from components.fabric.systems.onyx.whole import (
     FACTORY_ETS_WEIGHT,
     ROCE,
     RUNNING,
+    STATUS,
     Whole,
+    parse_links,
     topics_of,
     whole_command,
     whole_of,
@@ -174,6 +176,14 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return onyx_parse.parse_neighbours(answers[NEIGHBOURS])
+
+    def link_commands(self) -> tuple[str, ...]:
+        """The table of all ports."""
+        return (STATUS,)
+
+    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
+        """Read what `link_commands` asked for."""
+        return parse_links(answers[STATUS])
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received per priority, sent per class, marked and discarded packets."""

@@ -24,7 +24,7 @@ from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
-from components.fabric.systems.sonic.link import link_state
+from components.fabric.systems.sonic.link import link_state, parse_links
 from components.fabric.systems.sonic.marks import MARKS, with_marks
 from components.fabric.systems.sonic.pauses import PAUSES, STORMS, with_pauses
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
@@ -43,6 +43,7 @@ reading does not hold what a probe has just sent."""
 QUEUES: Final = "show queue counters --json"
 DROPS: Final = "show priority-group drop counters"
 NEIGHBOURS: Final = "show lldp table"
+STATUS: Final = "show interfaces status"
 SCRATCH: Final = "/etc/sonic/railyard.json"
 """On the same disk as the saved configuration, for the length of one command."""
 RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
@@ -180,6 +181,14 @@ class SonicDriver:
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return sonic_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
+
+    def link_commands(self) -> tuple[str, ...]:
+        """The status table of all ports."""
+        return (STATUS,)
+
+    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
+        """Read what `link_commands` asked for."""
+        return parse_links(STATUS, answers[STATUS])
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
         """The sessions, with BFD where any neighbour has it, and the next hops."""

@@ -6,16 +6,19 @@ means the default; WHY.md beside this file says which has none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from components.fabric.state import PortState
+from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.rows import Fields, port_row
 
 LIST: Final = "adv_speeds@"
 """`adv_speeds` as a list, which a loaded file has; the command line writes it as a text."""
 _NOTHING: Final = "-"
+_PORT: Final = re.compile(r"Ethernet\d+")
 
 
 def link_state(row: Fields) -> dict[str, object]:
@@ -70,3 +73,24 @@ def _parts(autoneg: str) -> list[str]:
 def link_interruption(name: str, lines: tuple[str, ...]) -> str | None:
     """Orchagent shuts the port for each of them (sonic-swss, orchagent/portsorch.cpp)."""
     return f"port {name} gets another speed or error correction" if lines else None
+
+
+def parse_links(command: str, text: str) -> dict[str, bool]:
+    """`show interfaces status`: port to whether it has a link.
+
+    The rule under the heading says where each column is: cells may hold blanks (sonic-utilities,
+    tests/intfutil_test.py).
+
+    Raises:
+        Unreadable: It is no table with a column `Oper`.
+    """
+    head, _, rest = text.strip("\n").partition("\n")
+    rule, _, rows = rest.partition("\n")
+    columns = {head[slice(*dash.span())].strip(): dash.span() for dash in re.finditer("-+", rule)}
+    if not {"Interface", "Oper"} <= columns.keys():
+        raise Unreadable(command, text, "it is no table of ports with a column Oper")
+    cells = (
+        [line[slice(*columns[key])].strip() for key in ("Interface", "Oper")]
+        for line in rows.splitlines()
+    )
+    return {name: oper == "up" for name, oper in cells if _PORT.fullmatch(name)}
