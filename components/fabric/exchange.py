@@ -8,10 +8,10 @@ second reading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
@@ -42,7 +42,6 @@ from components.fabric.targets import moves_one_shot, target_of_put_back, with_a
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
-FoundT = TypeVar("FoundT")
 Aim = Callable[[Reading], SwitchState]
 """From what a switch has to what it shall have."""
 
@@ -194,24 +193,25 @@ class Exchange:
             raise self._unreadable(error) from error
 
     def read_neighbours(self) -> dict[str, Neighbour]:
-        """Read who LLDP says is plugged in; empty where LLDP is off, or in an older form."""
-        if not isinstance(driver := self.driver, NeighbourReader):
+        """Read who LLDP says is plugged in.
+
+        It is optional: a switch that refuses to tell, because LLDP is off, hears nothing.
+        """
+        if not isinstance(self.driver, NeighbourReader):
             return {}
-        return self._told(driver.neighbour_commands(), driver.parse_neighbours)
+        answers = {line: self.session.run(line) for line in self.driver.neighbour_commands()}
+        if any(self.driver.find_refusal(answer) is not None for answer in answers.values()):
+            return {}
+        try:
+            return self.driver.parse_neighbours(answers)
+        except Unreadable:
+            return {}
 
     def read_links(self) -> dict[str, bool]:
         """Read which ports have a link; empty where the switch does not tell."""
-        if not isinstance(driver := self.driver, LinkReader):
-            return {}
-        return self._told(driver.link_commands(), driver.parse_links)
-
-    def _told(
-        self, commands: Sequence[str], parse: Callable[[Mapping[str, str]], dict[str, FoundT]]
-    ) -> dict[str, FoundT]:
-        answers = {line: self.session.run(line) for line in commands}
+        links = self.driver.links if isinstance(self.driver, LinkReader) else None
         with suppress(Unreadable):
-            if all(self.driver.find_refusal(answer) is None for answer in answers.values()):
-                return parse(answers)
+            return links.parse(links.command, self._peek(links.command)) if links else {}
         return {}
 
     def identify(self, questions: IdentityQuestions) -> Identity:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Final
+from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.errors import DeviceError, UsageError
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.plan import SwitchPlan
 from components.fabric.session_look import read_sessions
+from components.fabric.session_state import Session
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.model.cluster import SwitchWaves
 from components.model.name_lists import fold_names
@@ -28,12 +29,16 @@ from components.remote.tool_files import FOLDER, keep_current, load_current
 
 POLL_S: Final = 2.0
 """Seconds between two looks. A look is three commands, which take a real switch half a second."""
-_LINK_KEYS: Final = ("speed", "fec", "autoneg")
+_SHARED: Final = ("speed", "fec", "autoneg", "mode")
 """Settings that both ends of a link must share; the other end may change in a later wave."""
+KeptT = TypeVar("KeptT", bound=BaseModel)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class Place(_Frozen):
     """Where a switch stands in the order of its site."""
 
     wave: int = 0
@@ -59,19 +64,13 @@ class Place:
         )
 
 
-_PLACE: Final = TypeAdapter(Place)
-
-
-class Health(BaseModel):
+class Health(_Frozen):
     """What a switch carries: found, never wanted."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     links: dict[str, bool] = {}
     """Port to whether it has a link; empty: the system does not tell."""
     neighbours: dict[str, Neighbour] = {}
-    sessions: dict[str, str] = {}
-    """BGP neighbour to the state of the session."""
+    sessions: dict[str, Session] = {}
 
 
 def place_file(endpoint: Endpoint) -> str:
@@ -83,25 +82,26 @@ def place_file(endpoint: Endpoint) -> str:
 def place_text(plan: SwitchPlan) -> str:
     """The content of that file."""
     waves = tuple(fold_names(names) for names in plan.waves)
-    place = Place(plan.wave, waves, plan.settle_s, watched=bool(waves))
-    return _PLACE.dump_json(place).decode() + "\n"
+    place = Place(wave=plan.wave, waves=waves, settle_s=plan.settle_s, watched=bool(waves))
+    return place.model_dump_json() + "\n"
 
 
-def _load_place(endpoint: Endpoint) -> Place:
-    """The place of a switch; one that no program wrote is watched all the same."""
+def _load(kept: type[KeptT], file: str) -> KeptT | None:
+    """What a file of `.railyard` holds; None where it is missing or of another release."""
     try:
-        return _PLACE.validate_json(load_current("the waves", place_file(endpoint)))
+        return kept.model_validate_json(load_current("the waves", file))
     except (UsageError, ValidationError):
-        return Place()
+        return None
 
 
-def read_health(exchange: Exchange, desired: SwitchState) -> Health:
+def read_health(exchange: Exchange, owned: SwitchState) -> Health:
     """Ask for links, LLDP neighbours and BGP sessions; what is not told is left out."""
-    bgp = desired.bgp is not None and desired.bgp.asn is not None
+    bgp = owned.bgp is not None and owned.bgp.asn is not None
     told = read_sessions(exchange, bgp=bgp, bfd=False)
-    sessions = {name: each.state for name, each in told.neighbors.items()} if told else {}
     return Health(
-        links=exchange.read_links(), neighbours=exchange.read_neighbours(), sessions=sessions
+        links=exchange.read_links(),
+        neighbours=exchange.read_neighbours(),
+        sessions=told.neighbors if told else {},
     )
 
 
@@ -111,21 +111,17 @@ def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]
     What the change itself ends is not missed. Nor is a link or a session of which it changes what
     both ends must share: the other end may change in a later wave.
     """
-    left_alone = {*_changed_ports(outcome)}
-    for port, was_up in before.links.items():
-        if was_up and now.links.get(port) is False and port not in left_alone:
-            yield f"port {port} was up and is down"
-            left_alone.add(port)
+    changed, kept = {*_changed_ports(outcome)}, _kept_sessions(outcome)
+    down = {port for port, up in before.links.items() if up and now.links.get(port) is False}
+    yield from (f"port {port} was up and is down" for port in sorted(down - changed))
     for port, was in before.neighbours.items():
         heard = now.neighbours.get(port)
-        if port not in left_alone and _name(heard) != _name(was):
+        if port not in changed | down and _name(heard) != _name(was):
             yield f"port {port} heard {_name(was)} by LLDP and hears {_name(heard)}"
-    kept = _kept_sessions(outcome)
-    for name, state in before.sessions.items():
-        is_now = now.sessions.get(name, "gone")
-        up = state.lower() == "established"
-        if up and is_now.lower() != "established" and name in kept - left_alone:
-            yield f"BGP with {name} was Established and is {is_now}"
+    for name, session in before.sessions.items():
+        is_now = now.sessions.get(name, Session(state="gone"))
+        if session.is_up and not is_now.is_up and name in kept - changed:
+            yield f"BGP with {name} was Established and is {is_now.state}"
 
 
 def _name(heard: Neighbour | None) -> str:
@@ -136,8 +132,7 @@ def _changed_ports(outcome: Outcome) -> Iterator[str]:
     was, now = outcome.before.ports, outcome.after.ports
     for name in was.keys() | now.keys():
         old, new = was.get(name, PortState()), now.get(name, PortState())
-        shared = [getattr(old, key) != getattr(new, key) for key in (*_LINK_KEYS, "mode")]
-        if new.admin_up is False or any(shared):
+        if new.admin_up is False or any(getattr(old, x) != getattr(new, x) for x in _SHARED):
             yield name
 
 
@@ -146,8 +141,7 @@ def _kept_sessions(outcome: Outcome) -> set[str]:
     was, now = (state.bgp or BgpState() for state in (outcome.before, outcome.after))
     if was.asn != now.asn or outcome.before.addresses != outcome.after.addresses:
         return set()
-    both = was.neighbors.keys() & now.neighbors.keys()
-    return {name for name in both if was.neighbors[name] == now.neighbors[name]}
+    return {name for name, number in was.neighbors.items() if now.neighbors.get(name) == number}
 
 
 @dataclass(slots=True)
@@ -158,15 +152,25 @@ class Gate:
     place: Place
     before: Health = field(default_factory=Health)
 
+    @property
+    def _file(self) -> str:
+        """Name of the file with what the last run missed at its end."""
+        return f"{place_file(self.endpoint)}-missing"
+
     def look(self, exchange: Exchange, owned: SwitchState) -> None:
         """Read what is up before the change; what an earlier run still misses counts too."""
         if self.place.watched:
-            found = read_health(exchange, owned)
-            self.before = _joined(self._owed() or Health(), found)
+            owed, found = _load(Health, self._file) or Health(), read_health(exchange, owned)
+            sessions = {name: each for name, each in found.sessions.items() if each.is_up}
+            self.before = Health(
+                links=found.links | {port: up for port, up in owed.links.items() if up},
+                neighbours=found.neighbours | owed.neighbours,
+                sessions=owed.sessions | sessions,
+            )
 
     def holds(self, outcome: Outcome) -> bool:
         """Whether there is anything to wait for: a change, or what an earlier run still misses."""
-        return self.place.watched and bool(outcome.lines or self._owed())
+        return self.place.watched and bool(outcome.lines or _load(Health, self._file))
 
     def settle(self, exchange: Exchange, owned: SwitchState, outcome: Outcome) -> None:
         """Wait until all of it is back, over a new session: the switch must let us in again.
@@ -176,12 +180,12 @@ class Gate:
         """
         ends_at_s = time.monotonic() + self.place.settle_s
         while missing := (*find_missing(self.before, read_health(exchange, owned), outcome),):
-            if time.monotonic() >= ends_at_s:
-                self._keep_owed()
+            left_s = ends_at_s - time.monotonic()
+            if left_s <= 0:
+                keep_current(self._file, self.before.model_dump_json() + "\n")
                 raise DeviceError(self._failure(missing))
-            Event().wait(min(POLL_S, max(0.0, ends_at_s - time.monotonic())))
-        with suppress(OSError):
-            (FOLDER.parent / self._owed_file).unlink(missing_ok=True)
+            Event().wait(min(POLL_S, left_s))
+        (FOLDER.parent / self._file).unlink(missing_ok=True)
 
     def _failure(self, missing: tuple[str, ...]) -> str:
         lines = "\n          ".join(missing)
@@ -189,34 +193,9 @@ class Gate:
             f"{self.endpoint.where} has the settings of the file, saved, and does not carry what it"
             f" carried before, {self.place.settle_s:g} s after the change\n  missing {lines}\n"
             "  result  the switch keeps the new settings; no later wave begins. The next run looks"
-            f" for the same. What is gone for good, such as a cable: delete"
-            f" {FOLDER.parent / self._owed_file}"
+            " for the same.\n          If something is gone for good, such as a cable, delete"
+            f" {FOLDER.parent / self._file}"
         )
-
-    @property
-    def _owed_file(self) -> str:
-        return f"{place_file(self.endpoint)}-missing"
-
-    def _owed(self) -> Health | None:
-        """What the last run missed at its end."""
-        try:
-            return Health.model_validate_json(load_current("what is missing", self._owed_file))
-        except (UsageError, ValidationError):
-            return None
-
-    def _keep_owed(self) -> None:
-        keep_current(self._owed_file, self.before.model_dump_json() + "\n")
-
-
-def _joined(owed: Health, found: Health) -> Health:
-    """What was up at either time."""
-    up = {name: state for name, state in found.sessions.items() if state.lower() == "established"}
-    links = {name for each in (owed, found) for name, is_up in each.links.items() if is_up}
-    return Health(
-        links=dict.fromkeys(sorted(links), True),
-        neighbours=found.neighbours | owed.neighbours,
-        sessions=owed.sessions | up,
-    )
 
 
 @contextmanager
@@ -226,11 +205,8 @@ def open_gate(endpoint: Endpoint) -> Generator[Gate, None, None]:
     Raises:
         DeviceError: Of the body, with that added.
     """
-    place = _load_place(endpoint)
+    place = _load(Place, place_file(endpoint)) or Place()  # one that no program wrote is watched
     try:
         yield Gate(endpoint, place)
     except DeviceError as error:
-        words = place.explain(endpoint.device)
-        if not words:
-            raise
-        raise type(error)(f"{error}{words}") from error
+        raise type(error)(f"{error}{place.explain(endpoint.device)}") from error

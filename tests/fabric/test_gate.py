@@ -6,14 +6,21 @@ import pytest
 
 from components.fabric.exchange import Outcome
 from components.fabric.gate import Health, find_missing
+from components.fabric.session_state import Session
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 
 GPU = Neighbour(system="gpu01", port="enp5s0")
 OTHER = Neighbour(system="gpu02", port="enp5s0")
+
+
+def sessions(**states: str) -> dict[str, Session]:
+    return {name: Session(state=state) for name, state in states.items()}
+
+
 BEFORE = Health(
     links={"swp1": True, "swp2": False, "swp51": True},
     neighbours={"swp1": GPU},
-    sessions={"swp51": "Established", "swp52": "Idle"},
+    sessions=sessions(swp51="Established", swp52="Idle"),
 )
 BGP = BgpState(asn=65101, neighbors={"swp51": "external", "swp52": "external"})
 WAS = SwitchState(ports={"swp1": PortState(admin_up=True, mtu_bytes=9216)}, bgp=BGP)
@@ -48,9 +55,9 @@ def health(**changed: object) -> Health:
             health(neighbours={"swp1": GPU.model_copy(update={"description": "new words"})}),
             [],
         ),
-        (health(sessions={"swp51": "Idle"}), ["BGP with swp51 was Established and is Idle"]),
+        (health(sessions=sessions(swp51="Idle")), ["BGP with swp51 was Established and is Idle"]),
         (health(sessions={}), ["BGP with swp51 was Established and is gone"]),
-        (health(sessions={"swp51": "established", "swp52": "Active"}), []),
+        (health(sessions=sessions(swp51="established", swp52="Active")), []),
     ],
 )
 def test_what_was_there_and_is_not(now: Health, words: list[str]) -> None:
@@ -82,7 +89,7 @@ def test_a_port_that_the_change_itself_ends_or_whose_far_end_follows(port: PortS
 )
 def test_a_session_that_the_change_itself_ends_or_whose_far_end_follows(bgp: BgpState) -> None:
     after = WAS.model_copy(update={"bgp": bgp})
-    assert missing(health(sessions={"swp51": "Idle"}), after) == []
+    assert missing(health(sessions=sessions(swp51="Idle")), after) == []
 
 
 def test_a_system_that_tells_no_links_is_judged_by_the_rest() -> None:

@@ -277,21 +277,20 @@ class NeighbourReader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LinkForm:
+    """How a system tells which ports have a link."""
+
+    command: str
+    parse: Callable[[str, str], dict[str, bool]]
+    """From the command and its answer; raises `Unreadable`."""
+
+
 @runtime_checkable
 class LinkReader(Protocol):
-    """What a driver may have beside: which ports have a link. Without it, LLDP and BGP tell."""
+    """What a driver may have beside: links of ports. Without it, LLDP and BGP tell alone."""
 
-    def link_commands(self) -> tuple[str, ...]:
-        """What to ask for the links of all ports."""
-        ...
-
-    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
-        """Read the answers: port to whether it has a link.
-
-        Raises:
-            Unreadable: An answer has another form than expected.
-        """
-        ...
+    links: LinkForm
 
 
 @runtime_checkable

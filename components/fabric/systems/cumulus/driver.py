@@ -16,7 +16,7 @@ from components.fabric.native import WHOLE, sources, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.base import Change, Guard, LinkForm, PortCounters, Reading
 from components.fabric.systems.cumulus import link, profiles
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import sessions as cumulus_sessions
@@ -64,6 +64,7 @@ class CumulusDriver:
 
     system = "cumulus"
     title = "Cumulus"
+    links = LinkForm(INTERFACES, cumulus_parse.parse_links)
     enter: Sequence[str] = ()
     # A run that was killed may have left lines pending: an apply would take them as well.
     configure: Sequence[str] = ("nv config detach",)
@@ -169,14 +170,6 @@ class CumulusDriver:
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return cumulus_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
-
-    def link_commands(self) -> tuple[str, ...]:
-        """The table of all interfaces."""
-        return (INTERFACES,)
-
-    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
-        """Read what `link_commands` asked for."""
-        return cumulus_parse.parse_links(INTERFACES, answers[INTERFACES])
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
         """The sessions, with BFD where any neighbour has it, and the next hops."""

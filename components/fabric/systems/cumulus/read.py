@@ -354,21 +354,12 @@ def parse_port_names(command: str, text: str) -> tuple[str, ...]:
 
 
 def parse_links(command: str, text: str) -> dict[str, bool]:
-    """The same table: port to whether it has a link.
-
-    Two forms: `link.oper-status` is `up` (napalm-cumulus, `get_interfaces`), or `link.state` has a
-    key `up`, as in releases before it. A port with neither is left out.
-    """
+    """The same table: `link.oper-status` of each port (a public napalm driver for NVUE)."""
     value = load(command, text)
     table: Tree = value if isinstance(value, dict) else {}
-    found: dict[str, bool] = {}
-    for name in filter(_SWP.fullmatch, table):
-        link = child(table, name, "link")
-        if "oper-status" in link:
-            found[name] = link["oper-status"] == "up"
-        elif state := child(link, "state"):
-            found[name] = "up" in state
-    return found
+    links = {name: child(table, name, "link") for name in filter(_SWP.fullmatch, table)}
+    told = {name: link["oper-status"] for name, link in links.items() if "oper-status" in link}
+    return {name: state == "up" for name, state in told.items()}
 
 
 def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:

@@ -14,7 +14,14 @@ from components.core.difference import ABSENT, Difference
 from components.fabric.native import sources, write_fields, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
-from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
+from components.fabric.systems.base import (
+    Change,
+    Guard,
+    LinkForm,
+    PortCounters,
+    Reading,
+    Unreadable,
+)
 from components.fabric.systems.eos import config as eos_config
 from components.fabric.systems.eos import read as eos_parse
 from components.fabric.systems.eos import sessions as eos_sessions
@@ -72,6 +79,7 @@ class EosDriver:
 
     system = "eos"
     title = "EOS"
+    links = LinkForm(STATUS, eos_parse.parse_links)
     enter: Sequence[str] = ("enable",)
     configure: Sequence[str] = ()
     discard: Sequence[str] = ()
@@ -181,14 +189,6 @@ class EosDriver:
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return eos_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
-
-    def link_commands(self) -> tuple[str, ...]:
-        """The status table of all ports."""
-        return (STATUS,)
-
-    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
-        """Read what `link_commands` asked for."""
-        return eos_parse.parse_links(STATUS, answers[STATUS])
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
         """The summary, the routes, and BFD's peers where any neighbour has it."""

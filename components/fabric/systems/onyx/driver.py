@@ -11,6 +11,7 @@ from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import (
     ByHand,
     Change,
+    LinkForm,
     PauseCounters,
     PortCounters,
     PriorityCounters,
@@ -62,6 +63,7 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
 
     system = "onyx"
     title = "Onyx"
+    links = LinkForm(STATUS, parse_links)
     taken = PortState(
         trust="L2",
         ecn=dict.fromkeys(PRIORITIES),
@@ -176,14 +178,6 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return onyx_parse.parse_neighbours(answers[NEIGHBOURS])
-
-    def link_commands(self) -> tuple[str, ...]:
-        """The table of all ports."""
-        return (STATUS,)
-
-    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
-        """Read what `link_commands` asked for."""
-        return parse_links(answers[STATUS])
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received per priority, sent per class, marked and discarded packets."""

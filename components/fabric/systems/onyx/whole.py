@@ -169,6 +169,6 @@ def asked_trust(asked: PortState) -> bool:
     return asked.trust is not None or beside
 
 
-def parse_links(text: str) -> dict[str, bool]:
+def parse_links(_command: str, text: str) -> dict[str, bool]:
     """The same table: port to whether it has a link."""
     return {name: state == "Up" for name, state, _, _ in _ROW.findall(text)}

@@ -16,7 +16,7 @@ from components.fabric.native import WHOLE, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import ByHand, Change, Guard, PortCounters, Reading
+from components.fabric.systems.base import ByHand, Change, Guard, LinkForm, PortCounters, Reading
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import sessions as sonic_sessions
@@ -67,6 +67,7 @@ class SonicDriver:
 
     system = "sonic"
     title = "SONiC"
+    links = LinkForm(STATUS, parse_links)
     by_hand = ByHand(
         "SONiC deletes what the port has, and where the platform has no platform.json it takes its "
         "ports from port_config.ini at the next boot",
@@ -181,14 +182,6 @@ class SonicDriver:
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
         return sonic_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
-
-    def link_commands(self) -> tuple[str, ...]:
-        """The status table of all ports."""
-        return (STATUS,)
-
-    def parse_links(self, answers: Mapping[str, str]) -> dict[str, bool]:
-        """Read what `link_commands` asked for."""
-        return parse_links(STATUS, answers[STATUS])
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
         """The sessions, with BFD where any neighbour has it, and the next hops."""

@@ -76,21 +76,14 @@ def link_interruption(name: str, lines: tuple[str, ...]) -> str | None:
 
 
 def parse_links(command: str, text: str) -> dict[str, bool]:
-    """`show interfaces status`: port to whether it has a link.
+    """`show interfaces status`: port to whether it has a link (sonic-utilities, `intfutil`).
 
-    The rule under the heading says where each column is: cells may hold blanks (sonic-utilities,
-    tests/intfutil_test.py).
-
-    Raises:
-        Unreadable: It is no table with a column `Oper`.
+    Cells hold blanks, so the rule under the heading says where the columns are.
     """
-    head, _, rest = text.strip("\n").partition("\n")
-    rule, _, rows = rest.partition("\n")
+    head, rule, *rows = (text.strip("\n") + "\n").split("\n")
     columns = {head[slice(*dash.span())].strip(): dash.span() for dash in re.finditer("-+", rule)}
     if not {"Interface", "Oper"} <= columns.keys():
         raise Unreadable(command, text, "it is no table of ports with a column Oper")
-    cells = (
-        [line[slice(*columns[key])].strip() for key in ("Interface", "Oper")]
-        for line in rows.splitlines()
-    )
-    return {name: oper == "up" for name, oper in cells if _PORT.fullmatch(name)}
+    name, oper = slice(*columns["Interface"]), slice(*columns["Oper"])
+    cells = ((row[name].strip(), row[oper].strip()) for row in rows)
+    return {port: state == "up" for port, state in cells if _PORT.fullmatch(port)}
