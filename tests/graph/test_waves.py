@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from components.fabric.plan import SwitchPlan, plan_fabric
 from components.model.cluster import ClusterSpec
 from components.remote.component import Remote
 from components.testing import Graph, Run, record_program
+from tests.graph.example_sites import example_run
 from tests.graph.vault import Vault
+from tests.graph.whole_program import record_main
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,3 +77,13 @@ def test_a_plain_exec_begins_when_the_wave_before_it_is_saved() -> None:
     assert "leaf-01" in execs
     graph = graph_of(plans)
     assert "leaf-01-saved" in graph.named("leaf-02-apply").dependencies
+
+
+def test_the_whole_program_has_no_order_at_first_and_one_from_then_on() -> None:
+    first = record_main(example_run("mixed-fabric"))
+    again = record_main(replace(example_run("mixed-fabric"), state=first.state()))
+    for earlier, later in pairwise(("leaf-01", "leaf-02", "leaf-03", "leaf-04")):
+        assert waits_for(first, f"{later}-apply") == set()
+        assert waits_for(again, f"{later}-apply") == {f"{earlier}-apply"}
+        inputs = (graph.named(f"{later}-apply").inputs for graph in (first, again))
+        assert next(inputs) == next(inputs)
