@@ -227,7 +227,7 @@ def _look(
     for line in not_touched(plan.unreached):
         _inform(line)
     _hand_beside(observe, intentions)
-    changes = switch_changes(spec, plan, applied, seen.devices)
+    changes = switch_changes(spec, intentions.plan, applied, seen.devices)
     playbooks, _ = played_playbooks(plan, applied)
     hosts = (
         *host_changes(plan.hosts, seen.devices),

@@ -287,6 +287,7 @@ RULES: Final = tuple(
         ib_links.check_ib_routing_engine,
         work.check_max_unavailable,
         work.check_ports_drain,
+        work.check_wave_order,
         work.check_mpi_operator,
         jobs.check_job_environment,
         jobs.check_ssh_port,

@@ -22,7 +22,7 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
         {"management-port", "partition-key", "port-function", "api-from"}
     ),
     "it holds what an update may interrupt": frozenset(
-        {"exec-disruptive", "max-unavailable", "ports-drain"}
+        {"exec-disruptive", "max-unavailable", "ports-drain", "wave-order"}
     ),
     "its values become parts of commands and of file names": frozenset(
         {"resource-name", "network-name", "driver-package"}

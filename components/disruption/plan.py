@@ -6,7 +6,7 @@ looks once and ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,18 +69,26 @@ def group_hosts(hosts: Sequence[Host], max_unavailable: int) -> tuple[tuple[Host
     """Cut hosts into groups: workers first, then the others, each of them alone.
 
     Workers come first, because what goes wrong then goes wrong on a machine that is no member of
-    a quorum; and at the first bad group all ends.
+    a quorum; and at the first bad group all ends. Workers of different domains are never in one
+    group: a group that fails is then of one rack, leaf or unit.
 
     Args:
         hosts: In the order of the file, which the groups keep.
         max_unavailable: Most workers in one group; less than 1 counts as 1.
     """
-    size = max(1, max_unavailable)
-    workers = [host for host in hosts if host.role == "worker"]
-    groups = [tuple(workers[start : start + size]) for start in range(0, len(workers), size)]
+    groups = [*worker_groups([host for host in hosts if host.role == "worker"], max_unavailable)]
     for role in ("control_plane", "balancer", "storage", "login"):
         groups += [(host,) for host in hosts if host.role == role]
     return tuple(groups)
+
+
+def worker_groups(workers: Sequence[Host], max_unavailable: int) -> Iterator[tuple[Host, ...]]:
+    """Cut workers into groups of one domain each, one domain after the other."""
+    size, domains = max(1, max_unavailable), dict[str | None, list[Host]]()
+    for host in workers:
+        domains.setdefault(host.domain, []).append(host)
+    for members in domains.values():
+        yield from (tuple(members[at : at + size]) for at in range(0, len(members), size))
 
 
 def plan_reboots(

@@ -69,16 +69,3 @@ def _runs(nodes: Sequence[str], found: Mapping[str, str]) -> str:
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def upgrade_groups(
-    servers: Sequence[str], agents: Sequence[str], max_unavailable: int
-) -> tuple[tuple[str, ...], ...]:
-    """Servers one at a time, then agents together as many as may be out of service.
-
-    Servers come first: a kubelet may be older than its API server, and never newer. They go one at
-    a time: each is a member of etcd, and two at once may be its majority.
-    """
-    size = max(1, max_unavailable)
-    chunks = (tuple(agents[start : start + size]) for start in range(0, len(agents), size))
-    return (*((name,) for name in servers), *chunks)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
-from components.disruption.upgrade_order import upgrade_groups
+from components.disruption.plan import worker_groups
 from components.disruption.upgrade_request import NodeUpgrade
 from components.drift.applied import Applied
 from components.kubernetes.planes.alignment import arguments_in
@@ -71,13 +71,13 @@ def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple
     cluster = refer_to(spec, kubernetes)
     if cluster is None:
         return ()
-    order = upgrade_groups(
-        [host.name for host in spec.servers],
-        [host.name for host in spec.workers],
-        spec.disruption.max_unavailable,
-    )
+    # Servers first: a kubelet may be older than its API server, and never newer. They go one at a
+    # time: each is a member of etcd, and two at once may be its majority.
+    workers_in_groups = worker_groups(spec.workers, spec.disruption.max_unavailable)
+    order = [*((host,) for host in spec.servers), *workers_in_groups]
     groups: list[UpgradeGroup] = []
-    for names in order:
+    for members in order:
+        names = tuple(host.name for host in members)
         shared = NodeUpgrade(
             endpoint=installs[names[0]].endpoint,
             role="worker",

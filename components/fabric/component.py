@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Protocol
 
 import pulumi
@@ -10,12 +11,14 @@ import pulumi
 from components.fabric.alike import fold_ports
 from components.fabric.device import BASELINE_VARIABLE, pack_baseline
 from components.fabric.exec_plan import ExecPlan, numbered
+from components.fabric.gate import place_file, place_text
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request
 from components.fabric.plan import SwitchPlan
 from components.remote.component import LocalCall, Remote, join_text, local_call
 from components.remote.handoffs import FabricReady, NodesDrained, gate
 from components.remote.objects import Sent, SwitchExec, printed, switch_exec
 from components.remote.step import Endpoint, env_name, render_request
+from components.remote.tool_files import keep_current
 
 
 class HostsLeave(Protocol):
@@ -37,7 +40,10 @@ class HostsLeave(Protocol):
 
 
 class Fabric(pulumi.ComponentResource):
-    """Configure switches from their plans.
+    """Configure switches from their plans, wave by wave.
+
+    A wave waits for the one before it, so after the first failure no later wave begins. Plans
+    without `waves` have no order.
 
     Args:
         name: Prefix of nothing but the component itself; steps are named after their switch.
@@ -61,12 +67,20 @@ class Fabric(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("railyard:fabric:Fabric", name, {"switches": len(plans)}, opts)
-        self._before = [drained.gate] if drained else []
         self._leaves = leaves or {}
-        applied = [
-            self._exec(plan, plan.exec, remote) if plan.exec else self._switch(plan, remote)
-            for plan in plans
-        ]
+        first: list[pulumi.Resource] = [drained.gate] if drained else []
+        self._before = first
+        applied: list[pulumi.Resource] = []
+        for _, wave in groupby(sorted(plans, key=lambda plan: plan.wave), lambda plan: plan.wave):
+            done = [
+                self._exec(plan, plan.exec, remote) if plan.exec else self._switch(plan, remote)
+                for plan in wave
+            ]
+            applied += done
+            self._before = [*first, *done]
+        if not pulumi.runtime.is_dry_run():
+            for plan in plans:
+                keep_current(place_file(plan.endpoint), place_text(plan))
         self.ready = FabricReady(gate(name, self, applied))
         self.register_outputs({})
 

@@ -11,7 +11,7 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -23,8 +23,9 @@ from components.fabric.baselines import with_new_ports
 from components.fabric.bond_state import MlagState
 from components.fabric.edit import Edit
 from components.fabric.effects import find_effects, interrupting, ports_of
-from components.fabric.exchange import Exchange, Outcome
+from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.failure_text import InterruptedRunError
+from components.fabric.gate import open_gate
 from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity, recorded_identity, refuse_other
 from components.fabric.moves import describe_moves
@@ -173,19 +174,20 @@ def run_apply(text: str, environ: Mapping[str, str], out_of_service: Away | None
     request = parse_request(text, environ)
     previous = previous_of(environ) or SwitchState()
     edit = Edit(request.os, request.desired, previous, request.baseline)
-    with ExitStack() as entered:
-        entered.enter_context(_lock(request.endpoint))
-        if out_of_service is not None:
-            ports = _interrupted_ports(request, environ, edit)
-            entered.enter_context(out_of_service(ports))
-        deadline_s = request.endpoint.write_s or WRITE_DEADLINE_S
-        exchange = entered.enter_context(_exchange(request, environ, deadline_s))
-        who = _enter(exchange, request, environ)
-        outcome = exchange.converge(
-            edit.wanted,
-            lambda reading: edit.target(reading.state, reading.vlan_holders),
-            may_interrupt=request.ports != "deny",
-        )
+
+    def leave() -> AbstractContextManager[None]:
+        if out_of_service is None:
+            return nullcontext()
+        return out_of_service(_interrupted_ports(request, environ, edit))
+
+    outcome, who = _change(
+        request,
+        environ,
+        edit.wanted,
+        lambda reading: edit.target(reading.state, reading.vlan_holders),
+        may_interrupt=request.ports != "deny",
+        leave=leave,
+    )
     return _render(request, outcome, request.desired, who)
 
 
@@ -215,14 +217,14 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
             "switch back by hand and remove its steps with `pulumi state delete`."
         )
     baseline = with_new_ports(request.baseline, request.desired, request.os)
-    with _writing(request, environ) as exchange:
-        who = _enter(exchange, request, environ)
-        outcome = exchange.converge(
-            request.desired,
-            lambda reading: target_of_restore(
-                reading.state, request.desired, baseline, reading.vlan_holders
-            ),
-        )
+    outcome, who = _change(
+        request,
+        environ,
+        request.desired,
+        lambda reading: target_of_restore(
+            reading.state, request.desired, baseline, reading.vlan_holders
+        ),
+    )
     return _render(request, outcome, SwitchState(), who)
 
 
@@ -311,11 +313,28 @@ def _exchange(
             raise InterruptedRunError(f"{session.where} {why}. Nothing was changed.") from None
 
 
-@contextmanager
-def _writing(request: SwitchRequest, environ: Mapping[str, str]) -> Generator[Exchange, None, None]:
-    deadline_s = request.endpoint.write_s or WRITE_DEADLINE_S
-    with _lock(request.endpoint), _exchange(request, environ, deadline_s) as exchange:
-        yield exchange
+def _change(
+    request: SwitchRequest,
+    environ: Mapping[str, str],
+    wanted: SwitchState,
+    aim: Aim,
+    *,
+    may_interrupt: bool = True,
+    leave: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> tuple[Outcome, Identity | None]:
+    """Bring a switch to its aim, and wait until it carries what it carried before."""
+    write_s = request.endpoint.write_s or WRITE_DEADLINE_S
+    with open_gate(request.endpoint) as gate, _lock(request.endpoint), leave():
+        with _exchange(request, environ, write_s) as exchange:
+            who = _enter(exchange, request, environ)
+            gate.look(exchange, wanted)
+            outcome = exchange.converge(wanted, aim, may_interrupt=may_interrupt)
+        if gate.holds(outcome):
+            read_s = request.endpoint.read_s or READ_DEADLINE_S
+            with _exchange(request, environ, read_s + gate.place.settle_s) as exchange:
+                exchange.enter(configure=False)
+                gate.settle(exchange, wanted, outcome)
+    return outcome, who
 
 
 def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:

@@ -33,6 +33,13 @@ def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
     return with_looks(asked) if plan.guarded is not None else asked
 
 
+def ordered(plans: tuple[SwitchPlan, ...], applied: Applied) -> tuple[SwitchPlan, ...]:
+    """The plans in waves; in no order where no switch was ever changed: nothing runs there yet."""
+    if any(applied.step(plan.step) is not None for plan in plans):
+        return plans
+    return tuple(plan.model_copy(update={"waves": ()}) for plan in plans)
+
+
 def _last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
     recorded = applied.step(plan.step)
     return applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None

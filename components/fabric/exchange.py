@@ -9,6 +9,7 @@ second reading.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -37,6 +38,7 @@ from components.fabric.systems.base import (
     Change,
     Driver,
     HandSplit,
+    LinkReader,
     NeighbourReader,
     Occupied,
     PortCounters,
@@ -175,8 +177,7 @@ class Exchange:
     def read_neighbours(self) -> dict[str, Neighbour]:
         """Read who LLDP says is plugged in.
 
-        It is optional on every switch, so a switch that refuses to tell, because LLDP is off or of
-        an older form, hears nothing.
+        It is optional: a switch that refuses to tell, because LLDP is off, hears nothing.
         """
         if not isinstance(self.driver, NeighbourReader):
             return {}
@@ -187,6 +188,13 @@ class Exchange:
             return self.driver.parse_neighbours(answers)
         except Unreadable:
             return {}
+
+    def read_links(self) -> dict[str, bool]:
+        """Read which ports have a link; empty where the switch does not tell."""
+        links = self.driver.links if isinstance(self.driver, LinkReader) else None
+        with suppress(Unreadable):
+            return links.parse(links.command, self._peek(links.command)) if links else {}
+        return {}
 
     def identify(self, questions: IdentityQuestions) -> Identity:
         """Ask what the switch is, and whether this login may configure it.

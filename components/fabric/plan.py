@@ -26,6 +26,7 @@ from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import HandSplit, flatten
 from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
+from components.fabric.waves import plan_waves
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.model.infiniband import Ufm
@@ -70,6 +71,19 @@ class SwitchPlan(BaseModel):
     timed_restore_s: Annotated[int | None, Field(exclude=True)] = None
     """Seconds after which the switch itself takes back what was not confirmed; None: it never does,
     and a session that is lost leaves what it had taken. Likewise no part of the digest."""
+
+    waves: Annotated[tuple[tuple[str, ...], ...], Field(exclude=True)] = ()
+    """The switches of the site in the order in which they change (`plan_waves`). Empty: in no
+    order, as on a new site, where nothing carries traffic yet. No part of the digest."""
+
+    settle_s: Annotated[int, Field(exclude=True)] = 0
+    """Seconds that it has after a change until its links and neighbours are back. Likewise."""
+
+    @property
+    def wave(self) -> int:
+        """The number of its wave, from 0. What is in none, as UFM, comes after all of them."""
+        found = (number for number, names in enumerate(self.waves) if self.name in names)
+        return next(found, len(self.waves))
 
     @property
     def baseline_step(self) -> str:
@@ -143,6 +157,8 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         cables=plan_cables(spec, switch),
         serial=switch.serial or "",
         ports=spec.disruption.ports,
+        waves=plan_waves(spec),
+        settle_s=spec.disruption.switch_waves.settle_s,
         guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
         exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
         links=plan_links(spec).get(switch.name),
@@ -169,6 +185,8 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
         commands_from_factory=_commands_from_factory(UFM, desired, ""),
         # No port of it leads to a host: what would interrupt waits for `allow`.
         ports="deny" if spec.disruption.ports == "drain" else spec.disruption.ports,
+        waves=plan_waves(spec),
+        settle_s=spec.disruption.switch_waves.settle_s,
     )
 
 

@@ -5,7 +5,7 @@ Pure. Ports that change alike stand on one line, so that a switch of 64 ports is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from components.catalogue.switches import find_model
@@ -20,11 +20,13 @@ from components.fabric.setting_text import group_settings
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import Unsettable
+from components.model.name_lists import fold_names
 
 CHANGES_CLASS: Final = "running traffic changes its class"
 """Begins the line about what nothing refuses, and jobs that run may notice."""
 MARKS: Final = ("INTERRUPTS", CHANGES_CLASS, "NO TIMED RESTORE", "will be refused")
 """How the lines begin that tell what stops, or what is not taken back by itself."""
+_UNKNOWN: Final = "interrupts: not known"
 _NO_TIMER: Final = (
     "NO TIMED RESTORE: if the session is lost, {} keeps the lines that it took, unsaved, until the"
     " next update or a restart; have its console at hand"
@@ -71,6 +73,40 @@ def preview_switch(
     return "\n  ".join(lines)
 
 
+def render_waves(
+    plans: Sequence[SwitchPlan], changes: Mapping[str, str], canary: int
+) -> tuple[str, ...]:
+    """What each wave changes and interrupts, a line each; nothing where one wave has it all.
+
+    Args:
+        plans: All switches, with their waves.
+        changes: Switch to what `preview_switch` says of it.
+        canary: How many waves have one switch, to try the change there.
+    """
+    waves = plans[0].waves if plans else ()
+    lines: list[str] = []
+    for number, names in enumerate(waves):
+        alike: dict[str, list[str]] = {}
+        for name in names:
+            if name in changes:
+                alike.setdefault(_stopped(changes[name]), []).append(name)
+        words = "; ".join(f"{fold_names(same)} - {what}" for what, same in alike.items())
+        if words:
+            kind = " (canary)" if number < canary else ""
+            lines.append(f"wave {number + 1} of {len(waves)}{kind}: {words}")
+    return tuple(lines) if len(waves) > 1 else ()
+
+
+def _stopped(text: str) -> str:
+    """What stops by the text of one switch."""
+    for line in text.splitlines():
+        if line.strip().startswith(MARKS[0]):
+            return line.partition("): ")[2]
+        if line.strip().startswith(_UNKNOWN):
+            return "what it interrupts is not known"
+    return "interrupts nothing"
+
+
 def interrupted_words(plan: SwitchPlan, changes: Iterable[Difference]) -> str:
     """Changes that interrupt traffic, on one line: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`."""
     return "; ".join(describe_changes(changes, port_order(plan)))
@@ -91,7 +127,7 @@ def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: st
         return
     if seen is None:
         refuses = "; it is read first, and refuses what interrupts" if allowed == "deny" else ""
-        yield f"interrupts: not known, since the switch was not read{refuses}"
+        yield f"{_UNKNOWN}, since the switch was not read{refuses}"
         return
     try:
         plan_changes(driver_of(plan.os), seen, edit.target_of(seen))

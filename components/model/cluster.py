@@ -32,6 +32,25 @@ from components.model.version_sets import with_version_set
 from components.model.waivers import Waivers
 
 
+class SwitchWaves(Frozen):
+    """How many switches an update changes at a time.
+
+    Redundant switches are never in one wave: spines that join the same leaves, leaves of one host,
+    the two of an MLAG pair, and a switch with its direct neighbour. See
+    docs/howto/switch-waves.md.
+    """
+
+    max_unavailable: Annotated[int, Field(ge=1)] = 4
+    """Most switches in one wave. Default 4: few enough for one person to look after, and 64 leaves
+    of 8 units take 17 waves."""
+    canary: Annotated[int, Field(ge=0)] = 1
+    """How many switches go first, each in a wave of its own."""
+    settle_s: Annotated[int, Field(ge=0, le=3600)] = 120
+    """Seconds that a changed switch has until its links, LLDP neighbours and BGP sessions are back;
+    it is asked again and again, and goes on as soon as they are. Default 120: lldpd sends every
+    30 s, and FRR dials a BGP neighbour again after 120 s at most."""
+
+
 class Disruption(Frozen):
     """What an update may interrupt. `deny` refuses at preview, naming the port or host.
 
@@ -51,6 +70,14 @@ class Disruption(Frozen):
     """Seconds until the pods of a node must have left it; a disruption budget may hold them."""
     boot_deadline_s: Annotated[int, Field(ge=60, le=7200)] = 1800
     """Seconds from the reboot until SSH answers: a GPU server's self-test takes many minutes."""
+    switches: SwitchWaves | None = None
+    """In which waves switches change; without it the defaults hold. With it and `ports: allow`, a
+    host that is cabled to one leaf alone is refused: no order keeps that host in service."""
+
+    @property
+    def switch_waves(self) -> SwitchWaves:
+        """What holds for the waves, whether or not the file has `switches`."""
+        return self.switches or SwitchWaves()
 
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]

@@ -81,6 +81,8 @@ NetdevName = Annotated[
     str, AfterValidator(_netdev), WithJsonSchema({"type": "string", "pattern": rf"^{_NETDEV}$"})
 ]
 """A name that a network device of Linux can have: at most 15 characters."""
+DOMAIN_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+DomainName = Annotated[str, Field(pattern=DOMAIN_NAME)]
 HostName = Annotated[
     DnsLabel,
     AfterValidator(_host_name),
@@ -236,6 +238,10 @@ class Host(Frozen):
     machine_id: MachineId | None = None
     """What its `/etc/machine-id` holds. Another machine is then refused, and a machine that was
     replaced is accepted by its new one; default what the last update found."""
+    domain: DomainName | None = None
+    """What fails together with it, for example its leaf, rack or unit: hosts of different domains
+    are never in one group of `disruption.max_unavailable`. Default: the hosts without one are one
+    domain."""
     gpus: Annotated[int, Field(ge=0)] = 0
     """GPUs of the host. Jobs run on workers with the same GPUs and rails."""
     gpu_model: ModelName | None = None

@@ -64,7 +64,11 @@ def read_engine(text: str, edited: AbstractSet[str]) -> News:
     return News(
         alarms=(*_replaced(steps), *_alarms(messages)),
         repairs=(*_drifts(messages), *objects),
-        notes=tuple(each for each in messages if each.startswith("not observed") or _is_note(each)),
+        notes=tuple(
+            each
+            for each in messages
+            if each.startswith(("not observed", "wave ")) or _is_note(each)
+        ),
         errors=tuple(message for message, severity in said if severity == "error"),
     )
 

@@ -10,7 +10,7 @@ from components.core.problem import Lines
 from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.drift import applied_switch
-from components.fabric.preview import MARKS, preview_switch
+from components.fabric.preview import MARKS, preview_switch, render_waves
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from components.hosts.preview import class_changes
@@ -96,6 +96,7 @@ def as_recorded(plan: ClusterPlan) -> Applied:
 def _interruptions(
     spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts]
 ) -> Iterator[str]:
+    stops: dict[str, str] = {}
     for switch in plan.switches:
         was = facts.get(switch.name)
         if not isinstance(was, SwitchState):
@@ -106,6 +107,8 @@ def _interruptions(
         for line in text.splitlines():
             if line.strip().startswith(MARKS):
                 yield f"{switch.name}: {line.strip()}"
+                stops[switch.name] = text
+    yield from render_waves(plan.switches, stops, spec.disruption.switch_waves.canary)
 
 
 def replaced(before: ClusterPlan, after: ClusterPlan) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from components.model.cloud import INSTANCE_IMAGE, LOCATION
 from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
 from components.model.fabric import RAIL_RESOURCE
 from components.model.firmware import FIRMWARE_VERSION
+from components.model.hosts import DOMAIN_NAME
 from components.model.hypervisors import ESXI_RELEASE
 from components.model.infiniband import IB_PORT, IPOIB_DEVICE, PARTITION_NAME
 from components.model.jump_hosts import NO_PROXY, PROXY_URL
@@ -106,6 +107,7 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     ),
     BOND_NAME: ("the switch's name of a bundle, which ends in a number, such as bond1", _no_idea),
     MAC: ("a MAC address in small letters, such as 44:38:39:ff:00:01", str.lower),
+    DOMAIN_NAME: ("a name of at most 63 letters, digits, dots, hyphens and underscores", _no_idea),
     NODE_NAME: ("a name of lower-case letters, digits, inner hyphens and dots", str.lower),
     FOLDER: ("an absolute path of letters, digits, dots, hyphens and underscores", _no_idea),
     PCI_ID: ("a PCI id of four hex digits in small letters, such as 15b3", str.lower),

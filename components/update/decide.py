@@ -17,7 +17,13 @@ from components.disruption.leave_plan import choose_departures, leaving_nodes
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
 from components.fabric.cabling import find_wrong_cables
-from components.fabric.drift import beside_of_switch, drift_of_switch, lost_ways, networks_of
+from components.fabric.drift import (
+    beside_of_switch,
+    drift_of_switch,
+    lost_ways,
+    networks_of,
+    ordered,
+)
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.ways import Networks
@@ -165,7 +171,7 @@ def intend(
     drifts = judge_drift(plan, applied, seen)
     plan = choose_upgrades(plan, applied, seen, drifts)
     left = choose_departures(plan.departures, plan.kubernetes, applied)
-    plan = replace(plan, departures=left)
+    plan = replace(plan, departures=left, switches=ordered(plan.switches, applied))
     notes = {drift.step: drift.note for drift in drifts if drift.note}
     notes |= exec_notes(plan.switches, applied, drifts)
     hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}

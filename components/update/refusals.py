@@ -18,7 +18,7 @@ from components.fabric.edit import Edit
 from components.fabric.effects import interrupting, ports_of
 from components.fabric.exec_plan import describe_interrupts
 from components.fabric.plan import SwitchPlan
-from components.fabric.preview import interrupted_words, preview_switch
+from components.fabric.preview import interrupted_words, preview_switch, render_waves
 from components.fabric.state import SwitchState
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
@@ -142,15 +142,16 @@ def switch_changes(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, facts: Mapping[str, Facts]
 ) -> tuple[str, ...]:
     """What the update will set on each switch, and what that interrupts, for people."""
-    found: list[str] = []
+    found: dict[str, str] = {}
     for switch in plan.switches:
         recorded, seen = applied.step(switch.step), facts.get(switch.name)
         was = applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
         read = seen if isinstance(seen, SwitchState) else None
         before = _recorded(switch, applied)
         text = preview_switch(switch, was, read, spec.disruption.ports, before)
-        found += [text] if text else []
-    return tuple(found)
+        found |= {switch.name: text} if text else {}
+    waves = render_waves(plan.switches, found, spec.disruption.switch_waves.canary)
+    return (*found.values(), *waves)
 
 
 def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> str:

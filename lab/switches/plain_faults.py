@@ -16,6 +16,8 @@ class PlainFaults:
 
     reject: list[str] = field(default_factory=list[str])
     """A line that holds one of these is refused."""
+    lose_link: tuple[str, str] | None = None
+    """A port, and a text: when a line with that text is taken, the link of the port is gone."""
     drop_after: int | None = None
     """Close the session after this many accepted lines that change something."""
     slow_s: float = 0.0
@@ -73,6 +75,16 @@ def _reject(switch: SshSwitch[Any, Any], values: list[str]) -> str:
     return f"lines that hold {switch.faults.reject} are refused"
 
 
+def _lose_link(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+    port, *words = values
+    if port == "off":
+        switch.faults.lose_link = None
+        return "no line takes a link"
+    switch.require_port(port)
+    switch.faults.lose_link = (port, " ".join(words))
+    return f"a line that holds {' '.join(words)!r} takes the link of {port}"
+
+
 def _drop(switch: SshSwitch[Any, Any], values: list[str]) -> str:
     switch.faults.drop_after = None if values[0] == "off" else int(values[0])
     return f"the session drops after {values[0]} lines that change something"
@@ -100,6 +112,7 @@ def _read_only(switch: SshSwitch[Any, Any], values: list[str]) -> str:
 
 PLAIN_FAULTS: Final[dict[str, Callable[[SshSwitch[Any, Any], list[str]], str]]] = {
     "link-down PORT on|off": _link_down,
+    "lose-link PORT TEXT…|off": _lose_link,
     "cli LINE…": lambda switch, values: type_by_hand(switch, " ".join(values)),
     "reject TEXT…|off": _reject,
     "drop LINES|off": _drop,

@@ -101,6 +101,8 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         """The planted refusal of a line, or None."""
         if self.faults.read_only and self.writes.match(line):
             return self.denial.format(line)
+        if self.faults.lose_link and self.faults.lose_link[1] in line:
+            self.stored.link_down = sorted({*self.stored.link_down, self.faults.lose_link[0]})
         found = next((text for text in self.faults.reject if text in line), None)
         return None if found is None else self.planted_refusal.format(found)
 

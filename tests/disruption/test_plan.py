@@ -60,6 +60,26 @@ def test_a_host_more_at_the_end_moves_no_full_group(
     assert [group for group in after if group in full] == full
 
 
+DOMAINS = st.sampled_from([None, "rack-1", "rack-2", "rack-3"])
+
+
+@given(st.lists(DOMAINS, max_size=30), st.integers(1, 6))
+def test_a_group_is_of_one_domain_and_no_domain_is_begun_twice(
+    domains: list[str | None], most: int
+) -> None:
+    hosts = [
+        host(number, "worker").model_copy(update={"domain": domain})
+        for number, domain in enumerate(domains)
+    ]
+    groups = group_hosts(hosts, most)
+    assert sorted(each.name for group in groups for each in group) == sorted(h.name for h in hosts)
+    assert all(len({each.domain for each in group}) == 1 for group in groups)
+    assert all(0 < len(group) <= most for group in groups)
+    order = [group[0].domain for group in groups]
+    assert [*dict.fromkeys(order)] == [*dict.fromkeys(domains)]
+    assert order == sorted(order, key=[*dict.fromkeys(domains)].index)
+
+
 def widened(most: int) -> ClusterSpec:
     return changed_spec(SPEC, disruption=Disruption(reboots="allow", max_unavailable=most))
 

@@ -4,24 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.disruption.upgrade_order import judge_versions, upgrade_groups
-
-SERVERS = ("cp-0", "cp-1", "cp-2")
-AGENTS = ("gpu01", "gpu02", "gpu03", "gpu04", "gpu05")
-
-
-@pytest.mark.parametrize(
-    ("most", "agents"),
-    [
-        (1, (("gpu01",), ("gpu02",), ("gpu03",), ("gpu04",), ("gpu05",))),
-        (2, (("gpu01", "gpu02"), ("gpu03", "gpu04"), ("gpu05",))),
-        (9, (AGENTS,)),
-    ],
-)
-def test_servers_go_one_by_one_and_then_agents_in_groups(
-    most: int, agents: tuple[tuple[str, ...], ...]
-) -> None:
-    assert upgrade_groups(SERVERS, AGENTS, most) == (("cp-0",), ("cp-1",), ("cp-2",), *agents)
+from components.disruption.upgrade_order import judge_versions
 
 
 @pytest.mark.parametrize(

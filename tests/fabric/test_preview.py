@@ -10,7 +10,7 @@ import pytest
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import DeviceError
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.fabric.preview import preview_switch
+from components.fabric.preview import preview_switch, render_waves
 from components.fabric.setting_text import collapse, group_settings
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
@@ -54,6 +54,23 @@ def test_a_change_of_class_is_named_and_no_interruption() -> None:
         "leaf-01: 1 setting will change\n  port Ethernet1/1\n    trust: L2 -> L3\n"
         "  running traffic changes its class: port Ethernet1/1: trust: L2 -> L3"
     )
+
+
+def test_waves_are_listed_with_what_each_interrupts() -> None:
+    plan = plan_of("onyx").model_copy(update={"waves": (("leaf-01",), ("leaf-02", "leaf-05"))})
+    flaps = "x: 3 settings will change\n  INTERRUPTS (disruption.ports: allow): port 1/1: flaps"
+    quiet = "x: 1 setting will change\n  port 1/1\n    trust: L2 -> L3"
+    unread = f"{quiet}\n  interrupts: not known, since the switch was not read"
+    assert render_waves([plan], {"leaf-01": unread, "leaf-02": flaps, "leaf-05": flaps}, 1) == (
+        "wave 1 of 2 (canary): leaf-01 - what it interrupts is not known",
+        "wave 2 of 2: leaf-[02,05] - port 1/1: flaps",
+    )
+    assert render_waves([plan], {"leaf-02": flaps, "leaf-05": quiet}, 1) == (
+        "wave 2 of 2: leaf-02 - port 1/1: flaps; leaf-05 - interrupts nothing",
+    )
+    assert render_waves([plan], {}, 1) == ()
+    alone = plan.model_copy(update={"waves": (("leaf-01",),)})
+    assert render_waves([alone], {"leaf-01": flaps}, 1) == ()
 
 
 TIMED = {

@@ -270,6 +270,22 @@ class NeighbourReader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LinkForm:
+    """How a system tells which ports have a link."""
+
+    command: str
+    parse: Callable[[str, str], dict[str, bool]]
+    """From the command and its answer; raises `Unreadable`."""
+
+
+@runtime_checkable
+class LinkReader(Protocol):
+    """What a driver may have beside: links of ports. Without it, LLDP and BGP tell alone."""
+
+    links: LinkForm
+
+
 @runtime_checkable
 class SessionReader(Protocol):
     """What a driver may have beside: BGP's sessions. A driver without it routes nothing of ours."""

@@ -106,15 +106,16 @@ def port_up(stored: Stored, cabled: Collection[str], port: str) -> bool:
 
 
 def show_interfaces(stored: Stored, ports: Collection[str], cabled: Collection[str]) -> str:
-    """`nv show interface -o json`."""
-    table: Tree = {"eth0": {"link": {"mtu": 1500, "state": {"up": {}}}, "type": "eth"}}
+    """`nv show interface -o json`: the keys that a public napalm driver reads."""
+    table: Tree = {"eth0": {"link": {"mtu": 1500, "oper-status": "up"}, "type": "eth"}}
     for port in ports:
         up = port_up(stored, cabled, port)
-        state: Tree = {"up" if up else "down": {}}
-        table[port] = {
-            "link": {"mtu": mtu_bytes(stored.applied, port), "state": state},
-            "type": "swp",
+        link: Tree = {
+            "admin-status": "up" if admin_up(stored.applied, port) else "down",
+            "mtu": mtu_bytes(stored.applied, port),
+            "oper-status": "up" if up else "down",
         }
+        table[port] = {"link": link, "type": "swp"}
     return indented(table)
 
 

@@ -16,7 +16,7 @@ from components.fabric.native import WHOLE, sources, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import Change, Guard, PortCounters, Reading
+from components.fabric.systems.base import Change, Guard, LinkForm, PortCounters, Reading
 from components.fabric.systems.cumulus import link, profiles
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import sessions as cumulus_sessions
@@ -64,6 +64,7 @@ class CumulusDriver(ByTable):
 
     system = "cumulus"
     title = "Cumulus"
+    links = LinkForm(INTERFACES, cumulus_parse.parse_links)
     enter: Sequence[str] = ()
     # A run that was killed may have left lines pending: an apply would take them as well.
     configure: Sequence[str] = ("nv config detach",)

@@ -353,6 +353,15 @@ def parse_port_names(command: str, text: str) -> tuple[str, ...]:
     return tuple(ports)
 
 
+def parse_links(command: str, text: str) -> dict[str, bool]:
+    """The same table: `link.oper-status` of each port (a public napalm driver for NVUE)."""
+    value = load(command, text)
+    table: Tree = value if isinstance(value, dict) else {}
+    links = {name: child(table, name, "link") for name in filter(_SWP.fullmatch, table)}
+    told = {name: link["oper-status"] for name, link in links.items() if "oper-status" in link}
+    return {name: state == "up" for name, state in told.items()}
+
+
 def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
     """`nv show interface lldp -o json`: the keys that a public client reads; front panel only."""
     value = load(command, text)

@@ -14,7 +14,14 @@ from components.fabric.effects import ByTable
 from components.fabric.native import sources, write_fields, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
-from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
+from components.fabric.systems.base import (
+    Change,
+    Guard,
+    LinkForm,
+    PortCounters,
+    Reading,
+    Unreadable,
+)
 from components.fabric.systems.eos import config as eos_config
 from components.fabric.systems.eos import read as eos_parse
 from components.fabric.systems.eos import sessions as eos_sessions
@@ -72,6 +79,7 @@ class EosDriver(ByTable):
 
     system = "eos"
     title = "EOS"
+    links = LinkForm(STATUS, eos_parse.parse_links)
     enter: Sequence[str] = ("enable",)
     configure: Sequence[str] = ()
     discard: Sequence[str] = ()

@@ -172,6 +172,16 @@ def parse_port_names(command: str, text: str) -> tuple[str, ...]:
     return tuple(sorted((name for name in found if name.startswith("Ethernet")), key=port_key))
 
 
+def parse_links(command: str, text: str) -> dict[str, bool]:
+    """The same table: port to whether it has a link (goeapi, `module/interfaces.go`)."""
+    found = _read(_Statuses, command, text).interfaces.items()
+    return {
+        name: port["linkStatus"] == "connected"
+        for name, port in found
+        if name.startswith("Ethernet") and "linkStatus" in port
+    }
+
+
 def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
     """`show lldp neighbors detail | json`; of several on one port the last one is taken."""
     return {

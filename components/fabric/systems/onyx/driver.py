@@ -11,6 +11,7 @@ from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import (
     ByHand,
     Change,
+    LinkForm,
     PauseCounters,
     PortCounters,
     PriorityCounters,
@@ -26,7 +27,9 @@ from components.fabric.systems.onyx.whole import (
     FACTORY_ETS_WEIGHT,
     ROCE,
     RUNNING,
+    STATUS,
     Whole,
+    parse_links,
     topics_of,
     whole_command,
     whole_of,
@@ -60,6 +63,7 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
 
     system = "onyx"
     title = "Onyx"
+    links = LinkForm(STATUS, parse_links)
     taken = PortState(
         trust="L2",
         ecn=dict.fromkeys(PRIORITIES),

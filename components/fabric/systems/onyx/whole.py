@@ -25,7 +25,7 @@ CLASSES: Final = range(8)
 FACTORY_ETS_WEIGHT: Final = 12
 """Weight of every class before anybody sets one (the collection's fixture)."""
 _ROW: Final = re.compile(
-    r"^Eth(\S+) {2,}\S.*? {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)", re.MULTILINE
+    r"^Eth(\S+) {2,}(\S.*?) {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)", re.MULTILINE
 )
 """Port, operational state, admin state, speed, MTU (capture C7)."""
 _SET_BY_ROCE: Final[frozenset[Topic]] = frozenset({"qos", "congestion", "ets"})
@@ -130,7 +130,7 @@ def whole_of(answers: Mapping[str, str]) -> Whole | None:
 def parse_status(text: str) -> dict[str, Interface]:
     """`show interfaces ethernet status`: the rows that have the form of the capture."""
     return {
-        name: Interface(admin == "Enabled", int(mtu)) for name, admin, mtu in _ROW.findall(text)
+        name: Interface(admin == "Enabled", int(mtu)) for name, _, admin, mtu in _ROW.findall(text)
     }
 
 
@@ -167,3 +167,8 @@ def asked_trust(asked: PortState) -> bool:
     """Whether a setting is asked for that the answer about trust has."""
     beside = asked.rewrite_dscp is not None or bool(asked.dscp_priorities)
     return asked.trust is not None or beside
+
+
+def parse_links(_command: str, text: str) -> dict[str, bool]:
+    """The same table: port to whether it has a link."""
+    return {name: state == "Up" for name, state, _, _ in _ROW.findall(text)}

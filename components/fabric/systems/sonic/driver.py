@@ -16,7 +16,7 @@ from components.fabric.native import WHOLE, write_list
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import ByHand, Change, Guard, PortCounters, Reading
+from components.fabric.systems.base import ByHand, Change, Guard, LinkForm, PortCounters, Reading
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import sessions as sonic_sessions
@@ -24,7 +24,7 @@ from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
-from components.fabric.systems.sonic.link import link_state
+from components.fabric.systems.sonic.link import link_state, parse_links
 from components.fabric.systems.sonic.marks import MARKS, with_marks
 from components.fabric.systems.sonic.pauses import PAUSES, STORMS, with_pauses
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
@@ -43,6 +43,7 @@ reading does not hold what a probe has just sent."""
 QUEUES: Final = "show queue counters --json"
 DROPS: Final = "show priority-group drop counters"
 NEIGHBOURS: Final = "show lldp table"
+STATUS: Final = "show interfaces status"
 SCRATCH: Final = "/etc/sonic/railyard.json"
 """On the same disk as the saved configuration, for the length of one command."""
 RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
@@ -66,6 +67,7 @@ class SonicDriver(ByTable):
 
     system = "sonic"
     title = "SONiC"
+    links = LinkForm(STATUS, parse_links)
     by_hand = ByHand(
         "SONiC deletes what the port has, and where the platform has no platform.json it takes its "
         "ports from port_config.ini at the next boot",

@@ -6,16 +6,19 @@ means the default; WHY.md beside this file says which has none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from components.fabric.state import PortState
+from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.rows import Fields, port_row
 
 LIST: Final = "adv_speeds@"
 """`adv_speeds` as a list, which a loaded file has; the command line writes it as a text."""
 _NOTHING: Final = "-"
+_PORT: Final = re.compile(r"Ethernet\d+")
 
 
 def link_state(row: Fields) -> dict[str, object]:
@@ -65,3 +68,17 @@ def _autoneg_lines(name: str, was: str, wanted: str) -> Iterator[str]:
 
 def _parts(autoneg: str) -> list[str]:
     return autoneg.split() or [_NOTHING]
+
+
+def parse_links(command: str, text: str) -> dict[str, bool]:
+    """`show interfaces status`: port to whether it has a link (sonic-utilities, `intfutil`).
+
+    Cells hold blanks, so the rule under the heading says where the columns are.
+    """
+    head, rule, *rows = (text.strip("\n") + "\n").split("\n")
+    columns = {head[slice(*dash.span())].strip(): dash.span() for dash in re.finditer("-+", rule)}
+    if not {"Interface", "Oper"} <= columns.keys():
+        raise Unreadable(command, text, "it is no table of ports with a column Oper")
+    name, oper = slice(*columns["Interface"]), slice(*columns["Oper"])
+    cells = ((row[name].strip(), row[oper].strip()) for row in rows)
+    return {port: state == "up" for port, state in cells if _PORT.fullmatch(port)}

@@ -1,0 +1,98 @@
+"""What is missed after a change, and what is not: tables of literals."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.fabric.exchange import Outcome
+from components.fabric.gate import Health, find_missing
+from components.fabric.session_state import Session
+from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+
+GPU = Neighbour(system="gpu01", port="enp5s0")
+OTHER = Neighbour(system="gpu02", port="enp5s0")
+
+
+def sessions(**states: str) -> dict[str, Session]:
+    return {name: Session(state=state) for name, state in states.items()}
+
+
+BEFORE = Health(
+    links={"swp1": True, "swp2": False, "swp51": True},
+    neighbours={"swp1": GPU},
+    sessions=sessions(swp51="Established", swp52="Idle"),
+)
+BGP = BgpState(asn=65101, neighbors={"swp51": "external", "swp52": "external"})
+WAS = SwitchState(ports={"swp1": PortState(admin_up=True, mtu_bytes=9216)}, bgp=BGP)
+
+
+def missing(now: Health, after: SwitchState = WAS, before: Health = BEFORE) -> list[str]:
+    return [*find_missing(before, now, Outcome(WAS, after, ("a line",), ()))]
+
+
+def health(**changed: object) -> Health:
+    return BEFORE.model_copy(update=changed)
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (BEFORE, []),
+        (health(links={"swp1": False, "swp51": True}), ["port swp1 was up and is down"]),
+        (
+            health(links={"swp1": False}, neighbours={}),
+            ["port swp1 was up and is down"],
+        ),
+        (
+            health(neighbours={}),
+            ["port swp1 heard gpu01 enp5s0 by LLDP and hears nothing"],
+        ),
+        (
+            health(neighbours={"swp1": OTHER}),
+            ["port swp1 heard gpu01 enp5s0 by LLDP and hears gpu02 enp5s0"],
+        ),
+        (
+            health(neighbours={"swp1": GPU.model_copy(update={"description": "new words"})}),
+            [],
+        ),
+        (health(sessions=sessions(swp51="Idle")), ["BGP with swp51 was Established and is Idle"]),
+        (health(sessions={}), ["BGP with swp51 was Established and is gone"]),
+        (health(sessions=sessions(swp51="established", swp52="Active")), []),
+    ],
+)
+def test_what_was_there_and_is_not(now: Health, words: list[str]) -> None:
+    assert missing(now) == words
+
+
+@pytest.mark.parametrize(
+    "port",
+    [
+        PortState(admin_up=False),
+        PortState(admin_up=True, speed="400G"),
+        PortState(admin_up=True, fec="rs"),
+        PortState(admin_up=True, mode="routed"),
+    ],
+)
+def test_a_port_that_the_change_itself_ends_or_whose_far_end_follows(port: PortState) -> None:
+    after = WAS.model_copy(update={"ports": {"swp1": port}})
+    assert missing(health(links={"swp1": False}, neighbours={}), after) == []
+
+
+@pytest.mark.parametrize(
+    "bgp",
+    [
+        BgpState(),
+        BGP.model_copy(update={"asn": 65199}),
+        BGP.model_copy(update={"neighbors": {"swp52": "external"}}),
+        BGP.model_copy(update={"neighbors": {"swp51": "65000"}}),
+    ],
+)
+def test_a_session_that_the_change_itself_ends_or_whose_far_end_follows(bgp: BgpState) -> None:
+    after = WAS.model_copy(update={"bgp": bgp})
+    assert missing(health(sessions=sessions(swp51="Idle")), after) == []
+
+
+def test_a_system_that_tells_no_links_is_judged_by_the_rest() -> None:
+    before = health(links={})
+    assert missing(health(links={}), WAS, before) == []
+    assert len(missing(health(links={}, neighbours={}), WAS, before)) == 1

@@ -1,0 +1,77 @@
+"""Which ports have a link: by forms of real answers, and by what the emulators print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from components.fabric.systems import driver_of
+from components.fabric.systems.base import LinkReader, Unreadable
+from tests.fabric.eos_lab import Clock
+from tests.fabric.switch_labs import LABS
+
+FORMS = Path(__file__).parent / "forms"
+READ = {
+    "eos": ("show_interfaces_status.json", {"Ethernet1": True, "Ethernet8": False}),
+    "sonic": (
+        "show_interfaces_status.txt",
+        {"Ethernet0": False, "Ethernet24": True, "Ethernet32": True},
+    ),
+    "cumulus": ("nv_show_interface.json", {"swp1": True, "swp2": False}),
+    "onyx": (
+        "show_interfaces_ethernet_status.txt",
+        {"1/1": True, "1/2": False, "1/3": False, "1/4": False},
+    ),
+}
+
+
+def parsed(system: str, text: str) -> dict[str, bool]:
+    driver = driver_of(system)
+    assert isinstance(driver, LinkReader)
+    return driver.links.parse(driver.links.command, text)
+
+
+@pytest.mark.parametrize("system", READ)
+def test_a_real_answer(system: str) -> None:
+    file, wanted = READ[system]
+    assert parsed(system, (FORMS / system / file).read_text()) == wanted
+
+
+def test_another_form_of_cumulus_is_not_guessed_at() -> None:
+    text = '{"swp1": {"link": {"state": {"up": {}}}}, "swp2": {"link": {"mtu": 1500}}}'
+    assert parsed("cumulus", text) == {}
+
+
+@pytest.mark.parametrize("system", ["sonic", "eos", "cumulus"])
+def test_another_answer_is_no_reading(system: str) -> None:
+    with pytest.raises(Unreadable):
+        parsed(system, "no such thing")
+
+
+@pytest.mark.parametrize("system", ["sonic", "onyx"])
+def test_the_emulator_prints_the_columns_of_the_form(system: str, tmp_path: Path) -> None:
+    lab = LABS[system]
+    exchange = lab.talk(lab.make_switch(tmp_path, Clock()))
+    exchange.enter(configure=False)
+    assert isinstance(exchange.driver, LinkReader)
+    printed = exchange.session.run(exchange.driver.links.command).strip("\n").splitlines()[0]
+    form = (FORMS / system / READ[system][0]).read_text().splitlines()[0]
+    assert re.split(r" {2,}", printed.strip()) == re.split(r" {2,}", form.strip())
+
+
+@pytest.mark.parametrize("system", READ)
+def test_a_pulled_cable_is_seen(system: str, tmp_path: Path) -> None:
+    lab = LABS[system]
+    switch = lab.make_switch(tmp_path, Clock())
+    exchange = lab.talk(switch)
+    exchange.enter(configure=False)
+    before = exchange.read_links()
+    up = [port for port, is_up in before.items() if is_up]
+    for port in up:
+        switch.fault(["link-down", port, "on"])
+        assert exchange.read_links() == before | {port: False}
+        switch.fault(["link-down", port, "off"])
+    assert exchange.read_links() == before
+    assert bool(up) is (system != "cumulus"), "a port of a new Cumulus switch is shut"
