@@ -137,7 +137,7 @@ class YamlText:
         return Written(path, str(_view(node).value), start, self.text[start:end], line)
 
     def drop_key(self, path: SpecPath) -> Insert:
-        """Take a key and its value out, with its line; what stands around it stays.
+        """Take a key and its value out, with its line. The text around it stays.
 
         Raises:
             UsageError: It is the first key of its mapping, or stands elsewhere.

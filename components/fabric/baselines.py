@@ -1,11 +1,25 @@
-"""Recorded values: where imported ones wait for their step, and those of ports that came later."""
+"""Recorded values: what is asked for, how they are written, and those of ports that came later."""
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
-from components.fabric.state import SwitchState
+from components.fabric.bond_state import MlagState
+from components.fabric.ib_state import IbState
+from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.systems import system_of
+
+DSCP_COUNT: Final = 64
+"""Six bits of the IP header (RFC 2474)."""
+PACK_ABOVE: Final = 1_000
+"""Characters of a baseline. The state holds it twice, and 32 ports that are alike pack to a tenth;
+Linux takes 131,072 characters in one variable, which some 400 ports would fill."""
+PACKED: Final = "zlib:"
 
 
 def baseline_file(stack: str, device: str) -> Path:
@@ -21,3 +35,75 @@ def with_new_ports(baseline: SwitchState, owned: SwitchState, system: str) -> Sw
         return baseline
     factory = system_of(system).driver.factory_state(new).ports
     return baseline.model_copy(update={"ports": {**baseline.ports, **factory}})
+
+
+def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
+    """A wish for all that a file may own. `roce` only on demand: its `off` text is not public."""
+    port = PortState(
+        admin_up=True,
+        mtu_bytes=0,
+        mode="access",
+        native_vlan=0,
+        trust="L2",
+        ecn={0: None},
+        pfc_priorities=(),
+        strict_classes=(),
+        rewrite_dscp=False,
+    )
+    return SwitchState(
+        pfc_priorities=(),
+        pfc_enabled=False,
+        dscp_classes=dict.fromkeys(range(DSCP_COUNT), 0),
+        roce=desired.roce,
+        addresses={},
+        bgp=BgpState(),
+        bonds=desired.bonds,
+        mlag=MlagState(),
+        splits=desired.splits or {},
+        ports=dict.fromkeys(ports, port),
+        ib=_every_ib_key(desired.ib),
+    )
+
+
+def _every_ib_key(desired: IbState | None) -> IbState | None:
+    """All of InfiniBand."""
+    if desired is None:
+        return None
+    manager = {"sm_function": False, "sm_enabled": False, "sm_priority": 0, "routing_engine": ""}
+    return desired.model_copy(update=manager)
+
+
+def render_baseline(state: SwitchState) -> str:
+    """The recorded values as JSON; ports that are alike are one, with spaces between the names."""
+    document = state.model_dump(mode="json")
+    alike: dict[str, list[str]] = {}
+    for name, port in document.pop("ports").items():
+        alike.setdefault(_short(port), []).append(name)
+    ports = [f'"{" ".join(names)}":{port}' for port, names in alike.items()]
+    others = [f'"{key}":{_short(value)}' for key, value in document.items()]
+    return "{" + ",\n".join((*others, '"ports":{\n' + ",\n".join(ports) + "}")) + "}\n"
+
+
+def read_baseline(text: str) -> dict[str, object]:
+    """The recorded values with each port by itself; those of an earlier release are so already."""
+    document = json.loads(text)
+    ports = document.get("ports", {}).items()
+    return {**document, "ports": {name: port for names, port in ports for name in names.split()}}
+
+
+def _short(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def pack_baseline(text: str) -> str:
+    """A recorded baseline for the environment: one line, and packed where it would be too long."""
+    line = _short(json.loads(text))
+    if len(line) <= PACK_ABOVE:
+        return line
+    return PACKED + base64.b64encode(zlib.compress(line.encode(), 9)).decode()
+
+
+def unpack_baseline(text: str) -> str:
+    """The other way."""
+    packed = text.removeprefix(PACKED)
+    return text if packed == text else zlib.decompress(base64.b64decode(packed)).decode()

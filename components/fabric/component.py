@@ -9,7 +9,8 @@ from typing import Protocol
 import pulumi
 
 from components.fabric.alike import fold_ports
-from components.fabric.device import BASELINE_VARIABLE, pack_baseline
+from components.fabric.baselines import pack_baseline
+from components.fabric.device import BASELINE_VARIABLE
 from components.fabric.exec_plan import ExecPlan, numbered
 from components.fabric.gate import place_file, place_text
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request

@@ -5,11 +5,9 @@ The desired state comes in clear on stdin; secrets come by name through the envi
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import time
-import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,19 +17,23 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
 from components.fabric.alike import fold_ports
-from components.fabric.baselines import with_new_ports
-from components.fabric.bond_state import MlagState
+from components.fabric.baselines import (
+    every_key,
+    read_baseline,
+    render_baseline,
+    unpack_baseline,
+    with_new_ports,
+)
 from components.fabric.edit import Edit
 from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.failure_text import InterruptedRunError
 from components.fabric.gate import open_gate
-from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity, recorded_identity, refuse_other
 from components.fabric.moves import describe_moves
 from components.fabric.session_look import look, read_sessions
 from components.fabric.session_state import Sessions
-from components.fabric.state import BgpState, PortState, SwitchState
+from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters
 from components.fabric.targets import target_of_restore
@@ -45,16 +47,10 @@ READ_DEADLINE_S: Final = 60.0
 """Seconds for the login and the first answers; each command adds `COMMAND_S` of remote/step.py."""
 WRITE_DEADLINE_S: Final = 180.0
 """The same for a change, which a switch may take long to put in force."""
-DSCP_COUNT: Final = 64
-"""Six bits of the IP header (RFC 2474)."""
 LOCK_DEADLINE_S: Final = 30.0
 """A run that was killed may still be at work on the switch for as long as one command takes."""
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 """The values from before the first apply, as JSON on one line."""
-PACK_ABOVE: Final = 1_000
-"""Characters of a baseline. The state holds it twice, and 32 ports that are alike pack to a tenth;
-Linux takes 131,072 characters in one variable, which some 400 ports would fill."""
-PACKED: Final = "zlib:"
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts this step's evidence of last time, if it is asked to."""
 Away = Callable[[Sequence[str]], AbstractContextManager[None]]
@@ -125,7 +121,7 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
         if request.baseline is not None or not recorded:
             return request
         return replace(
-            request, baseline=SwitchState.model_validate(read_baseline(_unpack_baseline(recorded)))
+            request, baseline=SwitchState.model_validate(read_baseline(unpack_baseline(recorded)))
         )
     except ValidationError as error:
         first = error.errors()[0]
@@ -337,42 +333,6 @@ def _change(
     return outcome, who
 
 
-def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
-    """A wish for all that a file may own. `roce` only on demand: its `off` text is not public."""
-    port = PortState(
-        admin_up=True,
-        mtu_bytes=0,
-        mode="access",
-        native_vlan=0,
-        trust="L2",
-        ecn={0: None},
-        pfc_priorities=(),
-        strict_classes=(),
-        rewrite_dscp=False,
-    )
-    return SwitchState(
-        pfc_priorities=(),
-        pfc_enabled=False,
-        dscp_classes=dict.fromkeys(range(DSCP_COUNT), 0),
-        roce=desired.roce,
-        addresses={},
-        bgp=BgpState(),
-        bonds=desired.bonds,
-        mlag=MlagState(),
-        splits=desired.splits or {},
-        ports=dict.fromkeys(ports, port),
-        ib=_every_ib_key(desired.ib),
-    )
-
-
-def _every_ib_key(desired: IbState | None) -> IbState | None:
-    """All of InfiniBand."""
-    if desired is None:
-        return None
-    manager = {"sm_function": False, "sm_enabled": False, "sm_priority": 0, "routing_engine": ""}
-    return desired.model_copy(update=manager)
-
-
 def previous_of(environ: Mapping[str, str]) -> SwitchState | None:
     """What the last run made ours, if the engine hands its evidence on."""
     text = environ.get(PREVIOUS_OUTPUT, "")
@@ -406,41 +366,6 @@ def _render(
         identity=who,
     )
     return dump_evidence(evidence)
-
-
-def render_baseline(state: SwitchState) -> str:
-    """The recorded values as JSON; ports that are alike are one, with spaces between the names."""
-    document = state.model_dump(mode="json")
-    alike: dict[str, list[str]] = {}
-    for name, port in document.pop("ports").items():
-        alike.setdefault(_short(port), []).append(name)
-    ports = [f'"{" ".join(names)}":{port}' for port, names in alike.items()]
-    others = [f'"{key}":{_short(value)}' for key, value in document.items()]
-    return "{" + ",\n".join((*others, '"ports":{\n' + ",\n".join(ports) + "}")) + "}\n"
-
-
-def read_baseline(text: str) -> dict[str, object]:
-    """The recorded values with each port by itself; those of an earlier release are so already."""
-    document = json.loads(text)
-    ports = document.get("ports", {}).items()
-    return {**document, "ports": {name: port for names, port in ports for name in names.split()}}
-
-
-def _short(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def pack_baseline(text: str) -> str:
-    """A recorded baseline for the environment: one line, and packed where it would be too long."""
-    line = _short(json.loads(text))
-    if len(line) <= PACK_ABOVE:
-        return line
-    return PACKED + base64.b64encode(zlib.compress(line.encode(), 9)).decode()
-
-
-def _unpack_baseline(text: str) -> str:
-    packed = text.removeprefix(PACKED)
-    return text if packed == text else zlib.decompress(base64.b64decode(packed)).decode()
 
 
 def _lock(endpoint: Endpoint) -> AbstractContextManager[None]:

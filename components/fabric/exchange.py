@@ -22,6 +22,8 @@ from components.fabric.failure_text import (
     RefusedError,
     StoppedError,
     lost_text,
+    refuse_interruptions,
+    unreadable_error,
     values_text,
     why_stopped,
 )
@@ -272,7 +274,7 @@ class Exchange:
             effects = find_effects(self.driver.system, reading.state, aim(reading))
             stopped += interrupting(effects)
             if not may_interrupt:
-                self._refuse_interruptions(interrupting(effects), taken)
+                refuse_interruptions(self.session.where, interrupting(effects), taken)
             if self._candidate.stage == "forced":
                 break  # a second candidate would have to confirm the first
             self._send(changes, taken)
@@ -301,20 +303,6 @@ class Exchange:
             said = f"{self.session.where} {why} twice"
             how = "nothing more was sent"
             return InterruptedRunError(lost_text(said, taken, self._candidate, how))
-
-    def _refuse_interruptions(self, changes: Sequence[Difference], taken: Sequence[str]) -> None:
-        found = "; ".join(describe_changes(changes))
-        if found and taken:  # only the rest, after a change that moved other settings too
-            raise StoppedError(
-                f"would now interrupt traffic, which disruption.ports denies: {found}"
-            )
-        if found:
-            raise DeviceError(
-                f"{self.session.where}: this update would interrupt traffic: {found}. Nothing was"
-                " changed.\n"
-                "  where  disruption.ports = deny\n"
-                "  fix    plan a window and write disruption.ports: allow, or take the change back"
-            )
 
     def _ask(self, commands: Iterable[str]) -> dict[str, str]:
         answers: dict[str, str] = {}
@@ -414,7 +402,4 @@ class Exchange:
         return DeviceError(f"{self.session.where} {why}\n  values\n{values}")
 
     def _unreadable(self, error: Unreadable) -> DeviceError:
-        return DeviceError(
-            f"{self.session.where}: cannot read the answer to `{error.command}`: {error.why}\n"
-            f"  answer\n{error.text}"
-        )
+        return unreadable_error(self.session.where, error)

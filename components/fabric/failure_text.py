@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.core.difference import ABSENT
+from components.core.difference import ABSENT, Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
+from components.fabric.effects import describe_changes
 from components.fabric.setting_text import group_settings
 from components.fabric.state import SwitchState
-from components.fabric.systems.base import Unsettable
+from components.fabric.systems.base import Unreadable, Unsettable
 
 
 class InterruptedRunError(DeviceError):
@@ -71,3 +72,33 @@ def why_stopped(error: Exception) -> str:
     if isinstance(error, DeviceError):
         return f"could not be looked at again after it was changed\n  why     {error}"
     return str(error)
+
+
+def refuse_interruptions(where: str, changes: Sequence[Difference], taken: Sequence[str]) -> None:
+    """Refuse changes that interrupt traffic, for a file that denies it.
+
+    Args:
+        where: The device and its address.
+        changes: What interrupts.
+        taken: Lines that were sent already: a change may have moved other settings too.
+
+    Raises:
+        StoppedError: Some lines were sent, so the previous values have to go back.
+        DeviceError: Nothing was sent.
+    """
+    found = "; ".join(describe_changes(changes))
+    if found and taken:
+        raise StoppedError(f"would now interrupt traffic, which disruption.ports denies: {found}")
+    if found:
+        raise DeviceError(
+            f"{where}: this update would interrupt traffic: {found}. Nothing was changed.\n"
+            "  where  disruption.ports = deny\n"
+            "  fix    plan a window and write disruption.ports: allow, or take the change back"
+        )
+
+
+def unreadable_error(where: str, error: Unreadable) -> DeviceError:
+    """An answer that cannot be read, with its whole text."""
+    return DeviceError(
+        f"{where}: cannot read the answer to `{error.command}`: {error.why}\n  answer\n{error.text}"
+    )

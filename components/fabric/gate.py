@@ -39,7 +39,7 @@ class _Frozen(BaseModel):
 
 
 class Place(_Frozen):
-    """Where a switch stands in the order of its site."""
+    """The place of a switch in the order of its site."""
 
     wave: int = 0
     """From 0."""
@@ -95,7 +95,7 @@ def _load(kept: type[KeptT], file: str) -> KeptT | None:
 
 
 def read_health(exchange: Exchange, owned: SwitchState) -> Health:
-    """Ask for links, LLDP neighbours and BGP sessions; what is not told is left out."""
+    """Ask for links, LLDP neighbours and BGP sessions; an answer that a switch lacks is left out."""
     bgp = owned.bgp is not None and owned.bgp.asn is not None
     told = read_sessions(exchange, bgp=bgp, bfd=False)
     return Health(
@@ -200,7 +200,7 @@ class Gate:
 
 @contextmanager
 def open_gate(endpoint: Endpoint) -> Generator[Gate, None, None]:
-    """The gate of one step; any failure within says where the step stands among the waves.
+    """The gate of one step; any failure within names the wave, and the switches before and after it.
 
     Raises:
         DeviceError: Of the body, with that added.

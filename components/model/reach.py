@@ -142,7 +142,7 @@ def _flaw(key: str, name: str = "host key") -> str | None:
     if len(key.strip().splitlines()) > 1:
         return f"the {name} has several lines, and one key is meant"
     if one_line(key.strip()) != key.strip():
-        return f"the {name} has characters in its comment that nobody sees"
+        return f"the {name} has characters in its comment that cannot be seen"
     words = key.split()
     kind = words[0] if words else ""
     if kind not in KEY_TYPES:

@@ -12,7 +12,7 @@ from components.disruption.pending import IN_SERVICE
 from components.disruption.ports_plan import PortsLeave
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
-from components.fabric.device import read_baseline
+from components.fabric.baselines import read_baseline
 from components.fabric.drift import applied_switch
 from components.fabric.edit import Edit
 from components.fabric.effects import interrupting, ports_of

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -51,10 +51,10 @@ def _made(lab: SwitchLab, folder: Path) -> Any:  # noqa: ANN401 - any emulator
 
 def _seen(switch: Any) -> Any:  # noqa: ANN401 - any JSON
     """What it has, without the tables that SONiC's own buffer manager fills and leaves."""
-    seen = copy.deepcopy(switch.snapshot())
+    seen: dict[str, Any] = copy.deepcopy(switch.snapshot())
     for part in seen.values():
         for table in ("BUFFER_PG", "BUFFER_PROFILE") if isinstance(part, dict) else ():
-            part.pop(table, None)
+            cast("dict[str, Any]", part).pop(table, None)
     return seen
 
 

@@ -31,8 +31,9 @@ from components.remote.host_session import run_on_host
 from components.remote.https_session import open_https
 from components.remote.step import Endpoint
 from components.remote.switch_session import open_session
+from tests.over_ssh.real_sshd import new_key
 
-KEY, CLIENT_KEY = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+KEY, CLIENT_KEY = new_key(), new_key()
 SECRETS = {"pw": "x", "key": CLIENT_KEY.export_private_key().decode()}
 GENEROUS_S = 60.0
 """Far above each deadline here, for a busy machine; without an end it would be for ever."""
