@@ -140,7 +140,7 @@ class YamlText:
         """Take a key and its value out, with its line. The text around it stays.
 
         Raises:
-            UsageError: It is the first key of its mapping, or stands elsewhere.
+            UsageError: It is the first key of its mapping, or is elsewhere.
         """
         node = cast("MappingNode", self.node(path[:-1]))
         names = [_view(key).value for key, _ in _pairs(node)]

@@ -27,12 +27,7 @@ from components.fabric.failure_text import (
     values_text,
     why_stopped,
 )
-from components.fabric.hand_splits import (
-    find_splits,
-    plan_changes,
-    refuse_missing,
-    without_missing,
-)
+from components.fabric.hand_splits import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.identity import Identity, IdentityQuestions
 from components.fabric.moves import Outcome, outcome_of
 from components.fabric.state import Neighbour, SwitchState
@@ -103,7 +98,7 @@ class Exchange:
         try:
             lines = [guard.revert.format(name=each, id=each) for each in guard.find_stale(answer)]
         except Unreadable as error:
-            raise self._unreadable(error) from error
+            raise unreadable_error(self.session.where, error) from error
         except Occupied as error:
             raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
         self._ask(lines)
@@ -128,7 +123,7 @@ class Exchange:
         try:
             reading = self.driver.parse(answers, wanted)
         except Unreadable as error:
-            raise self._unreadable(error) from error
+            raise unreadable_error(self.session.where, error) from error
         if splits is None:
             return reading
         return replace(reading, state=reading.state.model_copy(update={"splits": splits}))
@@ -163,7 +158,7 @@ class Exchange:
         try:
             return self.driver.parse_port_names(self._ask(self.driver.list_ports_commands()))
         except Unreadable as error:
-            raise self._unreadable(error) from error
+            raise unreadable_error(self.session.where, error) from error
 
     def read_counters(self, ports: Sequence[str]) -> dict[str, PortCounters]:
         """Read the per-priority counters of some ports.
@@ -174,7 +169,7 @@ class Exchange:
         try:
             return self.driver.parse_counters(answers, ports)
         except Unreadable as error:
-            raise self._unreadable(error) from error
+            raise unreadable_error(self.session.where, error) from error
 
     def read_neighbours(self) -> dict[str, Neighbour]:
         """Read who LLDP says is plugged in.
@@ -300,8 +295,7 @@ class Exchange:
             back = self._put_back(why, before, wanted, target, save=self._saving)
             return InterruptedRunError(str(back))
         except KeyboardInterrupt:
-            said = f"{self.session.where} {why} twice"
-            how = "nothing more was sent"
+            said, how = f"{self.session.where} {why} twice", "nothing more was sent"
             return InterruptedRunError(lost_text(said, taken, self._candidate, how))
 
     def _ask(self, commands: Iterable[str]) -> dict[str, str]:
@@ -398,8 +392,5 @@ class Exchange:
     def _failure(
         self, why: str, before: Reading, target: SwitchState, after: Reading | None
     ) -> DeviceError:
-        values = values_text(before.state, target, after.state if after else None)
-        return DeviceError(f"{self.session.where} {why}\n  values\n{values}")
-
-    def _unreadable(self, error: Unreadable) -> DeviceError:
-        return unreadable_error(self.session.where, error)
+        found = values_text(before.state, target, after.state if after else None)
+        return DeviceError(f"{self.session.where} {why}\n  values\n{found}")

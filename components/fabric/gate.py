@@ -95,7 +95,7 @@ def _load(kept: type[KeptT], file: str) -> KeptT | None:
 
 
 def read_health(exchange: Exchange, owned: SwitchState) -> Health:
-    """Ask for links, LLDP neighbours and BGP sessions; an answer that a switch lacks is left out."""
+    """Ask for links, LLDP neighbours and BGP sessions; what a switch does not say is left out."""
     bgp = owned.bgp is not None and owned.bgp.asn is not None
     told = read_sessions(exchange, bgp=bgp, bfd=False)
     return Health(
@@ -200,7 +200,7 @@ class Gate:
 
 @contextmanager
 def open_gate(endpoint: Endpoint) -> Generator[Gate, None, None]:
-    """The gate of one step; any failure within names the wave, and the switches before and after it.
+    """The gate of one step; any failure within names the waves before and after it.
 
     Raises:
         DeviceError: Of the body, with that added.

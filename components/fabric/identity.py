@@ -17,12 +17,12 @@ class Identity:
 
     release: str = ""
     model: str = ""
+    rights: str = ""
+    """What the switch says of this login, where that is not enough; empty where it is enough."""
     serial: str = ""
     """Serial number of the chassis: what tells it from another one of its model."""
     base_mac: str = ""
     """Its first MAC address, as the switch writes it; only shown."""
-    rights: str = ""
-    """What the switch says of this login, where that is not enough; empty where it is enough."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from components.fabric.systems.base import HandSplit, flatten
 from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
 from components.fabric.waves import plan_waves
-from components.model.cluster import ClusterSpec
+from components.model.cluster import ClusterSpec, SwitchWaves
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.model.infiniband import Ufm
 from components.remote.endpoint import endpoint_of, with_deadlines
@@ -76,7 +76,7 @@ class SwitchPlan(BaseModel):
     """The switches of the site in the order in which they change (`plan_waves`). Empty: in no
     order, as on a new site, where nothing carries traffic yet. No part of the digest."""
 
-    settle_s: Annotated[int, Field(exclude=True)] = 0
+    settle_s: Annotated[int, Field(exclude=True)] = SwitchWaves().settle_s
     """Seconds that it has after a change until its links and neighbours are back. Likewise."""
 
     @property

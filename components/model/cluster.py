@@ -14,7 +14,7 @@ from components.model.containers import Containers
 from components.model.environments import CloudIb, Environment, Esxi
 from components.model.fabric import OtherSwitch, Rail, Rdma, Switch
 from components.model.guards import Guards
-from components.model.hosts import Host, HostDefaults, HostGroup
+from components.model.hosts import Host, HostDefaults, HostGroup, HostName
 from components.model.hypervisors import Hypervisor
 from components.model.infiniband import InfiniBand
 from components.model.jobs import Jobs
@@ -120,9 +120,9 @@ class Deadlines(Frozen):
 class Renamed(Frozen):
     """Devices that got another name and stayed the same machine: new name to former name."""
 
-    hosts: dict[str, str] = Field(default_factory=dict)
+    hosts: dict[HostName, HostName] = Field(default_factory=dict)
     """Hosts, for example `{mgmt02: mgmt01}`."""
-    switches: dict[str, str] = Field(default_factory=dict)
+    switches: dict[DnsLabel, DnsLabel] = Field(default_factory=dict)
     """Switches, for example `{leaf-02: leaf-01}`."""
 
     @property

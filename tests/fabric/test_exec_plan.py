@@ -310,7 +310,7 @@ def test_the_plan_of_a_switch_without_exec_is_written_as_before() -> None:
     assert "exec" not in plain.model_dump(mode="json")
     with_exec = plan_of("onyx")
     again = SwitchPlan.model_validate_json(with_exec.model_dump_json())
-    bare = with_exec.model_copy(update={"cables": {}, "guarded": None})
+    bare = with_exec.model_copy(update={"cables": {}, "guarded": None, "waves": ()})
     assert again == bare, "cables are told to people only"
     assert with_exec.desired == plan_fabric(LABS["onyx"].load_spec(mode="lossless"))[0].desired
 

@@ -29,7 +29,8 @@ def test_a_switch_port_changed_by_hand(standing: Playground) -> None:
     assert "    mtu_bytes: 1500 -> 9216" in preview.lines
     told = standing.railyard("preview", "dev").must()
     assert "leaf-01: port 1/2 mtu_bytes: 1500 -> 9216" in told
-    assert "! leaf-01: INTERRUPTS (disruption.ports: allow): port 1/2: flaps" in told
+    stops = "port 1/2: mtu_bytes: 1500 -> 9216"
+    assert f"! leaf-01: INTERRUPTS (disruption.ports: allow): {stops}" in told
     report = standing.railyard("drift", "dev").must(3)
     assert MTU_DRIFT in report
     assert report.count("no drift") == 7  # the three hosts, K3s on each, and the cluster
