@@ -61,6 +61,30 @@ def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Iterator[Finding]:
             )
 
 
+def check_k3s_secrets(spec: ClusterSpec) -> Iterator[Finding]:
+    """K3s keeps the servers' token from workers, and Secrets encrypted.
+
+    Without `agent_token` each worker holds the servers' token: whoever is root on one GPU node can
+    join as a server and read all that is stored. Without `secrets_encryption` a snapshot of etcd
+    shows every Secret. K3s takes both at the first install alone: on a running cluster waive the
+    rule with that reason. `api_from`, which can be set later, says who reaches the API at all.
+    """
+    plane = spec.k3s
+    if plane is None:
+        return
+    given = {"agent_token": plane.agent_token, "secrets_encryption": plane.secrets_encryption}
+    missing = [key for key, value in given.items() if not value]
+    if missing:
+        more = "" if plane.api_from else "; think of api_from too, which says who reaches the API"
+        yield Finding(
+            f"kubernetes has no {' and no '.join(missing)}.",
+            (at(("kubernetes",)),),
+            "add agent_token: {secret: k3s_agent_token} and secrets_encryption: true before the "
+            f"first install; a running K3s keeps what it has, and the rule is waived{more}.",
+            "warning",
+        )
+
+
 def check_agent_token(spec: ClusterSpec) -> Iterator[Finding]:
     """The token of agents is another secret than the one of servers.
 

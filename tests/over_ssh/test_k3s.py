@@ -54,6 +54,8 @@ def plan(lab: HostLab) -> KubernetesPlan:
 
 
 def stdin_of(step: RemoteStep) -> str:
+    if step.secret_stdin == "k3s_agent_token":
+        return f"{TOKEN}-of-agents"
     return TOKEN if step.secret_stdin else step.desired
 
 
