@@ -161,6 +161,8 @@ def relocate(document: Document, stack: str) -> Document:
     kubernetes = cast("Document", site.get("kubernetes", {}))
     if "virtual_address" in kubernetes:
         cast("Document", kubernetes["virtual_address"])["address"] = f"{block}.4"
+    if "api_from" in kubernetes:
+        kubernetes["api_from"] = [f"{block}.0/24"]
     return site
 
 

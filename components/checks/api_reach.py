@@ -62,25 +62,34 @@ def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Iterator[Finding]:
 
 
 def check_k3s_secrets(spec: ClusterSpec) -> Iterator[Finding]:
-    """K3s keeps the servers' token from workers, and Secrets encrypted.
+    """Workers of K3s join with a token of their own, and Secrets are encrypted in etcd.
 
-    Without `agent_token` each worker holds the servers' token: whoever is root on one GPU node can
-    join as a server and read all that is stored. Without `secrets_encryption` a snapshot of etcd
-    shows every Secret. K3s takes both at the first install alone: on a running cluster waive the
-    rule with that reason. `api_from`, which can be set later, says who reaches the API at all.
+    Without `agent_token` each worker holds the servers' token: root on one GPU node can join as a
+    server, and read everything that the cluster stores. Without `secrets_encryption` a snapshot of
+    etcd shows every Secret. Choose both before the first install. An update refuses to add either
+    to a cluster that runs: waive the rule there, until the cluster is made again. `api_from` can be
+    added at any time; it lists the networks of the nodes and of whoever runs Railyard.
     """
     plane = spec.k3s
     if plane is None:
         return
-    given = {"agent_token": plane.agent_token, "secrets_encryption": plane.secrets_encryption}
-    missing = [key for key, value in given.items() if not value]
+    wanted = {
+        "agent_token": (plane.agent_token, "agent_token: {secret: k3s_agent_token}"),
+        "secrets_encryption": (plane.secrets_encryption, "secrets_encryption: true"),
+    }
+    missing = {key: line for key, (value, line) in wanted.items() if not value}
     if missing:
-        more = "" if plane.api_from else "; think of api_from too, which says who reaches the API"
+        later = (
+            ""
+            if plane.api_from
+            else " api_from limits who reaches the API, and can be added later."
+        )
         yield Finding(
             f"kubernetes has no {' and no '.join(missing)}.",
             (at(("kubernetes",)),),
-            "add agent_token: {secret: k3s_agent_token} and secrets_encryption: true before the "
-            f"first install; a running K3s keeps what it has, and the rule is waived{more}.",
+            f"add {' and '.join(missing.values())} before the first install. A cluster that runs "
+            f"cannot get {'them' if len(missing) > 1 else 'it'} by an update: waive the rule there."
+            + later,
             "warning",
         )
 
