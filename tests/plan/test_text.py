@@ -160,7 +160,12 @@ def test_what_destroy_leaves_is_said_last() -> None:
 
 
 def test_secrets_are_names() -> None:
-    assert secret_names(SPEC) == ("k3s_agent_token", "k3s_token", "ssh_private_key", "switch_password")
+    assert secret_names(SPEC) == (
+        "k3s_agent_token",
+        "k3s_token",
+        "ssh_private_key",
+        "switch_password",
+    )
     for name in ("k3s_token", "k3s_agent_token"):
         assert f"# stdin: the secret {name}\n" in TEXT
 
