@@ -31,7 +31,7 @@ from lab.engine.env import EnvSettings, plan_environment, write_env
 from lab.engine.install import ensure_engine
 
 STACK: Final = "bench"
-SECRETS: Final = ("switch_password", "ssh_private_key", "k3s_token")
+SECRETS: Final = ("switch_password", "ssh_private_key", "k3s_token", "k3s_agent_token")
 OURS: Final = "from stacks import run\n\nrun()\n"
 BARE: Final = """\
 import json

@@ -165,6 +165,8 @@ kubernetes:
     install_script: /opt/mirror/install.sh
     install_script_sha256: "{_DIGEST}"
   token: {{secret: k3s_token}}
+  agent_token: {{secret: k3s_agent_token}}
+  secrets_encryption: true
   registry_mirror: 192.168.100.10:5000
   pod_cidr: 10.128.0.0/10
   service_cidr: 10.192.0.0/16

@@ -162,6 +162,8 @@ def relocate(document: Document, stack: str) -> Document:
     kubernetes = cast("Document", site.get("kubernetes", {}))
     if "virtual_address" in kubernetes:
         cast("Document", kubernetes["virtual_address"])["address"] = f"{block}.4"
+    if "api_from" in kubernetes:
+        kubernetes["api_from"] = [f"{block}.0/24"]
     return site
 
 
@@ -389,6 +391,7 @@ def secrets_of(stack: str) -> dict[str, str]:
         "ufm_password": UFM_PASSWORD,
         "ssh_private_key": client_key(stack).private_openssh,
         "k3s_token": f"railyard-lab-{stack}-token",
+        "k3s_agent_token": f"railyard-lab-{stack}-agent-token",
         "ngc_api_key": f"railyard-lab-{stack}-ngc",
         "registry_password": f"railyard-lab-{stack}-registry",
         "crusoe_access_key": CLOUD_ACCESS,

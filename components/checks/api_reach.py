@@ -61,6 +61,39 @@ def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Iterator[Finding]:
             )
 
 
+def check_k3s_secrets(spec: ClusterSpec) -> Iterator[Finding]:
+    """Workers of K3s join with a token of their own, and Secrets are encrypted in etcd.
+
+    Without `agent_token` each worker holds the servers' token: root on one GPU node can join as a
+    server, and read everything that the cluster stores. Without `secrets_encryption` a snapshot of
+    etcd shows every Secret. Choose both before the first install. An update refuses to add either
+    to a cluster that runs: waive the rule there, until the cluster is made again. `api_from` can be
+    added at any time; it lists the networks of the nodes and of whoever runs Railyard.
+    """
+    plane = spec.k3s
+    if plane is None:
+        return
+    wanted = {
+        "agent_token": (plane.agent_token, "agent_token: {secret: k3s_agent_token}"),
+        "secrets_encryption": (plane.secrets_encryption, "secrets_encryption: true"),
+    }
+    missing = {key: line for key, (value, line) in wanted.items() if not value}
+    if missing:
+        later = (
+            ""
+            if plane.api_from
+            else " api_from limits who reaches the API, and can be added later."
+        )
+        yield Finding(
+            f"kubernetes has no {' and no '.join(missing)}.",
+            (at(("kubernetes",)),),
+            f"add {' and '.join(missing.values())} before the first install. A cluster that runs "
+            f"cannot get {'them' if len(missing) > 1 else 'it'} by an update: waive the rule there."
+            + later,
+            "warning",
+        )
+
+
 def check_agent_token(spec: ClusterSpec) -> Iterator[Finding]:
     """The token of agents is another secret than the one of servers.
 

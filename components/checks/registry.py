@@ -241,6 +241,7 @@ RULES: Final = tuple(
         alignment.check_reserved_cpus,
         api_reach.check_api_from,
         api_reach.check_agent_token,
+        api_reach.check_k3s_secrets,
         kubespray.check_kubespray_variable,
         kubespray.check_kubespray_balancer,
         kubespray.check_kubespray_nodes,

@@ -184,7 +184,7 @@ def name_site(folder: Path, written: str) -> None:
     """The same stack, with its site as a file beside its own one."""
     config = {"railyard:site": {"value": written}, "railyard:switch_password": {"value": "pw"}}
     (folder / "config.json").write_text(json.dumps(config))
-    names = ("switch_password", "ssh_private_key", "k3s_token")
+    names = ("switch_password", "ssh_private_key", "k3s_token", "k3s_agent_token")
     secrets = "".join(f"  railyard:{name}: {{secure: v1:abc}}\n" for name in names)
     (folder / "Pulumi.dev.yaml").write_text(f"config:\n  railyard:site: {written}\n{secrets}")
 

@@ -46,7 +46,7 @@ def test_it_says_where_each_version_comes_from(railyard: Call, tmp_path: Path) -
     assert data["tables"][f"Used by {site}"] == [
         {"component": "Kubernetes", "version": "v1.35.3+k3s1", "from": "line 31"},
         {"component": "GPU operator", "version": "v26.3.3", "from": "set conservative"},
-        {"component": "network operator", "version": "26.7.1", "from": "line 38"},
+        {"component": "network operator", "version": "26.7.1", "from": "line 40"},
     ]
     assert data["problems"] == []
 

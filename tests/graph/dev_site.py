@@ -27,6 +27,7 @@ SECRETS: Final = {
     "switch_password": "value-of-switch_password",
     "ssh_private_key": "value-of-ssh_private_key",
     "k3s_token": "value-of-k3s_token",
+    "k3s_agent_token": "value-of-k3s_agent_token",
 }
 CLIENT_KEY: Final = "dmFsdWUtb2YtY2xpZW50LWtleQ=="
 CERTIFICATE_END: Final = datetime(2099, 1, 1, tzinfo=UTC)

@@ -72,8 +72,10 @@ def test_networks_that_overlap_become_one(spec: ClusterSpec) -> None:
     assert "    elements = { 10.0.0.0/8 }\n" in rules
 
 
-def test_without_the_key_there_is_no_filter() -> None:
-    plan = planned(load_example("dgx-roce"))
+def test_without_the_keys_there_is_no_filter_and_no_token_of_agents(spec: ClusterSpec) -> None:
+    assert spec.k3s is not None
+    bare = spec.k3s.model_copy(update={"api_from": (), "agent_token": None})
+    plan = planned(changed_spec(spec, kubernetes=bare))
     assert (plan.filters, plan.agent_tokens) == ((), ())
 
 

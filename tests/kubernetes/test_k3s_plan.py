@@ -48,8 +48,9 @@ def test_every_node_is_watched_with_all_that_its_install_leaves(spec: ClusterSpe
 
 def test_the_token_is_named_and_never_written(spec: ClusterSpec) -> None:
     plan = planned(spec)
-    assert {token.secret_stdin for token in plan.tokens} == {"k3s_token"}
-    assert {token.desired for token in plan.tokens} == {""}
+    tokens = (*plan.tokens, *plan.agent_tokens)
+    assert {token.secret_stdin for token in tokens} == {"k3s_token", "k3s_agent_token"}
+    assert {token.desired for token in tokens} == {""}
     assert [step.name for step in plan.steps if step.secret_stdout] == ["mgmt01-cluster-access"]
 
 
@@ -159,8 +160,11 @@ def test_snapshots_and_encryption_are_flags_of_every_server_and_of_no_agent() ->
 
 
 def test_without_these_keys_k3s_keeps_its_own_defaults(spec: ClusterSpec) -> None:
-    server = yaml.safe_load(render_config(spec, spec.servers[0]))
-    assert not [key for key in server if "snapshot" in key or "encryption" in key]
+    assert spec.k3s is not None
+    bare = spec.k3s.model_copy(update={"secrets_encryption": False, "agent_token": None})
+    server = yaml.safe_load(render_config(changed_spec(spec, kubernetes=bare), spec.servers[0]))
+    words = ("snapshot", "encryption", "agent-token")
+    assert not [key for key in server if any(word in key for word in words)]
 
 
 @pytest.mark.parametrize("schedule", ["hourly", "* * * *", "0 0 * * * *", "0 */6 * * x;y"])

@@ -55,7 +55,14 @@ def plan(lab: HostLab) -> KubernetesPlan:
 
 
 def stdin_of(step: RemoteStep) -> str:
+    if step.secret_stdin == "k3s_agent_token":
+        return f"{TOKEN}-of-agents"
     return TOKEN if step.secret_stdin else step.desired
+
+
+def server_tokens(plan: KubernetesPlan) -> tuple[RemoteStep, RemoteStep]:
+    """What puts the two tokens on the server."""
+    return plan.tokens[0], plan.agent_tokens[0]
 
 
 def apply(lab: HostLab, step: RemoteStep) -> HostAnswer:
@@ -65,7 +72,7 @@ def apply(lab: HostLab, step: RemoteStep) -> HostAnswer:
 
 
 def install_all(lab: HostLab, plan: KubernetesPlan) -> list[list[str]]:
-    steps = (*plan.tokens, *plan.servers, *plan.agents)
+    steps = (*plan.tokens, *plan.agent_tokens, *plan.servers, *plan.agents)
     return [json.loads(apply(lab, step).stdout)["changed"] for step in steps]
 
 
@@ -106,7 +113,8 @@ def test_install_twice_access_and_uninstall(lab: HostLab, plan: KubernetesPlan) 
 
     _a_worker_less_is_drained_and_clean(lab, plan)
     assert lab.snapshot("gpu02") == before["gpu02"]
-    for step in (*fewer.nodes, *reversed((*fewer.servers, *fewer.agents)), *fewer.tokens):
+    installs = reversed((*fewer.servers, *fewer.agents))
+    for step in (*fewer.nodes, *installs, *fewer.agent_tokens, *fewer.tokens):
         assert step.undo is not None
         answer = lab.run(step, step.undo, stdin_of(step))
         assert answer.exit_status == 0, f"{step.name}: {answer.stderr}"
@@ -243,7 +251,8 @@ def test_a_registrys_login_reaches_a_node_and_no_state(lab: HostLab) -> None:
         read = yaml.safe_load(lab.sh(host, f"cat {file}"))
         return read["configs"]["registry.site1.example:5000"]["auth"]["password"]
 
-    apply(lab, plan.tokens[0])
+    for step in server_tokens(plan):
+        apply(lab, step)
     assert log_in('on"e') == ["registry.password"]
     assert log_in('on"e') == []
     apply(lab, server)
@@ -276,7 +285,7 @@ def test_a_registrys_login_reaches_a_node_and_no_state(lab: HostLab) -> None:
     assert log_in("two") == ["registry.password"]
     assert password_of() == "two"
     assert drift_of(lab, watched) == []
-    for step in (server, login, plan.tokens[0]):
+    for step in (server, login, *server_tokens(plan)):
         assert step.undo is not None
         answer = lab.run(step, step.undo, "x" if step.secret_stdin else step.desired)
         assert answer.exit_status == 0, answer.stderr
@@ -290,12 +299,13 @@ def test_an_archive_of_images_is_put_where_k3s_reads_it(lab: HostLab, plan: Kube
     right = hashlib.sha256(body.encode()).hexdigest()
     for digest, status in (("0" * 64, 1), (right, 0)):
         lines = f"images=/opt/air/k3s-images.tar.zst\nimages_sha256={digest}\n"
-        apply(lab, plan.tokens[0])
+        for step in server_tokens(plan):
+            apply(lab, step)
         answer = lab.run(server, server.apply, server.desired + lines)
         assert answer.exit_status == status, answer.stderr
     placed = "/var/lib/rancher/k3s/agent/images/railyard-k3s-images.tar.zst"
     assert lab.sh(host, f"cat {placed}") == body
-    for step in (server, plan.tokens[0]):
+    for step in (server, *server_tokens(plan)):
         assert step.undo is not None
         assert lab.run(step, step.undo, stdin_of(step)).exit_status == 0
     lab.sh(host, "rm -rf /opt/air")

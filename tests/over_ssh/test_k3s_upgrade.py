@@ -124,8 +124,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with running_hosts("k3s-upgrade", tmp_path_factory.mktemp("k3s") / "lab", cache) as running:
         site = Site(running)
         plan = planned(site.spec(OLD), running.stack)
-        for step in (*plan.tokens, *plan.servers, *plan.agents):
-            stdin = "lab-token" if step.secret_stdin else step.desired
+        for step in (*plan.tokens, *plan.agent_tokens, *plan.servers, *plan.agents):
+            stdin = f"value-of-{step.secret_stdin}" if step.secret_stdin else step.desired
             answer = running.run(step, step.apply, stdin)
             assert answer.exit_status == 0, answer.stderr
         yield site

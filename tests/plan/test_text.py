@@ -34,7 +34,7 @@ def test_every_device_and_step_has_its_heading() -> None:
     steps = PLAN.steps
     for step in steps:
         assert f"## Step {step.name} on {step.endpoint.where}, deadline" in TEXT
-    assert len(steps) == 17
+    assert len(steps) == 18
 
 
 def test_the_page_has_every_decision_and_no_script() -> None:
@@ -160,8 +160,14 @@ def test_what_destroy_leaves_is_said_last() -> None:
 
 
 def test_secrets_are_names() -> None:
-    assert secret_names(SPEC) == ("k3s_token", "ssh_private_key", "switch_password")
-    assert "# stdin: the secret k3s_token" in TEXT
+    assert secret_names(SPEC) == (
+        "k3s_agent_token",
+        "k3s_token",
+        "ssh_private_key",
+        "switch_password",
+    )
+    for name in ("k3s_token", "k3s_agent_token"):
+        assert f"# stdin: the secret {name}\n" in TEXT
 
 
 def test_json_is_plain_and_complete() -> None:

@@ -15,10 +15,8 @@ from components.reading.site_path import SITE_KEY, config_file, read_site
 from tests.checks.cases import ROOT
 
 TEXT = (ROOT / "examples" / "dgx-roce" / "site.yaml").read_text(encoding="utf-8")
-SECRETS = "".join(
-    f"  railyard:{name}:\n    secure: v1:abc\n"
-    for name in ("switch_password", "ssh_private_key", "k3s_token")
-)
+NAMES = ("switch_password", "ssh_private_key", "k3s_token", "k3s_agent_token")
+SECRETS = "".join(f"  railyard:{name}:\n    secure: v1:abc\n" for name in NAMES)
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def test_a_file_of_the_project_is_the_site(project: Path, folder: str, written: 
     for loaded in both_ways(stack, written):
         assert loaded.spec == plain
         assert loaded.secrets is not None
-        assert loaded.secrets.encrypted == {"switch_password", "ssh_private_key", "k3s_token"}
+        assert loaded.secrets.encrypted == set(NAMES)
 
 
 def test_a_link_within_the_project_is_followed(project: Path) -> None:

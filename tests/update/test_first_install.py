@@ -42,8 +42,9 @@ def test_another_value_is_refused_with_its_line(*, was: bool, wants: str) -> Non
 def test_a_token_of_agents_is_neither_given_nor_taken_later(*, has_one: bool) -> None:
     spec = load_example("dgx-roce")
     assert spec.k3s is not None
-    plane = spec.k3s.model_copy(update={"agent_token": SecretRef(secret="k3s_agent_token")})
-    plans = [make_plan(spec, "dev"), make_plan(changed_spec(spec, kubernetes=plane), "dev")]
+    tokens = (None, SecretRef(secret="k3s_agent_token"))
+    planes = [spec.k3s.model_copy(update={"agent_token": token}) for token in tokens]
+    plans = [make_plan(changed_spec(spec, kubernetes=plane), "dev") for plane in planes]
     was, wanted = reversed(plans) if has_one else plans
     (words,) = first_install_refused(wanted, as_applied(was), LINES)
     had, says = ("an", "no") if has_one else ("no", "an")
