@@ -346,7 +346,7 @@ def previous_of(environ: Mapping[str, str]) -> SwitchState | None:
 
 def dump_evidence(evidence: SwitchEvidence) -> str:
     """The evidence as indented JSON."""
-    document = _EVIDENCE.dump_python(evidence, mode="json")
+    document = _EVIDENCE.dump_python(evidence, mode="json", exclude_defaults=True)
     document["desired"] = fold_ports(document["desired"])
     return json.dumps(document, indent=1) + "\n"
 
