@@ -36,6 +36,7 @@ from components.preview.from_plans import (
     preview_plans,
     preview_state,
 )
+from components.preview.items import renamed_items
 from components.preview.programs import added_programs
 from components.preview.report import Preview, render_json
 from components.preview.state_items import items_of_state, recorded_inputs
@@ -154,7 +155,8 @@ def _show(reference: str, file: Path) -> str:
 
 def _of_stack(name: str, *, offline: bool) -> Preview:
     loaded = load_stack(name)
-    recorded = items_of_state(recorded_inputs(pulumi(["stack", "export", "--stack", name])))
+    inputs = recorded_inputs(pulumi(["stack", "export", "--stack", name]))
+    recorded = renamed_items(items_of_state(inputs), loaded.spec)
     found = preview_state(loaded.spec, loaded.plan, recorded, loaded.applied)
     if offline or _observes_never(loaded):
         return found

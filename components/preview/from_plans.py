@@ -18,7 +18,7 @@ from components.preview.forecast import (
     foretell_upgrades,
     replaced,
 )
-from components.preview.items import Item
+from components.preview.items import Item, renamed_items
 from components.preview.plan_items import items_of_plan
 from components.preview.programs import programs_of
 from components.preview.report import Preview
@@ -39,11 +39,11 @@ def preview_plans(
         after: Plan of the second file.
         reference: Where the first file comes from, in words.
     """
-    edits = compare_items(
-        items_of_plan(before, with_limits=True), items_of_plan(after, with_limits=True)
-    )
-    facts = facts_of_plan(before)
-    recorded = as_recorded(before)
+    was = renamed_items(items_of_plan(before, with_limits=True), spec)
+    edits = compare_items(was, items_of_plan(after, with_limits=True))
+    new = {old: name for name, old in spec.renamed.all.items()}
+    facts = {new.get(name, name): each for name, each in facts_of_plan(before).items()}
+    recorded = as_recorded(before).follow(spec)
     upgrades = foretell_upgrades(spec, after, recorded)
     alarms = (*replaced(before, after), *foretell(spec, after, facts, recorded), *upgrades)
     return Preview(

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from components.core.key_values import parse_state, split_key
 from components.drift.watched import RUN_PARAMETERS
+from components.model.cluster import ClusterSpec
 from components.remote.lines import flatten
 
 Kind = Literal["cloud", "switch", "hypervisor", "host", "release", "object", "acceptance"]
@@ -41,6 +42,20 @@ class Item:
     subject: str
     """As people call it: a device, or `Kind namespace/name`."""
     settings: Settings
+
+
+def renamed_items(items: Mapping[str, Item], spec: ClusterSpec) -> dict[str, Item]:
+    """The items of before, with each device that the file renames under its new name."""
+    new = {old: name for name, old in spec.renamed.all.items()}
+    found: dict[str, Item] = {}
+    for key, item in items.items():
+        name = new.get(item.subject)
+        own = name is not None and key.startswith(f"{item.subject}-")
+        if name is None or not own or name + key.removeprefix(item.subject) in items:
+            found[key] = item
+        else:
+            found[name + key.removeprefix(item.subject)] = replace(item, subject=name)
+    return found
 
 
 def settings_of_text(stdin: str) -> dict[tuple[str, str], str]:

@@ -55,6 +55,17 @@ def _kubernetes(site: Document) -> None:
     site["kubernetes"]["source"] = {"binary_sha256": "1" * 64}
 
 
+def _rename(site: Document) -> None:
+    site["switches"][0]["name"] = "leaf-09"
+    host = site["hosts"][1]
+    site["renamed"] = {"hosts": {"gpu09": host["name"]}, "switches": {"leaf-09": "leaf-01"}}
+    ports = site["switches"][0]["ports"]
+    site["switches"][0]["ports"] = {
+        name: to.replace(f"{host['name']}/", "gpu09/") for name, to in ports.items()
+    }
+    host |= {"name": "gpu09", "node_name": host["name"]}
+
+
 EDITS: Final[Mapping[str, Callable[[Document], None]]] = {
     "the MTU of one port": _port_mtu,
     "the VLAN of a rail": _vlan,
@@ -62,6 +73,7 @@ EDITS: Final[Mapping[str, Callable[[Document], None]]] = {
     "a host more": _host,
     "another GPU operator": _operator,
     "another K3s": _kubernetes,
+    "other names": _rename,
 }
 
 

@@ -59,6 +59,13 @@ def test_a_new_host_is_added_and_not_foretold() -> None:
     assert "Never applied: gpu03. What a first update interrupts there is not known." in found.notes
 
 
+def test_a_device_that_is_renamed_neither_comes_nor_goes() -> None:
+    """Seed 5 of tier 1 of the campaign: it was listed as removed, and as added."""
+    found = preview_of("other names")
+    assert {each.verb for each in found.edits} == {"change"}
+    assert not [note for note in found.notes if "Never applied" in note]
+
+
 def test_a_node_that_joins_changes_no_setting_of_the_server_that_lets_it_in() -> None:
     recorded = items_of_plan(make_plan(before(), "prod"), with_limits=False)
     wanted = items_of_plan(make_plan(edited("a host more"), "prod"), with_limits=False)
