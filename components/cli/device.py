@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Final, TypeAlias, cast
 
 import typer
 
 from components.cli.app import command_app, say
+from components.core.errors import DeviceError
 
 _Run: TypeAlias = Callable[[str, Mapping[str, str]], str]
 app = command_app("What the steps of one device call.")
@@ -38,11 +41,29 @@ _VERBS: Final = {
 """Verb to where its function is: a site has one process a device, and none needs all of them."""
 
 
+_NEXT: Final = (
+    "\n  next   run the same `pulumi` command again: it looks first, and does only what is left"
+)
+_TELLS_NEXT: Final = re.compile(r"^  (?:next|fix) ", re.MULTILINE)
+
+
+@contextmanager
+def _says_next() -> Generator[None]:
+    """End each error of a device with the next command, unless it names one itself."""
+    try:
+        yield
+    except DeviceError as error:
+        if not _TELLS_NEXT.search(str(error)):
+            error.args = (f"{error}{_NEXT}",)
+        raise
+
+
 def _verb(name: str) -> Callable[[], None]:
     def call() -> None:
         module, function = _VERBS[name]
         run = cast("_Run", getattr(import_module(module), function))
-        say(run(sys.stdin.read(), os.environ))
+        with _says_next():
+            say(run(sys.stdin.read(), os.environ))
 
     call.__doc__ = f"Run `{name}` for the request on standard input."
     return call
@@ -83,4 +104,5 @@ def baseline(
     environ = dict(os.environ)
     if stack and imported.is_file():
         environ[BASELINE_VARIABLE] = imported.read_text()
-    say(run_baseline(text, environ))
+    with _says_next():
+        say(run_baseline(text, environ))
