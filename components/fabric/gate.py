@@ -109,12 +109,14 @@ def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]
     """What was up and is not, in words.
 
     What the change itself ends is not missed. Nor is a link or a session of which it changes what
-    both ends must share: the other end may change in a later wave.
+    both ends must share: the other end may change in a later wave. Nor is any neighbour
+    if the change gives Onyx' one-shot back, and LLDP with it; links and sessions still count.
     """
     changed, kept = {*_changed_ports(outcome)}, _kept_sessions(outcome)
     down = {port for port, up in before.links.items() if up and now.links.get(port) is False}
     yield from (f"port {port} was up and is down" for port in sorted(down - changed))
-    for port, was in before.neighbours.items():
+    is_silent = not now.neighbours and outcome.before.roce != outcome.after.roce
+    for port, was in () if is_silent else before.neighbours.items():
         heard = now.neighbours.get(port)
         if port not in changed | down and _name(heard) != _name(was):
             yield f"port {port} heard {_name(was)} by LLDP and hears {_name(heard)}"

@@ -78,6 +78,16 @@ def test_a_port_that_the_change_itself_ends_or_whose_far_end_follows(port: PortS
     assert missing(health(links={"swp1": False}, neighbours={}), after) == []
 
 
+def test_an_undo_of_the_one_shot_turns_lldp_off_and_ends() -> None:
+    """Seed 49 of tier 2 of the campaign: no destroy of a lossless Onyx came to an end."""
+    quiet = health(neighbours={})
+    lossless = WAS.model_copy(update={"roce": "lossless"})
+    given_back = WAS.model_copy(update={"roce": "none"})
+    outcome = Outcome(lossless, given_back, ("no roce",), ())
+    assert [*find_missing(BEFORE, quiet, outcome)] == []
+    assert [*find_missing(BEFORE, quiet, Outcome(lossless, lossless, ("a line",), ()))] != []
+
+
 @pytest.mark.parametrize(
     "bgp",
     [
