@@ -35,11 +35,12 @@ def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     fabric = spec.infiniband
     if fabric is None:
         raise SpecError(f"switch {switch.name}: the site has no `infiniband`")
+    node = spec.renamed.switches.get(switch.name, switch.name)  # as the switch calls itself
     if switch.sm_priority is None:
-        return SwitchState(ib=IbState(node=switch.name, sm_enabled=False))
+        return SwitchState(ib=IbState(node=node, sm_enabled=False))
     return SwitchState(
         ib=IbState(
-            node=switch.name,
+            node=node,
             sm_function=True,
             sm_enabled=True,
             sm_priority=switch.sm_priority,
