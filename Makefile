@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: sbom mutants bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
+.PHONY: sbom mutants campaign bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -69,6 +69,10 @@ sbom: ## the product's Python packages in CycloneDX form, at build/sbom.cdx.json
 mutants: ## would a test notice a wrong line? ROOM=judge (or another of mutants/rooms.py), SAMPLE=200 for fewer changes, SEED=2 for others
 	@bash lab/bootstrap.sh
 	@$(PY) -m mutants $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
+
+campaign: ## random histories judged by ten invariants: TIER=1|2|3 SEEDS=<first>..<last> or a count, JOBS=2
+	@bash lab/bootstrap.sh
+	@$(PY) -m campaign --tier $(TIER) --seeds $(SEEDS) $(if $(JOBS),--jobs $(JOBS))
 
 check: ## format, lint, types, import contracts, fast tests
 	@bash lab/bootstrap.sh

@@ -43,7 +43,7 @@ def example_run(name: str) -> Run:
         "observe": "never",
         **{secret: f"value-of-{secret}" for secret in names},
     }
-    return Run(config=config, secrets=names, stdout=_printed(example_plan(name)), stack=name)
+    return Run(config=config, secrets=names, stdout=printed_of(example_plan(name)), stack=name)
 
 
 def example_preview(name: str) -> Run:
@@ -51,7 +51,7 @@ def example_preview(name: str) -> Run:
     return replace(example_run(name), preview=True, stdout={})
 
 
-def _printed(plan: ClusterPlan) -> dict[str, str]:
+def printed_of(plan: ClusterPlan) -> dict[str, str]:
     printed = {f"{switch.name}-baseline": '{"ports": {}}' for switch in plan.switches}
     printed |= {"acceptance-evidence": EVIDENCE, "acceptance-gate": "acceptance passed"}
     printed["payload-keys"] = "the keys"

@@ -1,0 +1,1 @@
+"""Tier 2: emulated devices with a fault in an exchange, in the engine's order of work."""

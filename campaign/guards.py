@@ -1,0 +1,208 @@
+"""Guards of the product that a campaign can switch off, to prove that it would fall without them.
+
+The product has no such switches: each guard is a patch of this table, in this process alone.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import pulumi
+
+from campaign.seams import giving
+from components.cli import device as steps
+from components.fabric import device, exchange, targets
+from components.fabric.exchange import Exchange
+from components.fabric.hand_splits import plan_changes
+from components.fabric.state import SwitchState
+from components.preview import from_plans
+from components.remote import switch_session
+from components.update import refuse
+
+Off = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One guard."""
+
+    tier: int
+    invariant: int
+    """What falls without it."""
+    words: str
+    """What it does in the product."""
+    off: Off
+
+
+def _without_refusal(*names: str) -> Off:
+    """The update does not ask the refusals that call one of these functions."""
+
+    def off() -> AbstractContextManager[Any]:
+        kept = tuple(each for each in refuse.REFUSALS if not {*names} & {*_names_of(each)})
+        return patch.object(refuse, "REFUSALS", kept)
+
+    return off
+
+
+def _names_of(function: Callable[..., object]) -> tuple[str, ...]:
+    return (function.__name__, *function.__code__.co_names)
+
+
+def _patched(target: object, name: str, value: object) -> Off:
+    return lambda: patch.object(target, name, value)
+
+
+def _blind(
+    self: Exchange,
+    before: Any,  # noqa: ANN401 - as the product's
+    _wanted: object,
+    aim: Any,  # noqa: ANN401 - as the product's
+    taken: list[str],
+    *,
+    may_interrupt: bool,
+) -> object:
+    """Send and save, and look at nothing afterwards."""
+    del may_interrupt
+    changes = plan_changes(self.driver, before.state, aim(before))
+    self._send(changes, taken)  # pyright: ignore[reportPrivateUsage] - the seam
+    self._save(taken)  # pyright: ignore[reportPrivateUsage] - the same
+    return exchange.outcome_of(before, before, changes, ())
+
+
+def _send_line(self: Exchange, line: str, taken: list[str]) -> None:
+    """A line that is refused is taken for one that was not."""
+    self.session.run(line)
+    taken.append(line)
+
+
+@contextmanager
+def _looks_at_nothing() -> Generator[None]:
+    with (
+        patch.object(Exchange, "_approach", _blind),
+        patch.object(Exchange, "_send_line", _send_line),
+    ):
+        yield
+
+
+def _endless(connection: Any, prompt: str, ends_at_s: float) -> str:  # noqa: ANN401 - as the product's
+    """Read until the prompt, and look at no clock while something comes."""
+    channel, text = connection.remote_conn, ""
+    while re.search(prompt, text[-4096:]) is None:
+        channel.settimeout(max(ends_at_s, 0.01))
+        chunk = channel.recv(1 << 16)
+        if not chunk:
+            raise EOFError(text)
+        text += chunk.decode(errors="replace")
+    return text
+
+
+@contextmanager
+def _leaves_keys(endpoint: Any) -> Generator[Path]:  # noqa: ANN401 - as the product's
+    """The file with the pinned key stays."""
+    path = Path(tempfile.mkdtemp(prefix="railyard-")) / "known_hosts"
+    name = switch_session.known_name(endpoint)
+    path.write_text(f"{name} {endpoint.host_key.strip()}\n")
+    yield path
+
+
+_items_of_plan: Final = from_plans.items_of_plan
+
+
+def _silent(plan: Any, *, with_limits: bool) -> dict[str, Any]:  # noqa: ANN401 - as the product's
+    """A preview that does not know hosts."""
+    items = _items_of_plan(plan, with_limits=with_limits)
+    return {name: each for name, each in items.items() if each.kind != "host"}
+
+
+def _ours_alone(_held: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({*wanted}))
+
+
+def _keeps_ports(*given: Any) -> SwitchState:  # noqa: ANN401 - as the product's
+    return targets.target_of_restore(*given).model_copy(update={"ports": {}})
+
+
+GUARDS: Final[dict[str, Guard]] = {
+    "identity": Guard(
+        1,
+        1,
+        "a device under another name, and exchanged devices, are refused",
+        _without_refusal("identity_refused"),
+    ),
+    "protected": Guard(
+        1,
+        4,
+        "the last server, a majority of servers and all workers are protected",
+        _without_refusal("losses_refused"),
+    ),
+    "deny": Guard(
+        1,
+        4,
+        "an update that would interrupt is refused where the file says `deny`",
+        _without_refusal("disruptions_refused"),
+    ),
+    "preview": Guard(
+        1,
+        8,
+        "a preview names every host that changes",
+        _patched(from_plans, "items_of_plan", _silent),
+    ),
+    "sealed": Guard(
+        1,
+        9,
+        "secrets of the stack are secret outputs",
+        _patched(pulumi.Config, "require_secret", pulumi.Config.require),
+    ),
+    "others": Guard(
+        2,
+        2,
+        "VLANs and classes of others stay beside ours",
+        _patched(targets, "_union", _ours_alone),
+    ),
+    "given-back": Guard(
+        2,
+        3,
+        "an undo gives back the recorded values of every port",
+        _patched(device, "target_of_restore", _keeps_ports),
+    ),
+    "step-deny": Guard(
+        2,
+        4,
+        "a step that would interrupt ends before its first line where the file says `deny`",
+        _patched(Exchange, "_refuse_interruptions", giving(None)),
+    ),
+    "clock": Guard(
+        2,
+        5,
+        "a read looks at the clock while a switch sends",
+        _patched(switch_session, "read_to", _endless),
+    ),
+    "second-look": Guard(
+        2, 6, "a step looks again after its last line, and heeds refusals", _looks_at_nothing
+    ),
+    "next": Guard(
+        2, 7, "every error of a step ends with the next command", _patched(steps, "_NEXT", "")
+    ),
+    "swept": Guard(
+        2,
+        10,
+        "temporary files of a session go with it",
+        _patched(switch_session, "_known_hosts", _leaves_keys),
+    ),
+}
+
+
+@contextmanager
+def without(*names: str) -> Generator[None]:
+    """Switch guards off."""
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(GUARDS[name].off())
+        yield

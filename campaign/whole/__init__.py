@@ -1,0 +1,1 @@
+"""Tier 3: the whole lab, with the real engine."""

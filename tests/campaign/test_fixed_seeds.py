@@ -1,0 +1,20 @@
+"""The fixed seeds of the suite: 300 of edits and 60 of devices, shared among the workers."""
+
+from __future__ import annotations
+
+import pytest
+
+from campaign.command import fixed
+
+INTENT = [range(first, first + 50) for first in range(1, 301, 50)]
+DEVICE = [range(first, first + 15) for first in range(1, 61, 15)]
+
+
+@pytest.mark.parametrize("seeds", INTENT, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_no_edit_breaks_an_invariant(seeds: range) -> None:
+    assert fixed(1, seeds) == []
+
+
+@pytest.mark.parametrize("seeds", DEVICE, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_no_fault_of_a_switch_breaks_an_invariant(seeds: range) -> None:
+    assert fixed(2, seeds) == []

@@ -1,0 +1,18 @@
+"""Two fixed seeds of the campaign's third tier, on the lab that stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from campaign.history import History
+from campaign.whole.play import play_on
+from tests.site.playground import Playground
+
+pytestmark = pytest.mark.site
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_edit_and_one_fault_come_to_rest(standing: Playground, seed: int) -> None:
+    history = History(3, seed)
+    play_on(standing, history)
+    assert [each.text for each in history.findings] == [], "\n".join(history.lines)
