@@ -8,7 +8,7 @@ import pytest
 
 from tests.site.playground import PROJECT, Playground
 
-pytestmark = pytest.mark.site
+pytestmark = pytest.mark.story
 FORWARD = {"mgmt01": "mgmt02", "gpu01": "gpu09"}
 
 
