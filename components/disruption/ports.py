@@ -17,12 +17,12 @@ from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError
 from components.disruption.access import open_cluster
-from components.disruption.allowance import refuse_too_many
 from components.disruption.health import check_quorum
 from components.disruption.leave import LeaveRun
 from components.disruption.node import Node
 from components.disruption.ports_plan import FIELD, PortsLeave
 from components.disruption.request import READY_DEADLINE_S
+from components.disruption.turn import refuse_too_many
 from components.fabric import device
 from components.kubernetes.calls import Calls
 from components.remote.host_runs import run_on_hosts

@@ -8,30 +8,182 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from typing import Final, cast
 
+from components.core.key_values import parse_state
 from components.core.problem import Lines
 from components.disruption.leave_plan import renamed_nodes
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
+from components.drift.watched import Watched
 from components.hosts.judge_settings import refuse_settings
 from components.hosts.preview import hosts_refused
 from components.kubernetes.kubespray.changes import kubespray_changes
+from components.kubernetes.kubespray.settings import KUBELET
 from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
-from components.update.alignment import alignment_refused
-from components.update.api_reach import api_refused
+from components.remote.lines import parse_lines
 from components.update.balancers import balancers_refused
 from components.update.decide import refusals
-from components.update.first_install import first_install_refused
 from components.update.guards import guards_refused
 from components.update.identity import identity_refused, renamed_unsaid
 from components.update.protect import Loss, find_losses, losses_refused
 from components.update.refusals import disruptions_refused
 from components.update.seen import Seen
 from components.update.servers import quorum_refused
-from components.update.upgrades import upgrades_refused
+from components.update.upgrades import place_of, upgrades_refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """One key of the file that is chosen once."""
+
+    rule: str
+    key: str
+    line: str
+    """Begins the line of config.yaml that is there with it alone."""
+    on: str
+    """What the file says with it."""
+    off: str
+    """What it says without it."""
+
+
+_CHOICES: Final = (
+    _Choice(
+        "secrets-encryption",
+        "secrets_encryption",
+        "secrets-encryption: true",
+        "secrets_encryption: true",
+        "secrets_encryption: false",
+    ),
+    _Choice("agent-token", "agent_token", "agent-token-file: ", "an agent_token", "no agent_token"),
+)
+
+
+def first_install_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tuple[str, ...]:
+    """Refuse to turn encryption of Secrets, or a token of agents, on or off later.
+
+    K3s wants the same value on all servers at every start (sources.md#k3s). Encryption it turns on
+    later only by commands between two restarts of all of them.
+
+    Args:
+        plan: All that is wanted.
+        applied: What was last applied.
+        lines: Where the values of the file stand.
+    """
+    if plan.kubernetes is None or not plan.kubernetes.servers:
+        return ()
+    first = plan.kubernetes.servers[0]
+    recorded = applied.step(first.name)
+    if recorded is None or not recorded.stdin:
+        return ()
+    return tuple(
+        _refusal(choice, lines, had=had)
+        for choice in _CHOICES
+        if (had := _has(choice, recorded.stdin)) != _has(choice, first.desired)
+    )
+
+
+def _refusal(choice: _Choice, lines: Lines, *, had: bool) -> str:
+    was, wants = (choice.on, choice.off) if had else (choice.off, choice.on)
+    place = place_of(lines, ("kubernetes", choice.key), wants.rpartition(": ")[2])
+    return (
+        f"{choice.rule}: the cluster was installed with {was}, and the file says {wants}: K3s"
+        f" chooses it at its first start.\n"
+        f"  where  {place}\n"
+        f"  fix    write {was}. Nothing was changed on any device."
+    )
+
+
+def _has(choice: _Choice, stdin: str) -> bool:
+    values = parse_state(stdin).values.items()
+    return any(
+        key.startswith("config.yaml.") and value.startswith(choice.line) for key, value in values
+    )
+
+
+_LIST = ("kubernetes", "api_from")
+
+
+def api_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
+    """Refuse where a server sees Railyard come from an address that `api_from` does not have.
+
+    A host that was not read is passed over: its own step refuses. So is one behind a jump host,
+    whose address it sees, and a session by IPv6: the API is asked by another way then.
+
+    Args:
+        plan: All that is wanted.
+        seen: What was read; hosts that serve the API say where the session came from.
+        lines: Where the values of the file stand.
+    """
+    found: dict[str, list[str]] = {}
+    filters = plan.kubernetes.filters if plan.kubernetes else ()
+    allowed = ""
+    for watched in filters:
+        allowed = parse_state(watched.step.desired).values["allowed"]
+        peer = _peer(watched, seen)
+        if peer is not None and not any(peer in IPv4Network(each) for each in allowed.split()):
+            found.setdefault(str(peer), []).append(watched.step.endpoint.device)
+    return tuple(
+        (
+            f"api-from: {', '.join(hosts)} would no longer be reached at the API by Railyard, which"
+            f" comes from {address} there.\n"
+            f"  where  {place_of(lines, _LIST, allowed)}\n"
+            "  fix    add that address to api_from. Nothing was changed on any device."
+        )
+        for address, hosts in found.items()
+    )
+
+
+def _peer(watched: Watched, seen: Seen) -> IPv4Address | None:
+    """Where the host sees the session come from, if that is also the way to its API."""
+    facts = seen.host(watched.device)
+    text = getattr(facts, "values", {}).get("peer", "")
+    try:
+        address = IPv4Address(text)
+    except AddressValueError:
+        return None
+    return None if watched.step.endpoint.jump or address.is_loopback else address
+
+
+def alignment_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tuple[str, ...]:
+    """Refuse another alignment on nodes that kubespray installed.
+
+    kubespray starts a kubelet again with the state of its CPU manager, and a kubelet refuses the
+    state of another policy (its pkg/kubelet/cm/cpumanager): each worker would be away until
+    someone removes the file there.
+
+    Args:
+        plan: All that is wanted.
+        applied: What was last applied.
+        lines: Where the values of the file stand.
+    """
+    playbooks = plan.kubernetes.playbooks if plan.kubernetes else None
+    recorded = applied.step(playbooks.step.name) if playbooks else None
+    if playbooks is None or recorded is None or not recorded.stdin:
+        return ()
+    had, wanted = _kubelet(recorded.stdin), _kubelet(playbooks.step.desired)
+    if had == wanted:
+        return ()
+    where = place_of(lines, ("kubernetes", "alignment"), str(wanted or "none"))
+    return (
+        (
+            f"alignment: the cluster was installed with {had or 'no alignment'}, and kubespray does"
+            " not change it on nodes that are there.\n"
+            f"  where  {where}\n"
+            "  fix    take the edit back. By hand: drain a worker, write the fields into"
+            " /etc/kubernetes/kubelet-config.yaml, remove /var/lib/kubelet/cpu_manager_state, start"
+            " its kubelet again. Nothing was changed on any device."
+        ),
+    )
+
+
+def _kubelet(stdin: str) -> dict[str, object]:
+    wanted = cast("dict[str, dict[str, object]]", parse_lines(stdin).get("wanted") or {})
+    settings = wanted.get("settings") or {}
+    return cast("dict[str, object]", settings.get(KUBELET) or {})
 
 
 @dataclass(frozen=True, slots=True)

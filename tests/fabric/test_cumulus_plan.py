@@ -24,7 +24,7 @@ def test_the_example_site() -> None:
     )
     assert port.ecn == {3: EcnState(min_kib=146, max_kib=1464)}, "what the profile gives, in KiB"
     assert (plan.desired.pfc_priorities, port.strict_classes, port.native) == ((3,), (6,), {})
-    shown = {"cables": {}, "guarded": None, "timed_restore_s": None, "waves": ()}
+    shown: dict[str, object] = {"cables": {}, "guarded": None, "timed_restore_s": None, "waves": ()}
     bare = plan.model_copy(update=shown)
     assert SwitchPlan.model_validate_json(plan.model_dump_json()) == bare
 

@@ -15,7 +15,7 @@ from components.kubernetes.planes.k3s import render_config
 from components.model.alignment import Alignment, cpus_of
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
-from components.update.alignment import alignment_refused
+from components.update.refuse import alignment_refused
 from tests.golden.site import EXAMPLES, changed_spec, load_example
 from tests.submit.jobs import asked_for, job_of
 

@@ -13,7 +13,7 @@ from components.kubernetes.planes.api_filter import render_rules
 from components.model.cluster import ClusterSpec
 from components.model.units import SecretRef
 from components.plan.make import make_plan
-from components.update.api_reach import api_refused
+from components.update.refuse import api_refused
 from components.update.secret_names import secret_names
 from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example

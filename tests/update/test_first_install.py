@@ -8,7 +8,7 @@ from components.core.problem import Lines, Spot
 from components.drift.applied import Applied
 from components.model.units import SecretRef
 from components.plan.make import ClusterPlan, make_plan
-from components.update.first_install import first_install_refused
+from components.update.refuse import first_install_refused
 from tests.golden.site import changed_spec, load_example
 from tests.update.test_decide import as_applied
 

@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, write_list
 from components.fabric.session_state import Sessions
-from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import ByHand, Change, Guard, LinkForm, PortCounters, Reading
+from components.fabric.systems.base import (
+    ByHand,
+    Change,
+    Guard,
+    LinkForm,
+    PortCounters,
+    Reading,
+    SoftReader,
+    Unreadable,
+)
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import sessions as sonic_sessions
 from components.fabric.systems.sonic import write as sonic_actions
-from components.fabric.systems.sonic.beside import beside_of, other_ports
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
-from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL
+from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL, PRIORITIES
 from components.fabric.systems.sonic.link import link_state, parse_links
-from components.fabric.systems.sonic.marks import MARKS, with_marks
 from components.fabric.systems.sonic.pauses import PAUSES, STORMS, with_pauses
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
 from components.fabric.systems.sonic.routing import (
@@ -35,6 +45,78 @@ from components.fabric.systems.sonic.routing import (
     routing_words,
 )
 from components.fabric.systems.sonic.rows import write_rows
+
+MARKS: Final = "show queue wredcounters --json"
+"""From 202505 on (sonic-utilities 2807)."""
+_UNKNOWN: Final = 'No such command "wredcounters"'
+"""How an older release refuses it (click)."""
+_QUEUES: Final = tuple(f"UC{number}" for number in range(8))
+_TABLE: Final[TypeAdapter[dict[str, dict[str, JsonValue]]]] = TypeAdapter(
+    dict[str, dict[str, JsonValue]]
+)
+
+
+def with_marks(port: str, counted: PortCounters, text: str) -> PortCounters:
+    """The counters of a port with the answer to `MARKS`, as far as it can be read."""
+    soft = SoftReader([*counted.unread])
+    marked = soft.read("marked", lambda: parse_marks(text, port))
+    return replace(counted, ecn_marked=marked, unread=soft.found)
+
+
+def parse_marks(text: str, port: str) -> int | None:
+    """Packets marked in all unicast queues of a port; None: nothing counts them.
+
+    A queue has `N/A` where its chip counts none, or while polling is off, as it is at first.
+
+    Raises:
+        Unreadable: It is no such table, or the port is not in it.
+    """
+    if _UNKNOWN in text:
+        return None
+    try:
+        table = _TABLE.validate_json(text[text.find("{") :].strip())
+    except ValidationError as error:
+        raise Unreadable(MARKS, text, "it is no table of queues") from error
+    queues = [table.get(port, {}).get(name) for name in _QUEUES]
+    cells = [each.get("ecnmarkedpacket") for each in queues if isinstance(each, dict)]
+    texts = [str(cell).replace(",", "") for cell in cells]
+    if not texts or not all(each.isdigit() or each == "N/A" for each in texts):
+        raise Unreadable(MARKS, text, f"there is no unicast queue of {port} in it")
+    counts = [int(each) for each in texts if each.isdigit()]
+    return sum(counts) if counts else None
+
+
+REMARK: Final = "tc_to_dscp_map"
+"""What a port writes into the packets of a class (sonic-port-qos-map.yang)."""
+
+
+def beside_of(config: ConfigDb, name: str) -> dict[str, object]:
+    """A rewrite of DSCP, and the weight of each class that is not strict."""
+    qos = {**config.row("PORT_QOS_MAP", "global"), **config.row("PORT_QOS_MAP", name)}
+    rows = {tc: config.row("SCHEDULER", _scheduler(config, name, tc)) for tc in PRIORITIES}
+    return {
+        "rewrite_dscp": bool(qos.get(REMARK)),
+        "class_shares": {
+            tc: int(row["weight"])
+            for tc, row in rows.items()
+            if row.get("type") != "STRICT" and row.get("weight", "").isdigit()
+        },
+    }
+
+
+def _scheduler(config: ConfigDb, name: str, queue: int) -> str:
+    return config.queue(name, queue).get("scheduler", "")
+
+
+def other_ports(tables: Tables, ours: Collection[str]) -> OtherPorts:
+    """Who else is a member of a VLAN; SONiC has no member of all."""
+    named: dict[str, set[int]] = {}
+    for key in tables.get("VLAN_MEMBER", {}):
+        vlan, _, port = key.partition("|")
+        if port not in ours:
+            named.setdefault(port, set()).add(vlan_number(vlan))
+    return OtherPorts(by_vlan=holders_of(named))
+
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 POLL: Final = "sleep 11"
