@@ -189,7 +189,9 @@ def _rest(game: Game, done: Done, what: str) -> None:
         return
     preview = game.site.preview(game.config)
     if not preview.quiet:
-        history.fail(6, f"after {what} the next one would change {sorted(preview.changes)[:4]}")
+        history.detail(preview.done.text)
+        wrong = sorted(preview.changes)[:4] or " ".join(preview.done.text.split())[-200:]
+        history.fail(6, f"after {what} a preview ends with {preview.done.code}: {wrong}")
     if strays := game.site.strays():
         history.fail(10, f"after {what} processes are left: {strays[:3]}")
 

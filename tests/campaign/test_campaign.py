@@ -21,7 +21,7 @@ FALLS: dict[str, int] = {
     "step-deny": 7,
     "clock": 1,
     "second-look": 4,
-    "next": 8,
+    "next": 3,
     "swept": 1,
 }
 """Guard to a seed that falls without it, and holds with it."""
