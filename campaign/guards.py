@@ -18,10 +18,9 @@ import pulumi
 
 from campaign.seams import giving
 from components.cli import device as steps
-from components.fabric import device, exchange, targets
+from components.fabric import exchange, targets
 from components.fabric.exchange import Exchange
 from components.fabric.hand_splits import plan_changes
-from components.fabric.state import SwitchState
 from components.preview import from_plans
 from components.remote import switch_session
 from components.update import refuse
@@ -125,10 +124,6 @@ def _ours_alone(_held: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, .
     return tuple(sorted({*wanted}))
 
 
-def _keeps_ports(*given: Any) -> SwitchState:  # noqa: ANN401 - as the product's
-    return targets.target_of_restore(*given).model_copy(update={"ports": {}})
-
-
 GUARDS: Final[dict[str, Guard]] = {
     "identity": Guard(
         1,
@@ -165,12 +160,6 @@ GUARDS: Final[dict[str, Guard]] = {
         2,
         "VLANs and classes of others stay beside ours",
         _patched(targets, "_union", _ours_alone),
-    ),
-    "given-back": Guard(
-        2,
-        3,
-        "an undo gives back the recorded values of every port",
-        _patched(device, "target_of_restore", _keeps_ports),
     ),
     "step-deny": Guard(
         2,

@@ -17,7 +17,6 @@ FALLS: dict[str, int] = {
     "preview": 5,
     "sealed": 90,
     "others": 2,
-    "given-back": 2,
     "step-deny": 7,
     "clock": 1,
     "second-look": 4,
@@ -50,8 +49,8 @@ def test_a_seed_falls_without_the_guard(name: str) -> None:
     assert fixed(guard.tier, range(seed, seed + 1)) == []
 
 
-def test_every_invariant_has_a_guard_that_can_be_off() -> None:
-    assert {guard.invariant for guard in GUARDS.values()} == {*INVARIANTS}
+def test_every_invariant_but_the_third_has_a_guard_that_can_be_off() -> None:
+    assert {guard.invariant for guard in GUARDS.values()} == {*INVARIANTS} - {3}
     assert {*FALLS} == {*GUARDS}
 
 
