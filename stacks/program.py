@@ -60,8 +60,8 @@ COMPOSE: Final = {
     "esxi": esxi.compose,
     "cloud_ib": cloud_ib.compose,
 }
-TRACED_CALLS: Final = 9
-"""Some seven are the SDK's and the component's own; the rest says which stage it is."""
+TRACED_CALLS: Final = 7
+"""The SDK's and the component's own: the parent of a resource says which stage it is."""
 Observe = Literal["always", "never"]
 
 

@@ -23,6 +23,8 @@ _CARD: Final = "nic."
 _BOOT_FILES: Final = "unit.railyard-nics.files"
 _EVERY: Final = "nic.*."
 """Begins the key of what all cards have alike; it sorts before the lines of each."""
+_PENDING: Final = "pending."
+"""Begins what waits on a host: what the last update left replaces what is found now."""
 _MOST: Final = 4_000_000
 """Characters of one state: 16 cards of 128 VFs with 10 settings each need about 800,000."""
 _VF: Final = "vf."
@@ -59,8 +61,9 @@ def parse_state(text: str) -> HostState:
     """Read `key=value` lines, short or not; empty lines and `#` comments are passed over.
 
     Raises:
-        DeviceError: The text is larger than 4 MB, a line has no `=`, a key is there twice, a line
-            is of all cards and none names a card, or one is of all VFs of a card that has none.
+        DeviceError: The text is larger than 4 MB, a line has no `=`, a key other than `pending.` is
+            there twice, a line is of all cards and none names a card, or one is of all VFs of a
+            card that has none.
     """
     if len(text) > _MOST:
         raise DeviceError(f"the host answered {len(text):,} characters; at most {_MOST:,} are read")
@@ -73,7 +76,7 @@ def parse_state(text: str) -> HostState:
             raise DeviceError(
                 f"the host answered {line[:200]!r} where a key=value line was expected"
             )
-        if key in values:
+        if key in values and not key.startswith(_PENDING):
             raise DeviceError(
                 f"the host answered {key[:200]!r} twice: {values[key][:200]!r} and {value[:200]!r}"
             )

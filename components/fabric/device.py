@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from textwrap import shorten
 from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -47,6 +48,8 @@ READ_DEADLINE_S: Final = 60.0
 """Seconds for the login and the first answers; each command adds `COMMAND_S` of remote/step.py."""
 WRITE_DEADLINE_S: Final = 180.0
 """The same for a change, which a switch may take long to put in force."""
+SHOWN: Final = 500
+"""Characters that the evidence has of what one place lost: a port may lose 4,000 VLANs at once."""
 LOCK_DEADLINE_S: Final = 30.0
 """A run that was killed may still be at work on the switch for as long as one command takes."""
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
@@ -360,7 +363,7 @@ def _render(
         device=request.endpoint.device,
         changed=changed,
         unchanged=len({*ours} - moved),
-        interrupted=outcome.interrupts,
+        interrupted=tuple(shorten(text, SHOWN, placeholder=" …") for text in outcome.interrupts),
         saved=True,
         desired=owned,
         identity=who,

@@ -51,7 +51,7 @@ class Place(_Frozen):
 
     def explain(self, device: str) -> str:
         """Which switches of the update are done, and which were not touched."""
-        if not self.waves:
+        if len(self.waves) <= 1:
             return ""
         done, later = self.waves[: self.wave], self.waves[self.wave + 1 :]
         beside = self.waves[self.wave] if self.wave < len(self.waves) else device

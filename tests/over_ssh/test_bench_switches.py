@@ -16,11 +16,18 @@ def _costs(tool: str) -> tuple[Cost, ...]:
 
 def test_one_session_a_switch_and_no_line_that_changes_nothing() -> None:
     first, nothing, by_hand = _costs("Railyard")
-    assert [cost.sessions for cost in (first, nothing, by_hand)] == [SWITCHES] * 3
+    # A switch that was changed is logged in to once more: it must let us in, and carry what it did.
+    sessions = [cost.sessions for cost in (first, nothing, by_hand)]
+    assert sessions == [2 * SWITCHES, SWITCHES, SWITCHES + 1]
     # Pager, enable, configure, configuration, table of ports, 8 lines of all ports and 3 of each,
     # configuration, save; then without what differs; then with the port that a person changed.
+    # Beside these who it is, its links and its neighbours, and after a change four lines of the gate.
     lines = [first.lines, nothing.lines, by_hand.lines]
-    assert lines == [SWITCHES * (5 + 8 + 3 * 4 + 2), SWITCHES * 5, SWITCHES * 5 + 5]
+    assert lines == [
+        SWITCHES * (5 + 8 + 3 * 4 + 2 + 3 + 4),
+        SWITCHES * (5 + 3),
+        SWITCHES * (5 + 3) + 5 + 4,
+    ]
 
 
 def test_the_peer_sends_everything_every_time() -> None:

@@ -201,10 +201,10 @@ def _a_lost_token_is_seen_and_repaired(lab: HostLab, plan: KubernetesPlan) -> No
             assert drift == f"token of k3s-secrets is {seen}, want kept"
             again = secret_again(token, f"7: {drift}")
             assert again != token
-            answer = lab.run(again, again.apply, TOKEN)
+            answer = lab.run(again, again.apply, stdin_of(token))
             assert (answer.exit_status, answer.stderr) == (0, "")
             assert json.loads(answer.stdout)["changed"] == ["k3s.token"]
-            assert lab.sh(host, f"cat {file}; stat -c %a {file}") == f"{TOKEN}\n600\n"
+            assert lab.sh(host, f"cat {file}; stat -c %a {file}") == f"{stdin_of(token)}\n600\n"
             assert drift_of(lab, watched) == []
             assert json.loads(apply(lab, token).stdout)["changed"] == []
 

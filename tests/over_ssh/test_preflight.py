@@ -49,7 +49,8 @@ def look(spec: ClusterSpec) -> tuple[Finding, ...]:
     """One preflight of the lab's hosts."""
     site = spec.model_copy(update={"switches": ()})
     key = client_key(STACK).private_openssh
-    secrets = {"ssh_private_key": key, "k3s_token": "x", "switch_password": "x"}
+    names = ("k3s_token", "k3s_agent_token", "switch_password")
+    secrets = {"ssh_private_key": key, **dict.fromkeys(names, "x")}
     return run_preflight(site, make_plan(site, STACK), secrets, Applied(), Path(), Lock()).findings
 
 

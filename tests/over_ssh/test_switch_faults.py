@@ -172,7 +172,7 @@ def _dropped_at_commit(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble |
 
 def _slow(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble:
     patch.setattr(device, "WRITE_DEADLINE_S", 4.0)
-    room.switch.fault(["slow", "1"])
+    room.switch.fault(["slow", "6"])
 
     def end() -> None:
         patch.undo()
