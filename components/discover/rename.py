@@ -147,6 +147,14 @@ def _refuse(file: SiteFile, asked: Rename, spec: ClusterSpec) -> None:
         fix = "use lower-case letters, digits and inner hyphens, and no name such as localhost."
         what = f"{asked.old} cannot be called {asked.new!r}."
         raise _refused(file, line, what, fix) from error
+    if asked.new == asked.old:
+        raise _refused(file, line, f"it is called {asked.old} already.", "name another one.")
+    for other, taken in (("hosts", spec.hosts), ("switches", spec.switches)):
+        where = next((n for n, each in enumerate(taken) if each.name == asked.new), None)
+        if where is not None:
+            also = file.line((other, where)) or 1
+            what = f"the name {asked.new} is taken: line {also} of the file has a device of it."
+            raise _refused(file, line, what, "choose a name that no host and no switch has.")
     if asked.kind == "switch" and asked.old in {each.name for each in spec.sm_switches}:
         what = f"{asked.old} runs a subnet manager, which is set by the switch's own host name."
         fix = "take its sm_priority out in an update of its own, then rename it."

@@ -166,7 +166,7 @@ class YamlText:
             raise UsageError(f"{render_path(path)} is no mapping that keys can be added to.")
         key, last = _pairs(node)[0][0], _pairs(node)[-1][1]
         if _view(node).flow_style:
-            text = "".join(f", {name}: {flow(value)}" for name, value in values.items())
+            text = "".join(f", {flow(name)}: {flow(value)}" for name, value in values.items())
             return Insert(_view(last).end_mark.index, text)
         column = _view(key).start_mark.column
         lines = [line for name, value in values.items() for line in block(name, value)]
@@ -232,11 +232,11 @@ def flow(value: Json) -> str:
 def block(key: str, value: Json) -> list[str]:
     """A key and its value on lines of their own; a list of mappings has one line for each."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return [f"{key}:", *(f"{' ' * _STEP}- {flow(each)}" for each in value)]
+        return [f"{flow(key)}:", *(f"{' ' * _STEP}- {flow(each)}" for each in value)]
     if isinstance(value, dict):
         inner = (line for name, each in value.items() for line in block(name, each))
-        return [f"{key}:", *(f"{' ' * _STEP}{line}" for line in inner)]
-    return [f"{key}: {flow(value)}"]
+        return [f"{flow(key)}:", *(f"{' ' * _STEP}{line}" for line in inner)]
+    return [f"{flow(key)}: {flow(value)}"]
 
 
 def item(entry: Mapping[str, Json], *, as_flow: bool) -> list[str]:

@@ -164,7 +164,7 @@ def test_refusals(tmp_path: Path) -> None:
         "  fix    the names are mgmt01, gpu01, gpu02."
     )
     taken = refusal(file, Rename("host", "gpu01", "leaf-01"))
-    assert "duplicate-name: two devices are called leaf-01.\n  where  site.yaml:" in taken
+    assert "the name leaf-01 is taken: line 19 of the file has a device of it" in taken
     for wrong in ("GPU 1", "localhost", "x" * 64, ""):
         assert "cannot be called" in refusal(file, Rename("host", "gpu01", wrong))
     ended = refusal(file, Rename("host", "gpu01", "gpu09"), recorded("gpu01", "gpu09"))

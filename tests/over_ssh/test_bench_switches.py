@@ -21,7 +21,7 @@ def test_one_session_a_switch_and_no_line_that_changes_nothing() -> None:
     assert sessions == [2 * SWITCHES, SWITCHES, SWITCHES + 1]
     # Pager, enable, configure, configuration, table of ports, 8 lines of all ports and 3 of each,
     # configuration, save; then without what differs; then with the port that a person changed.
-    # Beside these who it is, its links and its neighbours, and after a change four lines of the gate.
+    # And: who it is, its links and its neighbours; after a change four lines of the gate.
     lines = [first.lines, nothing.lines, by_hand.lines]
     assert lines == [
         SWITCHES * (5 + 8 + 3 * 4 + 2 + 3 + 4),
