@@ -165,7 +165,7 @@ GUARDS: Final[dict[str, Guard]] = {
         2,
         4,
         "a step that would interrupt ends before its first line where the file says `deny`",
-        _patched(Exchange, "_refuse_interruptions", giving(None)),
+        _patched(exchange, "refuse_interruptions", giving(None)),
     ),
     "clock": Guard(
         2,

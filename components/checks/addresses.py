@@ -22,7 +22,8 @@ _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
 
 
-def _as_ipv4(text: str) -> IPv4Address | None:
+def as_ipv4(text: str) -> IPv4Address | None:
+    """The address; None if the text is a name, or an IPv6 address."""
     try:
         return IPv4Address(text)
     except ValueError:
@@ -134,7 +135,7 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
         if host.node_ip is not None
     ]
     for name, text, path in named:
-        address = _as_ipv4(text)
+        address = as_ipv4(text)
         if address is not None:
             yield name, address, path
     if spec.k3s is not None and (shared := spec.k3s.virtual_address) is not None:

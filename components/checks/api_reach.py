@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Address
 
+from components.checks.addresses import as_ipv4
 from components.checks.rule import Finding, at
 from components.core.placeholder import has_placeholder
 from components.model.cluster import ClusterSpec
@@ -36,7 +36,10 @@ def check_api_from(spec: ClusterSpec) -> Iterator[Finding]:
                 "leave api_from out: the cloud's own firewall says who reaches the API.",
             )
             return
-        if not any(IPv4Address(host.address) in network for network in plane.api_from):
+        address = as_ipv4(host.address)
+        if address is None:
+            continue  # a name: the host itself knows where it comes from
+        if not any(address in network for network in plane.api_from):
             yield Finding(
                 f"{host.name} has the address {host.address}, which api_from does not have: it "
                 "would not reach the API.",

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from tempfile import TemporaryFile
+from threading import Lock
 from typing import IO, Any, Final, cast
 
 import yaml
@@ -55,19 +56,23 @@ def make_client(kubeconfig: str) -> Any:  # noqa: ANN401 - the client library sh
 class _Context(ssl.SSLContext):
     """TLS that loads the CA, the certificate and the key at the first handshake.
 
-    So one that is broken is an error of the connection, as in the library.
+    So one that is broken is an error of the connection, as in the library. Several threads look at
+    a cluster with one client, and OpenSSL ends the process if one uses a context that another one
+    is still loading.
     """
 
     pems: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+    loading: Lock = Lock()
 
     def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:  # noqa: ANN401 - as it is there
-        authority, certificate, key = self.pems
-        if authority:
-            self.load_verify_locations(cadata=authority.decode())
-        if certificate and key:
-            with _nameless(certificate) as chain, _nameless(key) as private:
-                self.load_cert_chain(chain, private)
-        self.pems = (b"", b"", b"")
+        with self.loading:
+            authority, certificate, key = self.pems
+            if authority:
+                self.load_verify_locations(cadata=authority.decode())
+            if certificate and key:
+                with _nameless(certificate) as chain, _nameless(key) as private:
+                    self.load_cert_chain(chain, private)
+            self.pems = (b"", b"", b"")
         return super().wrap_socket(*args, **options)
 
 

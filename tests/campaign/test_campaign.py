@@ -15,7 +15,7 @@ FALLS: dict[str, int] = {
     "protected": 7,
     "deny": 8,
     "preview": 5,
-    "sealed": 90,
+    "sealed": 40,
     "others": 2,
     "step-deny": 7,
     "clock": 1,

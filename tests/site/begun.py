@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import yaml
 
@@ -87,6 +87,9 @@ def begin(
     document = with_sources(
         load_document(folder / "site.yaml"), stack, sources, authority.read_text()
     )
+    plane = cast("dict[str, object]", document.get("kubernetes", {}))
+    if plane and plane.get("plane", "k3s") == "k3s":
+        plane["reset"] = "allow"  # it is destroyed at the end
     (folder / "site.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     (folder / ".venv").symlink_to(PROJECT / ".venv")  # steps call Railyard there
     spec = check_config_value(yaml.safe_load(yaml.safe_dump(document)), None).spec_or_raise()

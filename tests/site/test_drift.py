@@ -54,7 +54,9 @@ def rejects_a_line(site: Playground) -> None:
     assert "% Internal error: the command failed" in failed
     assert "not saved" in failed
     told = failed.partition("  values\n")[2].partition("\n\n")[0]
-    assert told == "    port 1/2\n      mtu_bytes: was 1500, shall be 9216, is 1500"
+    values, _, following = told.partition("\n  next   ")
+    assert values == "    port 1/2\n      mtu_bytes: was 1500, shall be 9216, is 1500"
+    assert following.startswith("run the same `pulumi` command again")
     assert "acceptance passed" not in failed
 
 
