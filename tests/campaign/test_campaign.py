@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from campaign.command import fixed, main
 from campaign.guards import GUARDS, without
 from campaign.history import INVARIANTS, History
 from campaign.intent import play as intent
-from campaign.run import play_one
+from campaign.run import play_one, private_folder
 
 FALLS: dict[str, int] = {
     "identity": 2,
@@ -24,6 +26,13 @@ FALLS: dict[str, int] = {
     "swept": 1,
 }
 """Guard to a seed that falls without it, and holds with it."""
+
+
+@pytest.fixture(autouse=True)
+def own_folder() -> Iterator[None]:
+    """What other tests leave in the folder for temporary files at this moment is not a finding."""
+    with private_folder():
+        yield
 
 
 @pytest.mark.parametrize("tier", [1, 2])
