@@ -61,10 +61,8 @@ def make_spec() -> ClusterSpec:
     document["hosts"] = cast("object", hosts)
     kubernetes = cast("Document", document["kubernetes"])
     kubernetes["virtual_address"] = {"address": "192.168.1.20"}
-    kubernetes |= {"agent_token": {"secret": "k3s_agent_token"}}
     site = overlay(document, STACK, checksums())
-    filtered = {"api_from": [f"{block_of(STACK)}.0/24", "10.7.0.12/32"]}
-    site["kubernetes"] = cast("Document", site["kubernetes"]) | filtered
+    cast("Document", site["kubernetes"])["api_from"] = [f"{block_of(STACK)}.0/24", "10.7.0.12/32"]
     return ClusterSpec.model_validate(site)
 
 

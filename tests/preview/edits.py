@@ -1,4 +1,4 @@
-"""Six typical edits of one site, as a person makes them in the file."""
+"""Typical edits of one site, as a person makes them in the file."""
 
 from __future__ import annotations
 

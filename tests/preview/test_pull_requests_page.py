@@ -1,4 +1,4 @@
-"""The page of pull requests shows what the command gives, for six edits of a real site."""
+"""The page of pull requests shows what the command gives, for edits of a real site."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from components.preview.text import render_markdown
 from tests.preview.edits import EDITS, preview_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "pull-requests.md"
-HEADING = "## Six typical edits"
+HEADING = "## Typical edits"
 
 
 def rendered() -> str:
