@@ -51,7 +51,7 @@ _NOUNS: Final = {
 }
 """Key of the file to what one entry, and several, are called."""
 CAUSES: Final = frozenset(
-    {"derived-key", "duplicate-key", "duplicate-name", "payload-choice", "switch-model"}
+    {"duplicate-key", "duplicate-name", "payload-choice", "switch-model"}
     | {"switch-release", "switch-system", "switch-transport"}
 )
 """Rules whose fix changes what others find: they are reported first."""

@@ -16,7 +16,6 @@ from components.model.cluster import ClusterSpec
 from components.model.collector import without_collector
 from components.model.instances import with_instances
 from components.model.ways import with_ways
-from components.reading.derived_keys import drop_derived
 from components.reading.example_marks import find_marks
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
@@ -242,7 +241,7 @@ def _is_plain(value: Json) -> bool:
 
 
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
-    text = drop_derived(spread_ports(written))
+    text = spread_ports(written)
     loose = find_loose_types(ClusterSpec, text.value)
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]

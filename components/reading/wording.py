@@ -47,10 +47,6 @@ _KINDS: Final = {
     "ip_v4_network_error": "an IPv4 network such as 10.10.111.0/24",
     "ip_v4_address": "an IPv4 address such as 10.10.111.1",
 }
-_MOVED: Final[Mapping[SpecPath, str]] = {
-    ("host_defaults", "ats"): "host_defaults.firmware.ats (`firmware: {ats: true}`)",
-}
-"""Keys of earlier files, and where what they said is said now."""
 _BOUNDS: Final = {
     "greater_than": ("gt", "greater than"),
     "greater_than_equal": ("ge", "at least"),
@@ -158,8 +154,6 @@ def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Problem:
 def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     if owner is SecretRef:
         return no_source(path)
-    if path in _MOVED:
-        return _moved(path, detail)
     known = sorted(owner.model_fields) if owner else []
     hint = did_you_mean(str(path[-1]), known)
     listed = f"; the keys known here are {', '.join(known)}" if known else ""
@@ -168,16 +162,6 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
         what=f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}",
         where=(Place(path, show_value(detail["input"])),),
         fix="correct the spelling, or remove it." if hint else f"remove it{listed}.",
-    )
-
-
-def _moved(path: SpecPath, detail: ErrorDetails) -> Problem:
-    place = _MOVED[path]
-    return Problem(
-        rule="unknown-key",
-        what=f"`{path[-1]}` is not a key of {render_path(path[:-1])} any more.",
-        where=(Place(path, show_value(detail["input"])),),
-        fix=f"write it as {place}.",
     )
 
 

@@ -325,8 +325,6 @@ def _without_notes(step: RemoteStep, recorded: str) -> tuple[str, str]:
     """What the step wants and what it last got, neither with the notes of repairs."""
     if step.dialect != "device":
         return step.desired, recorded.partition(REPAIR_LINE)[0]
-    if recorded.startswith("{"):  # of an earlier release: the engine runs the step
-        return step.desired, recorded
     return step.desired, render_lines({**parse_lines(recorded), "repair": ""})
 
 

@@ -137,11 +137,9 @@ def _kind(end: Mapping[str, JsonValue]) -> str:
 
 
 def _endpoint(step: AppliedStep) -> Mapping[str, JsonValue] | None:
-    text = step.stdin
-    if not text.lstrip().startswith("{"):  # that is how an earlier release recorded it
-        text = "\n".join(line for line in text.splitlines() if line.startswith("endpoint."))
+    lines = (line for line in step.stdin.splitlines() if line.startswith("endpoint."))
     try:
-        return cast("Mapping[str, JsonValue] | None", parse_lines(text).get("endpoint"))
+        return cast("Mapping[str, JsonValue] | None", parse_lines("\n".join(lines)).get("endpoint"))
     except ValueError:
         return None
 

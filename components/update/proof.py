@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from components.acceptance.report.text import PASSED_LINE
-from components.acceptance.request import COLLECT, EVIDENCE_STEP, VERDICT_STEP
+from components.acceptance.request import EVIDENCE_STEP, VERDICT_STEP
 from components.acceptance.scope import Accept
 from components.drift.applied import Applied
 from components.plan.make import ClusterPlan
@@ -35,7 +35,7 @@ def is_asked(plan: ClusterPlan, applied: Applied, *, touched: bool, accept: Acce
 def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
     """Whether the recorded evidence is none of this plan, or was not let through."""
     recorded = applied.step(EVIDENCE_STEP)
-    if recorded is None or not recorded.stdin or COLLECT not in recorded.create:
+    if recorded is None or not recorded.stdin:
         return True
     if applied.step(VERDICT_STEP) is None or not passed(applied):
         return True
@@ -43,12 +43,11 @@ def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
 
 
 def is_edited(plan: ClusterPlan, applied: Applied) -> bool:
-    """Whether the recorded request is none of this plan, or of an earlier release."""
+    """Whether the recorded request is another one than that of this plan."""
     recorded = applied.step(EVIDENCE_STEP)
     if recorded is None or not recorded.stdin:
         return True
-    request = parse_lines(recorded.stdin)
-    return "request" not in request or request.get("plan_digest") != plan.digest
+    return parse_lines(recorded.stdin).get("plan_digest") != plan.digest
 
 
 def passed(applied: Applied) -> bool:

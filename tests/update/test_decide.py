@@ -77,10 +77,6 @@ def test_a_new_stack_makes_its_first_proof() -> None:
     assert (intentions.run, dict(intentions.notes)) == (1, {})
 
 
-def test_a_proof_that_an_older_version_called_is_made_again_under_the_next_number() -> None:
-    assert decide(applied=as_applied(call="accept run")).run == 5
-
-
 def test_nothing_to_do_keeps_the_number_of_the_proof() -> None:
     assert decide().run == 4
 
