@@ -13,7 +13,7 @@ from typing import Final, Literal, cast
 
 import pulumi
 
-from components.acceptance.beside import as_seen
+from components.acceptance.evidence import as_seen
 from components.acceptance.report.archive import keep_beside
 from components.acceptance.request import EVIDENCE_STEP, UNASKED
 from components.acceptance.scope import Accept, narrow
@@ -34,7 +34,7 @@ from components.kubernetes.live.judge import CLUSTER, ClusterDrift
 from components.kubernetes.manifest import HELD
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
-from components.model.left_alone import not_touched
+from components.model.owners import not_touched
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan
 from components.project.lab_refusal import refuse_lab_parts
 from components.reading.run_settings import choose_setting

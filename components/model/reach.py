@@ -15,8 +15,7 @@ from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
 from components.core.placeholder import has_placeholder
 from components.core.plain_text import one_line
-from components.model.refusal import refuse
-from components.model.texts import ANY_LINE
+from components.model.texts import ANY_LINE, refuse
 
 OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4: Final = rf"{OCTET}(\.{OCTET}){{3}}"

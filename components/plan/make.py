@@ -29,8 +29,8 @@ from components.kubernetes.manifest import outlives
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
-from components.model.collector import without_collector
-from components.model.left_alone import left_alone
+from components.model.once import without_collector
+from components.model.owners import left_alone
 from components.operators.plan import OperatorsPlan, plan_operators
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.remote.step import OBSERVE_DEADLINE_S, RemoteStep

@@ -12,9 +12,9 @@ from components.core.errors import DeviceError, UnreachableError
 from components.core.finding import Finding
 from components.drift.applied import Applied
 from components.kubernetes.calls import Calls, KubernetesCalls
-from components.kubernetes.fields import map_at
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.read import AT_ONCE
+from components.kubernetes.manifest import map_at
 from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan

@@ -9,8 +9,7 @@ from typing import Final
 from components.core.markdown import code_block, code_span
 from components.core.plain_text import indented, one_line
 from components.fabric.setting_text import group_settings
-from components.preview.compare import Alike, Moved, gather_alike
-from components.preview.items import Kind
+from components.preview.items import Alike, Kind, Moved, gather_alike
 from components.preview.report import MARKER, Preview
 
 GITHUB_LIMIT: Final = 65_536

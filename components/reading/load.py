@@ -13,8 +13,8 @@ from components.core.errors import UsageError
 from components.core.limits import read_text
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.collector import without_collector
 from components.model.instances import with_instances
+from components.model.once import without_collector
 from components.model.ways import with_ways
 from components.reading.example_marks import find_marks
 from components.reading.loose import find_loose_types

@@ -8,21 +8,20 @@ from typing import Final
 
 from components.catalogue.switches.model_file import MODE
 from components.model.acceptance import CASE_NAME
-from components.model.alignment import CPU_LIST
 from components.model.bonds import BOND_NAME, MAC
 from components.model.cloud import INSTANCE_IMAGE, LOCATION
 from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
+from components.model.environments import ESXI_RELEASE
 from components.model.fabric import RAIL_RESOURCE
 from components.model.firmware import FIRMWARE_VERSION
 from components.model.hosts import DOMAIN_NAME
-from components.model.hypervisors import ESXI_RELEASE
 from components.model.infiniband import IB_PORT, IPOIB_DEVICE, PARTITION_NAME
 from components.model.jump_hosts import NO_PROXY, PROXY_URL
-from components.model.kubernetes import CRON, KUBERNETES_VERSION
+from components.model.kubernetes import CPU_LIST, CRON, KUBERNETES_VERSION
 from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
-from components.model.nic_models import PCI_ID
 from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
 from components.model.sriov import CARD_SERIAL
+from components.model.switch_models import PCI_ID
 from components.model.sysctls import SYSCTL_VALUE
 from components.model.texts import (
     ABSOLUTE_PATH,
@@ -38,6 +37,7 @@ from components.model.texts import (
     PLUGGED,
     QUALIFIED_NAME,
     REGISTRY_USER,
+    RULE_NAME,
 )
 from components.model.units import (
     DNS_LABEL,
@@ -60,7 +60,6 @@ from components.model.units import (
     SHA_256,
     SWITCH_SERIAL,
 )
-from components.model.waivers import RULE_NAME
 
 
 def _as_label(text: str) -> str:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from components.core.plain_text import one_line
 from components.core.problem import Place, Problem, SpecPath, render_path
-from components.model.refusal import REFUSED
+from components.model.texts import REFUSED
 from components.model.units import SecretRef
 from components.reading.key_docs import docs_of
 from components.reading.members import Owner, models_at, owner_of, pattern_of, quoted_words

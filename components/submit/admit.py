@@ -8,8 +8,8 @@ from typing import Final
 from components.acceptance.collect.cluster_jobs import path_of
 from components.acceptance.collect.cluster_objects import Api, Body
 from components.core.errors import DeviceError
-from components.kubernetes.fields import name_of
 from components.kubernetes.live.nodes import NodeTrouble, troubles_of
+from components.kubernetes.manifest import name_of
 from components.model.hosts import Host
 from components.submit.choose import Trouble
 from components.submit.make import UserJob

@@ -20,7 +20,7 @@ from components.acceptance.collect.cluster_objects import (
 )
 from components.acceptance.collect.waits import all_pods, find_waits
 from components.core.errors import DeviceError, UnreachableError
-from components.kubernetes.fields import name_of
+from components.kubernetes.manifest import name_of
 from components.submit.admit import delete_line
 from components.submit.make import UserJob
 from components.submit.verdict import Ended

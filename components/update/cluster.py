@@ -19,9 +19,8 @@ from components.kubernetes.live.judge import (
 from components.kubernetes.live.nodes import NodeTrouble
 from components.kubernetes.live.release import ReleaseRef
 from components.kubernetes.login import LOGIN_DATA, login_value
-from components.kubernetes.manifest import AGAIN, REPAIR, Body, Manifest, annotations_of
+from components.kubernetes.manifest import AGAIN, REPAIR, Body, Manifest, annotations_of, pods_in
 from components.kubernetes.planes.base import node_in
-from components.kubernetes.pods import pods_in
 from components.operators.plan import ChartPlan
 from components.operators.restore import restore_step_name
 from components.plan.make import ClusterPlan

@@ -25,9 +25,8 @@ from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
-from components.update.balancers import balancers_refused
+from components.update.balancers import balancers_refused, guards_refused
 from components.update.decide import refusals
-from components.update.guards import guards_refused
 from components.update.identity import identity_refused, renamed_unsaid
 from components.update.protect import Loss, find_losses, losses_refused
 from components.update.refusals import disruptions_refused

@@ -15,8 +15,7 @@ from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import perftest_finder
-from components.acceptance.logs.json_text import first_text, is_json, whole_text
-from components.acceptance.logs.lines import read_lines
+from components.acceptance.logs.lines import first_text, is_json, read_lines, whole_text
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 from components.acceptance.logs.perftest_json import Document, parse_perftest_json
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import launched_finder
-from components.acceptance.logs.launched import feed_all
+from components.acceptance.logs.launchers import feed_all
 from components.acceptance.logs.log_model import ParseProblem, TrainingLog
 
 _TOTAL = re.compile(r"total images/sec:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)(?![\d.,])")

@@ -15,8 +15,7 @@ from components.jobs.deepspeed import (
     deepspeed_workers,
 )
 from components.jobs.environment import mpirun_command, program_path
-from components.jobs.launched import launched_job
-from components.jobs.mpi import mpi_job
+from components.jobs.mpi import launched_job, mpi_job
 from components.model.acceptance import Collective, DeepSpeedScan
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DeepSpeed

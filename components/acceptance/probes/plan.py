@@ -7,17 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from components.acceptance.between_leaves import ports_between
+from components.acceptance.between_leaves import flows_for, ports_between
 from components.acceptance.evidence import Probe
-from components.acceptance.flows import flows_for
 from components.acceptance.probes.nccl import nccl_job, scan_job
 from components.acceptance.probes.perftest import RAIL_CASE, perftest_job, with_flows
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
 from components.jobs.environment import job_script, program_path
 from components.jobs.ssh import SSHD
 from components.jobs.templates import JsonObject, make_job
-from components.kubernetes.manifest import Body
-from components.kubernetes.pods import pulling
+from components.kubernetes.manifest import Body, pulling
 from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from components.core.plain_text import one_line
-from components.kubernetes.fields import list_at, map_at
+from components.kubernetes.manifest import list_at, map_at
 
 Body = Mapping[str, Any]
 _MOST: Final = 3
