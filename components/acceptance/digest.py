@@ -32,14 +32,7 @@ _TAIL_COLUMNS = 300
 
 
 def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") -> ProbeEvidence:
-    """The evidence of a probe's log: parsed, with its fingerprint and its end.
-
-    Args:
-        probe: The planned probe.
-        log: The whole log; of a perftest, the client's.
-        outcome: How the job ended.
-        log_file: Where the raw log was written.
-    """
+    """The evidence of a probe's log: parsed, with its fingerprint and its end."""
     data = log.encode("utf-8", "replace")
     base = ProbeEvidence(
         probe=probe,
@@ -92,11 +85,7 @@ _LISTED_GPU = re.compile(r"^GPU \d+: ")
 
 
 def parse_mpi_log(text: str) -> MpiLog | ParseProblem:
-    """Reads the output of a command that mpirun started once on every host.
-
-    Args:
-        text: mpirun's whole output.
-    """
+    """Reads the output of a command that mpirun started once on every host."""
     if not text.strip():
         return ParseProblem(kind="empty", what="the log is empty")
     lines = split_lines(text)
@@ -114,11 +103,7 @@ _MARK: Final = "railyard-image: "
 
 
 def parse_image_log(text: str) -> ImageLog | ParseProblem:
-    """The facts of one image.
-
-    Args:
-        text: The whole log of the pod.
-    """
+    """The facts of one image."""
     facts: list[tuple[str, str]] = []
     for line in text.splitlines():
         name, known, value = line.removeprefix(_MARK).partition("=")

@@ -90,12 +90,7 @@ def containers_tool() -> Tool:
 
 
 def containers_call(verb: Verb, **arguments: str) -> ToolCall:
-    """One verb of the tool of this room.
-
-    Args:
-        verb: Which.
-        arguments: Shell variables that are set before it.
-    """
+    """One verb of the tool of this room."""
     words = tuple(f"{key}={value}" for key, value in sorted(arguments.items()))
     return ToolCall(containers_tool(), verb, words)
 

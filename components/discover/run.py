@@ -67,11 +67,6 @@ def compare(
 def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
     """A new host under the name that it has itself.
 
-    Args:
-        target: The host.
-        look: What was seen of it.
-        taken: Name to who has it; this host is added.
-
     Raises:
         UsageError: Another host has that name.
     """
@@ -142,12 +137,7 @@ LOOK_DEADLINE_S: Final = 60.0
 def look_at_hosts(
     endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
 ) -> tuple[HostLook | DeviceError, ...]:
-    """Look at each host, or say why there was nothing to see.
-
-    Args:
-        endpoints: The hosts, each with its pinned key and its way.
-        secrets: Secret name to value.
-    """
+    """Look at each host, or say why there was nothing to see."""
     return asyncio.run(_look_at_all(endpoints, secrets))
 
 

@@ -57,10 +57,6 @@ def check_allowance(calls: Calls, request: Leaving) -> None:
     The hosts of a group ask at the same time. So each asks before its cordon, to leave all as it
     is, and again after it: of too many, the last one to cordon sees all the others.
 
-    Args:
-        calls: The cluster.
-        request: What is asked of the host that shall go.
-
     Raises:
         DeviceError: Which workers are out of service, which are leaving, and what is allowed.
     """

@@ -61,12 +61,7 @@ class UpgradeGroup:
 
 
 def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple[UpgradeGroup, ...]:
-    """Plan the groups of all nodes; empty where Railyard does not install K3s.
-
-    Args:
-        spec: The checked site.
-        kubernetes: Its control plane.
-    """
+    """Plan the groups of all nodes; empty where Railyard does not install K3s."""
     if spec.k3s is None or kubernetes is None:
         return ()
     installs = {step.endpoint.device: step for step in (*kubernetes.servers, *kubernetes.agents)}

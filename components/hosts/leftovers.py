@@ -19,11 +19,7 @@ class Leftovers:
 
 
 def leftovers(settings: Mapping[str, str]) -> Leftovers:
-    """What the undo of these settings leaves.
-
-    Args:
-        settings: The wanted state of a host.
-    """
+    """What the undo of these settings leaves."""
     rows = (find_row(key) for key, value in settings.items() if not is_idle(key, value))
     found = {row.pattern for row in rows if row and row.leaves}
     left = [row for row in KEYS if row.pattern in found]

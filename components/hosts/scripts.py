@@ -105,9 +105,6 @@ def boot_unit_text() -> str:
 def boot_files_digest(config: str) -> str:
     """The digest that a host reports for its three boot files.
 
-    Args:
-        config: Content of `/etc/railyard/nics.conf`.
-
     Returns:
         The first 16 hexadecimal digits of the SHA-256 of unit, script and configuration together.
     """

@@ -79,10 +79,6 @@ def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
     nearest to a card come first. Where there are more cards than GPUs, a card that is left gets the
     nearest GPU of its node with the fewest cards.
 
-    Args:
-        look: What the host has.
-        cards: PCI addresses of the cards that carry rails.
-
     Returns:
         The pairs by GPU and card; none where there are no cards.
     """

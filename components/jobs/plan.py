@@ -46,12 +46,7 @@ _SH_C: Final = 2
 
 
 def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
-    """The objects for pods of users; none where the file does not ask for them.
-
-    Args:
-        spec: The checked site.
-        group: Their place in the order.
-    """
+    """The objects for pods of users; none where the file does not ask for them."""
     own = spec.jobs.own_pods
     if own is None:
         return ()

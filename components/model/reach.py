@@ -109,10 +109,6 @@ def how_to_pin(address: str, port: int) -> str:
 
     All its keys are asked for: an ESXi host has none of ed25519, and switches differ by system and
     release. An RSA key comes last, since the Pulumi command provider knows only SHA-1 for it.
-
-    Args:
-        address: Of the device.
-        port: Of its SSH server.
     """
     return (
         f"run `ssh-keyscan -p {port} {address}` on a trusted network, take the key of ed25519, "

@@ -44,14 +44,7 @@ PROVEN_AGAIN = "Acceptance proves the path again after the update."
 def preview_plans(
     spec: ClusterSpec, before: ClusterPlan, after: ClusterPlan, reference: str
 ) -> Preview:
-    """What the difference of two files would do to devices that are as the first one says.
-
-    Args:
-        spec: The site of the second file.
-        before: Plan of the first file.
-        after: Plan of the second file.
-        reference: Where the first file comes from, in words.
-    """
+    """What the difference of two files would do to devices that are as the first one says."""
     was = renamed_items(items_of_plan(before, with_limits=True), spec)
     edits = compare_items(was, items_of_plan(after, with_limits=True))
     new = {old: name for name, old in spec.renamed.all.items()}
@@ -73,14 +66,7 @@ def preview_plans(
 def preview_state(
     spec: ClusterSpec, plan: ClusterPlan, recorded: Mapping[str, Item], applied: Applied
 ) -> Preview:
-    """What the file would do to devices that are as they were last applied.
-
-    Args:
-        spec: The site of the file.
-        plan: Its plan.
-        recorded: The items of the recorded state.
-        applied: The same state, as steps.
-    """
+    """What the file would do to devices that are as they were last applied."""
     edits = edits_of(plan, recorded)
     facts = facts_of_state(plan, applied)
     return Preview(

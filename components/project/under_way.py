@@ -128,13 +128,7 @@ class Lock:
 
 
 def read_locks(backend: Path, project: str, stack: str) -> Iterator[Lock]:
-    """The locks on a stack, one after the other.
-
-    Args:
-        backend: The folder of the backend.
-        project: Name of the project, or `*` for all.
-        stack: Name of the stack.
-    """
+    """The locks on a stack, one after the other."""
     for file in sorted((backend / _FOLDER).glob(f"{project}/{stack}/*.json")):
         try:
             yield parse_lock(file, file.read_text())

@@ -25,10 +25,6 @@ def settle_unions(details: Sequence[ErrorDetails], model: type[BaseModel]) -> li
     value itself, one refusal says so. Locations lose the name that pydantic gives to a kind. A
     union inside of another one is not looked for: the model has none.
 
-    Args:
-        details: `ValidationError.errors()`.
-        model: The model that refused.
-
     Returns:
         The refusals, in their order.
     """

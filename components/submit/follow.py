@@ -105,13 +105,6 @@ def follow(
 ) -> list[Ended]:
     """Print the logs of a job until all that is watched has ended.
 
-    Args:
-        api: The cluster.
-        job: What was created.
-        tell: Prints one line.
-        start_deadline_s: Seconds in which its pods have to start; 0 for no end. What the looks
-            themselves take is not counted.
-
     Raises:
         DeviceError: The cluster does not answer any more.
         UnreachableError: The pods did not start, and why; the job stays as it is.

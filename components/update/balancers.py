@@ -30,11 +30,6 @@ def balancers_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str,
 
     A balancer on which keepalived runs with the address is not asked: it would find itself. What
     was not read is passed over: the step there looks again before it changes anything.
-
-    Args:
-        plan: All that is wanted.
-        seen: What was read.
-        lines: Where the values of the file stand.
     """
     balancers = plan.kubernetes.balancers if plan.kubernetes else ()
     return tuple(dict.fromkeys(text for each in balancers for text in _refused(each, seen, lines)))

@@ -75,12 +75,6 @@ def identity_refused(
 
     A device with the same host key and another address has moved, and one with another host key at
     a new address was replaced: both are accepted, but for the only server of a cluster.
-
-    Args:
-        spec: The site.
-        plan: What is wanted of it.
-        applied: What was last applied.
-        seen: What was observed.
     """
     found = _Compared(spec, plan, applied, seen)
     causes = (found.cause(group) for group in _groups(found.claims))

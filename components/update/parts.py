@@ -49,12 +49,6 @@ def look_at_existing(
 ) -> tuple[Finding, ...]:
     """What an existing cluster has against what the site says; nothing for one of our own.
 
-    Args:
-        spec: The checked site.
-        plan: Its plan.
-        applied: What this stack made already.
-        kubeconfig: The text of the secret.
-
     Raises:
         DeviceError: The API does not answer, or refuses.
     """

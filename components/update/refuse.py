@@ -66,11 +66,6 @@ def first_install_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> 
 
     K3s wants the same value on all servers at every start (sources.md#k3s). Encryption it turns on
     later only by commands between two restarts of all of them.
-
-    Args:
-        plan: All that is wanted.
-        applied: What was last applied.
-        lines: Where the values of the file stand.
     """
     if plan.kubernetes is None or not plan.kubernetes.servers:
         return ()
@@ -153,11 +148,6 @@ def alignment_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tupl
     kubespray starts a kubelet again with the state of its CPU manager, and a kubelet refuses the
     state of another policy (its pkg/kubelet/cm/cpumanager): each worker would be away until
     someone removes the file there.
-
-    Args:
-        plan: All that is wanted.
-        applied: What was last applied.
-        lines: Where the values of the file stand.
     """
     playbooks = plan.kubernetes.playbooks if plan.kubernetes else None
     recorded = applied.step(playbooks.step.name) if playbooks else None

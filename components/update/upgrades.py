@@ -85,15 +85,7 @@ def with_ahead(
 def upgrades_refused(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen, lines: Lines
 ) -> tuple[str, ...]:
-    """Refuse a release that the nodes cannot reach, and an upgrade that the file denies.
-
-    Args:
-        spec: What the file says.
-        plan: All that is wanted, with the upgrades of all nodes.
-        applied: What was last applied.
-        seen: What was observed.
-        lines: Where the values of the file stand.
-    """
+    """Refuse a release that the nodes cannot reach, and an upgrade that the file denies."""
     if plan.kubernetes is None or not plan.upgrades:
         return ()
     versions = node_versions(plan, applied, seen)

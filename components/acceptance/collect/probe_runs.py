@@ -198,12 +198,7 @@ _TIMED_OUT: Final = (124, 137)
 
 
 async def run_host_probe(probe: HostProbe, secrets: Mapping[str, str]) -> ProbeRun:
-    """Run one probe and give its log; what a host refused is the reason of a run that did not end.
-
-    Args:
-        probe: From `plan_payload_probes`.
-        secrets: Secret name to value: the hosts' private keys.
-    """
+    """Run one probe and give its log; a host's refusal is the reason why a run did not end."""
     if probe.server is None:
         return _as_run(await _try(probe.client, probe.deadline_s, secrets), probe.deadline_s)
     server = asyncio.create_task(_try(probe.server, probe.deadline_s, secrets))

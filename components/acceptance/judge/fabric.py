@@ -61,12 +61,7 @@ def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]
 
 
 def judge_routing(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """Those on the way of a probe that did not pass.
-
-    Args:
-        evidence: What was seen.
-        judged: What the probes came to.
-    """
+    """Those on the way of a probe that did not pass."""
     return [found for found, explains in _findings(evidence, judged) if explains]
 
 

@@ -45,12 +45,7 @@ from components.acceptance.seen import Seen
 
 
 def judge_beside(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """Those on the way of a probe that did not pass: they may explain it, so they are not proven.
-
-    Args:
-        evidence: What was seen.
-        judged: What the probes came to.
-    """
+    """Settings on the way of a probe that failed: they may explain it, so they are not proven."""
     return [
         _finding(each, verdict, probes)
         for each in evidence.beside or ()

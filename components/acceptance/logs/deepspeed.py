@@ -113,11 +113,7 @@ class _Reader:
 
 
 def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProblem:
-    """Reads a log; a row whose numbers contradict each other is a bad row.
-
-    Args:
-        source: The launcher's whole output, or its pieces in order.
-    """
+    """Reads a log; a row whose numbers contradict each other is a bad row."""
     reader = _Reader()
     failures = feed_all(reader, source, "no table of DeepSpeed's benchmarks")
     if isinstance(failures, ParseProblem):

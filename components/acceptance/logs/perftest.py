@@ -190,9 +190,6 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     """Reads the output of one end of a perftest, or of both.
 
     A log that holds both ends has each row twice: the slower one is kept.
-
-    Args:
-        source: The whole output, or its pieces in order.
     """
     chunks = iter((source,) if isinstance(source, str) else source)
     head = first_text(chunks)

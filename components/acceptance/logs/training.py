@@ -63,11 +63,7 @@ class _Reader:
 
 
 def parse_training_log(source: str | Iterable[str]) -> TrainingLog | ParseProblem:
-    """Reads a log, with or without the launcher's tags and NCCL's lines.
-
-    Args:
-        source: The launcher's whole output, or its pieces in order.
-    """
+    """Reads a log, with or without the launcher's tags and NCCL's lines."""
     reader = _Reader()
     failures = feed_all(reader, source, "no line of a training benchmark")
     if isinstance(failures, ParseProblem):

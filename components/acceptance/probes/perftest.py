@@ -38,11 +38,6 @@ def perftest_command(
 
     With `-R` the ToS option marks the packets; `--tclass` counts only without it. `$hca` and `$gid`
     are found in the pod: device names and GID indices differ from pod to pod.
-
-    Args:
-        spec: The site.
-        server: Address of the server; empty for the server itself.
-        case: Which test.
     """
     traffic_class = str(spec.rdma.ip_traffic_class)
     command = [program_path(spec.jobs.programs.perftest, case.tool)]

@@ -30,12 +30,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def image_jobs(spec: ClusterSpec, jobs: Sequence[ProbeJob]) -> list[ProbeJob]:
-    """One look for each image that the jobs use, in the order of the jobs.
-
-    Args:
-        spec: The site.
-        jobs: All that will run in them.
-    """
+    """One look for each image that the jobs use, in the order of the jobs."""
     images = dict.fromkeys(job.image for job in jobs)
     named = {spec.jobs.image: "image-jobs"}
     return [_look(spec, named.get(image, "image-deepspeed"), image, jobs) for image in images]

@@ -48,11 +48,6 @@ class Level:
 def draw_busbw(rows: Sequence[NcclRow], floor: Level, limit: Level) -> str:
     """Draws one collective's bus bandwidth.
 
-    Args:
-        rows: The rows with a size; at least one.
-        floor: What the plan asks for.
-        limit: What the links can carry.
-
     Returns:
         An `<svg>` element for a page that defines the colour variables.
     """

@@ -34,12 +34,6 @@ def look_at_cluster(
 ) -> ClusterLook | Unreachable | None:
     """Read what was asked for.
 
-    Args:
-        ref: The cluster.
-        secrets: By name.
-        asked: What to look at.
-        connect: Makes a client from a kubeconfig.
-
     Returns:
         What was read; why nothing could be read; None where no server has started yet.
     """

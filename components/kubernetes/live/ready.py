@@ -23,10 +23,6 @@ _WORKLOADS: Final = ("daemonsets", "deployments")
 def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
     """Everything that is not ready: objects, Helm releases, and what an operator started.
 
-    Args:
-        calls: The cluster.
-        asked: The objects and releases of a plan.
-
     Raises:
         DeviceError: The API does not answer, or refuses.
     """

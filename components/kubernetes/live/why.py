@@ -50,12 +50,7 @@ def selects_pods(body: Body) -> bool:
 
 
 def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
-    """Why the pods of a workload are not ready, a line each, those with most to say first.
-
-    Args:
-        pods: All pods of the workload.
-        events: Warnings of its namespace.
-    """
+    """Why the pods of a workload are not ready, a line each, those with most to say first."""
     last: dict[str, Body] = {}
     for event in sorted(events, key=_when):
         last[str(event.get("involvedObject", {}).get("name"))] = event
