@@ -12,8 +12,7 @@ from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.plan import plan_probes
-from components.acceptance.probes.probe_job import ProbeJob
-from components.acceptance.probes.rates import rail_speeds
+from components.acceptance.probes.probe_job import ProbeJob, rail_speeds
 from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
@@ -24,9 +23,9 @@ from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
-from components.model.gpu_direct import gpu_paths
 from components.model.hosts import Host, Nic
 from components.model.once import once
+from components.model.operator_owned import gpu_paths
 from components.model.worker_kinds import on_infiniband
 from components.pod_network.plan import expected_allocatable
 from components.remote.endpoint import host_endpoint

@@ -21,7 +21,7 @@ from components.disruption.ports_plan import PortsLeave, plan_ports
 from components.disruption.upgrade_plan import UpgradeGroup, plan_upgrades
 from components.drift.watched import Watched
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.hosts.leftovers import Leftovers
+from components.hosts.keys.ask import Leftovers
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.jobs.plan import JobsPlan, plan_jobs

@@ -21,16 +21,16 @@ from components.core.placeholder import has_placeholder
 from components.hosts.plan import HostPlan
 from components.kubernetes.kubespray.settings import pod_overhead_bytes
 from components.kubernetes.planes.k3s import render_config
-from components.kubernetes.server_version import minor_of
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
-from components.model.gpu_direct import toolkit_owner
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane
+from components.model.operator_owned import toolkit_owner
 from components.model.owners import cni_check_image
 from components.model.sources import Registry
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import Artefact, access_lines, artefacts_of
+from components.preflight.cluster import minor_of
 
 CGROUP_V2_FROM: Final = (1, 35)
 """The first minor whose kubelet does not start on cgroup v1 unless its configuration allows it

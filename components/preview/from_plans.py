@@ -1,15 +1,21 @@
-"""A preview from two plans: no engine, no state, no secret and no device."""
+"""A preview from two plans: no engine, no state, no secret and no device.
+
+A reviewer also hears of each program of the site file that would run on the machine with Pulumi.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from components.catalogue.switches import find_model
+from components.checks.access import list_secrets
 from components.cloud.calls import list_calls
+from components.core.problem import render_path
 from components.drift.applied import Applied
 from components.kubernetes.manifest import Manifest
 from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.model.cluster import ClusterSpec
+from components.model.kubernetes import ExistingPlane
 from components.model.owners import not_touched
 from components.operators.plan import ChartPlan
 from components.plan.make import ClusterPlan
@@ -31,7 +37,6 @@ from components.preview.items import (
     settings_of_fields,
     settings_of_text,
 )
-from components.preview.programs import programs_of
 from components.preview.report import Preview
 from components.remote.lines import flatten, parse_lines
 from components.remote.step import RemoteStep
@@ -178,3 +183,45 @@ def _release(chart: ChartPlan) -> Item:
 def _object(manifest: Manifest) -> Item:
     subject = object_subject(manifest.body, manifest.kind)
     return Item("object", subject, settings_of_fields(flatten(manifest.body)))
+
+
+_HERE = "runs on the machine that runs Pulumi, with all that its user may read"
+
+
+def programs_of(spec: ClusterSpec) -> Mapping[object, str]:
+    """What exactly runs, to words on it: its place and its name, never its arguments.
+
+    Arguments may hold a token, and are compared only.
+    """
+    return dict(_programs(spec))
+
+
+def added_programs(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
+    """An alarm for each program that only the second file has, or has with other arguments."""
+    known = programs_of(before)
+    return tuple(
+        f"this edit adds a program: {words}"
+        for key, words in programs_of(after).items()
+        if key not in known
+    )
+
+
+def _programs(spec: ClusterSpec) -> Iterator[tuple[object, str]]:
+    for reference, path in list_secrets(spec):
+        if reference.command is not None:
+            yield reference.command, f"{reference.command[0]} of {render_path(path)} {_HERE}"
+    if (plane := spec.kubespray) is not None:
+        source = plane.source
+        yield ("python", plane.python), f"{plane.python} of kubernetes.python {_HERE}"
+        tree = f"kubespray {source.release} of kubernetes.source, with {plane.requirements},"
+        yield (source.pin, plane.requirements), f"{tree} {_HERE}"
+    if isinstance(spec.kubernetes, ExistingPlane):
+        name = spec.kubernetes.kubeconfig.name
+        users = "a user of kubernetes.kubeconfig may name one with `exec` in the secret, and that"
+        yield ("kubeconfig", name), f"{users} {_HERE}"
+    for key in ("gpu", "network", "gpu_device_plugin"):
+        operator = getattr(spec.operators, key)
+        chart = operator.chart if operator is not None else None
+        if chart is not None and chart.repo is None and not chart.chart.startswith("oci://"):
+            words = f"the chart {chart.chart} of operators.{key} is a folder of this project: Helm"
+            yield ("chart", chart.chart), f"{words} renders it here, and what it makes runs as pods"

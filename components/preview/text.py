@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from components.core.markdown import code_block, code_span
-from components.core.plain_text import indented, one_line
+from components.core.plain_text import code_block, code_span, indented, one_line
 from components.fabric.setting_text import group_settings
 from components.preview.items import Alike, Kind, Moved, gather_alike
 from components.preview.report import MARKER, Preview

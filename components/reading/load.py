@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from components.core.errors import UsageError
+from components.core.errors import SpecError, UsageError
 from components.core.limits import read_text
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
@@ -19,7 +19,6 @@ from components.model.ways import with_ways
 from components.reading.example_marks import find_marks
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
-from components.reading.run_settings import SETTINGS
 from components.reading.site_path import SITE_KEY, SitePathError, read_site
 from components.reading.stand_in import find_stand_in, replace_wrong
 from components.reading.unions import settle_unions
@@ -286,3 +285,33 @@ def _validate_rest(
         except ValidationError:
             continue
     return None
+
+
+SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "observe": ("always", "never"),
+    "accept": ("changed", "always", "never", "canary"),
+    "lab": ("false", "true"),
+}
+"""Name to what it may be; the first is the default. docs/reference/cli.md says what each does."""
+
+
+def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
+    """Decide the value of one switch: the environment wins, so that no run edits the file.
+
+    Args:
+        name: Its name, without `railyard:`.
+        from_environment: The value of `RAILYARD_<NAME>`; empty without one.
+        from_stack: The value in the stack's configuration; empty without one.
+
+    Raises:
+        SpecError: It is none of the values that there are.
+    """
+    choices = SETTINGS[name]
+    value = from_environment or from_stack or choices[0]
+    if value not in choices:
+        source = f"RAILYARD_{name.upper()}" if from_environment else f"railyard:{name}"
+        raise SpecError(
+            f"{source} cannot be {value!r}. Nothing was touched.\n"
+            f"  fix    choose one of: {', '.join(choices)}."
+        )
+    return value

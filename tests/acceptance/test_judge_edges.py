@@ -16,7 +16,7 @@ from components.acceptance.judge.nccl_profile import judge_pace
 from components.acceptance.judge.path import judge_path
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
-from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
+from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
 from components.acceptance.logs.ib_facts import (
     IbFacts,
     SubnetManager,

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from components.acceptance.scope import Accept
 from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
@@ -22,6 +21,7 @@ from components.remote.lines import parse_lines, render_lines
 from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
 from components.update.decide import Intentions, intend, judge_drift, refusals
+from components.update.proof import Accept
 from components.update.refusals import disruptions_refused
 from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example

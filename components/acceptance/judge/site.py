@@ -39,7 +39,7 @@ from components.acceptance.judge.verdict import (
     overall_verdict,
     verdict_for,
 )
-from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
+from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.seen import Seen
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.acceptance.evidence import Probe
-from components.acceptance.probes.probe_job import ProbeJob
-from components.acceptance.probes.rates import kind_suffix, other_rates
+from components.acceptance.probes.probe_job import ProbeJob, kind_suffix, other_rates
 from components.jobs.deepspeed import (
     EXAMPLES,
     deepspeed_call,

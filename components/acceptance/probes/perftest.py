@@ -6,8 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from components.acceptance.evidence import Probe
-from components.acceptance.probes.probe_job import ProbeJob
-from components.acceptance.probes.rates import other_rates
+from components.acceptance.probes.probe_job import ProbeJob, other_rates
 from components.jobs.environment import job_script, program_path
 from components.jobs.templates import JsonObject, env_list, make_container, make_job, make_limits
 from components.model.acceptance import PerftestCase

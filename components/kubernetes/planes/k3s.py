@@ -35,9 +35,9 @@ from components.kubernetes.planes.membership import (
 from components.kubernetes.planes.registries import CA_FILE, render_registries
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
-from components.model.gpu_direct import toolkit_owner
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
+from components.model.operator_owned import toolkit_owner
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
