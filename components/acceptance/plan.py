@@ -23,7 +23,7 @@ from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
-from components.model.hosts import Host, Nic
+from components.model.hosts import Host
 from components.model.once import once
 from components.model.operator_owned import gpu_paths
 from components.model.worker_kinds import on_infiniband
@@ -282,10 +282,6 @@ def _adapter_hops(worker: Host) -> tuple[HopPlan, ...]:
     )
 
 
-def _nic(host: Host, rail: str) -> Nic | None:
-    return next((nic for nic in host.nics if nic.rail == rail), None)
-
-
 @once
 def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
     """What is plugged in, `gpu01/rail-0`, to its switch and port; of two the first."""
@@ -306,7 +302,7 @@ def _hops(spec: ClusterSpec, rail: str, sender: Host, receiver: Host) -> list[Ho
     middle: Ends = (("switch_ingress", sender), ("switch_egress", receiver))
     places: list[tuple[HopRole, str, str]] = []
     for role, host in ends:
-        nic = _nic(host, rail)
+        nic = next((nic for nic in host.nics if nic.rail == rail), None)
         if nic is not None:
             places.append((role, host.name, nic.netdev))
     for role, host in middle:

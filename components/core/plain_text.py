@@ -4,10 +4,10 @@ A host name, a description of a port or a line of a log may hold what a terminal
 the screen, sets the title, or turns the direction of what follows, so that a reader sees another
 text than the one that is there. Here such a character is shown as what it is.
 
-In a comment or a report the same text must not be read as Markdown: it may hold HTML, links, images,
-mentions, references to issues, or a GitLab quick action at the start of a line. Code spans and code
-blocks show all of it literally: CommonMark 0.31 6.1 and 4.5 read no markup inside them, and GitHub
-and GitLab look for no mention there.
+In a comment or a report the same text must not be read as Markdown: it may hold HTML, links,
+images, mentions, references to issues, or a GitLab quick action at the start of a line. Code spans
+and code blocks show all of it literally: CommonMark 0.31 6.1 and 4.5 read no markup inside them,
+and GitHub and GitLab look for no mention there.
 """
 
 from __future__ import annotations

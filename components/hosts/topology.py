@@ -97,11 +97,7 @@ def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
             load[card] += 1
             found[gpu] = Pair(gpu, card, steps)
     more = _left_cards(pairs, found) if len(functions) > len(look.gpus) else []
-    return tuple(sorted([*found.values(), *more], key=_addresses))
-
-
-def _addresses(pair: Pair) -> tuple[str, str]:
-    return pair.gpu, pair.card
+    return tuple(sorted([*found.values(), *more], key=lambda pair: (pair.gpu, pair.card)))
 
 
 def _left_cards(pairs: list[tuple[Distance, str, str]], found: Mapping[str, Pair]) -> list[Pair]:

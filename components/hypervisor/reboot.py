@@ -48,9 +48,6 @@ class Reboot:
     def perform(self) -> dict[str, object]:
         """Reboot if something waits for it, or finish a reboot that was begun.
 
-        Returns:
-            The evidence.
-
         Raises:
             DeviceError: What was done, what was not, the last known state and the next command.
         """

@@ -83,13 +83,9 @@ def make_manifest(owner: str, body: Body, group: int) -> Manifest:
     name = metadata["name"] if isinstance(metadata, dict) else ""
     kind = str(body["kind"])
     if kind in _SETTLED and (kind != "ClusterRole" or _FROM_OTHERS in body):
-        body = _awaited(body, _SETTLED[kind])
+        body = _annotated(body, {WAIT_FOR: _SETTLED[kind], **annotations_of(body)})
     resource_name = f"{owner}-{kind.lower()}-{name}" if name != owner else f"{owner}-{kind.lower()}"
     return Manifest(resource_name, str(body["apiVersion"]), kind, body, group)
-
-
-def _awaited(body: Body, condition: str) -> Body:
-    return _annotated(body, {WAIT_FOR: condition, **annotations_of(body)})
 
 
 def repaired(body: Body, note: str) -> Body:

@@ -1,4 +1,4 @@
-"""What hosts and operators share: who sets what both could, and what drivers mean for the cluster."""
+"""What hosts and operators share: who sets what both could, and what the drivers mean for all."""
 
 from __future__ import annotations
 

@@ -89,9 +89,6 @@ def load_config_value(value: Json, source_file: Path | None, site: Json = None) 
         value: The parsed value of `railyard:cluster`; None when the stack has no such key.
         source_file: The stack's file, for the lines; None or absent: problems show paths only.
         site: The value of `railyard:site`; None when the stack has no such key.
-
-    Returns:
-        The spec, or all problems of the value.
     """
     whole = YamlText(None, Lines(), ())
     if source_file is not None and source_file.is_file():
@@ -229,14 +226,14 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
         encrypted=frozenset(encrypted),
         in_clear=frozenset(ours.keys() - encrypted),
         complete="environment" not in value,
-        switches={k: show_value(v) for k, v in ours.items() if k in SETTINGS and _is_plain(v)},
+        switches={
+            k: show_value(v)
+            for k, v in ours.items()
+            if k in SETTINGS and not isinstance(v, dict | list)
+        },
         file=text.lines.file,
         lines={key: line for key in config if (line := text.lines.line_of(("config", key)))},
     )
-
-
-def _is_plain(value: Json) -> bool:
-    return not isinstance(value, dict | list)
 
 
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:

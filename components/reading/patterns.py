@@ -66,10 +66,6 @@ def _as_label(text: str) -> str:
     return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")[:63].strip("-")
 
 
-def _as_key(text: str) -> str:
-    return re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
-
-
 def _as_variable(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")
 
@@ -222,7 +218,10 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     HCA: ("the name of an RDMA device such as mlx5_0", _no_idea),
     TOOLKIT_VERSION: ("a version of the container toolkit such as 1.17.8-1", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
-    r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
+    r"^[a-z][a-z0-9_]*$": (
+        "a name of lower-case letters, digits and underscores",
+        lambda text: re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_"),
+    ),
 }
 """Pattern to what it means, and to a guess at what a refused text was meant to be."""
 _VERSIONS: Final = frozenset(

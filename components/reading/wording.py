@@ -96,9 +96,6 @@ def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, 
     Args:
         detail: One item of pydantic's `ValidationError.errors()`.
         model: The model that refused, for the names of its keys and their texts.
-
-    Returns:
-        The path of the wrong value, and the problem without its line.
     """
     path, owner = owner_of(detail, model)
     return path, _WORDINGS.get(detail["type"], _other)(path, detail, owner)

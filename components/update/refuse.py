@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final, cast
 
+from components.checks.addresses import as_ipv4
 from components.core.key_values import parse_state
 from components.core.problem import Lines
 from components.disruption.leave_plan import renamed_nodes
@@ -134,12 +135,10 @@ def api_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
 def _peer(watched: Watched, seen: Seen) -> IPv4Address | None:
     """Where the host sees the session come from, if that is also the way to its API."""
     facts = seen.host(watched.device)
-    text = getattr(facts, "values", {}).get("peer", "")
-    try:
-        address = IPv4Address(text)
-    except AddressValueError:
+    address = as_ipv4(getattr(facts, "values", {}).get("peer", ""))
+    if address is None or watched.step.endpoint.jump or address.is_loopback:
         return None
-    return None if watched.step.endpoint.jump or address.is_loopback else address
+    return address
 
 
 def alignment_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tuple[str, ...]:

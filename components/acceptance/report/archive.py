@@ -68,11 +68,7 @@ def archived_evidence(stack: str, run: int, digest: str) -> Archived:
 
 
 def keep_request(stack: str, text: str) -> str:
-    """Put a request into the archive, whole or not at all; the last one is enough.
-
-    Returns:
-        Its digest.
-    """
+    """Put a request into the archive, whole or not at all; the last one is enough."""
     place = archived_request(stack, digest_of(text))
     write_whole(place.path, text)
     for other in place.path.parent.glob("*.json"):
@@ -82,11 +78,7 @@ def keep_request(stack: str, text: str) -> str:
 
 
 def keep_evidence(stack: str, evidence: Evidence) -> str:
-    """Put the evidence of a run into the archive, whole or not at all.
-
-    Returns:
-        Its digest.
-    """
+    """Put the evidence of a run into the archive, whole or not at all."""
     text = dump_evidence(evidence)
     write_whole(run_folder(stack, evidence.run) / EVIDENCE, text)
     return digest_of(text)
