@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from components.catalogue.probe_image import BASE
+from components.catalogue.upstream import BASE
 from components.checks.site import load_checked_site
 from components.cli.app import command_app, say
 from components.core.errors import UsageError

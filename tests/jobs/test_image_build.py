@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.catalogue.probe_image import BASE, SOURCES
+from components.catalogue.upstream import BASE, SOURCES
 from components.cli.image import app
 from components.core.errors import RailyardError
 from components.jobs.image_build import BUILDERS, choose_builder, context_folder
