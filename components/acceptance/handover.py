@@ -33,6 +33,7 @@ from components.acceptance.report.text import (
 from components.core.errors import Bug, UsageError
 from components.core.to_json import to_json
 from components.remote.lines import as_json, render_lines
+from components.remote.request import read_request
 
 SHORT: Final = 2_000
 """Characters of the gate's table: one line a probe fits for some twenty, else counts and faults."""
@@ -100,10 +101,7 @@ def parse_asked(text: str) -> Asked:
     Raises:
         UsageError: It is another text.
     """
-    try:
-        return _ASKED.validate_json(as_json(text))
-    except ValidationError as error:
-        raise UsageError(f"stdin is no question for acceptance: {_first(error)}") from error
+    return read_request(_ASKED, text, "question for acceptance")
 
 
 def tell(report: Report, stack: str, digest: str) -> str:

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from components.acceptance.collect.cluster_jobs import Absent
-from components.acceptance.collect.cluster_objects import Api
 from components.acceptance.collect.run import open_cluster
+from components.acceptance.collect.waits import Api
 from components.checks.site import load_checked_site
 from components.cli.app import command_app, say, stack_names
 from components.cli.stack import load_stack

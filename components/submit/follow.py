@@ -10,15 +10,16 @@ from typing import Final
 from urllib.parse import quote
 
 from components.acceptance.collect.cluster_jobs import path_of
-from components.acceptance.collect.cluster_objects import (
+from components.acceptance.collect.waits import (
     POD_LABELS,
     Api,
     Body,
+    all_pods,
     end_of,
+    find_waits,
     is_launcher,
     pods_of,
 )
-from components.acceptance.collect.waits import all_pods, find_waits
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.live.nodes import NodeTrouble, troubles_of
 from components.kubernetes.manifest import name_of

@@ -13,9 +13,9 @@ import yaml
 
 from components.acceptance.collect import counters, probe_runs, run
 from components.acceptance.collect.cluster_jobs import ProbeRun
-from components.acceptance.collect.cluster_objects import Body
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
 from components.acceptance.collect.run import collect_evidence
+from components.acceptance.collect.waits import Body
 from components.acceptance.handover import (
     AcceptRequest,
     parse_accept_request,
