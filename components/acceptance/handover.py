@@ -40,6 +40,10 @@ SHORT: Final = 2_000
 PROVE_AGAIN: Final = "bring the folder from the machine that proved it; or: railyard accept {}"
 _WIDTH: Final = 200
 """Characters of one fault in it; the report has it whole."""
+EVIDENCE_STEP: Final = "acceptance-evidence"
+VERDICT_STEP: Final = "acceptance-gate"
+UNASKED: Final = "nothing asks for another proof"
+"""The note of the evidence step in such a run; it is in no input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +175,6 @@ def _counts(found: Mapping[str, int]) -> str:
 def _first(error: ValidationError) -> str:
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-
-
-EVIDENCE_STEP: Final = "acceptance-evidence"
-VERDICT_STEP: Final = "acceptance-gate"
-UNASKED: Final = "nothing asks for another proof"
-"""The note of the evidence step in such a run; it is in no input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,11 @@ MPI_OPERATOR_IMAGE: Final = f"mpioperator/mpi-operator:{MPI_OPERATOR.removeprefi
 
 NETWORK_OPERANDS: Final = "nvcr.io/nvidia/mellanox"
 """What the network operator starts (its example policies, v26.4.1)."""
+BASE: Final = "docker.io/nvidia/cuda:12.8.1-devel-ubuntu24.04"
+"""NVIDIA's CUDA with compiler and NCCL, on the Ubuntu whose Open MPI is 4.1.6. Its digest is asked
+of the registry at the build, or given: none is written down here that was not seen."""
+NAME: Final = "railyard-probe"
+TAG: Final = "1"
 
 
 def network_operand_version(release: str) -> str:
@@ -78,13 +83,6 @@ def k3s_checksums(version: str, architecture: Architecture) -> str:
 def _tag(version: str) -> str:
     """A plus is a space to some servers' query decoders, so it is written out."""
     return version.replace("+", "%2B")
-
-
-BASE: Final = "docker.io/nvidia/cuda:12.8.1-devel-ubuntu24.04"
-"""NVIDIA's CUDA with compiler and NCCL, on the Ubuntu whose Open MPI is 4.1.6. Its digest is asked
-of the registry at the build, or given: none is written down here that was not seen."""
-NAME: Final = "railyard-probe"
-TAG: Final = "1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,14 @@ _PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem
 
 CGROUP_V2_LEAST: Final = (1, 35)
 """First Kubernetes whose kubelet does not start on control groups v1 (its urgent notes)."""
+FIRST_TABLE: Final = 7400
+"""Routing table, and priority of its rule, of a host's first card; the next has the next number.
+
+Our choice: below the tables of the kernel (253-255) nothing is free of CNI plugins (Calico takes
+1-250, Cilium 2004 and 2005), and a priority above 32766 would come after the main table.
+"""
+CARD_SYSCTLS: Final = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
+"""What makes each card answer for its own address alone."""
 
 
 def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
@@ -118,17 +126,6 @@ def _memory_limits(spec: ClusterSpec, host: Host) -> dict[str, str]:
         units += ["docker", "containerd"]  # the kubelet sets no limits: pods have dockerd's
     # systemd's word for unlimited
     return limits | {f"unit.{unit}.limit_memlock": "infinity" for unit in units}
-
-
-FIRST_TABLE: Final = 7400
-"""Routing table, and priority of its rule, of a host's first card; the next has the next number.
-
-Our choice: below the tables of the kernel (253-255) nothing is free of CNI plugins (Calico takes
-1-250, Cilium 2004 and 2005), and a priority above 32766 would come after the main table.
-"""
-
-CARD_SYSCTLS: Final = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
-"""What makes each card answer for its own address alone."""
 
 
 def routing_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:

@@ -24,6 +24,14 @@ _BODIES: Final = TypeAdapter(list[Body])
 GPU: Final = "nvidia.com/gpu"
 
 JsonObject = dict[str, JsonValue]
+SSHD: Final = "/usr/sbin/sshd"
+"""sshd wants to be started by its full path: it runs itself again for every connection."""
+POD_PORT: Final = 22
+HOST_NETWORK_PORT: Final = 2222
+"""In the host's network the host's own sshd has port 22."""
+KNOWN_HOSTS: Final = "/tmp/railyard_known_hosts"  # noqa: S108 - the launcher's own container
+_CONNECT: Final = "-o ConnectionAttempts=10"
+"""As the MPI operator sets it, which options of ours replace: a worker may need a moment."""
 
 
 def number_objects(objects: tuple[Body, ...], run: int) -> list[Body]:
@@ -82,16 +90,6 @@ def _tolerant(spec: ClusterSpec, template: JsonObject) -> JsonObject:
         return template
     tolerant: JsonObject = {**pod, **more}
     return {**template, "spec": tolerant}
-
-
-SSHD: Final = "/usr/sbin/sshd"
-"""sshd wants to be started by its full path: it runs itself again for every connection."""
-POD_PORT: Final = 22
-HOST_NETWORK_PORT: Final = 2222
-"""In the host's network the host's own sshd has port 22."""
-KNOWN_HOSTS: Final = "/tmp/railyard_known_hosts"  # noqa: S108 - the launcher's own container
-_CONNECT: Final = "-o ConnectionAttempts=10"
-"""As the MPI operator sets it, which options of ours replace: a worker may need a moment."""
 
 
 def ssh_port(spec: ClusterSpec, *, host_network: bool) -> int:

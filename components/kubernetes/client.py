@@ -31,6 +31,9 @@ from components.remote.script import render_remote_command
 from components.remote.step import OBSERVE_DEADLINE_S, env_name
 
 _FILES: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
+_NONE: Final = "none"
+_K3S: Final = "/etc/rancher/k3s/k3s.yaml"
+"""K3s writes the file at the first start of a server, and its uninstall removes it."""
 
 
 def make_client(kubeconfig: str) -> Any:  # noqa: ANN401 - the client library ships no types
@@ -143,11 +146,6 @@ def _nameless(content: bytes) -> Generator[str]:
         file.flush()
         file.seek(0)
         yield f"{_FILES}/{file.fileno()}"
-
-
-_NONE: Final = "none"
-_K3S: Final = "/etc/rancher/k3s/k3s.yaml"
-"""K3s writes the file at the first start of a server, and its uninstall removes it."""
 
 
 def read_kubeconfig(

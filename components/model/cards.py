@@ -13,6 +13,22 @@ BufferBytes = Annotated[int, Field(ge=0, le=100_000_000)]
 BufferNumber = Annotated[int, Field(ge=0, le=7)]
 EIGHT = 8
 """Priorities and receive buffers of a port (IEEE 802.1Q; mlnx_qos 1.2)."""
+PCIE_GT_S = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
+"""Speeds of a lane in GT/s, generations 1 to 6 of PCI Express (the kernel's pcie_link_speed)."""
+LinkWidth = Literal[1, 2, 4, 8, 16]
+"""Lanes of a PCIe link."""
+PortLanes = Literal[1, 2, 4, 8]
+"""SerDes lanes of a network port."""
+GpuPath = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
+"""How data gets from a GPU to a card, in the words of `nvidia-smi topo -m`, nearest first."""
+FIRMWARE_VERSION: Final = r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,5}$"
+FirmwareVersion = Annotated[str, StringConstraints(pattern=FIRMWARE_VERSION)]
+"""A firmware release as `ibv_devinfo` shows it: family, branch and build."""
+MbitPerSecond = Annotated[int, Field(ge=0, le=999_999)]
+"""A rate as `ip link set … max_tx_rate` takes it; 0 is no limit."""
+CARD_SERIAL: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+CardSerial = Annotated[str, Field(pattern=CARD_SERIAL)]
+"""A board's serial number as `lspci -vv` shows it: `[SN] Serial number: MT2012X12345`."""
 
 
 class ReceiveBuffers(Frozen):
@@ -37,10 +53,6 @@ class HostQos(Frozen):
     """Receive buffers; default the driver's."""
 
 
-PCIE_GT_S = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
-"""Speeds of a lane in GT/s, generations 1 to 6 of PCI Express (the kernel's pcie_link_speed)."""
-
-
 def _generation(value: float) -> float:
     if value not in PCIE_GT_S:
         known = ", ".join(f"{speed:g}" for speed in PCIE_GT_S)
@@ -55,17 +67,6 @@ LinkGtS = Annotated[
     WithJsonSchema({"type": "number", "enum": list(PCIE_GT_S)}),
 ]
 """Speed of one PCIe lane in GT/s: 8 is generation 3, 16 is 4, 32 is 5."""
-LinkWidth = Literal[1, 2, 4, 8, 16]
-"""Lanes of a PCIe link."""
-PortLanes = Literal[1, 2, 4, 8]
-"""SerDes lanes of a network port."""
-GpuPath = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
-"""How data gets from a GPU to a card, in the words of `nvidia-smi topo -m`, nearest first."""
-
-
-FIRMWARE_VERSION: Final = r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,5}$"
-FirmwareVersion = Annotated[str, StringConstraints(pattern=FIRMWARE_VERSION)]
-"""A firmware release as `ibv_devinfo` shows it: family, branch and build."""
 
 
 class FirmwareFloor(Frozen):
@@ -117,13 +118,6 @@ class Firmware(Frozen):
 def version_number(version: str) -> tuple[int, ...]:
     """A firmware release as numbers that can be compared."""
     return tuple(int(part) for part in version.split("."))
-
-
-MbitPerSecond = Annotated[int, Field(ge=0, le=999_999)]
-"""A rate as `ip link set … max_tx_rate` takes it; 0 is no limit."""
-CARD_SERIAL: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-CardSerial = Annotated[str, Field(pattern=CARD_SERIAL)]
-"""A board's serial number as `lspci -vv` shows it: `[SN] Serial number: MT2012X12345`."""
 
 
 class Sriov(Frozen):

@@ -13,6 +13,13 @@ Percent = Annotated[int, Field(ge=1, le=100)]
 TrafficClass = Annotated[int, Field(ge=0, le=7)]
 Gbit = Annotated[int, Field(ge=1, le=1600)]
 """Speed of a port in Gbit/s."""
+Fec = Literal["rs", "fc", "none"]
+"""Forward error correction: Reed-Solomon, Fire code (BASE-R), or none."""
+BOND_NAME: Final = r"^[A-Za-z][A-Za-z-]*[0-9]+$"
+MAC: Final = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
+_GROUP_BIT: Final = 1
+"""Of the first octet: an address of many (IEEE 802)."""
+BondName = Annotated[str, Field(pattern=BOND_NAME)]
 
 
 class Marking(Frozen):
@@ -45,10 +52,6 @@ class WatchdogTimes(Frozen):
     """For how long it is dropped then."""
 
 
-Fec = Literal["rs", "fc", "none"]
-"""Forward error correction: Reed-Solomon, Fire code (BASE-R), or none."""
-
-
 class LinkSettings(Frozen):
     """Speed, error correction and auto-negotiation of the ports in `ports`."""
 
@@ -61,12 +64,6 @@ class LinkSettings(Frozen):
     autoneg: bool | None = None
     """Whether speed and more are negotiated with the other end; with a speed, only that one is
     offered. Default: left to the switch. EOS says it with the speed, so needs that too."""
-
-
-BOND_NAME: Final = r"^[A-Za-z][A-Za-z-]*[0-9]+$"
-MAC: Final = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
-_GROUP_BIT: Final = 1
-"""Of the first octet: an address of many (IEEE 802)."""
 
 
 def _one_machine(mac: str) -> str:
@@ -84,7 +81,6 @@ SystemMac = Annotated[
     AfterValidator(_one_machine),
     WithJsonSchema({"type": "string", "pattern": r"^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$"}),
 ]
-BondName = Annotated[str, Field(pattern=BOND_NAME)]
 
 
 class Bond(Frozen):

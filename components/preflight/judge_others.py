@@ -31,6 +31,12 @@ _SLOW: Final = re.compile(r"accepted the login, but did not finish")
 _REFUSAL: Final = re.compile(
     r"(?P<topic>[\w-]+): (?P<what>.*?)\n  where  (?P<where>.*?)\n  fix    (?P<fix>.*)", re.DOTALL
 )
+_SEVERITIES: Final[dict[str, Severity]] = {
+    "lost": "warning",
+    "unread": "unreachable",
+    "unsaid": "warning",
+}
+"""An update needs no session and brings none back; a switch without an answer is as any other."""
 
 
 def judge_session(device: str, failed: Unreachable) -> Finding:
@@ -213,14 +219,6 @@ def read_refusals(texts: Sequence[str], devices: Sequence[str]) -> tuple[Finding
         topic = parts["topic"] if parts else "update"
         found.append(Finding(named or "the site", topic, what, where, "as the file says", fix))
     return tuple(found)
-
-
-_SEVERITIES: Final[dict[str, Severity]] = {
-    "lost": "warning",
-    "unread": "unreachable",
-    "unsaid": "warning",
-}
-"""An update needs no session and brings none back; a switch without an answer is as any other."""
 
 
 def list_neighbors(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> list[Neighbors]:

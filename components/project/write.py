@@ -18,6 +18,8 @@ from components.project.lab_marks import is_stand_in
 from components.project.wheel import DISTRIBUTION, FOLDER
 from components.reading.load import MARK
 
+_INDENT: Final = "\n       "
+
 
 def write_project(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of a new project.
@@ -127,9 +129,6 @@ def _remove_empty(folders: list[Path]) -> None:
 def _discard(draft: Path | None) -> None:
     if draft is not None:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-_INDENT: Final = "\n       "
 
 
 def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequence[str]) -> str:

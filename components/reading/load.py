@@ -28,6 +28,10 @@ from components.reading.yaml_text import YamlText, parse_yaml
 CONFIG_KEY = "railyard:cluster"
 """The key of the stack's configuration that holds a small site; a file is named by `SITE_KEY`."""
 _SITES: Final = (SITE_KEY, CONFIG_KEY)
+MARK: Final = "# CHANGE: "
+"""Begins the comment on a line whose value a person has to change, and then takes away."""
+RULE: Final = "example-value"
+_LINE: Final = re.compile(rf"^(?P<value>.*\S)\s+{re.escape(MARK)}(?P<words>.*\S)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,12 +316,6 @@ def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
             f"  fix    choose one of: {', '.join(choices)}."
         )
     return value
-
-
-MARK: Final = "# CHANGE: "
-"""Begins the comment on a line whose value a person has to change, and then takes away."""
-RULE: Final = "example-value"
-_LINE: Final = re.compile(rf"^(?P<value>.*\S)\s+{re.escape(MARK)}(?P<words>.*\S)\s*$")
 
 
 def find_marks(text: str, file: str) -> tuple[Problem, ...]:

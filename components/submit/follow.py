@@ -37,6 +37,18 @@ START_DEADLINE_S: Final = 600
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
 """What the kubelet puts before a line that is asked for with its time (RFC 3339)."""
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
+TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
+_INSTALL: Final[Mapping[str, str]] = {
+    "kubeflow.org/v2beta1": "set jobs.mpi_operator to true and update the stack.",
+    "trainer.kubeflow.org/v1alpha1": "install Kubeflow Trainer, or leave --form out.",
+}
+"""API that a job may need, and how a cluster gets it."""
+_MEND: Final[Mapping[str, str]] = {
+    "absent": "let it join, or leave it out of --nodes.",
+    "not ready": "look at its kubelet (kubectl describe node), or leave it out of --nodes.",
+    "cordoned": "kubectl uncordon opens it; or leave it out of --nodes.",
+    "tainted": "take the taint away, tolerate it in the file, or leave the node out of --nodes.",
+}
 
 
 @dataclass
@@ -189,20 +201,6 @@ def read_job(
         return follow(api, job, tell, start_deadline_s)
     except DeviceError as error:
         raise type(error)(f"{error}\n{how_to_go_on(job)}") from error
-
-
-TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
-_INSTALL: Final[Mapping[str, str]] = {
-    "kubeflow.org/v2beta1": "set jobs.mpi_operator to true and update the stack.",
-    "trainer.kubeflow.org/v1alpha1": "install Kubeflow Trainer, or leave --form out.",
-}
-"""API that a job may need, and how a cluster gets it."""
-_MEND: Final[Mapping[str, str]] = {
-    "absent": "let it join, or leave it out of --nodes.",
-    "not ready": "look at its kubelet (kubectl describe node), or leave it out of --nodes.",
-    "cordoned": "kubectl uncordon opens it; or leave it out of --nodes.",
-    "tainted": "take the taint away, tolerate it in the file, or leave the node out of --nodes.",
-}
 
 
 def has_trainer(api: Api) -> bool:

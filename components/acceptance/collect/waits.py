@@ -35,6 +35,13 @@ _HINTS: Final[Mapping[WaitKind, str]] = {
     "ended": "its own log says why",
     "refused": "a quota or a policy of the namespace says so",
 }
+Body = Mapping[str, Any]
+POD_LABELS: Final = {
+    "Job": "job-name",
+    "MPIJob": "training.kubeflow.org/job-name",
+    "TrainJob": "jobset.sigs.k8s.io/jobset-name",
+}
+"""What runs pods to the label by which they are found; Trainer names its JobSet as the TrainJob."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +173,6 @@ def _refused(body: Body, events: Sequence[Body]) -> Iterator[Wait]:
     for event in of_ours[-1:]:
         look = f"kubectl -n {_space(body)} describe {kind.lower()} {name}"
         yield Wait("refused", f"{kind} {name}: {event.get('message', '')}", look)
-
-
-Body = Mapping[str, Any]
-
-POD_LABELS: Final = {
-    "Job": "job-name",
-    "MPIJob": "training.kubeflow.org/job-name",
-    "TrainJob": "jobset.sigs.k8s.io/jobset-name",
-}
-"""What runs pods to the label by which they are found; Trainer names its JobSet as the TrainJob."""
 
 
 class Api(Protocol):

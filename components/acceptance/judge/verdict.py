@@ -13,6 +13,8 @@ from components.acceptance.seen import Seen
 Verdict = Literal["passed", "failed", "skipped", "error"]
 """`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;
 it is never a pass."""
+GROUP: Final = "group"
+UNPROVEN: Final = "proof"
 
 
 class Finding(Seen):
@@ -71,10 +73,6 @@ def find_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None
         detail=f"the first cause among {len(failures)} failure lines",
         next_step=f"look for: {cause.meaning}",
     )
-
-
-GROUP: Final = "group"
-UNPROVEN: Final = "proof"
 
 
 def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) -> list[Finding]:
