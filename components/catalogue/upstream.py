@@ -48,11 +48,9 @@ MPI_OPERATOR_IMAGE: Final = f"mpioperator/mpi-operator:{MPI_OPERATOR.removeprefi
 
 NETWORK_OPERANDS: Final = "nvcr.io/nvidia/mellanox"
 """What the network operator starts (its example policies, v26.4.1)."""
-BASE: Final = "docker.io/nvidia/cuda:12.8.1-devel-ubuntu24.04"
+PROBE_IMAGE_BASE: Final = "docker.io/nvidia/cuda:12.8.1-devel-ubuntu24.04"
 """NVIDIA's CUDA with compiler and NCCL, on the Ubuntu whose Open MPI is 4.1.6. Its digest is asked
 of the registry at the build, or given: none is written down here that was not seen."""
-NAME: Final = "railyard-probe"
-TAG: Final = "1"
 
 
 def network_operand_version(release: str) -> str:
