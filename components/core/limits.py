@@ -12,7 +12,9 @@ import select
 import ssl
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -102,16 +104,30 @@ def read_all(read: Callable[[int], bytes], deadline: Deadline, limit: int) -> by
     return b"".join(held.pieces)
 
 
-def end_at(context: ssl.SSLContext, deadline: Deadline) -> ssl.SSLContext:
-    """Make each read of the connections of a context end at the deadline, headers included."""
+_ENDS: Final[ContextVar[Deadline | None]] = ContextVar("ends", default=None)
 
-    class Timed(ssl.SSLSocket):
-        def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ANN401 - any buffer
+
+@contextmanager
+def end_within(deadline: Deadline) -> Generator[Deadline]:
+    """Make each read of a `timed` connection in this thread end at a deadline."""
+    before = _ENDS.set(deadline)
+    try:
+        yield deadline
+    finally:
+        _ENDS.reset(before)
+
+
+class _TimedSocket(ssl.SSLSocket):
+    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ANN401 - any buffer
+        if (deadline := _ENDS.get()) is not None:
             left_s = deadline.left_s()
             self.settimeout(min(self.gettimeout() or left_s, left_s))
-            return super().recv_into(buffer, nbytes, flags)
+        return super().recv_into(buffer, nbytes, flags)
 
-    context.sslsocket_class = Timed
+
+def timed(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Make the connections of a context obey `end_within`, also while they read headers."""
+    context.sslsocket_class = _TimedSocket
     return context
 
 
@@ -189,5 +205,5 @@ class Stream:
 
 def bounded(file: IO[bytes]) -> Stream | IO[bytes]:
     """Standard input with its limits; what is in memory already needs none."""
-    is_open: bool = isinstance(file, io.BufferedReader)
-    return Stream(file) if is_open else file
+    in_memory: IO[bytes] | None = file if isinstance(file, io.BytesIO) else None
+    return in_memory or Stream(file)
