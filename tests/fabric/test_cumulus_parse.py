@@ -273,6 +273,12 @@ def test_a_configuration_of_another_form_is_shown_raw(text: str, why: str) -> No
 def test_names_are_spelled_out_and_written_short() -> None:
     assert [*expand_names("swp1-3,swp10,eth0")] == ["swp1", "swp2", "swp3", "swp10", "eth0"]
     assert [*expand_names("swp1-swp2,swp31s0-1")] == ["swp1", "swp2", "swp31s0", "swp31s1"]
+    assert [*expand_names("swp1,51-54")] == ["swp1", "swp51", "swp52", "swp53", "swp54"]
+    assert [*expand_names("swp1-2,4,eth0,vlan10,20")] == [
+        *("swp1", "swp2", "swp4", "eth0", "vlan10", "vlan20")
+    ]
+    assert [*expand_names("swp1s0-1,2s0,2")] == ["swp1s0", "swp1s1", "swp2s0", "swp2s2"]
+    assert [*expand_names("10-12,20")] == ["10", "11", "12", "20"]
     names = ["swp10", "swp1", "swp2", "swp3", "swp31s0", "swp31s1"]
     assert collapse_ports(names) == "swp1-3,swp10,swp31s0-1"
 

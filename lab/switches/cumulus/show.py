@@ -8,6 +8,7 @@ reads `egress-queue-stats`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -64,40 +65,43 @@ def show_eeprom(chassis: Chassis) -> str:
 
 
 def grouped(tree: Tree) -> Tree:
-    """Write neighbours with equal content under one key: `swp1-4`, `111-112`."""
+    """Write what has equal content under one key: `swp1,51-54`, `vlan10,20`, `111-112`.
+
+    What the names begin with is printed once (tests/fabric/forms/README.md).
+    """
     shown: Tree = {}
     for key, value in tree.items():
         below = grouped(value) if isinstance(value, dict) else value
         if key in {"interface", "neighbor", "vlan"} and isinstance(below, dict):
-            below = _group_keys(below, numbers=key == "vlan")
+            below = _group_keys(below)
         shown[key] = below
     return shown
 
 
-def _group_keys(table: Tree, *, numbers: bool) -> Tree:
-    groups: dict[str, list[str]] = {}
-    prefix = "" if numbers else "swp"
+def _group_keys(table: Tree) -> Tree:
+    groups: dict[tuple[str, str], list[int]] = {}
     shown: Tree = {}
     for name, value in table.items():
-        if name.removeprefix(prefix).isdigit() and name.startswith(prefix):
-            groups.setdefault(json.dumps(value, sort_keys=True), []).append(name)
-        else:
+        found = re.fullmatch(r"([a-z]*)(\d+)", name)
+        if found is None:
             shown[name] = value
-    for text, names in groups.items():
-        count = sorted(int(name.removeprefix(prefix)) for name in names)
+        else:
+            group = (found[1], json.dumps(value, sort_keys=True))
+            groups.setdefault(group, []).append(int(found[2]))
+    for (prefix, text), numbers in groups.items():
         value: JsonValue = json.loads(text)
-        shown[",".join(_spans(prefix, count))] = value
+        shown[f"{prefix}{','.join(_spans(sorted(numbers)))}"] = value
     return shown
 
 
-def _spans(prefix: str, numbers: list[int]) -> list[str]:
+def _spans(numbers: list[int]) -> list[str]:
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return [f"{prefix}{run[0]}" + (f"-{run[-1]}" if run[1:] else "") for run in runs]
+    return [f"{run[0]}" + (f"-{run[-1]}" if run[1:] else "") for run in runs]
 
 
 def port_up(stored: Stored, cabled: Collection[str], port: str) -> bool:
