@@ -24,6 +24,7 @@ from lab.switches.cumulus.config import (
 )
 from lab.switches.indented import indented
 from lab.switches.lldp import Told
+from lab.switches.release import numbers
 from lab.switches.stored import Chassis, PortCounters
 from lab.views import RouterView, SessionView
 
@@ -88,9 +89,9 @@ def _group_keys(table: Tree) -> Tree:
         else:
             group = (found[1], json.dumps(value, sort_keys=True))
             groups.setdefault(group, []).append(int(found[2]))
-    for (prefix, text), numbers in groups.items():
+    for (prefix, text), members in groups.items():
         value: JsonValue = json.loads(text)
-        shown[f"{prefix}{','.join(_spans(sorted(numbers)))}"] = value
+        shown[f"{prefix}{','.join(_spans(sorted(members)))}"] = value
     return shown
 
 
@@ -173,12 +174,41 @@ lldp-app-tlv
 """
 
 
-def show_roce(tree: Tree) -> str:
+_DESCRIBED_BEFORE: Final = (5, 4)
+"""The pages of 5.1 and 5.3 show a third column, the one of 5.6 none; 5.4 and 5.5 are not known."""
+_DESCRIPTIONS: Final = {
+    "enable": "Turn the feature 'on' or 'off'.  The default is 'off'.",
+    "mode": "Roce Mode",
+    "cable-length": "Cable Length(in meters) for Roce Lossless Config",
+    "congestion-mode": "Congestion config mode",
+    "enabled-tc": "Congestion config enabled Traffic Class",
+    "max-threshold": "Congestion config max-threshold",
+    "min-threshold": "Congestion config min-threshold",
+    "pfc-priority": "switch-prio on which PFC is enabled",
+    "rx-enabled": "PFC Rx Enabled status",
+    "tx-enabled": "PFC Tx Enabled status",
+    "trust-mode": "Trust Setting on the port for packet classification",
+}
+_WIDTH: Final = 43
+"""Columns up to the description."""
+
+
+def _described(table: str) -> str:
+    head, rule, *rows = table.splitlines()
+    lines = [f"{head:<{_WIDTH}}description", f"{rule:<{_WIDTH}}{'-' * 54}"]
+    lines += [f"{row:<{_WIDTH}}{_DESCRIPTIONS.get(row.split()[0], '')}".rstrip() for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def show_roce(tree: Tree, release: str) -> str:
     """`nv show qos roce`."""
     mode = roce_mode(tree)
+    pfc = _PFC if mode == "lossless" else _NO_PFC
+    text = _OFF if mode is None else _PROFILE.format(mode=mode, pfc=pfc)
+    if numbers(release) < _DESCRIBED_BEFORE:
+        text = _described(text)
     if mode is None:
-        return _OFF
-    text = _PROFILE.format(mode=mode, pfc=_PFC if mode == "lossless" else _NO_PFC)
+        return text
     return text + _mapping() + _scheduler(mode) + _exceptions(tree)
 
 
