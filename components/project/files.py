@@ -14,7 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from components.core.errors import Bug
 from components.project.wheel import Wheel, pick_pins
-from components.reading.load import EXAMPLE_MARK
+from components.reading.load import MARK
 
 _SSH: Final = r"(switches|hosts|environment\.hypervisors)\[\]\.ssh"
 _POOL: Final = r"environment\.instances\.pools\[\]"
@@ -65,7 +65,7 @@ def mark_example(text: str) -> str:
             found.setdefault(node.start_mark.line, {})[words] = None
     lines = text.splitlines()
     for number, words in found.items():
-        lines[number] += f"  {EXAMPLE_MARK}{'; '.join(words)}"
+        lines[number] += f"  {MARK}{'; '.join(words)}"
     return "\n".join(lines) + "\n"
 
 

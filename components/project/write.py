@@ -16,7 +16,7 @@ from components.project.engine import INSTALL_CLI, OWN_LOGIN, Engine
 from components.project.files import REQUIREMENTS, SITE_FILE
 from components.project.lab_marks import is_stand_in
 from components.project.wheel import DISTRIBUTION, FOLDER
-from components.reading.load import EXAMPLE_MARK
+from components.reading.load import MARK
 
 _INDENT: Final = "\n       "
 
@@ -153,7 +153,7 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
             f"pulumi stack init {stack}",
         ),
         (
-            f"your values: each line of {SITE_FILE} with `{EXAMPLE_MARK.strip()}` is still the example's",
+            f"your values: each line of {SITE_FILE} with `{MARK.strip()}` is still the example's",
             f".venv/bin/railyard check Pulumi.{stack}.yaml",
         ),
         ("the secrets, each on standard input:", *config),

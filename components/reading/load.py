@@ -28,10 +28,10 @@ from components.reading.yaml_text import YamlText, parse_yaml
 CONFIG_KEY = "railyard:cluster"
 """The key of the stack's configuration that holds a small site; a file is named by `SITE_KEY`."""
 _SITES: Final = (SITE_KEY, CONFIG_KEY)
-EXAMPLE_MARK: Final = "# CHANGE: "
+MARK: Final = "# CHANGE: "
 """Begins the comment on a line whose value a person has to change, and then takes away."""
 _EXAMPLE_RULE: Final = "example-value"
-_LINE: Final = re.compile(rf"^(?P<value>.*\S)\s+{re.escape(EXAMPLE_MARK)}(?P<words>.*\S)\s*$")
+_LINE: Final = re.compile(rf"^(?P<value>.*\S)\s+{re.escape(MARK)}(?P<words>.*\S)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,11 +322,7 @@ def find_marks(text: str, file: str) -> tuple[Problem, ...]:
     """One problem for each kind of value that is marked, with all of its lines."""
     places: dict[str, list[Place]] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if (
-            EXAMPLE_MARK in line
-            and (found := _LINE.match(line))
-            and not line.lstrip().startswith("#")
-        ):
+        if MARK in line and (found := _LINE.match(line)) and not line.lstrip().startswith("#"):
             place = Place((), found["value"].strip().removeprefix("- "), file, number)
             places.setdefault(found["words"], []).append(place)
     return tuple(
@@ -334,7 +330,7 @@ def find_marks(text: str, file: str) -> tuple[Problem, ...]:
             _EXAMPLE_RULE,
             f"{len(where)} line{' is' if len(where) == 1 else 's are'} marked as the example's.",
             tuple(where),
-            f"write {words}; then delete the comment `{EXAMPLE_MARK.strip()} …`.",
+            f"write {words}; then delete the comment `{MARK.strip()} …`.",
         )
         for words, where in places.items()
     )

@@ -20,7 +20,7 @@ from components.core.errors import UsageError
 from components.project.files import EXAMPLES, project_name
 from components.project.wheel import pack_wheel
 from components.project.write import write_project
-from components.reading.load import EXAMPLE_MARK
+from components.reading.load import MARK
 from tests.cli.conftest import Call, railyard
 
 ROOT = Path(__file__).parents[2]
@@ -74,9 +74,7 @@ def test_check_names_each_value_that_is_still_the_examples(
     assert railyard("init", "x", "--example", example).code == 0
     site = machine / "x" / "site.yaml"
     marked = [
-        number
-        for number, line in enumerate(site.read_text().splitlines(), 1)
-        if EXAMPLE_MARK in line
+        number for number, line in enumerate(site.read_text().splitlines(), 1) if MARK in line
     ]
     assert marked
     told = railyard("check", "x/Pulumi.site.yaml")
@@ -87,22 +85,20 @@ def test_check_names_each_value_that_is_still_the_examples(
     assert yaml.safe_load(site.read_text()) == yaml.safe_load(shipped)
     for lines in site.read_text().splitlines():  # each address of a machine asks to be changed
         if re.search(r"\b(address|host_key|project|pci): ", lines):
-            assert EXAMPLE_MARK in lines, lines
+            assert MARK in lines, lines
 
 
 def test_without_its_marks_a_site_is_checked_as_any_other(railyard: Call, machine: Path) -> None:
     railyard("init", "x")
     site = machine / "x" / "site.yaml"
-    site.write_text(re.sub(rf"\s+{EXAMPLE_MARK}.*", "", site.read_text()))
+    site.write_text(re.sub(rf"\s+{MARK}.*", "", site.read_text()))
     assert load_checked_site(site).spec is not None
 
 
 def test_a_mark_in_a_comment_alone_is_no_value(machine: Path) -> None:
     site = machine / "site.yaml"
     text = (ROOT / "examples" / "dgx-roce" / "site.yaml").read_text()
-    site.write_text(
-        f"# About marks: a line ends with\n# address: 1.2.3.4  {EXAMPLE_MARK}yours\n{text}"
-    )
+    site.write_text(f"# About marks: a line ends with\n# address: 1.2.3.4  {MARK}yours\n{text}")
     assert load_checked_site(site).spec is not None
 
 

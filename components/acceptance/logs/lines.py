@@ -11,7 +11,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import IO, Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from components.acceptance.logs.log_model import ParseProblem
 
@@ -193,7 +193,11 @@ _ZERO_SHARE: Final = 0.3
 zeros at none."""
 
 
-def read_chunks(file: IO[bytes]) -> Iterator[str]:
+class _Reader(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_chunks(file: _Reader) -> Iterator[str]:
     """The text of a file in pieces: UTF-8, or UTF-16 and UTF-32 as Windows' redirection writes it.
 
     Args:
