@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict
 
-from components.fabric.left_out import FILLED, SAID
+from components.fabric.settings import OMIT_EMPTY, OMIT_NONE
 
 
 class BondState(BaseModel):
@@ -24,7 +24,7 @@ class BondState(BaseModel):
     """Its number on both switches of a pair."""
     is_peer_link: bool = False
     """It joins the two switches of a pair."""
-    static: Annotated[tuple[str, ...], FILLED] = ()
+    static: Annotated[tuple[str, ...], OMIT_EMPTY] = ()
     """Members that do not speak LACP (EOS): found and put back, never wanted."""
 
     @property
@@ -51,10 +51,10 @@ class MlagState(BaseModel):
 
     mac: str | None = None
     backup: str | None = None
-    domain: Annotated[str | None, SAID] = None
+    domain: Annotated[str | None, OMIT_NONE] = None
     """Name of the pair, where it has one (EOS); None too where something that the pair needs is
     not there, so that it does not work."""
-    peer: Annotated[str | None, SAID] = None
+    peer: Annotated[str | None, OMIT_NONE] = None
     """Address of the other switch on the link between them, where there are addresses (EOS)."""
 
     @property
@@ -78,21 +78,3 @@ def bond_settings(bonds: Bonds | None, mlag: MlagState | None) -> dict[tuple[str
         for key, text in bond.words.items()
     }
     return flat | {("switch", key): text for key, text in (mlag.words if mlag else {}).items()}
-
-
-def restore_bonds(owned: Bonds | None, baseline: Bonds | None) -> Bonds | None:
-    """Our bundles after an undo: as they were, or gone."""
-    if owned is None:
-        return None
-    return {name: (baseline or {}).get(name, BondState()) for name in owned}
-
-
-def drop_bonds(previous: Bonds | None, desired: Bonds | None) -> Bonds | None:
-    """Those that are no longer wanted; None: none."""
-    gone = {name: bond for name, bond in (previous or {}).items() if name not in (desired or {})}
-    return gone or None
-
-
-def overlay_bonds(base: Bonds | None, top: Bonds | None) -> Bonds | None:
-    """What `top` says of a bundle wins."""
-    return None if base is None and top is None else {**(base or {}), **(top or {})}
