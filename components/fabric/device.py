@@ -30,9 +30,14 @@ from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.failure_text import InterruptedRunError
 from components.fabric.gate import open_gate
-from components.fabric.identity import Identity, recorded_identity, refuse_other
+from components.fabric.identity import (
+    Identity,
+    recorded_identity,
+    refuse_other,
+    refuse_other_stack,
+)
 from components.fabric.moves import describe_moves
-from components.fabric.session_look import look, read_sessions
+from components.fabric.session_look import keep_mark, look, read_sessions
 from components.fabric.session_state import Sessions
 from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
@@ -84,11 +89,25 @@ class SwitchRequest:
     looks first, and hosts leave service. An undo gives back what was there in any case."""
     serial: str = ""
     """Serial number that the file says; empty: the recorded one counts."""
+    stack: str = ""
+    """The stack that manages the switch, if the switch can keep its name."""
     judges: Judged | None = None
     """Of a plain exec: see `components/fabric/judge.py`."""
 
 
 _REQUEST = TypeAdapter(SwitchRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one run brings a switch to."""
+
+    wanted: SwitchState
+    """Names the settings that are read."""
+    aim: Aim
+    may_interrupt: bool = True
+    is_undo: bool = False
+    """All that is ours goes, and the mark of the stack with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +166,10 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
         exchange.enter(configure=False)
         who = exchange.who(system_of(request.os).identity)
         refuse_other(request.endpoint.where, who, None, request.serial)
+        refuse_other_stack(request.endpoint.where, who, request.stack)
         wanted = every_key(exchange.list_ports(), request.desired)
-        return render_baseline(exchange.record(wanted).model_copy(update={"identity": who}))
+        kept = replace(who, stacks=()) if who else None
+        return render_baseline(exchange.record(wanted).model_copy(update={"identity": kept}))
 
 
 def run_observe(text: str, environ: Mapping[str, str]) -> str:
@@ -179,14 +200,12 @@ def run_apply(text: str, environ: Mapping[str, str], out_of_service: Away | None
             return nullcontext()
         return out_of_service(_interrupted_ports(request, environ, edit))
 
-    outcome, who = _change(
-        request,
-        environ,
+    work = _Work(
         edit.wanted,
         lambda reading: edit.target(reading.state, reading.vlan_holders),
         may_interrupt=request.ports != "deny",
-        leave=leave,
     )
+    outcome, who = _change(request, environ, work, leave)
     return _render(request, outcome, request.desired, who)
 
 
@@ -216,14 +235,14 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
             "switch back by hand and remove its steps with `pulumi state delete`."
         )
     baseline = with_new_ports(request.baseline, request.desired, request.os)
-    outcome, who = _change(
-        request,
-        environ,
+    work = _Work(
         request.desired,
         lambda reading: target_of_restore(
             reading.state, request.desired, baseline, reading.vlan_holders
         ),
+        is_undo=True,
     )
+    outcome, who = _change(request, environ, work)
     return _render(request, outcome, SwitchState(), who)
 
 
@@ -253,6 +272,7 @@ def _enter(
     last = recorded_identity(environ.get(PREVIOUS_OUTPUT, "").strip())
     was = last or (request.baseline.identity if request.baseline else None)
     refuse_other(request.endpoint.where, who, was, request.serial)
+    refuse_other_stack(request.endpoint.where, who, request.stack)
     exchange.configure()
     return who
 
@@ -264,7 +284,8 @@ def look_at_switch(
     questions = system_of(system).identity
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()
-        return _look(exchange, system, desired), identity
+        who = Identity(serial=identity.serial, base_mac=identity.base_mac, stacks=identity.stacks)
+        return look(exchange, desired).model_copy(update={"identity": who}), identity
 
 
 def read_counters(
@@ -315,10 +336,7 @@ def _exchange(
 def _change(
     request: SwitchRequest,
     environ: Mapping[str, str],
-    wanted: SwitchState,
-    aim: Aim,
-    *,
-    may_interrupt: bool = True,
+    work: _Work,
     leave: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[Outcome, Identity | None]:
     """Bring a switch to its aim, and wait until it carries what it carried before."""
@@ -326,13 +344,15 @@ def _change(
     with open_gate(request.endpoint) as gate, _lock(request.endpoint), leave():
         with _exchange(request, environ, write_s) as exchange:
             who = _enter(exchange, request, environ)
-            gate.look(exchange, wanted)
-            outcome = exchange.converge(wanted, aim, may_interrupt=may_interrupt)
+            gate.look(exchange, work.wanted)
+            outcome = exchange.converge(work.wanted, work.aim, may_interrupt=work.may_interrupt)
+            if request.stack:
+                keep_mark(exchange, request.stack, who, keep=not work.is_undo)
         if gate.holds(outcome):
             read_s = request.endpoint.read_s or READ_DEADLINE_S
             with _exchange(request, environ, read_s + gate.place.settle_s) as exchange:
                 exchange.enter(configure=False)
-                gate.settle(exchange, wanted, outcome)
+                gate.settle(exchange, work.wanted, outcome)
     return outcome, who
 
 
@@ -366,7 +386,7 @@ def _render(
         interrupted=tuple(shorten(text, SHOWN, placeholder=" …") for text in outcome.interrupts),
         saved=True,
         desired=owned,
-        identity=who,
+        identity=replace(who, stacks=()) if who else None,
     )
     return dump_evidence(evidence)
 

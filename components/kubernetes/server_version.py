@@ -6,6 +6,8 @@ import re
 from typing import Any, Final, cast
 
 from components.core.errors import DeviceError, UnreachableError
+from components.core.limits import Deadline, end_within
+from components.kubernetes.calls import TRIES
 from components.kubernetes.client import make_client
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.planes.base import KubernetesPlan
@@ -56,9 +58,10 @@ def read_version(kubeconfig: str) -> str:
 
     client = make_client(kubeconfig)
     try:
-        answer = cast("Any", kube_client.VersionApi(client)).get_code(
-            _request_timeout=REQUEST_DEADLINE_S
-        )
+        with end_within(Deadline(TRIES * REQUEST_DEADLINE_S)):
+            answer = cast("Any", kube_client.VersionApi(client)).get_code(
+                _request_timeout=REQUEST_DEADLINE_S
+            )
         return str(answer.git_version)
     except ApiException as error:
         reason = str(error).strip().splitlines()[0]

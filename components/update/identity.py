@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from components.core.to_json import to_json
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.cabling import contradictions
+from components.fabric.identity import other_stack_text
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.model.once import once
@@ -91,9 +92,16 @@ def identity_refused(
         and isinstance(facts := seen.switch(switch.name), SwitchState)
         and (wrong := contradictions(switch.cables, facts.neighbours))
     )
+    marked = (
+        f"identity: {switch.name}: {other_stack_text(plan.stack, other)}"
+        for switch in plan.switches
+        if isinstance(facts := seen.switch(switch.name), SwitchState) and facts.identity
+        for other in facts.identity.stacks
+        if other != plan.stack
+    )
     servers = recorded_nodes(applied, "server")
     only = found.only_server(servers[0]) if len(servers) == 1 else ()
-    return (*found.false_renames(), *causes, *found.others(), *cabling, *only)
+    return (*found.false_renames(), *causes, *found.others(), *cabling, *marked, *only)
 
 
 def renamed_unsaid(

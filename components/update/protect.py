@@ -151,7 +151,9 @@ def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterato
     """Switches that leave the file while hosts of the file are plugged in nowhere else."""
     now = planned_devices(plan)
     devices = recorded_devices(applied)
+    unmanaged = (*spec.other_switches, *(spec.infiniband.switches if spec.infiniband else ()))
     plugged = {port.to for switch in spec.switches for port in switch.ports.values()}
+    plugged |= {str(end) for switch in unmanaged for end in switch.ports.values()}
     loose = [
         host.name
         for host in spec.hosts

@@ -351,6 +351,15 @@ def test_a_switch_is_known_by_its_serial_number(
     assert words in "".join(found)
 
 
+@pytest.mark.parametrize("stacks", [(), ("prod",), ("prod", "dev")])
+def test_a_switch_of_another_stack_is_refused_at_preview(stacks: tuple[str, ...]) -> None:
+    said = Identity(serial="MT2", stacks=stacks)
+    state = dev_plan().switches[0].desired.model_copy(update={"identity": said})
+    found = _refusals(_edited(nothing), Seen({"leaf-01": state}))
+    assert len(found) == ("prod" in stacks)
+    assert all("leaf-01: the stack prod manages this switch" in text for text in found)
+
+
 @pytest.mark.parametrize(("wrong", "refused"), [(1, False), (2, False), (3, True), (4, True)])
 def test_a_switch_with_mostly_wrong_neighbours_is_refused(wrong: int, *, refused: bool) -> None:
     def cabling(site: Cluster) -> None:

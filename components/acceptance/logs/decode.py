@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from typing import IO, Final
+from typing import Final, Protocol
 
 _CHUNK_BYTES: Final = 1 << 20
 _MARKS: Final = (
@@ -21,7 +21,11 @@ _ZERO_SHARE: Final = 0.3
 zeros at none."""
 
 
-def read_chunks(file: IO[bytes]) -> Iterator[str]:
+class _Reader(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_chunks(file: _Reader) -> Iterator[str]:
     """The text of a file in pieces: UTF-8, or UTF-16 and UTF-32 as Windows' redirection writes it.
 
     Args:

@@ -124,6 +124,12 @@ class Session:
         if builtin is not None:
             return builtin(self, words[1:])
         self.status = 0
+        plain = words[2:] if words[:2] == ["sudo", "-n"] else words
+        if plain[0] in {"ls", "mkdir", "rmdir"}:
+            is_root = plain != words and not self.switch.faults.read_only
+            printed, self.status = self.switch.stored.run_folders(plain, root=is_root)
+            self.switch.commit()
+            return printed
         if words[0] == "sudo" and "vtysh" in words[1:3]:
             return self._vtysh(text, words[words.index("vtysh") + 1 :])
         # 4.4 has NVUE as early access, switched off; before, there is none.
