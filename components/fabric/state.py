@@ -12,10 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.core.difference import Difference, diff_settings
 from components.fabric.alike import spread_ports
-from components.fabric.bond_state import Bonds, BondState, MlagState, bond_settings
-from components.fabric.ib_state import IbState
 from components.fabric.identity import Identity
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Bonds, BondState, IbState, MlagState, Sessions, bond_settings
 from components.fabric.settings import (
     OMIT_EMPTY,
     OMIT_NONE,

@@ -8,8 +8,8 @@ from typing import Final
 from components.core.finding import Finding, Severity
 from components.drift.applied import Applied
 from components.fabric.drift import lost_ways, networks_of
+from components.fabric.parts import Sessions
 from components.fabric.plan import SwitchPlan
-from components.fabric.session_state import Sessions
 from components.fabric.sessions import RoutedLinks
 from components.fabric.state import SwitchState
 from components.preflight.report import Neighbors

@@ -8,7 +8,7 @@ from typing import Final
 
 from components.core.markdown import code_block, code_span
 from components.core.plain_text import indented, one_line
-from components.fabric.setting_text import group_settings
+from components.fabric.effects import group_settings
 from components.preview.compare import Alike, Moved, gather_alike
 from components.preview.items import Kind
 from components.preview.report import MARKER, Preview

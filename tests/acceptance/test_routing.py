@@ -15,7 +15,7 @@ from components.acceptance.plan import plan_acceptance
 from components.acceptance.report.text import render_table
 from components.acceptance.request import AcceptRequest, parse_accept_request, render_accept_request
 from components.acceptance.routing import RoutingSeen
-from components.fabric.session_state import Session, Sessions
+from components.fabric.parts import Session, Sessions
 from components.fabric.systems.base import PortCounters
 from components.kubernetes.plan import plan_kubernetes
 from components.remote.step import Endpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.ib_state import PartitionState
+from components.fabric.parts import PartitionState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.mellanox_cli import find_refusal
 from components.fabric.systems.mlnxos.driver import PARTITIONS

@@ -17,7 +17,7 @@ from typing import Final
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from components.fabric.effects import ByTable
-from components.fabric.ib_state import IbState, MemberKind, PartitionState, show_pkey
+from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import (
     Change,

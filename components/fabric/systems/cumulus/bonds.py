@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.bond_state import BondState, MlagState
 from components.fabric.native import WHOLE, read_list
+from components.fabric.parts import BondState, MlagState
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import Change
 from components.fabric.systems.cumulus.routing import whole_words

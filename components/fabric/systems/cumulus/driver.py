@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, sources, write_list
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Change, Guard, LinkForm, PortCounters, Reading

@@ -13,7 +13,7 @@ from typing import Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.bond_state import BondState, MlagState
+from components.fabric.parts import BondState, MlagState
 from components.fabric.state import EcnState, Neighbour
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.cumulus import profiles

@@ -12,7 +12,7 @@ from typing import Final
 
 from components.fabric.effects import ByTable
 from components.fabric.native import sources, write_fields, write_list
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import (
     Change,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.fabric.effects import ByTable
-from components.fabric.ib_state import (
+from components.fabric.parts import (
     ALL_PORTS,
     IbState,
     PartitionState,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, cast
 
-from components.fabric.ib_state import MemberKind, PartitionState
+from components.fabric.parts import MemberKind, PartitionState
 from components.fabric.systems.base import Unreadable
 
 _NAME: Final = re.compile(r"^(\S+):\s*$")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.fabric.ib_state import IbState, PartitionState, show_pkey
+from components.fabric.parts import IbState, PartitionState, show_pkey
 from components.fabric.systems.base import Change
 from components.fabric.systems.mlnxos.read import DEFAULT_ENGINE, MTU_WORDS, show_guid
 from components.model.infiniband import DEFAULT_PARTITION

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.marking import marking_of
+from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Script
