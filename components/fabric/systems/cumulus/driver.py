@@ -16,22 +16,24 @@ from components.fabric.native import WHOLE, sources, write_list
 from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import Change, Guard, LinkForm, PortCounters, Reading
+from components.fabric.systems.base import (
+    Change,
+    Guard,
+    LinkForm,
+    PortCounters,
+    Reading,
+)
 from components.fabric.systems.cumulus import link, profiles
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import sessions as cumulus_sessions
 from components.fabric.systems.cumulus import write as cumulus_actions
 from components.fabric.systems.cumulus.counters import parse_counters, with_storms
 from components.fabric.systems.cumulus.facts import DSCP_PER_CLASS, FACTORY_MTU_BYTES
-from components.fabric.systems.cumulus.qos import OwnQos
+from components.fabric.systems.cumulus.profiles import OwnQos
 from components.fabric.systems.cumulus.read import Config, PortConfig, Profile
-from components.fabric.systems.cumulus.revisions import GUARD
-from components.fabric.systems.cumulus.splits import (
-    find_configured,
-    find_words,
-    read_splits,
-)
-from components.fabric.systems.cumulus.spreading import port_native, words_of
+from components.fabric.systems.cumulus.routing import port_native, words_of
+from components.fabric.systems.cumulus.splits import find_configured, find_words, read_splits
+from components.fabric.systems.cumulus.write import GUARD
 from components.fabric.systems.membership import others_of
 
 CONFIG: Final = "nv config show -o json"

@@ -34,9 +34,8 @@ from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import sessions as sonic_sessions
 from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
+from components.fabric.systems.sonic.cable import link_state, parse_links
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL, PRIORITIES
-from components.fabric.systems.sonic.link import link_state, parse_links
-from components.fabric.systems.sonic.pauses import PAUSES, STORMS, with_pauses
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
 from components.fabric.systems.sonic.routing import (
     addresses_of,
@@ -45,6 +44,7 @@ from components.fabric.systems.sonic.routing import (
     routing_words,
 )
 from components.fabric.systems.sonic.rows import write_rows
+from components.fabric.systems.sonic.watchdog import PAUSES, STORMS, with_pauses
 
 MARKS: Final = "show queue wredcounters --json"
 """From 202505 on (sonic-utilities 2807)."""

@@ -17,10 +17,10 @@ from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.bonds import coming_bonds, leaving_bonds
+from components.fabric.systems.sonic.cable import link_lines
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
-from components.fabric.systems.sonic.link import link_lines
 from components.fabric.systems.sonic.port import PortPlan, plan_port
-from components.fabric.systems.sonic.routing_lines import coming_changes, leaving_changes
+from components.fabric.systems.sonic.routing import coming_changes, leaving_changes
 from components.fabric.systems.sonic.rows import (
     Rows,
     mode_cell,
