@@ -17,7 +17,6 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
-from components.fabric.alike import fold_ports
 from components.fabric.baselines import (
     every_key,
     read_baseline,
@@ -38,7 +37,7 @@ from components.fabric.identity import (
 from components.fabric.moves import InterruptedRunError, describe_moves
 from components.fabric.parts import Sessions
 from components.fabric.session_look import keep_mark, look, read_sessions
-from components.fabric.state import SwitchState
+from components.fabric.state import SwitchState, fold_ports
 from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters
 from components.fabric.targets import target_of_restore

@@ -243,7 +243,9 @@ def _names(settings: Sequence[str]) -> str:
     """`vlan_111`, `vlan_112`, `vlan_113` as `vlan_111-113`."""
     runs: list[tuple[str, int, int]] = []
     for setting in settings:
-        head, number = _split_number(setting)
+        # `vlan_111` is `vlan_` and 111; a name without a plain number at its end is itself.
+        found = _NUMBERED.fullmatch(setting)
+        (head, number) = (found[1], int(found[2])) if found else (setting, None)
         last = runs[-1] if runs else None
         if last and number is not None and last[0] == head and last[2] + 1 == number:
             runs[-1] = (head, last[1], number)
@@ -253,12 +255,6 @@ def _names(settings: Sequence[str]) -> str:
         head if first < 0 else f"{head}{first}" if first == last else f"{head}{first}-{last}"
         for head, first, last in runs
     )
-
-
-def _split_number(setting: str) -> tuple[str, int | None]:
-    """`vlan_111` is `vlan_` and 111; a name without a plain number at its end is itself."""
-    found = _NUMBERED.fullmatch(setting)
-    return (found[1], int(found[2])) if found else (setting, None)
 
 
 def collapse(ports: Iterable[str], order: Mapping[str, int]) -> str:

@@ -60,13 +60,7 @@ class MlagState(_Frozen):
     @property
     def words(self) -> dict[str, str]:
         """What is said of it."""
-        said = (
-            ("mac", self.mac),
-            ("backup", self.backup),
-            ("domain", self.domain),
-            ("peer", self.peer),
-        )
-        return {f"mlag_{key}": value for key, value in said if value is not None}
+        return {f"mlag_{key}": value for key, value in self if value is not None}
 
 
 def bond_settings(bonds: Bonds | None, mlag: MlagState | None) -> dict[tuple[str, str], str]:

@@ -279,21 +279,17 @@ def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str
     if port.mode == "routed":
         return {"mode": "routed"}
     if port.untagged is not None:
-        return _beside_untagged(switch, vlan, port.untagged)
+        # A trunk with a VLAN for frames without a tag, which must be allowed there too.
+        if system_of(switch.os).native_apart:
+            both = tuple(sorted((vlan, port.untagged)))
+            return {"mode": "trunk", "native_vlan": port.untagged, "trunk_vlans": both}
+        return {"mode": "hybrid", "access_vlan": port.untagged, "trunk_vlans": (vlan,)}
     access = port.mode == "access"
     return {
         "mode": port.mode,
         "access_vlan": vlan if access else None,
         "trunk_vlans": None if access else (vlan,),
     }
-
-
-def _beside_untagged(switch: Switch, vlan: int, untagged: int) -> dict[str, object]:
-    """A trunk with a VLAN for frames without a tag, which must be allowed there too."""
-    if system_of(switch.os).native_apart:
-        both = tuple(sorted((vlan, untagged)))
-        return {"mode": "trunk", "native_vlan": untagged, "trunk_vlans": both}
-    return {"mode": "hybrid", "access_vlan": untagged, "trunk_vlans": (vlan,)}
 
 
 def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:

@@ -6,12 +6,14 @@ difference between two of them into its system's commands.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from components.core.difference import Difference, diff_settings
-from components.fabric.alike import spread_ports
 from components.fabric.identity import Identity
 from components.fabric.parts import Bonds, BondState, IbState, MlagState, Sessions, bond_settings
 from components.fabric.settings import (
@@ -336,3 +338,48 @@ def _address_text(entry: str) -> str:
 def diff_states(actual: SwitchState, desired: SwitchState) -> tuple[Difference, ...]:
     """The wanted settings that the switch does not have; what we do not own is not compared."""
     return diff_settings(actual.settings(), desired.settings())
+
+
+ALL: Final = "all"
+"""No port of any system is called so: each has a digit in its name."""
+_Port = Mapping[str, JsonValue]
+
+
+def fold_ports(state: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The JSON form of a switch with the most common value of each key of its ports once."""
+    ports = cast("Mapping[str, _Port]", state.get("ports", {}))
+    if len(ports) <= 1:
+        return dict(state)
+    common = _common([*ports.values()])
+    own: dict[str, JsonValue] = {
+        name: {key: value for key, value in port.items() if common.get(key, _OTHER) != value}
+        for name, port in ports.items()
+    }
+    return {**state, "ports": {ALL: common, **own}}
+
+
+_OTHER: Final = ("no value of JSON",)
+
+
+def _common(ports: list[_Port]) -> dict[str, JsonValue]:
+    """Of each key that every port has: one without it would get a value that it does not have."""
+    keys = [key for key in ports[0] if all(key in port for port in ports)]
+    return {key: _most([port[key] for port in ports]) for key in keys}
+
+
+def _most(values: list[JsonValue]) -> JsonValue:
+    texts = Counter(json.dumps(value, sort_keys=True) for value in values)
+    return cast("JsonValue", json.loads(texts.most_common(1)[0][0]))
+
+
+def spread_ports(state: object) -> object:
+    """The same with each port by itself; what has no `all` is so already."""
+    if not isinstance(state, Mapping):
+        return state
+    document = cast("Mapping[str, object]", state)
+    ports = document.get("ports")
+    if not isinstance(ports, Mapping) or ALL not in ports:
+        return document
+    named = dict(cast("Mapping[str, _Port]", ports))
+    common = named.pop(ALL)
+    return {**document, "ports": {name: {**common, **port} for name, port in named.items()}}

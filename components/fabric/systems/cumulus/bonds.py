@@ -110,7 +110,11 @@ def bond_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     for name, wanted in (target.bonds or {}).items():
         was = held.get(name, BondState())
         if was != wanted and _leaves(name, wanted, actual, target):
-            yield from _leaving(name, actual, target)
+            yield Change((f"nv unset interface {name}",))
+            there = f"interface {PEER_VLAN} is there"
+            recorded = read_list(target.native.get(WHOLE)) or ()
+            if name == PEER_LINK and there in whole_words(actual) and there not in recorded:
+                yield Change((f"nv unset interface {PEER_VLAN}",))
         elif was != wanted:
             yield from _bond_lines(name, was, wanted)
     if target.mlag is not None:
@@ -122,14 +126,6 @@ def _leaves(name: str, wanted: BondState, actual: SwitchState, target: SwitchSta
     recorded = read_list(target.native.get(WHOLE)) or ()
     is_new = f"interface {name} is there" not in recorded
     return not wanted.members and is_new and f"interface {name} rest" in whole_words(actual)
-
-
-def _leaving(name: str, actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    yield Change((f"nv unset interface {name}",))
-    there = f"interface {PEER_VLAN} is there"
-    recorded = read_list(target.native.get(WHOLE)) or ()
-    if name == PEER_LINK and there in whole_words(actual) and there not in recorded:
-        yield Change((f"nv unset interface {PEER_VLAN}",))
 
 
 def _bond_lines(name: str, was: BondState, wanted: BondState) -> Iterator[Change]:

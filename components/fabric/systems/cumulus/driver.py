@@ -17,7 +17,6 @@ from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import (
-    Change,
     Guard,
     LinkForm,
     PortCounters,
@@ -120,9 +119,7 @@ class CumulusDriver(ByTable):
             others_of({name: _member(port) for name, port in rest.items()}),
         )
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """See `cumulus_actions`."""
-        return cumulus_actions.plan_changes(actual, target)
+    plan_changes = staticmethod(cumulus_actions.plan_changes)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""

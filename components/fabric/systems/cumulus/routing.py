@@ -161,7 +161,13 @@ def _bgp_lines(
 ) -> Iterator[Change]:
     no_identity = (wanted.asn, wanted.router_id) == (None, None)
     if not _leaves(GLOBAL, actual, target, empty=no_identity):
-        yield from _identity_lines(was, wanted)
+        for key, held, value in (
+            ("autonomous-system", was.asn, wanted.asn),
+            ("router-id", was.router_id, wanted.router_id),
+        ):
+            if held != value:
+                line = f"unset {GLOBAL} {key}" if value is None else f"set {GLOBAL} {key} {value}"
+                yield Change((f"nv {line}",))
     elif (was.asn, was.router_id) != (None, None):
         yield Change((f"nv unset {GLOBAL}",))
     empty = not (wanted.neighbors or wanted.networks)
@@ -172,16 +178,6 @@ def _bgp_lines(
     if NEW_WORDS in whole_words(actual):
         recorded = read_list(target.native.get(WHOLE))
         yield from switch_changes(whole_words(actual), recorded, wanted)
-
-
-def _identity_lines(was: BgpState, wanted: BgpState) -> Iterator[Change]:
-    for key, held, value in (
-        ("autonomous-system", was.asn, wanted.asn),
-        ("router-id", was.router_id, wanted.router_id),
-    ):
-        if held != value:
-            line = f"unset {GLOBAL} {key}" if value is None else f"set {GLOBAL} {key} {value}"
-            yield Change((f"nv {line}",))
 
 
 def _peer_lines(

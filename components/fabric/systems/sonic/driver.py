@@ -21,7 +21,6 @@ from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, 
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import (
     ByHand,
-    Change,
     Guard,
     LinkForm,
     PortCounters,
@@ -211,9 +210,7 @@ class SonicDriver(ByTable):
         ours = {*wanted.ports, *(wanted.bonds or {})}
         return Reading(state, _vlan_holders(tables, ours), other_ports(tables, ours))
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """See `sonic_actions`."""
-        return sonic_actions.plan_changes(actual, target)
+    plan_changes = staticmethod(sonic_actions.plan_changes)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""
