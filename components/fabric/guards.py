@@ -16,14 +16,19 @@ from pydantic import BaseModel, ConfigDict
 from components.core.beside import Beside
 from components.core.difference import Difference
 from components.fabric.effects import collapse
-from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState, list_vlans
+from components.fabric.settings import plain
+from components.fabric.state import (
+    DSCP_COUNT,
+    EcnState,
+    OtherPorts,
+    PortState,
+    SwitchState,
+    list_vlans,
+)
 from components.fabric.systems import system_of
 from components.fabric.systems.ranges import collapse_vlans
 from components.fabric.systems.switch_system import SwitchSystem
 from components.model.fabric import Rdma
-
-DSCPS: Final = range(64)
-"""Six bits of the IP header (RFC 2474)."""
 
 
 class Guarded(BaseModel):
@@ -53,7 +58,7 @@ def guarded_of(rdma: Rdma) -> Guarded:
 
 def with_looks(asked: SwitchState) -> SwitchState:
     """What to read of a switch, with what the rules look at beside it; no session more."""
-    every = dict.fromkeys(DSCPS, 0)
+    every = dict.fromkeys(range(DSCP_COUNT), 0)
     return asked.model_copy(
         update={
             "pfc_priorities": asked.pfc_priorities or (),
@@ -61,18 +66,17 @@ def with_looks(asked: SwitchState) -> SwitchState:
             "dscp_classes": {**every, **(asked.dscp_classes or {})},
             "rewrite_dscp": False,
             "others": OtherPorts(),
-            "ports": {name: _with_looks(port) for name, port in asked.ports.items()},
-        }
-    )
-
-
-def _with_looks(asked: PortState) -> PortState:
-    return asked.model_copy(
-        update={
-            "pfc": asked.pfc or False,
-            "rewrite_dscp": False,
-            "class_shares": asked.class_shares or {0: 0},
-            "dscp_priorities": asked.dscp_priorities or {0: 0},
+            "ports": {
+                name: port.model_copy(
+                    update={
+                        "pfc": port.pfc or False,
+                        "rewrite_dscp": False,
+                        "class_shares": port.class_shares or {0: 0},
+                        "dscp_priorities": port.dscp_priorities or {0: 0},
+                    }
+                )
+                for name, port in asked.ports.items()
+            },
         }
     )
 
@@ -163,7 +167,7 @@ def _pfc_elsewhere(case: _Case) -> Iterator[_Hit]:
     if listed is None:
         yield _Hit("pfc", "on", "off", breaks, extra[0])
     else:
-        yield _Hit("pfc_priorities", _numbers(listed), _numbers(planned), breaks, extra[0])
+        yield _Hit("pfc_priorities", plain(listed), plain(planned), breaks, extra[0])
 
 
 def _dscp_map(case: _Case) -> Iterator[_Hit]:
@@ -281,10 +285,6 @@ def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> Beside:
     where = collapse(ports, look.order) if ports else "switch"
     fix = fix_of(look.os, kind, ports, hit.number, hit.harmless)
     return Beside(kind, Difference(where, hit.setting, hit.actual, hit.harmless), hit.breaks, fix)
-
-
-def _numbers(found: tuple[int, ...]) -> str:
-    return ",".join(map(str, found)) or "none"
 
 
 BREAKS: Final[Mapping[str, str]] = {

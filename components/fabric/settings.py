@@ -98,7 +98,7 @@ class Setting:
     each: Kind = "one"
     """The kind of each entry of a map."""
     spell: Callable[[Any], tuple[Any, ...]] = tuple
-    """The entries of a list; of a word, such as `all`, those that it stands for."""
+    """The entries of a list; of a word, such as `all`, the ones that it means."""
     puts_back: bool = True
     """Whether an undo sets it; else the words under `native` bring it back."""
 
@@ -331,7 +331,7 @@ def _own_entries(setting: Setting, held: Map, owned: Map, before: Map) -> Map:
 
 
 def _shared_entries(held: Map, owned: Map, before: Map) -> Map:
-    """The entries of others, and ours as they were; ours alone goes if nobody else uses it."""
+    """The entries of others, and ours as they were; ours alone goes unless others use it."""
     back = {key: value for key, value in held.items() if key not in owned}
     for key in (key for key in {**held, **before} if key in owned):
         if is_state(ours := owned[key]):

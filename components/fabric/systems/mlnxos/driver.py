@@ -7,7 +7,7 @@ manager sets its MTU. What they came to is read on the hosts, and judged by acce
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from components.fabric.effects import ByTable
@@ -57,18 +57,20 @@ class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
         ib = wanted.ib
         if ib is None:
             return Reading(SwitchState())
-        state = STATE.format(node=ib.node)
+        readers: tuple[tuple[str, str, Callable[[str, str], object]], ...] = (
+            ("sm_function", FUNCTION, parse_switch),
+            ("sm_enabled", STATE.format(node=ib.node), parse_switch),
+            ("sm_priority", PRIORITY, parse_priority),
+            ("routing_engine", ROUTING, parse_routing_engine),
+        )
         found = IbState(
-            node=ib.node,
-            sm_function=parse_switch(FUNCTION, answers[FUNCTION]) if FUNCTION in answers else None,
-            sm_enabled=parse_switch(state, answers[state]) if state in answers else None,
-            sm_priority=parse_priority(PRIORITY, answers[PRIORITY])
-            if PRIORITY in answers
-            else None,
-            routing_engine=parse_routing_engine(ROUTING, answers[ROUTING])
-            if ROUTING in answers
-            else None,
-            partitions=parse_partitions(PARTITIONS, answers[PARTITIONS]),
+            node=ib.node, partitions=parse_partitions(PARTITIONS, answers[PARTITIONS])
+        ).model_copy(
+            update={
+                key: read(command, answers[command])
+                for key, command, read in readers
+                if command in answers
+            }
         )
         return Reading(SwitchState(ib=found))
 

@@ -138,9 +138,9 @@ def link_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     if port.autoneg not in {None, was.autoneg or ""}:
         yield from _autoneg_lines(name, was.autoneg or "", port.autoneg or "")
     if port.speed and port.speed != was.speed:
-        yield say.set_speed(name, port.speed)
+        yield f"sudo config interface speed {name} {port.speed}"
     if port.fec and port.fec != was.fec:
-        yield say.set_fec(name, port.fec)
+        yield f"sudo config interface fec {name} {port.fec}"
     if port.fec == "" != (was.fec or ""):
         yield say.delete_field(port_row(name), "fec")
 
@@ -148,17 +148,17 @@ def link_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
 def _autoneg_lines(name: str, was: str, wanted: str) -> Iterator[str]:
     (held, *offers), (mode, *offered) = _parts(was), _parts(wanted)
     if mode not in {held, _NOTHING} or (mode == _NOTHING and held == "on"):
-        yield say.set_autoneg(name, on=mode == "on")
+        yield f"sudo config interface autoneg {name} {'enabled' if mode == 'on' else 'disabled'}"
     if mode == _NOTHING != held:
         yield say.delete_field(port_row(name), "autoneg")
     if offers == offered:
         return
     if not offered:
-        yield say.set_advertised(name, "all")
+        yield f"sudo config interface advertised-speeds {name} all"
     for offer in offered:
-        is_list = offer.startswith("@")
-        cells = {(port_row(name), LIST): offer[1:]}.items()
-        yield from say.write_cells(cells) if is_list else (say.set_advertised(name, offer),)
+        cells = [((port_row(name), LIST), offer[1:])]
+        plain_line = f"sudo config interface advertised-speeds {name} {offer}"
+        yield from say.write_cells(cells) if offer.startswith("@") else (plain_line,)
     kinds = {offer.startswith("@") for offer in offered}
     if False not in kinds and (not offered or False in {o.startswith("@") for o in offers}):
         yield say.delete_field(port_row(name), "adv_speeds")
