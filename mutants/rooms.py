@@ -26,7 +26,10 @@ ROOMS: Final[dict[str, Room]] = {
         ("fabric", "golden", "plan"),
     ),
     "fabric-parsers": Room(
-        ("fabric/systems/*/read.py", "fabric/systems/*/facts.py", "fabric/systems/ranges.py"),
+        (
+            *("fabric/systems/*/read.py", "fabric/systems/mlnxos/driver.py"),
+            *("fabric/systems/*/facts.py", "fabric/systems/ranges.py"),
+        ),
         (
             *("fabric/test_*_parse*.py", "fabric/test_cabling.py", "fabric/test_models.py"),
             *("fabric/test_evidence.py", "fabric/test_unread_counters.py"),

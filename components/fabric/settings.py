@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from operator import not_
 from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 
 from pydantic import BaseModel, Field
@@ -28,23 +29,13 @@ Map = dict[Any, Any]
 Texts = dict[tuple[str, str], str]
 NOTHING: Final = object()
 """There is no value for what a baseline lacks: it is left out."""
-
-
 StateT = TypeVar("StateT", bound=BaseModel)
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
-def _is_empty(value: object) -> bool:
-    return not value
-
-
-OMIT_NONE: Final[Any] = Field(exclude_if=_is_none)
+OMIT_NONE: Final[Any] = Field(exclude_if=lambda value: value is None)
 """An optional field: it is not in the JSON form if it is None, so that a new one does not change
 the inputs of the steps of other switches."""
-OMIT_EMPTY: Final[Any] = Field(exclude_if=_is_empty)
+OMIT_EMPTY: Final[Any] = Field(exclude_if=not_)
 """The same for a field that is empty by default."""
 
 

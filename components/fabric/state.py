@@ -35,21 +35,9 @@ DSCP_COUNT: Final = 64
 _FULL = 100
 
 
-def _is_full(value: object) -> bool:
-    return value == _FULL
-
-
 def list_vlans(vlans: Literal["all"] | tuple[int, ...]) -> tuple[int, ...]:
     """Spell out `all`."""
     return ALL_VLANS if vlans == "all" else vlans
-
-
-def _slashed(times: tuple[int, int]) -> str:
-    return "/".join(map(str, times))
-
-
-def _count_of(parts: tuple[str, ...]) -> str:
-    return f"{len(parts)}x"
 
 
 class _Frozen(BaseModel):
@@ -63,7 +51,7 @@ class EcnState(_Frozen):
     max_kib: int
     kind: Literal["ecn", "red", "both"] = "ecn"
     """What a full queue does; we only want `ecn`, but must be able to put others back."""
-    percent: Annotated[int, Field(exclude_if=_is_full)] = 100
+    percent: Annotated[int, Field(exclude_if=lambda percent: percent == _FULL)] = 100
     """How many packets are marked at the upper threshold."""
     relative: bool = False
     """Found on a device, never wanted: the two numbers are percent of the buffer, not KiB."""
@@ -164,7 +152,9 @@ class PortState(_Frozen):
     """Weights of the classes that are not strict: found on devices, to put them back."""
     pfc_watchdog: Annotated[bool | None, OMIT_NONE, Setting(native="pfc_watchdog")] = None
     """The watchdog over pause storms."""
-    pfc_watchdog_ms: Annotated[tuple[int, int] | None, OMIT_NONE, Setting(say=_slashed)] = None
+    pfc_watchdog_ms: Annotated[
+        tuple[int, int] | None, OMIT_NONE, Setting(say=lambda times: "/".join(map(str, times)))
+    ] = None
     """Its times: until it drops, and for how long."""
     adaptive_routing: Annotated[
         bool | None, OMIT_NONE, Setting(native="adaptive_routing", blank=False)
@@ -277,18 +267,18 @@ class SwitchState(_Frozen):
     ] = None
     """None: not ours, or it is half of no pair."""
     adaptive_routing: Annotated[bool | None, OMIT_NONE, Setting(blank=False)] = None
-    """The same of the switch as a whole (Cumulus); None: not ours."""
+    """Whether the switch as a whole spreads what it routes by load (Cumulus); None: not ours."""
     splits: Annotated[
         dict[str, tuple[str, ...]] | None,
         OMIT_NONE,
-        Setting("own", "breakout", _count_of, where="port {}"),
+        Setting("own", "breakout", lambda parts: f"{len(parts)}x", where="port {}"),
     ] = None
     """Whole port to the ports that are there in its place: its parts, `swp1: [swp1s0, swp1s1]`, or
     itself alone. None: not ours; a whole port that it does not name is not ours either."""
     configured_parts: Annotated[tuple[str, ...] | None, OMIT_NONE] = None
     """Parts of split ports of which the configuration says something: found, never wanted."""
     rewrite_dscp: Annotated[bool | None, OMIT_NONE] = None
-    """The same of all ports together, where the system has one switch for it (EOS): found only."""
+    """Whether the switch rewrites DSCP on all ports at once (EOS). Read only."""
     ports: Annotated[dict[str, PortState], Setting("own", where="port {}")] = {}
     others: Annotated[OtherPorts | None, OMIT_NONE] = None
     """None: not looked at."""

@@ -62,7 +62,7 @@ def target_of_restore(
         baseline: What was recorded before the first apply.
         vlan_holders: VLAN to ports that are not ours and use it; such a VLAN stays.
     """
-    owned = _with_taken(owned, actual, baseline)
+    owned = _with_one_shot_effects(owned, actual, baseline)
     target = restore(actual, owned, baseline)
     going = {name for name, left in (target.addresses or {}).items() if not left}
     held = (
@@ -115,7 +115,7 @@ def _is_mtu(entry: str) -> bool:
 
 
 def target_of_put_back(after: Reading, before: SwitchState, wanted: SwitchState) -> SwitchState:
-    """What a run that failed goes back to: the values of before, and nothing of ours beside them.
+    """What a failed run goes back to: the values that it found, without anything else of ours.
 
     Args:
         after: What it has left.
@@ -137,15 +137,17 @@ def with_all_ports(wanted: SwitchState, names: Iterable[str], keys: PortState) -
 
 
 def _added(more: SwitchState, owned: SwitchState) -> dict[str, object]:
-    """What one-shots reach, where a state says nothing of it."""
+    """The settings that a one-shot reaches: those of a state, and more if it does not name them."""
     both = overlay(more, owned)
     return {key: getattr(both, key) for key in ("pfc_priorities", "pfc_enabled", "ports")}
 
 
-def _with_taken(owned: SwitchState, actual: SwitchState, baseline: SwitchState) -> SwitchState:
-    """What goes back: where the one-shot of all ports does, all that it took along, and PFC.
+def _with_one_shot_effects(
+    owned: SwitchState, actual: SwitchState, baseline: SwitchState
+) -> SwitchState:
+    """What goes back: if the one-shot does, also the queues and PFC that it reset on every port.
 
-    A port without weights was not read, or is of a system whose one-shot is not of that kind.
+    A port without weights was not read, or its system has no such one-shot.
     """
     if owned.roce in {None, baseline.roce or "none"}:
         return owned
@@ -235,7 +237,7 @@ def target_of_update(
     Args:
         actual: What it has now.
         desired: What is wanted now.
-        undone: The target of the undo of what was wanted before and is no longer.
+        undone: The target of an undo of the settings that are no longer wanted.
     """
     wanted = target_of_apply(overlay(actual, undone), desired)
     target = overlay(undone, wanted)
@@ -247,7 +249,7 @@ def target_of_update(
 
 
 def _unwanted(target: PortState, wanted: PortState | None) -> dict[str, str]:
-    """Recorded words of the settings that nothing else is wanted of."""
+    """The recorded words of a port, without those of settings that are wanted in part."""
     named = {*natives(wanted)} if wanted is not None else set[str]()
     return {key: words for key, words in target.native.items() if key not in named}
 
