@@ -19,7 +19,7 @@ from components.acceptance.judge.log import (
     judge_training_text,
 )
 from components.acceptance.judge.nccl_checks import NcclAsked
-from components.acceptance.logs.decode import read_chunks
+from components.acceptance.logs.lines import read_chunks
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
 from components.core.limits import bounded, refuse_endless

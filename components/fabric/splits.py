@@ -11,8 +11,8 @@ from components.fabric.systems import system_of
 from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import LinkForm, LinkWish, SwitchSystem
 from components.model.fabric import Switch
-from components.model.link_settings import Fec
 from components.model.once import once
+from components.model.queues import Fec
 
 
 @dataclass(frozen=True, slots=True)

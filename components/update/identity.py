@@ -76,12 +76,6 @@ def identity_refused(
 
     A device with the same host key and another address has moved, and one with another host key at
     a new address was replaced: both are accepted, but for the only server of a cluster.
-
-    Args:
-        spec: The site.
-        plan: What is wanted of it.
-        applied: What was last applied.
-        seen: What was observed.
     """
     found = _Compared(spec, plan, applied, seen)
     causes = (found.cause(group) for group in _groups(found.claims))
@@ -145,11 +139,9 @@ def _kind(end: Mapping[str, JsonValue]) -> str:
 
 
 def _endpoint(step: AppliedStep) -> Mapping[str, JsonValue] | None:
-    text = step.stdin
-    if not text.lstrip().startswith("{"):  # that is how an earlier release recorded it
-        text = "\n".join(line for line in text.splitlines() if line.startswith("endpoint."))
+    lines = (line for line in step.stdin.splitlines() if line.startswith("endpoint."))
     try:
-        return cast("Mapping[str, JsonValue] | None", parse_lines(text).get("endpoint"))
+        return cast("Mapping[str, JsonValue] | None", parse_lines("\n".join(lines)).get("endpoint"))
     except ValueError:
         return None
 

@@ -14,7 +14,7 @@ import pytest
 from components import testing
 from components.core.key_values import HostState
 from components.core.problem import Json
-from components.drift.applied import Applied, AppliedStep, applied_from_outputs
+from components.drift.applied import Applied, applied_from_outputs
 from components.fabric.identity import Identity
 from components.fabric.state import Neighbour
 from components.model.cluster import ClusterSpec
@@ -263,16 +263,6 @@ def test_the_machine_id_proves_the_only_server_at_another_address() -> None:
     assert _refusals(_edited(written), None, applied) == ()
     other = Seen({"mgmt01": HostState({"machine.id": "f" * 32})})
     assert _refusals(_edited(move_server), other, applied) != ()
-
-
-def test_a_state_of_an_earlier_release_is_read() -> None:
-    steps: dict[str, AppliedStep] = {}
-    for name, host in (("gpu01-tools", 11), ("gpu02-tools", 12)):
-        end = {"device": name[:5], "address": f"127.41.0.{host}", "port": 2222}
-        steps[name] = AppliedStep(stdin=json.dumps({"endpoint": end}))
-    (text,) = _refusals(_edited(swap_hosts), applied=Applied(steps))
-    assert "gpu01" in text
-    assert "gpu02" in text
 
 
 def test_an_empty_state_refuses_nothing() -> None:

@@ -21,7 +21,7 @@ from components.fabric.identity import IdentityQuestions
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Driver
 from components.model.fabric import Rdma
-from components.model.link_settings import Fec
+from components.model.queues import Fec
 from components.remote.session_profile import SessionProfile
 
 DSCP_PER_CLASS: Final = 8

@@ -262,6 +262,10 @@ def _interfaces(session: Session, _port: str) -> str:
     return show.show_interfaces(switch.stored, switch.ports, switch.cabled)
 
 
+def _roce(session: Session, _port: str) -> str:
+    return show.show_roce(session.switch.stored.applied, session.switch.release)
+
+
 def _gone(_session: Session, _port: str) -> str:
     """What 5.8 had, and 5.9 took away (its release notes); the words are a guess."""
     raise NvueError("Error: Invalid parameter\n  'hardware'")
@@ -292,7 +296,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"config save", lambda session, _port: session.save()),
     (r"show platform -o json", lambda session, _port: show.show_platform(session.model)),
     (r"show platform hardware -o json", _gone),
-    (r"show qos roce", lambda session, _port: show.show_roce(session.switch.stored.applied)),
+    (r"show qos roce", _roce),
     (r"show interface (?:-o|--output) json", _interfaces),
     (r"show interface lldp (?:-o|--output) json", _lldp),
     (r"show vrf default router bgp neighbor -o json", _neighbors),
