@@ -48,20 +48,6 @@ def test_what_an_edit_drops_of_a_switch() -> None:
     assert dropped(previous, SwitchState()) == previous
 
 
-@pytest.mark.parametrize(
-    ("kept", "gone"),
-    [
-        (BGP, None),
-        (None, BGP),
-        (BGP.model_copy(update={"asn": None}), BgpState(asn=BGP.asn)),
-        (BGP.model_copy(update={"networks": ()}), BgpState(networks=BGP.networks)),
-        (BGP.model_copy(update={"neighbors": {}}), BgpState(neighbors=BGP.neighbors)),
-    ],
-)
-def test_what_an_edit_drops_of_bgp(kept: BgpState | None, gone: BgpState | None) -> None:
-    assert dropped(SwitchState(bgp=BGP), SwitchState(bgp=kept)).bgp == gone
-
-
 def test_what_an_edit_drops_of_a_port() -> None:
     previous = OWNED.model_copy(update={"access_vlan": 10, "lossless_buffers": (3,)})
     desired = PortState(ecn={4: OURS}, strict_classes=(7,), trunk_vlans=(112,))
