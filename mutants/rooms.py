@@ -22,11 +22,14 @@ class Room:
 
 ROOMS: Final[dict[str, Room]] = {
     "fabric-plan": Room(
-        ("fabric/plan.py", "fabric/alike.py", "fabric/links.py", "fabric/targets.py"),
+        ("fabric/plan.py", "fabric/settings.py", "fabric/links.py", "fabric/targets.py"),
         ("fabric", "golden", "plan"),
     ),
     "fabric-parsers": Room(
-        ("fabric/systems/*/read.py", "fabric/systems/*/facts.py", "fabric/systems/ranges.py"),
+        (
+            *("fabric/systems/*/read.py", "fabric/systems/mlnxos/driver.py"),
+            *("fabric/systems/*/facts.py", "fabric/systems/ranges.py"),
+        ),
         (
             *("fabric/test_*_parse*.py", "fabric/test_cabling.py", "fabric/test_models.py"),
             *("fabric/test_evidence.py", "fabric/test_unread_counters.py"),

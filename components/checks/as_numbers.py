@@ -7,8 +7,15 @@ from typing import Final
 
 from components.checks.rule import Finding, at
 from components.core.problem import Place
-from components.fabric.links import joined_by_routes, list_links
-from components.fabric.tiers import LEAF, SPINE, above, leaves_below, tiers_of
+from components.fabric.links import (
+    LEAF,
+    SPINE,
+    above,
+    joined_by_routes,
+    leaves_below,
+    list_links,
+    tiers_of,
+)
 from components.model.cluster import ClusterSpec
 
 _NAMED: Final = 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from components.checks.rule import Finding, at
 from components.core.problem import Place, SpecPath
-from components.fabric.bond_plan import pair_vlan
+from components.fabric.routing_plan import pair_vlan
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.rail_subnets import link_of

@@ -14,7 +14,7 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
-from components.fabric.marking import link_speed
+from components.fabric.queues import link_speed
 from components.fabric.splits import splits_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import RoceProfile

@@ -10,7 +10,7 @@ from components.catalogue.switches.without_login import list_plain
 from components.checks.partitions import list_partitions
 from components.checks.rule import Finding, at
 from components.core.problem import Place, SpecPath
-from components.fabric.ib_state import show_pkey
+from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
 from components.model.ib_switches import list_ib_switches

@@ -8,9 +8,8 @@ from components.checks.links import link_place
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place
-from components.fabric.link_settings import fecs_of, speeds_of, splits_by_speed
-from components.fabric.marking import link_speed
-from components.fabric.splits import splits_of
+from components.fabric.queues import link_speed
+from components.fabric.splits import fecs_of, speeds_of, splits_by_speed, splits_of
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.switch_system import LinkForm
 from components.model.cluster import ClusterSpec

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
 from components.core.problem import Place
-from components.fabric.marking import link_speed
+from components.fabric.queues import link_speed
 from components.fabric.splits import part_speeds
 from components.model.cluster import ClusterSpec
 from components.model.switch_ports import LinkSettings

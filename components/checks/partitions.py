@@ -7,7 +7,7 @@ from typing import Final
 
 from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
-from components.fabric.ib_state import show_pkey
+from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbPartition, InfiniBand
 from components.reading.wording import did_you_mean

@@ -10,8 +10,16 @@ from components.checks.as_numbers import in_words
 from components.checks.rule import Finding, at
 from components.checks.topology import list_ports
 from components.core.problem import SpecPath
-from components.fabric.links import joined_by_routes, reachable, switches_of_rails
-from components.fabric.tiers import LEAF, SPINE, leaves_below, tiers_of, units_of
+from components.fabric.links import (
+    LEAF,
+    SPINE,
+    joined_by_routes,
+    leaves_below,
+    reachable,
+    switches_of_rails,
+    tiers_of,
+    units_of,
+)
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.reading.wording import did_you_mean

@@ -7,7 +7,7 @@ from typing import Final
 
 from components.checks.rule import Finding, at
 from components.checks.topology import list_all_ports
-from components.fabric.marking import marking_of, port_marking
+from components.fabric.queues import marking_of, port_marking
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.model.cluster import ClusterSpec

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from components.fabric.bond_state import MlagState
-from components.fabric.ib_state import IbState
-from components.fabric.state import BgpState, PortState, SwitchState
+from components.fabric.parts import IbState
+from components.fabric.settings import asked
+from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import system_of
 
-DSCP_COUNT: Final = 64
-"""Six bits of the IP header (RFC 2474)."""
 PACK_ABOVE: Final = 1_000
 """Characters of a baseline. The state holds it twice, and 32 ports that are alike pack to a tenth;
 Linux takes 131,072 characters in one variable, which some 400 ports would fill."""
@@ -39,38 +37,14 @@ def with_new_ports(baseline: SwitchState, owned: SwitchState, system: str) -> Sw
 
 def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
     """A wish for all that a file may own. `roce` only on demand: its `off` text is not public."""
-    port = PortState(
-        admin_up=True,
-        mtu_bytes=0,
-        mode="access",
-        native_vlan=0,
-        trust="L2",
-        ecn={0: None},
-        pfc_priorities=(),
-        strict_classes=(),
-        rewrite_dscp=False,
-    )
-    return SwitchState(
-        pfc_priorities=(),
-        pfc_enabled=False,
-        dscp_classes=dict.fromkeys(range(DSCP_COUNT), 0),
-        roce=desired.roce,
-        addresses={},
-        bgp=BgpState(),
-        bonds=desired.bonds,
-        mlag=MlagState(),
-        splits=desired.splits or {},
-        ports=dict.fromkeys(ports, port),
-        ib=_every_ib_key(desired.ib),
-    )
-
-
-def _every_ib_key(desired: IbState | None) -> IbState | None:
-    """All of InfiniBand."""
-    if desired is None:
-        return None
-    manager = {"sm_function": False, "sm_enabled": False, "sm_priority": 0, "routing_engine": ""}
-    return desired.model_copy(update=manager)
+    own = {
+        "roce": desired.roce,
+        "bonds": desired.bonds,
+        "splits": desired.splits or {},
+        "ports": dict.fromkeys(ports, PortState().model_copy(update=asked(PortState))),
+        "ib": desired.ib and desired.ib.model_copy(update=asked(IbState)),
+    }
+    return SwitchState().model_copy(update=asked(SwitchState) | own)
 
 
 def render_baseline(state: SwitchState) -> str:
@@ -85,7 +59,7 @@ def render_baseline(state: SwitchState) -> str:
 
 
 def read_baseline(text: str) -> dict[str, object]:
-    """The recorded values with each port by itself; those of an earlier release are so already."""
+    """The recorded values with each port by itself."""
     document = json.loads(text)
     ports = document.get("ports", {}).items()
     return {**document, "ports": {name: port for names, port in ports for name in names.split()}}

@@ -17,7 +17,6 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
-from components.fabric.alike import fold_ports
 from components.fabric.baselines import (
     every_key,
     read_baseline,
@@ -28,7 +27,6 @@ from components.fabric.baselines import (
 from components.fabric.edit import Edit
 from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
-from components.fabric.failure_text import InterruptedRunError
 from components.fabric.gate import open_gate
 from components.fabric.identity import (
     Identity,
@@ -36,10 +34,10 @@ from components.fabric.identity import (
     refuse_other,
     refuse_other_stack,
 )
-from components.fabric.moves import describe_moves
+from components.fabric.moves import InterruptedRunError, describe_moves
+from components.fabric.parts import Sessions
 from components.fabric.session_look import keep_mark, look, read_sessions
-from components.fabric.session_state import Sessions
-from components.fabric.state import SwitchState
+from components.fabric.state import SwitchState, fold_ports
 from components.fabric.systems import system_of
 from components.fabric.systems.base import PortCounters
 from components.fabric.targets import target_of_restore
@@ -92,7 +90,7 @@ class SwitchRequest:
     stack: str = ""
     """The stack that manages the switch, if the switch can keep its name."""
     judges: Judged | None = None
-    """Of a plain exec: see `components/fabric/judge.py`."""
+    """Of a plain exec: see `components/fabric/exec_plan.py`."""
 
 
 _REQUEST = TypeAdapter(SwitchRequest)

@@ -10,10 +10,9 @@ from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
 from components.fabric.guards import Look, find_beside, with_looks
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import port_order
-from components.fabric.sessions import find_lost
+from components.fabric.sessions import Networks, applied_networks, find_lost
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import overlay
-from components.fabric.ways import Networks, applied_networks
 from components.remote.lines import parse_lines
 
 

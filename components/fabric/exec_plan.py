@@ -20,7 +20,7 @@ from components.fabric.effects import describe_changes, find_effects, interrupti
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Change, flatten
-from components.fabric.systems.exec_form import ExecForm
+from components.fabric.systems.switch_system import ExecForm
 from components.fabric.targets import target_of_apply, target_of_restore
 
 VLANS_GO: Final = "VLANs of ports go for a moment"

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.core.errors import DeviceError, UsageError
 from components.fabric.exchange import Exchange, Outcome
+from components.fabric.parts import Session
 from components.fabric.plan import SwitchPlan
 from components.fabric.session_look import read_sessions
-from components.fabric.session_state import Session
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.model.cluster import SwitchWaves
 from components.model.name_lists import fold_names

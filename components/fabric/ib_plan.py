@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.core.errors import SpecError
-from components.fabric.ib_state import (
+from components.fabric.parts import (
     ALL_PORTS,
     IbState,
     MemberKind,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.catalogue.switches.switch_model import Release
-from components.fabric.marking import link_speed, marking_of
-from components.fabric.queues import as_profile
+from components.fabric.queues import as_profile, link_speed, marking_of
 from components.fabric.state import EcnState
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import RoceProfile, SwitchSystem

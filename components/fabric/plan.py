@@ -8,19 +8,22 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from components.core.errors import SpecError
-from components.fabric.bond_plan import bond_vlans, member_ports, pair_addresses, plan_bonds
 from components.fabric.cabling import CableEnd, plan_cables
 from components.fabric.candidate import guarded
 from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.guards import Guarded, guarded_of
-from components.fabric.harmless import with_repairs
 from components.fabric.ib_plan import plan_subnet, plan_ufm, ufm_endpoint
-from components.fabric.link_settings import plan_link, splits_by_speed
 from components.fabric.links import rails_on_link
-from components.fabric.queues import QueuePlan
-from components.fabric.routing_plan import plan_routing
+from components.fabric.queues import QueuePlan, with_repairs
+from components.fabric.routing_plan import (
+    bond_vlans,
+    member_ports,
+    pair_addresses,
+    plan_bonds,
+    plan_routing,
+)
 from components.fabric.sessions import RoutedLinks, plan_links
-from components.fabric.splits import plan_splits
+from components.fabric.splits import plan_link, plan_splits, splits_by_speed
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import HandSplit, flatten
@@ -276,21 +279,17 @@ def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str
     if port.mode == "routed":
         return {"mode": "routed"}
     if port.untagged is not None:
-        return _beside_untagged(switch, vlan, port.untagged)
+        # A trunk with a VLAN for frames without a tag, which must be allowed there too.
+        if system_of(switch.os).native_apart:
+            both = tuple(sorted((vlan, port.untagged)))
+            return {"mode": "trunk", "native_vlan": port.untagged, "trunk_vlans": both}
+        return {"mode": "hybrid", "access_vlan": port.untagged, "trunk_vlans": (vlan,)}
     access = port.mode == "access"
     return {
         "mode": port.mode,
         "access_vlan": vlan if access else None,
         "trunk_vlans": None if access else (vlan,),
     }
-
-
-def _beside_untagged(switch: Switch, vlan: int, untagged: int) -> dict[str, object]:
-    """A trunk with a VLAN for frames without a tag, which must be allowed there too."""
-    if system_of(switch.os).native_apart:
-        both = tuple(sorted((vlan, untagged)))
-        return {"mode": "trunk", "native_vlan": untagged, "trunk_vlans": both}
-    return {"mode": "hybrid", "access_vlan": untagged, "trunk_vlans": (vlan,)}
 
 
 def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from components.fabric.marking import port_marking, port_speeds
-from components.fabric.state import EcnState, PortState
+from components.catalogue.switches.marking import recommended
+from components.fabric.splits import part_speeds
+from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
-from components.fabric.systems.switch_system import RoceProfile
+from components.fabric.systems.switch_system import RoceProfile, SwitchSystem
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Schedule, Switch
+from components.model.fabric import Rdma, Schedule, Switch, SwitchPort
+from components.model.guards import Guards
+from components.model.once import once
 
 BYTES_PER_KIB = 1024
 
@@ -65,3 +69,114 @@ def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
         return marking
     low, high = (own // BYTES_PER_KIB for own in given)
     return EcnState(min_kib=low, max_kib=high)
+
+
+def marking_of(rdma: Rdma, os: str, speed_gbit_s: int = 0) -> EcnState:
+    """The marking of a port that has none of its own.
+
+    Args:
+        rdma: What the file says.
+        os: The switch system, whose vendor recommends something.
+        speed_gbit_s: Of the port; 0: not known.
+    """
+    said = rdma.ecn_by_speed.get(speed_gbit_s)
+    if said is not None:
+        return EcnState(min_kib=said.min_kib, max_kib=said.max_kib, percent=said.mark_percent)
+    advice = recommended(os, speed_gbit_s)
+    own = rdma.ecn_min_kib is not None or rdma.ecn_max_kib is not None
+    return EcnState(
+        min_kib=rdma.ecn_min_kib or advice.min_kib,
+        max_kib=rdma.ecn_max_kib or advice.max_kib,
+        percent=rdma.ecn_mark_percent or (100 if own else advice.mark_percent),
+    )
+
+
+def port_marking(rdma: Rdma, os: str, port: SwitchPort, speed_gbit_s: int) -> EcnState:
+    """The marking of one port, with its exceptions."""
+    common = marking_of(rdma, os, speed_gbit_s)
+    if not (port.ecn_min_kib or port.ecn_max_kib):
+        return common
+    return EcnState(
+        min_kib=port.ecn_min_kib or common.min_kib,
+        max_kib=port.ecn_max_kib or common.max_kib,
+        percent=rdma.ecn_mark_percent or 100,
+    )
+
+
+def port_speeds(spec: ClusterSpec, switch: Switch) -> Mapping[str, int]:
+    """Port to its speed in Gbit/s: that of the card, and on a link the model's; 0: not known."""
+    cards = _card_speeds(spec)
+    return {
+        name: cards.get(port.to) or link_speed(switch, name) for name, port in switch.ports.items()
+    }
+
+
+@once
+def _card_speeds(spec: ClusterSpec) -> Mapping[str, int]:
+    """`HOST/RAIL` to the speed of its card in Gbit/s."""
+    return {f"{host.name}/{nic.rail}": nic.speed_gbit_s for host in spec.hosts for nic in host.nics}
+
+
+def link_speed(switch: Switch, name: str) -> int:
+    """What the file sets, else the fastest speed of a port, or of a part of one; 0: not known.
+
+    A speed that the port has not counts as none: `link-setting` names it.
+    """
+    model, said = switch.hardware, switch.link_of(name).speed_gbit_s
+    if model is None:
+        return 0
+    whole = model.speed_of(switch.os, name, 1) if name in model.ports.get(switch.os, ()) else 0
+    fastest = part_speeds(switch).get(name, whole)
+    able = said is not None and said in model.port_speeds_gbit_s and said <= fastest
+    return said if said is not None and able else fastest
+
+
+CLASSES: Final = range(8)
+_Repair = Callable[[PortState, PortState, Rdma], Mapping[str, object]]
+"""From a wanted port and one from the factory to what else is wanted."""
+
+
+def with_repairs(
+    state: SwitchState, system: SwitchSystem, guards: Guards, rdma: Rdma
+) -> SwitchState:
+    """The desired state with what the file wants repaired; the same one where that is nothing.
+
+    A kind that the system cannot repair is for the rules to refuse.
+    """
+    kinds = [kind for kind in sorted(system.repairs) if guards.way(kind) == "repair"]
+    if not kinds:
+        return state
+    first = system.driver.factory_state(tuple(state.ports)).ports
+    ports = dict(state.ports)
+    for name, port in ports.items():
+        wanted: dict[str, object] = {}
+        for kind in kinds:
+            wanted |= _REPAIRS[kind](port, first[name], rdma)
+        ports[name] = port.model_copy(update=wanted)
+    return state.model_copy(update={"ports": ports})
+
+
+def _rewrite(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
+    del port, rdma
+    return {"rewrite_dscp": first.rewrite_dscp}
+
+
+def _ecn_elsewhere(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
+    del first, rdma
+    off: dict[int, EcnState | None] = dict.fromkeys(CLASSES)
+    return {"ecn": off | port.ecn}
+
+
+def _pfc_elsewhere(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
+    """Where the file plans PFC, its priorities are ours already."""
+    del port
+    if rdma.mode != "lossy_ecn":
+        return {}
+    return {"pfc": first.pfc, "pfc_priorities": first.pfc_priorities}
+
+
+_REPAIRS: Final[Mapping[str, _Repair]] = {
+    "switch.rewrite": _rewrite,
+    "switch.ecn_elsewhere": _ecn_elsewhere,
+    "switch.pfc_elsewhere": _pfc_elsewhere,
+}

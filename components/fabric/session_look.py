@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.fabric.exchange import Exchange
 from components.fabric.identity import MARKS, Identity
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import SessionReader, Unreadable
 

@@ -12,8 +12,8 @@ from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.drift import lost_ways, networks_of
 from components.fabric.identity import Identity
+from components.fabric.parts import Sessions
 from components.fabric.plan import SwitchPlan
-from components.fabric.session_state import Sessions
 from components.fabric.sessions import RoutedLinks
 from components.fabric.state import SwitchState
 from components.fabric.systems import UFM, system_of

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Final
 
 from components.core.plain_text import code_block, code_span, indented, one_line
-from components.fabric.setting_text import group_settings
+from components.fabric.effects import group_settings
 from components.preview.items import Alike, Kind, gather_alike
 from components.preview.report import MARKER, Preview
 

@@ -24,8 +24,8 @@ from components.fabric.drift import (
     ordered,
 )
 from components.fabric.plan import SwitchPlan
+from components.fabric.sessions import Networks
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.ways import Networks
 from components.hosts.beside import find_beside
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement

@@ -18,7 +18,7 @@ from components.acceptance.handover import (
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import plan_acceptance
 from components.acceptance.report.text import render_table
-from components.fabric.session_state import Session, Sessions
+from components.fabric.parts import Session, Sessions
 from components.fabric.systems.base import PortCounters
 from components.kubernetes.plan import plan_kubernetes
 from components.remote.step import Endpoint

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.fabric.ib_state import ALL_PORTS, IbState
+from components.fabric.parts import ALL_PORTS, IbState
 from components.fabric.state import SwitchState
 from components.model.infiniband import DEFAULT_PARTITION
 from lab.switches.emulators import EthernetSwitch, SubnetSwitch

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from components.fabric.effects import ByTable
-from components.fabric.marking import marking_of
+from components.fabric.queues import marking_of
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.systems.switch_system import Intent, SwitchSystem

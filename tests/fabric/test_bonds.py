@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
-from components.fabric.bond_state import BondState, MlagState
+from components.fabric.parts import BondState, MlagState
 from components.fabric.state import diff_states
 from components.model.cluster import ClusterSpec
 from tests.fabric import test_cumulus_exchange, test_eos_exchange, test_sonic_exchange

@@ -6,7 +6,7 @@ import pytest
 
 from components.fabric.exchange import Outcome
 from components.fabric.gate import Health, find_missing
-from components.fabric.session_state import Session
+from components.fabric.parts import Session
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 
 GPU = Neighbour(system="gpu01", port="enp5s0")

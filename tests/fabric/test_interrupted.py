@@ -15,7 +15,7 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
-from components.fabric.failure_text import InterruptedRunError
+from components.fabric.moves import InterruptedRunError
 from components.remote.watched import InterruptedTwice, Stop, WatchedSession
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import apply, baseline_of, restore

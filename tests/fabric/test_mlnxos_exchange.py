@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.core.difference import Difference
 from components.core.errors import Bug, DeviceError
-from components.fabric.ib_state import IbState, MemberKind, PartitionState
+from components.fabric.parts import IbState, MemberKind, PartitionState
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.mlnxos.driver import MlnxosDriver

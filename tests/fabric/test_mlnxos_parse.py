@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.ib_state import PartitionState
+from components.fabric.parts import PartitionState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.mellanox_cli import find_refusal
-from components.fabric.systems.mlnxos.driver import PARTITIONS
-from components.fabric.systems.mlnxos.read import (
+from components.fabric.systems.mlnxos.driver import (
+    PARTITIONS,
     parse_partitions,
     parse_priority,
     parse_routing_engine,

@@ -7,8 +7,13 @@ import pytest
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.onyx.driver import OnyxDriver
 from components.fabric.systems.onyx.read import Interface
-from components.fabric.systems.onyx.running import parse_running
-from components.fabric.systems.onyx.whole import RUNNING, STATUS, parse_status, whole_of
+from components.fabric.systems.onyx.running import (
+    RUNNING,
+    STATUS,
+    parse_running,
+    parse_status,
+    whole_of,
+)
 
 # oxidized's capture of 3.9.2504; what follows is put into its sections.
 HEAD = """##

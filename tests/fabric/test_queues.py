@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.catalogue.switches.marking import RECOMMENDED
-from components.fabric.marking import marking_of
 from components.fabric.plan import plan_fabric
+from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState, diff_states
 from components.model.fabric import Rdma
 from tests.fabric.eos_lab import Clock

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from components.core.beside import LostWay
+from components.fabric.parts import Session, Sessions
 from components.fabric.plan import plan_fabric
 from components.fabric.session_look import look, read_sessions
-from components.fabric.session_state import Session, Sessions
 from components.fabric.sessions import (
     FarEnd,
     RoutedLinks,

@@ -51,6 +51,33 @@ def refusal_of(exchange: Exchange, desired: SwitchState) -> str | None:
     return None
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"dscp_priorities": {26: 3}}, {"dscp_priorities": {27: 3}}),
+        ({"strict_classes": (6,)}, {"strict_classes": (5,), "class_shares": {6: 20}}),
+        ({"strict_classes": (5,), "class_shares": {6: 20}}, {"strict_classes": (5, 6)}),
+    ],
+)
+def test_an_edit_within_a_setting_sets_it_and_does_not_restore_it(
+    switch: SonicSwitch, before: dict[str, object], after: dict[str, object]
+) -> None:
+    """The recorded rows of a setting come back only when no part of it is wanted."""
+    untouched, exchange = switch.snapshot(), talk(switch)
+    was, now = (
+        LOSSLESS.model_copy(
+            update={"ports": {n: p.model_copy(update=own) for n, p in LOSSLESS.ports.items()}}
+        )
+        for own in (before, after)
+    )
+    baseline = baseline_of(exchange, was)
+    apply(exchange, was)
+    edit(exchange, was, now, baseline)
+    assert diff_states(exchange.read(now).state, now) == ()
+    restore(exchange, now, baseline)
+    assert switch.snapshot() == untouched
+
+
 def foreign(db: Db) -> Db:
     """What is neither a row of our ports nor one that bears our name."""
     kept: Db = {}

@@ -209,17 +209,6 @@ def test_an_undo_puts_back_the_words_of_the_settings_that_are_ours(
     assert restored_port(PortState(), owned, before).native == wanted
 
 
-@pytest.mark.parametrize(("before", "left"), [(20, 20), (0, 0), (None, 1)])
-def test_an_undo_gives_the_native_vlan_back_or_the_factorys(before: int | None, left: int) -> None:
-    """A baseline of an earlier release has none."""
-    found = restored(
-        only(mode="trunk", native_vlan=402),
-        only(native_vlan=402),
-        only(mode="trunk", native_vlan=before),
-    )
-    assert [port.native_vlan for port in found.ports.values()] == [left]
-
-
 def test_an_undo_of_a_switch_gives_its_own_settings_back() -> None:
     owned = SwitchState(
         vlans=(111, 112),

@@ -24,11 +24,11 @@ from components.fabric.device import (
     run_restore,
 )
 from components.fabric.exchange import Exchange
-from components.fabric.ib_state import IbState, MemberKind, PartitionState
+from components.fabric.parts import IbState, MemberKind, PartitionState
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import Unreadable
-from components.fabric.ufm.driver import SM_CONF, UfmDriver
+from components.fabric.ufm.system import SM_CONF, UfmDriver
 from components.model.cluster import ClusterSpec
 from components.preflight.judge_others import judge_ufm
 from components.remote.step import Endpoint, render_request
@@ -242,7 +242,7 @@ def test_a_routing_engine_is_adaptive_by_its_name(
     ufm.routing_engine = engine
     seen = observe_switch(adaptive.endpoint, "ufm", adaptive.desired, SECRETS)
     assert seen.ib is not None
-    assert seen.ib.settings()["subnet manager", "adaptive_routing"] == shown
+    assert seen.settings()["subnet manager", "adaptive_routing"] == shown
 
 
 def test_who_does_not_ask_for_adaptive_routing_does_not_read_it(plan: SwitchPlan, ufm: Ufm) -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.session_state import Session, Sessions
-from components.fabric.sessions import FarEnd, RoutedLinks, find_lost, plan_links
+from components.fabric.parts import Session, Sessions
+from components.fabric.sessions import (
+    FarEnd,
+    RoutedLinks,
+    Way,
+    applied_networks,
+    find_lost,
+    plan_links,
+)
 from components.fabric.state import BgpState
-from components.fabric.ways import Way, applied_networks
 from tests.fabric.fabric_lab import units_of
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.core.errors import UsageError
-from components.fabric.ib_state import show_pkey
+from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
 from lab.hosts.lab_file import LabFile
 from lab.infiniband.manager import POLLING_MS, render_options

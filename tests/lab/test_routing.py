@@ -13,10 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from components.fabric.sessions import FarEnd, RoutedLinks, find_lost
+from components.fabric.sessions import FarEnd, RoutedLinks, Way, find_lost
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader
-from components.fabric.ways import Way
 from lab.debian import ROUTING_PACKAGES, unpacked_whole
 from lab.routing.fabric import RoutedFabric, emulated_because, make_routing
 from lab.switches.cumulus.server import CumulusSwitch

@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
 
 from components.core.difference import Difference
 from components.core.errors import Bug
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
 
 CountT = TypeVar("CountT")

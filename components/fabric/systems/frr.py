@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from components.fabric.session_state import Session, Sessions, why_unread
+from components.fabric.parts import Session, Sessions, why_unread
 from components.fabric.systems.base import Unreadable
 
 BFD: Final = "show bfd peers json"

@@ -6,7 +6,8 @@ ports is what every Ethernet system has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,7 +20,6 @@ from components.catalogue.switches.switch_model import (
 from components.fabric.identity import IdentityQuestions
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Driver
-from components.fabric.systems.exec_form import ExecForm
 from components.model.fabric import Rdma
 from components.model.switch_ports import Fec
 from components.remote.session_profile import SessionProfile
@@ -210,3 +210,36 @@ class SwitchSystem:
     """How it says what a link runs at, or why it does not."""
     repairs: frozenset[str] = frozenset()
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""
+
+
+Lines = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecForm:
+    """How a system takes many lines as one exec request, and how its answer is judged."""
+
+    render: Callable[[Lines], str]
+    mark: Callable[[str, str], str]
+    """Put a comment into a rendered text, so that the engine runs it again."""
+    enter: Lines
+    commit: Lines
+    save: Lines
+    expects: re.Pattern[str]
+    """The whole output of an apply that went well; anything else is an error."""
+    save_enter: Lines = ()
+    """From login to where `save` is taken."""
+    start: Callable[[SwitchState], SwitchState] = lambda _desired: SwitchState()
+    """What a switch is taken to have of which nothing is known."""
+    prepare: Callable[[SwitchState], Lines] = lambda _desired: ()
+    """Lines in front that make the others right over any state."""
+    again: Callable[[str], str] = lambda line: line
+    """A line of the driver in a form that is right whatever is there."""
+    longest: int | None = None
+    """Characters that one request can have; None: no limit is known."""
+    back: Callable[[SwitchState], Lines] | None = None
+    """The way to the factory's values; None: the driver's."""
+    find_missing: Callable[[SwitchState], str | None] = lambda _desired: None
+    """What of a desired state has no sound exec, and why."""
+    resets: re.Pattern[str] | None = None
+    """A line that takes away, for a moment, what is there and stays."""

@@ -1,15 +1,215 @@
-"""UFM as the rest of the house knows it: read and set as a switch is, over HTTPS."""
+"""UFM, read and set as a switch is, over HTTPS: partitions by key, and whether IP may run in them.
+
+Whether its subnet manager routes adaptively is only read: no published form of the request that
+would set it was found. Requests and answers: docs/explanation/sources.md#ufm. The management key
+0x7fff is not read into the state, so that nothing here can change it.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from components.fabric.effects import ByTable
 from components.fabric.identity import Field, IdentityQuestions
+from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.base import Change, Guard, Reading, Uncounted, Unreadable, Unsettable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
-from components.fabric.ufm.driver import UfmDriver
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
+
+PKEYS: Final = "/ufmRest/resources/pkeys"
+READ: Final = f"GET {PKEYS}?guids_data=true"
+SM_CONF: Final = "GET /ufmRest/app/smconf"
+_ADAPTIVE: Final = re.compile(r"ar_|dfp")
+"""How the names of routing engines with adaptive routing begin: `ar_updn`, `ar_ftree`, `dfp2`."""
+_NOT_ADAPTIVE: Final = (
+    "UFM's subnet manager runs a routing engine without adaptive routing. Set it by hand in its "
+    "opensm.conf, `routing_engine ar_updn` for a tree, and have opensm read it: `pkill -HUP opensm`"
+)
+MANAGEMENT: Final = 0x7FFF
+"""UFM's own partition, which it lets no user change (user manual, "PKeys Window")."""
+_FAILED: Final = "[status "
+_AT_0: Final = ", index 0"
+
+
+class _Guid(BaseModel):
+    guid: str
+    membership: str
+    index0: bool = False
+
+
+class _Pkey(BaseModel):
+    ip_over_ib: bool
+    guids: tuple[_Guid, ...] = ()
+
+
+_PKEYS: Final = TypeAdapter(dict[str, _Pkey])
+_KINDS: Final = TypeAdapter(dict[str, MemberKind])
+
+
+class _SmConf(BaseModel):
+    routing_engine_active: str
+
+
+class UfmDriver(ByTable, Uncounted):
+    """See `components.fabric.systems.base.Driver`."""
+
+    system = "ufm"
+    title = "UFM"
+    enter: Sequence[str] = ()
+    configure: Sequence[str] = ()
+    discard: Sequence[str] = ()
+    guard: Guard | None = None
+    save = ""
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """Nothing: no port is ever ours."""
+        return ()
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """None of them."""
+        del answers
+        return ()
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """All partitions, since those of others decide what may be removed."""
+        if wanted.ib is None:
+            return ()
+        return (READ,) if wanted.ib.adaptive_routing is None else (READ, SM_CONF)
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read what `read_commands` asked for."""
+        if wanted.ib is None:
+            return Reading(SwitchState())
+        text = answers[READ]
+        try:
+            found = dict(_partitions(_PKEYS.validate_json(text)))
+        except (ValidationError, ValueError) as error:
+            raise Unreadable(READ, text, "it is no list of partitions with their GUIDs") from error
+        adaptive = _adaptive(answers[SM_CONF]) if SM_CONF in answers else None
+        state = IbState(node=wanted.ib.node, adaptive_routing=adaptive, partitions=found)
+        return Reading(SwitchState(ib=state))
+
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """New partitions and members first; what a port loses comes last.
+
+        Raises:
+            Unsettable: Adaptive routing is asked for and is not there.
+        """
+        if target.ib is None:
+            return ()
+        if target.ib.adaptive_routing and actual.ib and actual.ib.adaptive_routing is False:
+            raise Unsettable(_NOT_ADAPTIVE)
+        held: Mapping[str, PartitionState] = actual.ib.partitions if actual.ib else {}
+        wanted = target.ib.partitions
+        changes = [Change((*_lines(held.get(name), each),)) for name, each in wanted.items()]
+        gone = (
+            Change((f"DELETE {PKEYS}/{_key(held[name])}",)) for name in held if name not in wanted
+        )
+        return (*(each for each in changes if each.lines), *gone)
+
+    def find_refusal(self, output: str) -> str | None:
+        """The status and the reason, where the status is no success."""
+        return output.strip() if output.startswith(_FAILED) else None
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """No partition beside the management key; adaptive routing is the default."""
+        del ports
+        return SwitchState(ib=IbState(node="", adaptive_routing=True))
+
+
+def _adaptive(text: str) -> bool:
+    try:
+        engine = _SmConf.model_validate_json(text).routing_engine_active
+    except ValidationError as error:
+        raise Unreadable(SM_CONF, text, "it names no active routing engine") from error
+    return _ADAPTIVE.match(engine) is not None
+
+
+def _partitions(found: Mapping[str, _Pkey]) -> Iterator[tuple[str, PartitionState]]:
+    for key, each in found.items():
+        pkey = int(key, 16)
+        if pkey == MANAGEMENT:
+            continue
+        kinds = {
+            guid.guid.lower().removeprefix("0x"): f"{guid.membership}{_AT_0 if guid.index0 else ''}"
+            for guid in each.guids
+        }
+        members = _KINDS.validate_python(kinds)
+        yield show_pkey(pkey), PartitionState(pkey=pkey, ipoib=each.ip_over_ib, members=members)
+
+
+def _key(partition: PartitionState) -> str:
+    """As UFM itself writes it, without leading zeros."""
+    return f"0x{partition.pkey:x}"
+
+
+def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
+    """UFM drops a partition with its last member, so members come before others go."""
+    ipoib = bool(after.ipoib)
+    was = dict(before.members) if before else {}
+    if before is None:
+        yield _made(after, ipoib=ipoib)
+    elif not after.members:
+        if was or before.ipoib != ipoib:
+            yield f"DELETE {PKEYS}/{_key(after)}"
+            yield _made(after, ipoib=ipoib)
+        return
+    elif before.ipoib != ipoib:
+        yield from _set_all(after, ipoib=ipoib)
+        return
+    moved: dict[str, MemberKind] = {
+        guid: kind for guid, kind in after.members.items() if was.get(guid) != kind
+    }
+    yield from _added(after, moved, ipoib=ipoib)
+    gone = sorted({*was} - {*after.members})
+    if gone:
+        yield f"DELETE {PKEYS}/{_key(after)}/guids/{','.join(gone)}"
+
+
+def _made(after: PartitionState, *, ipoib: bool) -> str:
+    body = {"pkey": _key(after), "index0": False, "ip_over_ib": ipoib}
+    return f"POST {PKEYS}/add {json.dumps(body)}"
+
+
+def _set_all(after: PartitionState, *, ipoib: bool) -> Iterator[str]:
+    """One request replaces all, and is the only one that is published to change `ip_over_ib`."""
+    whole = {guid: kind for guid, kind in after.members.items() if not kind.endswith(_AT_0)}
+    first = whole or after.members
+    body = {
+        "pkey": _key(after),
+        "guids": sorted(first),
+        "memberships": [first[guid].removesuffix(_AT_0) for guid in sorted(first)],
+        "index0": not whole,
+        "ip_over_ib": ipoib,
+    }
+    yield f"PUT {PKEYS}/ {json.dumps(body)}"
+    rest: dict[str, MemberKind] = {
+        guid: kind for guid, kind in after.members.items() if guid not in first
+    }
+    yield from _added(after, rest, ipoib=ipoib)
+
+
+def _added(
+    after: PartitionState, members: Mapping[str, MemberKind], *, ipoib: bool
+) -> Iterator[str]:
+    """One request a kind: UFM 6.19 ignores a list of memberships where members are added."""
+    for kind in sorted({*members.values()}):
+        body = {
+            "pkey": _key(after),
+            "guids": sorted(guid for guid, each in members.items() if each == kind),
+            "membership": kind.removesuffix(_AT_0),
+            "index0": kind.endswith(_AT_0),
+            "ip_over_ib": ipoib,
+        }
+        yield f"POST {PKEYS}/ {json.dumps(body)}"
+
 
 VERSION: Final = "GET /ufmRest/app/ufm_version"
 USER: Final = "GET /ufmRest/app/users/{user}"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.bond_state import BondState, MlagState
 from components.fabric.native import WHOLE, read_list
+from components.fabric.parts import BondState, MlagState
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import Change
 from components.fabric.systems.cumulus.routing import whole_words
@@ -110,7 +110,11 @@ def bond_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
     for name, wanted in (target.bonds or {}).items():
         was = held.get(name, BondState())
         if was != wanted and _leaves(name, wanted, actual, target):
-            yield from _leaving(name, actual, target)
+            yield Change((f"nv unset interface {name}",))
+            there = f"interface {PEER_VLAN} is there"
+            recorded = read_list(target.native.get(WHOLE)) or ()
+            if name == PEER_LINK and there in whole_words(actual) and there not in recorded:
+                yield Change((f"nv unset interface {PEER_VLAN}",))
         elif was != wanted:
             yield from _bond_lines(name, was, wanted)
     if target.mlag is not None:
@@ -122,14 +126,6 @@ def _leaves(name: str, wanted: BondState, actual: SwitchState, target: SwitchSta
     recorded = read_list(target.native.get(WHOLE)) or ()
     is_new = f"interface {name} is there" not in recorded
     return not wanted.members and is_new and f"interface {name} rest" in whole_words(actual)
-
-
-def _leaving(name: str, actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    yield Change((f"nv unset interface {name}",))
-    there = f"interface {PEER_VLAN} is there"
-    recorded = read_list(target.native.get(WHOLE)) or ()
-    if name == PEER_LINK and there in whole_words(actual) and there not in recorded:
-        yield Change((f"nv unset interface {PEER_VLAN}",))
 
 
 def _bond_lines(name: str, was: BondState, wanted: BondState) -> Iterator[Change]:

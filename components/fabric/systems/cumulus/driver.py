@@ -13,25 +13,26 @@ from typing import Any, Final
 
 from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, sources, write_list
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import Change, Guard, LinkForm, PortCounters, Reading
+from components.fabric.systems.base import (
+    Guard,
+    LinkForm,
+    PortCounters,
+    Reading,
+)
 from components.fabric.systems.cumulus import link, profiles
 from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import sessions as cumulus_sessions
 from components.fabric.systems.cumulus import write as cumulus_actions
 from components.fabric.systems.cumulus.counters import parse_counters, with_storms
 from components.fabric.systems.cumulus.facts import DSCP_PER_CLASS, FACTORY_MTU_BYTES
-from components.fabric.systems.cumulus.qos import OwnQos
+from components.fabric.systems.cumulus.profiles import OwnQos
 from components.fabric.systems.cumulus.read import Config, PortConfig, Profile
-from components.fabric.systems.cumulus.revisions import GUARD
-from components.fabric.systems.cumulus.splits import (
-    find_configured,
-    find_words,
-    read_splits,
-)
-from components.fabric.systems.cumulus.spreading import port_native, words_of
+from components.fabric.systems.cumulus.routing import port_native, words_of
+from components.fabric.systems.cumulus.splits import find_configured, find_words, read_splits
+from components.fabric.systems.cumulus.write import GUARD
 from components.fabric.systems.membership import others_of
 
 CONFIG: Final = "nv config show -o json"
@@ -118,9 +119,7 @@ class CumulusDriver(ByTable):
             others_of({name: _member(port) for name, port in rest.items()}),
         )
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """See `cumulus_actions`."""
-        return cumulus_actions.plan_changes(actual, target)
+    plan_changes = staticmethod(cumulus_actions.plan_changes)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""

@@ -13,16 +13,15 @@ from typing import Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.bond_state import BondState, MlagState
+from components.fabric.parts import BondState, MlagState
 from components.fabric.state import EcnState, Neighbour
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus.bonds import parse_bonds, parse_mlag, words_of_bonds
 from components.fabric.systems.cumulus.facts import BYTES_PER_KIB
 from components.fabric.systems.cumulus.link import LEAVES, link_state
-from components.fabric.systems.cumulus.qos import OwnQos, own_qos
-from components.fabric.systems.cumulus.routing import Routing, parse_routing
-from components.fabric.systems.cumulus.spreading import spreads
+from components.fabric.systems.cumulus.profiles import OwnQos, own_qos
+from components.fabric.systems.cumulus.routing import Routing, parse_routing, spreads
 from components.fabric.systems.cumulus.tree import Tree, child, expand_names
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.ranges import port_key

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from components.fabric.session_state import Session, Sessions
+from components.fabric.parts import Session, Sessions
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.frr import BFD, ROUTES, first_document, with_bfd, with_routes
 

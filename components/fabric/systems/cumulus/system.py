@@ -27,11 +27,11 @@ from components.fabric.systems.cumulus.facts import (
 from components.fabric.systems.cumulus.link import link_words
 from components.fabric.systems.cumulus.profiles import GIVEN
 from components.fabric.systems.cumulus.read import BRIDGE
-from components.fabric.systems.cumulus.spreading import words_of
+from components.fabric.systems.cumulus.routing import words_of
 from components.fabric.systems.cumulus.write import collapse_ports
-from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.switch_system import (
     BondForm,
+    ExecForm,
     Intent,
     LinkForm,
     RoceProfile,

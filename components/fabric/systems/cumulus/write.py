@@ -6,13 +6,24 @@ equal on several ports are written once, with a list of them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.native import is_default, is_written, sources
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems.base import Change, Unsettable
+from components.fabric.systems.base import (
+    CANDIDATE_PREFIX,
+    Change,
+    Guard,
+    Occupied,
+    Unreadable,
+    Unsettable,
+)
 from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus.bonds import bond_changes
 from components.fabric.systems.cumulus.link import NEW_WORDS, link_lines
@@ -20,10 +31,10 @@ from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.routing import (
     has_left_over,
     routing_changes,
+    spreading_changes,
     whole_words,
 )
 from components.fabric.systems.cumulus.splits import coming_splits, leaving_splits
-from components.fabric.systems.cumulus.spreading import spreading_changes
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
 
@@ -249,3 +260,71 @@ def _follows(one: str, other: str) -> bool:
     before, after = port_key(one), port_key(other)
     is_part = len(before) == len(after) > 1
     return is_part and (*before[:-1], before[-1] + 1) == after
+
+
+REVISIONS: Final = "nv config revision -o json"
+"""An older release refuses it, and is applied to for good."""
+TIMER_RELEASE: Final = (5, 5)
+"""First one with that command (NVUE reference)."""
+ROLLBACK_S: Final = 300
+"""The second reading takes some seconds; NVUE's own default is ten minutes."""
+WAITING: Final = "confirm"
+"""State of a revision that is in force and not confirmed (public clients)."""
+_ROWS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
+
+
+def _waiting(text: str) -> dict[str, str]:
+    """Revision to its row as text, of those that await confirmation."""
+    try:
+        rows = _ROWS.validate_json(text.strip())
+    except ValidationError as error:
+        why = f"no table of revisions: {error.errors()[0]['msg']}"
+        raise Unreadable(REVISIONS, text, why) from error
+    return {name: json.dumps(row) for name, row in rows.items() if row.get("state") == WAITING}
+
+
+def find_stale(text: str) -> tuple[str, ...]:
+    """Revisions of ours that a killed run left unconfirmed.
+
+    Which key holds the message of an apply is not public, so our mark is looked for in the row.
+
+    Raises:
+        Unreadable: The answer is no table of revisions.
+        Occupied: Another user's revision awaits confirmation, and our apply would end it.
+    """
+    waiting = _waiting(text)
+    others = [name for name, row in waiting.items() if CANDIDATE_PREFIX not in row]
+    if others:
+        raise Occupied(
+            f"revision {others[0]} awaits confirmation and is not Railyard's; wait for it, confirm"
+            f" it by `nv config apply {others[0]} --confirm-yes`, or end it by `--confirm-no`"
+        )
+    return tuple(waiting)
+
+
+def find_id(text: str, name: str) -> str:
+    """The revision that was applied under our name; empty where none awaits confirmation.
+
+    Raises:
+        Unreadable: The answer is no table of revisions.
+    """
+    waiting = _waiting(text)
+    named = [revision for revision, row in waiting.items() if name in row]
+    return next(iter((*named, *waiting)), "")
+
+
+_DIFF: Final = "nv config diff"
+"""It changes nothing: it puts what is about to happen into the session's record."""
+GUARD: Final = Guard(
+    open=None,
+    force=(_DIFF, f"nv config apply --confirm {ROLLBACK_S}s -y -m {{name}}"),
+    confirm="nv config apply {id} --confirm-yes",
+    abandon="nv config detach",
+    revert="nv config apply {id} --confirm-no",
+    rollback_s=ROLLBACK_S,
+    list_command=REVISIONS,
+    find_stale=find_stale,
+    find_id=find_id,
+    plain=(_DIFF, "nv config apply -y"),
+    since=TIMER_RELEASE,
+)

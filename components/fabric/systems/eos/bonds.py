@@ -14,8 +14,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from components.fabric.bond_state import BondState, MlagState
 from components.fabric.native import write_text
+from components.fabric.parts import BondState, MlagState
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import Change
 from components.fabric.systems.eos.config import Section

@@ -12,10 +12,9 @@ from typing import Final
 
 from components.fabric.effects import ByTable
 from components.fabric.native import sources, write_fields, write_list
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import (
-    Change,
     Guard,
     LinkForm,
     PortCounters,
@@ -138,9 +137,7 @@ class EosDriver(ByTable):
         carrying = {name: _member(each) for name, each in rest.items() if not _SVI.match(name)}
         return Reading(state, holders_of(others), others_of(carrying))
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """See `eos_actions`."""
-        return eos_actions.plan_changes(actual, target)
+    plan_changes = staticmethod(eos_actions.plan_changes)
 
     def find_refusal(self, output: str) -> str | None:
         """EOS reports by lines that start with `%`; a terminal session has no exit status."""

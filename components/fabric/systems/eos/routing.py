@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState
-from components.fabric.systems.eos import numbered
 from components.fabric.systems.eos.config import Section
-from components.fabric.systems.eos.numbered import FAMILY, WITHIN
 
 ROUTING: Final = "show running-config sanitized | include routing"
 """`ip routing …`, `ipv6 unicast-routing` and which model of routing protocols runs."""
@@ -161,8 +159,8 @@ def bare(name: str) -> str:
 def bgp_of(asn: int | None, lines: tuple[str, ...], *, forwards: bool = False) -> BgpState:
     """The BGP that some lines make."""
     held, peers = {*lines}, read_peers(lines)
-    found = numbered.read_addresses(lines)
-    by_address = tuple(name for name in found if numbered.has_bfd(name, lines))
+    found = read_addresses(lines)
+    by_address = tuple(name for name in found if has_bfd(name, lines))
     found |= {name: _number_of(peer, held) for name, peer in peers.items()}
     paths = [int(match[1]) for line in lines if (match := _PATHS.fullmatch(line))]
     routers = [line.removeprefix("router-id ") for line in lines if line.startswith("router-id ")]
@@ -222,3 +220,107 @@ def _expand(text: str) -> Iterator[str]:
         head, slash, low = first.rpartition("/")
         for number in range(int(low), int(last or low) + 1) if low.isdigit() else ():
             yield f"{kind}{head}{slash}{number}"
+
+
+FAMILY: Final = "address-family ipv4"
+WITHIN: Final = " | "
+"""Between an address family and a line in it."""
+_ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}|[\da-f]*:[\da-f:.]*")
+_NUMBER: Final = re.compile(r"neighbor (\S+) remote-as (\S+)")
+_BY_HAND: Final = "no bgp default ipv4-unicast"
+_MARK: Final = "description RAILYARD"
+"""By it a neighbour of ours is known where another number would end those of others."""
+_KINDS: Final = ("remote-as", "description", "bfd", "activate")
+
+
+def is_address(name: str) -> bool:
+    """Whether a neighbour is no port."""
+    return _ADDRESS.fullmatch(name) is not None
+
+
+def read_addresses(lines: tuple[str, ...]) -> dict[str, str]:
+    """Address of each neighbour to its number; empty where it is shut, or carries no IPv4."""
+    found = [match for line in lines if (match := _NUMBER.fullmatch(line))]
+    return {
+        match[1]: match[2] if _works(match[1], lines) else ""
+        for match in found
+        if is_address(match[1])
+    }
+
+
+def _works(address: str, lines: tuple[str, ...]) -> bool:
+    head = f"neighbor {address}"
+    active = _BY_HAND not in lines or f"{FAMILY}{WITHIN}{head} activate" in lines
+    shut = f"{head} shutdown" in lines or f"{FAMILY}{WITHIN}no {head} activate" in lines
+    return active and not shut
+
+
+def has_bfd(address: str, lines: tuple[str, ...]) -> bool:
+    """Whether its loss is noticed by BFD."""
+    return f"neighbor {address} bfd" in lines
+
+
+def is_ours(line: str, lines: tuple[str, ...]) -> bool:
+    """Whether a line is of a neighbour that bears our name, and of a kind that we write."""
+    own = _own(line).split()
+    if len(own) < len(_KINDS) - 1 or own[0] != "neighbor" or own[2] not in _KINDS:
+        return False
+    return f"neighbor {own[1]} {_MARK}" in lines
+
+
+def address_lines(
+    was: BgpState,
+    wanted: BgpState,
+    held: tuple[str, ...],
+    recorded: tuple[str, ...],
+    *,
+    in_family: bool,
+) -> Iterator[str]:
+    """The lines of neighbours that differ; one that goes takes all of its own along."""
+    for name in filter(is_address, {**was.neighbors, **wanted.neighbors}):
+        if _of(was, name) == _of(wanted, name):
+            continue
+        if name not in wanted.neighbors:
+            if not in_family:
+                yield f"no neighbor {name}"
+            continue
+        now, aim = _lines(held, name), _aim(name, wanted, held, recorded)
+        changes = [f"no {_own(line)}" for line in now if line not in aim and _is(line, in_family)]
+        changes += [_own(line) for line in aim if line not in now and _is(line, in_family)]
+        # Another number is written over the one before.
+        yield from (line for line in changes if not line.startswith(f"no neighbor {name} remote-"))
+
+
+def _of(bgp: BgpState, name: str) -> tuple[str | None, bool]:
+    return bgp.neighbors.get(name), name in bgp.bfd
+
+
+def _own(line: str) -> str:
+    return line.rpartition(WITHIN)[2]
+
+
+def _is(line: str, in_family: bool) -> bool:  # noqa: FBT001 - which of two places
+    return (WITHIN in line) == in_family
+
+
+def _lines(lines: tuple[str, ...], name: str) -> list[str]:
+    return [line for line in lines if _own(line).startswith(f"neighbor {name} ")]
+
+
+def _aim(
+    name: str, wanted: BgpState, held: tuple[str, ...], recorded: tuple[str, ...]
+) -> list[str]:
+    """Its lines as they shall be: those of before where that is what is wanted."""
+    before = BgpState(
+        neighbors=read_addresses(recorded), bfd=(name,) if has_bfd(name, recorded) else ()
+    )
+    if name in before.neighbors and _of(before, name) == _of(wanted, name):
+        return _lines(recorded, name)
+    described = any(line.startswith(f"neighbor {name} description ") for line in held)
+    ours = [f"neighbor {name} remote-as {wanted.neighbors[name]}"]
+    ours += [] if described else [f"neighbor {name} {_MARK}"]
+    ours += [f"neighbor {name} bfd"] if name in wanted.bfd else []
+    ours += [f"{FAMILY}{WITHIN}neighbor {name} activate"] if _BY_HAND in held else []
+    ending = (" shutdown", " bfd", " activate")
+    others = (line for line in _lines(held, name) if not line.endswith(ending))
+    return [*ours, *(line for line in others if " remote-as " not in line)]

@@ -8,19 +8,22 @@ from typing import Final
 from components.fabric.native import read_list
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
-from components.fabric.systems.eos.numbered import FAMILY, WITHIN, address_lines, is_ours
 from components.fabric.systems.eos.routing import (
+    FAMILY,
     FORWARDING,
     GROUP,
     IPV4_ONLY,
     LINK_LOCAL,
     MODEL,
     NO_AUTOSTATE,
+    WITHIN,
     WORDS,
+    address_lines,
     bare,
     bfd_line,
     bgp_of,
     group_lines,
+    is_ours,
     read_peers,
     router_lines,
     there,

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, Field, ValidationError
 
-from components.fabric.session_state import Session, Sessions, why_unread
+from components.fabric.parts import Session, Sessions, why_unread
 from components.fabric.systems.base import Unreadable
 
 SUMMARY: Final = "show ip bgp summary | json"

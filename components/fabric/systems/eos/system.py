@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.marking import marking_of
+from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.eos.bonds import PEER_LINK, PEER_VLAN
 from components.fabric.systems.eos.driver import EosDriver

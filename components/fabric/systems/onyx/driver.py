@@ -10,7 +10,6 @@ from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.base import (
     ByHand,
-    Change,
     LinkForm,
     PauseCounters,
     PortCounters,
@@ -23,7 +22,7 @@ from components.fabric.systems.membership import holders_of, others_of
 from components.fabric.systems.onyx import read as onyx_parse
 from components.fabric.systems.onyx import write as onyx_actions
 from components.fabric.systems.onyx.read import Pfc, Switchport
-from components.fabric.systems.onyx.whole import (
+from components.fabric.systems.onyx.running import (
     FACTORY_ETS_WEIGHT,
     ROCE,
     RUNNING,
@@ -120,7 +119,7 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
         state = SwitchState(
             vlans=onyx_parse.parse_vlans(VLANS, answers[VLANS])
             if whole is None or VLANS in answers
-            else whole.vlans,
+            else whole.running.vlans,
             pfc_priorities=pfc.priorities if pfc else None,
             pfc_enabled=pfc.enabled if pfc else None,
             roce=onyx_parse.parse_roce_mode(ROCE, answers[ROCE]) if ROCE in answers else None,
@@ -141,9 +140,7 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
             others_of({name: _member(port) for name, port in others.items()}),
         )
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """See `onyx_actions`."""
-        return onyx_actions.plan_changes(actual, target)
+    plan_changes = staticmethod(onyx_actions.plan_changes)
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from components.core.errors import Bug
-from components.fabric.marking import marking_of
+from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import mellanox_cli
-from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.onyx.driver import OnyxDriver
-from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.fabric.systems.switch_system import ExecForm, Intent, SwitchSystem
 from components.model.fabric import Rdma
 
 _ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"] | None]] = {

@@ -30,7 +30,13 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         line = "no roce" if target.roce == "none" else f"roce {target.roce}"
         return (Change((line,), settles=True),)
     target = _without_bound_pfc(actual, target)
-    return tuple(change for stage in _ORDER for change in stage(actual, target))
+    held, wanted = actual.vlans, target.vlans
+    return (
+        # A VLAN is there before a port names it; `vlan N` enters its mode, so leave it.
+        *(Change((f"vlan {vlan}", "exit")) for vlan in wanted if vlan not in held),
+        *(change for stage in _ORDER for change in stage(actual, target)),
+        *(Change((f"no vlan {vlan}",)) for vlan in held if vlan not in wanted),
+    )
 
 
 def _without_bound_pfc(actual: SwitchState, target: SwitchState) -> SwitchState:
@@ -42,19 +48,6 @@ def _without_bound_pfc(actual: SwitchState, target: SwitchState) -> SwitchState:
         for name, port in target.ports.items()
     }
     return target.model_copy(update={"ports": ports})
-
-
-def _add_vlans(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    """A VLAN is there before a port names it; `vlan N` enters its mode, so leave it."""
-    for vlan in target.vlans:
-        if vlan not in actual.vlans:
-            yield Change((f"vlan {vlan}", "exit"))
-
-
-def _remove_vlans(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    for vlan in actual.vlans:
-        if vlan not in target.vlans:
-            yield Change((f"no vlan {vlan}",))
 
 
 def _l2_lines(actual: PortState, target: PortState) -> Iterator[str]:
@@ -204,7 +197,6 @@ def _per_port(lines_of: PortLines) -> Callable[[SwitchState, SwitchState], Itera
 
 
 _ORDER: Final[tuple[Callable[[SwitchState, SwitchState], Iterator[Change]], ...]] = (
-    _add_vlans,
     _per_port(_l2_lines),
     _per_port(_trust_lines),
     _per_port(_ecn_lines),
@@ -214,9 +206,8 @@ _ORDER: Final[tuple[Callable[[SwitchState, SwitchState], Iterator[Change]], ...]
     _lldp,
     _mtu,
     _admin,
-    _remove_vlans,
 )
-"""What comes before what: VLANs before the ports that name them, classes before a port flaps."""
+"""What comes before what: classes before a port flaps."""
 
 
 def collapse_ports(ports: Iterable[str]) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from components.fabric.bond_state import BondState
 from components.fabric.native import write_text
+from components.fabric.parts import BondState
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import Change
 from components.fabric.systems.membership import refuse_taken

@@ -14,7 +14,9 @@ from typing import Final
 
 from components.fabric.native import is_default
 from components.fabric.state import PortState
-from components.fabric.systems.sonic.rows import Cell, Cells, span_of, spread
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.sonic import lines as say
+from components.fabric.systems.sonic.rows import Cell, Cells, Fields, port_row, span_of, spread
 
 TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
 """The row that the platform's template writes (buffers_config.j2)."""
@@ -111,3 +113,72 @@ def touch_cells(name: str, was: PortState, port: PortState) -> Cells | None:
     if not is_default(was.native, "admin_up") and was.admin_up is not None:
         return {(f"PORT|{name}", "admin_status"): "up" if was.admin_up else "down"}
     return None
+
+
+LIST: Final = "adv_speeds@"
+"""`adv_speeds` as a list, which a loaded file has; the command line writes it as a text."""
+_NOTHING: Final = "-"
+_PORT: Final = re.compile(r"Ethernet\d+")
+
+
+def link_state(row: Fields) -> dict[str, object]:
+    """`speed`, `fec` and `autoneg` of a `PortState`; blank where there is no field."""
+    offered = [*([row["adv_speeds"]] if "adv_speeds" in row else ())]
+    offered += [f"@{row[LIST]}"] if LIST in row else []
+    mode = row.get("autoneg", _NOTHING if offered else "")
+    return {
+        "speed": row.get("speed", ""),
+        "fec": row.get("fec", ""),
+        "autoneg": " ".join([mode, *offered]).strip(),
+    }
+
+
+def link_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
+    """The lines from one to the other. What is offered counts before the speed does."""
+    if port.autoneg not in {None, was.autoneg or ""}:
+        yield from _autoneg_lines(name, was.autoneg or "", port.autoneg or "")
+    if port.speed and port.speed != was.speed:
+        yield f"sudo config interface speed {name} {port.speed}"
+    if port.fec and port.fec != was.fec:
+        yield f"sudo config interface fec {name} {port.fec}"
+    if port.fec == "" != (was.fec or ""):
+        yield say.delete_field(port_row(name), "fec")
+
+
+def _autoneg_lines(name: str, was: str, wanted: str) -> Iterator[str]:
+    (held, *offers), (mode, *offered) = _parts(was), _parts(wanted)
+    if mode not in {held, _NOTHING} or (mode == _NOTHING and held == "on"):
+        yield f"sudo config interface autoneg {name} {'enabled' if mode == 'on' else 'disabled'}"
+    if mode == _NOTHING != held:
+        yield say.delete_field(port_row(name), "autoneg")
+    if offers == offered:
+        return
+    if not offered:
+        yield f"sudo config interface advertised-speeds {name} all"
+    for offer in offered:
+        cells = [((port_row(name), LIST), offer[1:])]
+        plain_line = f"sudo config interface advertised-speeds {name} {offer}"
+        yield from say.write_cells(cells) if offer.startswith("@") else (plain_line,)
+    kinds = {offer.startswith("@") for offer in offered}
+    if False not in kinds and (not offered or False in {o.startswith("@") for o in offers}):
+        yield say.delete_field(port_row(name), "adv_speeds")
+    if True not in kinds and True in {offer.startswith("@") for offer in offers}:
+        yield say.delete_field(port_row(name), LIST)
+
+
+def _parts(autoneg: str) -> list[str]:
+    return autoneg.split() or [_NOTHING]
+
+
+def parse_links(command: str, text: str) -> dict[str, bool]:
+    """`show interfaces status`: port to whether it has a link (sonic-utilities, `intfutil`).
+
+    Cells hold blanks, so the rule under the heading says where the columns are.
+    """
+    head, rule, *rows = (text.strip("\n") + "\n").split("\n")
+    columns = {head[slice(*dash.span())].strip(): dash.span() for dash in re.finditer("-+", rule)}
+    if not {"Interface", "Oper"} <= columns.keys():
+        raise Unreadable(command, text, "it is no table of ports with a column Oper")
+    name, oper = slice(*columns["Interface"]), slice(*columns["Oper"])
+    cells = ((row[name].strip(), row[oper].strip()) for row in rows)
+    return {port: state == "up" for port, state in cells if _PORT.fullmatch(port)}

@@ -16,12 +16,11 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, write_list
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import (
     ByHand,
-    Change,
     Guard,
     LinkForm,
     PortCounters,
@@ -34,9 +33,8 @@ from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import sessions as sonic_sessions
 from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.bonds import bond_words, bonds_of
+from components.fabric.systems.sonic.cable import link_state, parse_links
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL, PRIORITIES
-from components.fabric.systems.sonic.link import link_state, parse_links
-from components.fabric.systems.sonic.pauses import PAUSES, STORMS, with_pauses
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
 from components.fabric.systems.sonic.routing import (
     addresses_of,
@@ -45,6 +43,7 @@ from components.fabric.systems.sonic.routing import (
     routing_words,
 )
 from components.fabric.systems.sonic.rows import write_rows
+from components.fabric.systems.sonic.watchdog import PAUSES, STORMS, with_pauses
 
 MARKS: Final = "show queue wredcounters --json"
 """From 202505 on (sonic-utilities 2807)."""
@@ -211,9 +210,7 @@ class SonicDriver(ByTable):
         ours = {*wanted.ports, *(wanted.bonds or {})}
         return Reading(state, _vlan_holders(tables, ours), other_ports(tables, ours))
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """See `sonic_actions`."""
-        return sonic_actions.plan_changes(actual, target)
+    plan_changes = staticmethod(sonic_actions.plan_changes)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""

@@ -81,62 +81,7 @@ def delete_row(row: str) -> str:
     return f"sudo sonic-db-cli CONFIG_DB DEL '{row}'"
 
 
-def add_vlan(vlan: int) -> str:
-    """Make a VLAN."""
-    return f"sudo config vlan add {vlan}"
-
-
-def delete_vlan(vlan: int) -> str:
-    """Remove a VLAN, which must have no members."""
-    return f"sudo config vlan del {vlan}"
-
-
-def add_member(vlan: int, port: str, *, untagged: bool) -> str:
-    """Put a port into a VLAN."""
-    return f"sudo config vlan member add {'-u ' if untagged else ''}{vlan} {port}"
-
-
 def write_member(vlan: int, port: str, *, untagged: bool) -> str:
-    """The same, without the checks of the command line."""
+    """Put a port into a VLAN, without the checks of the command line."""
     fields = {"tagging_mode": "untagged" if untagged else "tagged"}
     return _merge({"VLAN_MEMBER": {f"Vlan{vlan}|{port}": fields}})
-
-
-def delete_member(vlan: int, port: str) -> str:
-    """Take a port out of a VLAN."""
-    return f"sudo config vlan member del {vlan} {port}"
-
-
-def set_switchport(mode: str, port: str) -> str:
-    """Change what a port may be member of; only where releases from 202405 on have recorded one."""
-    return f"sudo config switchport mode {mode} {port}"
-
-
-def set_mtu(port: str, mtu_bytes: int) -> str:
-    """Set the MTU of a port."""
-    return f"sudo config interface mtu {port} {mtu_bytes}"
-
-
-def set_speed(port: str, mbit_s: str) -> str:
-    """Set the speed of a port."""
-    return f"sudo config interface speed {port} {mbit_s}"
-
-
-def set_fec(port: str, fec: str) -> str:
-    """Set the error correction of a port."""
-    return f"sudo config interface fec {port} {fec}"
-
-
-def set_autoneg(port: str, *, on: bool) -> str:
-    """Switch auto-negotiation of a port on or off."""
-    return f"sudo config interface autoneg {port} {'enabled' if on else 'disabled'}"
-
-
-def set_advertised(port: str, speeds: str) -> str:
-    """Set what a port offers: speeds in Mbit/s, or `all`."""
-    return f"sudo config interface advertised-speeds {port} {speeds}"
-
-
-def set_admin(port: str, *, up: bool) -> str:
-    """Open or shut a port."""
-    return f"sudo config interface {'startup' if up else 'shutdown'} {port}"

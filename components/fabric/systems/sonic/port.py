@@ -152,7 +152,13 @@ def _plan_length(
     plan: PortPlan, was: PortState, port: PortState, switch: SwitchState, recorded: Cells | None
 ) -> None:
     if recorded is not None:
-        _put_length_back(plan, recorded)
+        held = [cell for cell in cable.cable_cells(plan.name, plan.now) if cell in plan.now]
+        gone = [cell for cell in held if cell not in recorded]
+        plan.deletes += gone
+        plan.lengths |= {cell: v for cell, v in recorded.items() if plan.now.get(cell) != v}
+        if not recorded:
+            plan.lengths |= dict.fromkeys(gone, cable.FORGOTTEN)
+        plan.touched = bool(plan.lengths)
     elif port.cable_m is not None and was.cable_m != port.cable_m:
         _want_length(plan, port.cable_m, port.pfc_priorities or (), switch)
     if plan.touched:
@@ -169,16 +175,6 @@ def _want_length(
     plan.lengths |= {cell: value for cell in cells if plan.now.get(cell) != value}
     plan.sets |= cable.left_behind(plan.now, paused, length_m, read_rows(switch) or ())
     plan.touched = bool(plan.lengths) or cable.needs_touch(plan.now, paused, length_m)
-
-
-def _put_length_back(plan: PortPlan, recorded: Cells) -> None:
-    held = [cell for cell in cable.cable_cells(plan.name, plan.now) if cell in plan.now]
-    gone = [cell for cell in held if cell not in recorded]
-    plan.deletes += gone
-    plan.lengths |= {cell: v for cell, v in recorded.items() if plan.now.get(cell) != v}
-    if not recorded:
-        plan.lengths |= dict.fromkeys(gone, cable.FORGOTTEN)
-    plan.touched = bool(plan.lengths)
 
 
 def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: SwitchState) -> None:

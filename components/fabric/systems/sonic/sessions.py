@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from components.fabric.session_state import Sessions
+from components.fabric.parts import Sessions
 from components.fabric.systems.frr import (
     BFD,
     ROUTES,

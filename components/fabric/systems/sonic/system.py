@@ -6,17 +6,17 @@ import re
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.marking import marking_of
+from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Script
-from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.sonic import exec as sonic_exec
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.systems.sonic.facts import MBIT_PER_GBIT, MIN_RELEASE, parse_branch
 from components.fabric.systems.sonic.routing import LINK_LOCAL, LOOPBACK, MAX_PATHS
 from components.fabric.systems.switch_system import (
     BondForm,
+    ExecForm,
     Intent,
     LinkForm,
     LinkWish,

@@ -7,7 +7,7 @@ what each line is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,10 +17,10 @@ from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.bonds import coming_bonds, leaving_bonds
+from components.fabric.systems.sonic.cable import link_lines
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
-from components.fabric.systems.sonic.link import link_lines
 from components.fabric.systems.sonic.port import PortPlan, plan_port
-from components.fabric.systems.sonic.routing_lines import coming_changes, leaving_changes
+from components.fabric.systems.sonic.routing import coming_changes, leaving_changes
 from components.fabric.systems.sonic.rows import (
     Rows,
     mode_cell,
@@ -30,6 +30,8 @@ from components.fabric.systems.sonic.rows import (
     read_rows,
     read_settings,
 )
+
+PortLines = Callable[[str, PortState, PortState], Iterable[str]]
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -46,31 +48,31 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     }
     rows = _Rows.of(actual, target, plans)
     return (
-        *(Change((say.add_vlan(vlan),)) for vlan in _only(target.vlans, actual.vlans)),
+        *(Change((f"sudo config vlan add {vlan}",)) for vlan in _only(target.vlans, actual.vlans)),
         *leaving_bonds(actual, target),
         *leaving_changes(actual, target),
-        *_member_changes(actual, target),
+        *_by_port(actual, target, _member_lines),
         *coming_bonds(actual, target),
         *coming_changes(actual, target),
         *(Change((line,)) for line in say.write_rows(rows.written)),
-        *_speed_changes(actual, target),
+        # The switch makes buffers for the speed that a port has then.
+        *_by_port(actual, target, link_lines),
         *_length_changes(plans),
         *(change for plan in plans.values() for change in plan.changes()),
         *_touch_changes(plans),
         *_watchdog_changes(plans),
-        *_link_changes(actual, target),
+        *_by_port(actual, target, _mtu_lines, _admin_lines),
         *(Change((say.delete_field(*cell),)) for cell in rows.stripped),
         *(Change((say.delete_row(row),)) for row in rows.deleted),
-        *(Change((say.delete_vlan(vlan),)) for vlan in _only(actual.vlans, target.vlans)),
+        *(Change((f"sudo config vlan del {vlan}",)) for vlan in _only(actual.vlans, target.vlans)),
     )
 
 
-def _speed_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    """Before lengths and PFC: the switch makes buffers for the speed that a port has then."""
+def _by_port(actual: SwitchState, target: SwitchState, *kinds: PortLines) -> Iterator[Change]:
+    """The lines of each port, those of one kind together."""
     for name, port in target.ports.items():
-        lines = tuple(link_lines(name, actual.ports.get(name, PortState()), port))
-        if lines:
-            yield Change(lines)
+        was = actual.ports.get(name, PortState())
+        yield from (Change(lines) for kind in kinds if (lines := (*kind(name, was, port),)))
 
 
 def _length_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
@@ -161,14 +163,6 @@ def _is_used(row: str, plans: Mapping[str, PortPlan]) -> bool:
     )
 
 
-def _member_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    for name, port in target.ports.items():
-        was = actual.ports.get(name, PortState())
-        lines = tuple(_member_lines(name, was, port))
-        if lines:
-            yield Change(lines)
-
-
 def _member_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     before = _members(was)
     after = (
@@ -178,10 +172,10 @@ def _member_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     )
     for vlan, untagged in sorted(before.items()):
         if after.get(vlan) != untagged:
-            yield say.delete_member(vlan, name)
+            yield f"sudo config vlan member del {vlan} {name}"
     mode = _switchport(name, was, port, after)
     if mode is not None:
-        yield say.set_switchport(mode, name)
+        yield f"sudo config switchport mode {mode} {name}"
     word = mode or _recorded_mode(name, was)
     for vlan, untagged in sorted(after.items()):
         if before.get(vlan) == untagged:
@@ -190,7 +184,7 @@ def _member_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
             # It was so before us, though the command line forbids it.
             yield say.write_member(vlan, name, untagged=untagged)
         else:
-            yield say.add_member(vlan, name, untagged=untagged)
+            yield f"sudo config vlan member add {'-u ' if untagged else ''}{vlan} {name}"
 
 
 def _members(port: PortState) -> dict[int, bool]:
@@ -226,22 +220,11 @@ def _recorded_mode(name: str, port: PortState) -> str | None:
     return read_settings(port).get("mode", {}).get(mode_cell(name))
 
 
-def _link_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    for name, port in target.ports.items():
-        was = actual.ports.get(name, PortState())
-        mtu = tuple(_mtu_lines(name, was, port))
-        if mtu:
-            yield Change(mtu)
-        admin = tuple(_admin_lines(name, was, port))
-        if admin:
-            yield Change(admin)
-
-
 def _mtu_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     if port.mtu_bytes is None:
         return
     if port.mtu_bytes != was.mtu_bytes:
-        yield say.set_mtu(name, port.mtu_bytes)
+        yield f"sudo config interface mtu {name} {port.mtu_bytes}"
     unwritten, written = _unwritten("mtu_bytes", was, port)
     if unwritten and (written or port.mtu_bytes != was.mtu_bytes):
         # After the default is set: a field that vanishes changes nothing until the next boot.
@@ -252,7 +235,7 @@ def _admin_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
     if port.admin_up is None:
         return
     if port.admin_up != was.admin_up:
-        yield say.set_admin(name, up=port.admin_up)
+        yield f"sudo config interface {'startup' if port.admin_up else 'shutdown'} {name}"
     unwritten, written = _unwritten("admin_up", was, port)
     if unwritten and (written or port.admin_up != was.admin_up):
         yield say.delete_field(port_row(name), "admin_status")
