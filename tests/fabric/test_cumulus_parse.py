@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
 
 import pytest
 
@@ -21,11 +19,7 @@ from components.fabric.systems.cumulus.read import (
     parse_port_names,
     parse_profile,
 )
-from components.fabric.systems.cumulus.tree import Tree
 from components.fabric.systems.cumulus.write import collapse_ports
-from lab.switches.cumulus.show import show_roce
-
-FORMS: Final = Path(__file__).parent / "forms" / "cumulus"
 
 SINGLE_POOL = """\
                     operational            applied
@@ -81,24 +75,6 @@ def test_the_transcript_of_a_profile_without_pause_and_strict_classes() -> None:
     profile = parse_profile(ROCE, MULTI_TC)
     assert (profile.mode, profile.pfc_priorities) == ("lossy-multi-tc", ())
     assert (profile.strict_classes, profile.ecn[1]) == ((), EcnState(min_kib=163, max_kib=234))
-
-
-def test_the_three_columns_of_cumulus_5_1_are_read_by_their_head() -> None:
-    profile = parse_profile(ROCE, (FORMS / "nv_show_qos_roce_5.1.txt").read_text())
-    ecn = EcnState(min_kib=146, max_kib=1464)
-    assert (profile.mode, profile.pfc_priorities) == ("lossless", (3,))
-    assert (profile.trust, profile.strict_classes) == ("both", (6,))
-    assert profile.ecn == {0: ecn, 3: ecn}
-
-
-@pytest.mark.parametrize("mode", [None, "lossless", "lossy"])
-def test_both_forms_of_the_emulator_are_read_alike(mode: str | None) -> None:
-    tree: Tree = {"qos": {"roce": {"enable": "on", "mode": mode}}} if mode else {}
-    old, new = (show_roce(tree, release) for release in ("5.3.1", "5.9.2"))
-    assert "description" in old
-    assert "description" not in new
-    assert parse_profile(ROCE, old) == parse_profile(ROCE, new)
-    assert parse_profile(ROCE, old).mode == (mode or "none")
 
 
 @pytest.mark.parametrize("text", ["", "enable   off\n", "state    disabled\nmode   lossless\n"])
