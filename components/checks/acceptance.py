@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE
 from components.model.worker_kinds import fitting_kind, gpu_kinds, worker_kinds
@@ -94,13 +94,13 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"DeepSpeed wants {sample.workers} workers, one on a node, and there are {count}"
             f"{' of one kind' if len(kinds) > 1 else ''}.",
-            (at(("jobs", "deepspeed", "workers"), sample.workers),),
+            places(spec, "jobs.deepspeed.workers"),
             f"set workers to {count} or less.",
         )
     if sample.gpus > gpus:
         yield Finding(
             f"DeepSpeed wants {sample.gpus} GPUs a worker, and a node has {gpus}.",
-            (at(("jobs", "deepspeed", "gpus"), sample.gpus),),
+            places(spec, "jobs.deepspeed.gpus"),
             f"set gpus to {gpus} or less.",
         )
 
@@ -201,7 +201,7 @@ def check_gid_index(spec: ClusterSpec) -> Iterator[Finding]:
     if index is not None and spec.rdma.transport == "infiniband":
         yield Finding(
             f"NCCL would use GID {index} on InfiniBand, where addresses in one subnet need none.",
-            (at(("jobs", "gid_index"), index), at(("rdma", "transport"), spec.rdma.transport)),
+            places(spec, "jobs.gid_index", "rdma.transport"),
             "remove gid_index.",
         )
 
@@ -215,7 +215,7 @@ def check_topology_hint(spec: ClusterSpec) -> Iterator[Finding]:
     if file is not None and spec.cloud is None and not spec.hypervisors:
         yield Finding(
             "NCCL is given a topology file on bare metal, where it sees the PCIe tree itself.",
-            (at(("jobs", "topology_file", "host_path"), file.host_path),),
+            places(spec, "jobs.topology_file.host_path"),
             "remove topology_file, unless the machine hides its switches.",
             "warning",
         )

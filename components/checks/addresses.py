@@ -8,15 +8,16 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from typing import Final
 
-from components.checks.rule import Finding, at
-from components.checks.topology import list_nics
+from components.checks.rule import Finding, at, places
+from components.checks.topology import PlacedNic, list_nics
 from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
-from components.model.rail_subnets import RailSubnet, subnet_of, subnets_of
+from components.model.rail_subnets import RailSubnet, routed_cards, subnet_of, subnets_of
 from components.model.reach import is_machine_ipv4
 from components.model.ways import default_way, each_ssh
+from components.pod_network.kept import probe_address
 
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
@@ -38,7 +39,7 @@ def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
         if known and not is_machine_ipv4(address):
             yield Finding(
                 f'the node {host.name} needs an IPv4 address, and "{address}" is none.',
-                (at(("hosts", h, "ssh", "address"), address),),
+                places(spec, f"hosts.{h}.ssh.address"),
                 "set node_ip to the address by which the other nodes reach it.",
             )
 
@@ -198,6 +199,64 @@ def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"the pod network {kubernetes.pod_cidr} has room for {nodes} nodes, and there are "
             f"{len(spec.hosts)}.",
-            (at(("kubernetes", "pod_cidr"), kubernetes.pod_cidr),),
+            places(spec, "kubernetes.pod_cidr"),
             "choose a larger one; each node takes a /24.",
+        )
+
+
+_NO_MACHINES: Final = 31
+"""Bits of a subnet that is all network and broadcast address."""
+
+
+def check_pf_address(spec: ClusterSpec) -> Iterator[Finding]:
+    """A card's own address is a free one of its rail's subnet.
+
+    The prefix length comes from the subnet; with an address of another one, the neighbours on the
+    rail would be reached through a router that is not there.
+    """
+    seen: dict[str, SpecPath] = {}
+    for nic in list_nics(spec):
+        if nic.nic.address is None:
+            continue
+        path = (*nic.path, "address")
+        other = seen.setdefault(nic.nic.address, path)
+        if other != path:
+            yield Finding(
+                f"two cards have the address {nic.nic.address}.",
+                (at(path, nic.nic.address), at(other, nic.nic.address)),
+                "give each card an address of its own.",
+            )
+        yield from _outside(spec, nic, path)
+
+
+def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Finding]:
+    rail = spec.rail(nic.nic.rail)
+    place = subnet_of(spec, rail, nic.host) if rail is not None else None
+    if rail is None or place is None or nic.nic.address is None:
+        return  # `nic-rail` tells of a rail that is not there, `rail-leaf` of a leaf without it
+    if (nic.host.name, rail.name) in routed_cards(spec):
+        return  # `routed-port` tells of these
+    address, subnet = IPv4Address(nic.nic.address), place.network
+    ends = (subnet.network_address, subnet.broadcast_address)
+    if subnet.prefixlen >= _NO_MACHINES:
+        key: SpecPath = ("leaves", place.leaf, "subnet") if place.leaf else ("subnet",)
+        yield Finding(
+            f"{rail.name}'s subnet {subnet} has no address for {nic.host.name} {nic.nic.netdev}.",
+            (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet)),
+            "choose a larger subnet; /24 is usual.",
+        )
+    elif spec.kubernetes and not spec.pod_network.host_network and address == probe_address(subnet):
+        yield Finding(
+            f"{address} of {nic.host.name} {nic.nic.netdev} is the last address of {rail.name}, "
+            "kept for the server of the bandwidth test.",
+            (at(path, nic.nic.address),),
+            "give the card another address.",
+        )
+    elif address not in subnet or address in ends:
+        on_leaf = f" on {place.leaf}" if place.leaf else ""
+        yield Finding(
+            f"{nic.nic.address} of {nic.host.name} {nic.nic.netdev} is no address of a machine in "
+            f"{rail.name}'s subnet {subnet}{on_leaf}.",
+            (at(path, nic.nic.address),),
+            f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length.",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.core.problem import Place, SpecPath
 from components.fabric.bond_plan import pair_vlan
 from components.model.bonds import Bond, Mlag
@@ -259,7 +259,7 @@ def _differing(
     if first.mlag.mac and macs.get(first.mlag.mac) not in {first.name, second.name}:
         yield Finding(
             f"{pair} have the address {first.mlag.mac}, which {macs[first.mlag.mac]} has too.",
-            (at(("switches", s, "mlag", "mac"), first.mlag.mac),),
+            places(spec, f"switches.{s}.mlag.mac"),
             "give each pair an address of its own.",
         )
 

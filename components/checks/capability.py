@@ -11,7 +11,7 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.unplanned import why_unplanned
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
 from components.fabric.marking import link_speed
@@ -92,7 +92,7 @@ def _never_lossless(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"{model.described} has no lossless priority with {switch.os}, and rdma.mode is "
             f"{spec.rdma.mode}.",
-            (at(("switches", s, "model"), switch.model), at(("rdma", "mode"), spec.rdma.mode)),
+            places(spec, f"switches.{s}.model", "rdma.mode"),
             "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has one.",
         )
 
@@ -134,10 +134,7 @@ def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
         if switch.os not in model.ports:
             yield Finding(
                 f"{model.described} does not run {switch.os}.",
-                (
-                    at(("switches", s, "os"), switch.os),
-                    at(("switches", s, "model"), switch.model),
-                ),
+                places(spec, f"switches.{s}.os", f"switches.{s}.model"),
                 f"set os to {' or '.join(model.ports)}, or model to "
                 f"{' or '.join(_models_of(switch.os))}. {model.capability_line()}.",
             )

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from components.catalogue.cards import CARDS, IB_PORTS
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
-from components.core.problem import SpecPath
+from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
 from components.model.firmware import Firmware, version_number
 from components.model.hosts import Host
+from components.model.qos import HostQos
 
 
 def firmware_asked(spec: ClusterSpec) -> Iterator[tuple[SpecPath, Firmware, tuple[Host, ...]]]:
@@ -167,3 +168,85 @@ def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
                     (at((*path, key), getattr(firmware, key)),),
                     f"remove {key}; set these parameters on the hypervisor with its own tools.",
                 )
+
+
+def check_hca_settings(spec: ClusterSpec) -> Iterator[Finding]:
+    """What is asked of hosts with InfiniBand adapters is what Railyard can set there.
+
+    A card's firmware is set by PCI address, which adapters have under `hca_sriov` only. Adapters
+    have no model in the file, and no RoCE. Those of a cloud come with the driver of its image.
+    """
+    for h, host in enumerate(spec.hosts):
+        if not host.hcas:
+            continue
+        hcas = at(("hosts", h, "hcas"), host.hcas)
+        path, driver = _written(spec, host, "driver"), spec.settings_of(host).driver
+        if spec.cloud is not None and driver.is_installed:
+            yield Finding(
+                f"the driver package {driver.kind} would not be installed: the driver of these "
+                "adapters comes with the cloud's image.",
+                (at((*path, "kind"), driver.kind), hcas),
+                "choose an image that has the driver, and set driver.kind to present.",
+            )
+        if not host.nics:
+            for finding in _unset(spec, host):
+                yield Finding(finding.what, (*finding.where, hcas), finding.fix)
+
+
+def _unset(spec: ClusterSpec, host: Host) -> Iterator[Finding]:
+    """What a host without NICs could only drop."""
+    settings = spec.settings_of(host)
+    path = _written(spec, host, "firmware")
+    for key in ("manage", "relaxed_ordering"):
+        if getattr(settings.firmware, key) and not host.hca_sriov:
+            yield Finding(
+                f"{key} is asked for, and the file has no PCI address of the InfiniBand adapters.",
+                (at((*path, key), value=True),),
+                f"remove {key}, or list the ports under hca_sriov (with vfs: 0 where they need "
+                "no VFs); hosts that differ are a group of host_groups.",
+            )
+    if settings.firmware.min_versions:
+        yield Finding(
+            "min_versions goes by the cards' models, and InfiniBand adapters have none in the "
+            "file.",
+            (at((*path, "min_versions")),),
+            "remove min_versions, or move it to a group of host_groups whose hosts have nics.",
+        )
+    if settings.qos != HostQos():
+        yield Finding(
+            "qos is RoCE's, and these hosts have InfiniBand adapters alone.",
+            (at(_written(spec, host, "qos")),),
+            "remove qos, or move it to a group of host_groups whose hosts have nics.",
+        )
+
+
+def _written(spec: ClusterSpec, host: Host, block: str) -> SpecPath:
+    """Where the file has a block that holds for a host."""
+    for g, group in enumerate(spec.host_groups):
+        if group.name == host.group and getattr(group, block) is not None:
+            return ("host_groups", g, block)
+    return ("host_defaults", block)
+
+
+def check_guest_ats(spec: ClusterSpec) -> Iterator[Finding]:
+    """ATS is set in the cards of virtual machines, and only there.
+
+    A guest's GPU and card reach each other through the hypervisor's address translation: without
+    ATS every message takes the way over the processor. On bare metal there is no such translation.
+    """
+    for path, firmware, hosts in firmware_asked(spec):
+        setting = render_path((*path, "ats"))
+        place = at((*path, "ats"), firmware.ats)
+        if firmware.ats and not spec.hypervisors:
+            yield Finding(
+                "ATS is for virtual machines on ESXi, and this site has no hypervisors.",
+                (place,),
+                f"remove {setting}, or describe the hypervisors with environment kind esxi.",
+            )
+        if spec.hypervisors and hosts and not firmware.ats:
+            yield Finding(
+                "the hosts are virtual machines, and ATS of their cards is off.",
+                (place,),
+                f"set {setting} to true, unless you measure without GPUDirect on purpose.",
+                "warning",
+            )

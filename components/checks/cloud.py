@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from components.catalogue.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.core.problem import Place, SpecPath
 from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
@@ -160,7 +160,7 @@ def check_cloud_balancer(spec: ClusterSpec) -> Iterator[Finding]:
     if len(spec.servers) > 1 and not balancers:
         yield Finding(
             f"{len(spec.servers)} control-plane instances have no balancer before them.",
-            (at(("hosts",)),),
+            places(spec, "hosts"),
             "add one instance with the role balancer.",
         )
     for h, host in balancers[1:]:
@@ -215,7 +215,7 @@ def check_fabric_transport(spec: ClusterSpec) -> Iterator[Finding]:
         if spec.cloud is not None and spec.infiniband is not None:
             yield Finding(
                 "the cloud owns the InfiniBand fabric, and infiniband describes one of ours.",
-                (at(("infiniband",)), at(("environment", "kind"), spec.environment.kind)),
+                places(spec, "infiniband", "environment.kind"),
                 "remove infiniband; environment.fabric says what the cloud's is to be.",
             )
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.model.cluster import ClusterSpec
 from components.model.containers import DOCKER_HUB, registry_of
 
@@ -22,7 +22,7 @@ def check_payload_choice(spec: ClusterSpec) -> Iterator[Finding]:
     if spec.kubernetes is not None and spec.containers is not None:
         yield Finding(
             "the site has both kubernetes and containers, and each would take all GPUs.",
-            (at(("kubernetes",)), at(("containers",))),
+            places(spec, "kubernetes", "containers"),
             "keep one of them.",
         )
     if spec.kubernetes is None and spec.containers is None:
@@ -44,7 +44,7 @@ def check_container_hosts(spec: ClusterSpec) -> Iterator[Finding]:
     if not spec.host_defaults.docker:
         yield Finding(
             "containers run under Docker, and host_defaults.docker is false.",
-            (at(("host_defaults", "docker"), spec.host_defaults.docker), at(("containers",))),
+            places(spec, "host_defaults.docker", "containers"),
             "set host_defaults.docker to true: it installs Docker and NVIDIA's toolkit.",
         )
     for h, host in enumerate(spec.hosts):
@@ -102,7 +102,7 @@ def check_registry_login(spec: ClusterSpec) -> Iterator[Finding]:
     if registry in _CLOSED:
         yield Finding(
             f"the image is pushed to {registry}, which takes nothing without a login.",
-            (at(("containers", "image"), containers.image),),
+            places(spec, "containers.image"),
             "add containers.login: {user: …, password: {secret: registry_password}}.",
         )
 
@@ -114,4 +114,19 @@ def check_payload_benchmark(spec: ClusterSpec) -> Iterator[Finding]:
             "acceptance runs ResNet-50, and there are no containers to run it in.",
             (at(("acceptance", "resnet50")),),
             "remove it; the NCCL collectives prove the same path on a cluster.",
+        )
+
+
+def check_docker_runtime(spec: ClusterSpec) -> Iterator[Finding]:
+    """Docker is asked for where something runs in it.
+
+    K3s has its own containerd: a Docker beside it would hold images and GPUs of containers that
+    Kubernetes does not know of.
+    """
+    k3s = spec.k3s
+    if spec.host_defaults.docker and k3s is not None and k3s.container_runtime == "containerd":
+        yield Finding(
+            "Docker is asked for on the hosts, and K3s runs its pods in containerd.",
+            places(spec, "host_defaults.docker", "kubernetes.container_runtime"),
+            "remove host_defaults.docker, or set kubernetes.container_runtime to docker.",
         )

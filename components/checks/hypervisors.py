@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from components.catalogue.esxi_releases import parse_release
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hypervisors import Hypervisor, VirtualMachine
@@ -111,7 +111,7 @@ def check_vm_host(spec: ClusterSpec) -> Iterator[Finding]:
         if host.role == "worker" and host.name not in placed:
             yield Finding(
                 f"the worker {host.name} is no virtual machine of any hypervisor.",
-                (at(("hosts", h, "name"), host.name),),
+                places(spec, f"hosts.{h}.name"),
                 "add it to vms of the hypervisor that runs it.",
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.ib_switches import IbSwitch, list_ib_switches
@@ -90,7 +90,7 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Iterator[Finding]:
         why = "one switch is no tree" if alone else "no switch has all HCAs at one distance"
         yield Finding(
             f"{engine} has no root here: {why}, so the subnet manager falls back to minhop.",
-            (at(("infiniband", "routing_engine"), engine),),
+            places(spec, "infiniband.routing_engine"),
             "write routing_engine: minhop, or cable the leaves to spines.",
             "warning",
         )

@@ -8,7 +8,7 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.without_login import list_plain
 from components.checks.partitions import list_partitions
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
@@ -34,10 +34,7 @@ def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"{switch.name} runs {switch.os}, which carries {switch.carries}, and the "
                 f"transport is {spec.rdma.transport}.",
-                (
-                    at(("switches", s, "os"), switch.os),
-                    at(("rdma", "transport"), spec.rdma.transport),
-                ),
+                places(spec, f"switches.{s}.os", "rdma.transport"),
                 f"move it to other_switches if it carries management or storage: it is left alone "
                 f"there. Else set rdma.transport to {switch.carries}, or use a switch whose os is "
                 f"one of: {', '.join(fitting)}.",
@@ -89,7 +86,7 @@ def check_sm_switch(spec: ClusterSpec) -> Iterator[Finding]:
         if switch.sm_priority is not None and switch.carries != "infiniband":
             yield Finding(
                 f"{switch.name} runs {switch.os}, which has no subnet manager.",
-                (at(("switches", s, "sm_priority"), switch.sm_priority),),
+                places(spec, f"switches.{s}.sm_priority"),
                 "remove sm_priority.",
             )
 

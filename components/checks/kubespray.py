@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.kubernetes.kubespray.settings import fights_ours
 from components.model.cluster import ClusterSpec
 
@@ -37,7 +37,7 @@ def check_kubespray_balancer(spec: ClusterSpec) -> Iterator[Finding]:
         if host.role == "balancer":
             yield Finding(
                 f"{host.name} is a balancer, and kubespray's nodes have one each.",
-                (at(("hosts", number, "role"), host.role),),
+                places(spec, f"hosts.{number}.role"),
                 "take the host out, or use plane: k3s.",
             )
 
@@ -57,10 +57,7 @@ def check_kubespray_nodes(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"the pod network {plane.pod_cidr} has {int(blocks)} blocks of /{plane.node_prefix}"
             f" for {nodes} nodes.",
-            (
-                at(("kubernetes", "pod_cidr"), plane.pod_cidr),
-                at(("kubernetes", "node_prefix"), plane.node_prefix),
-            ),
+            places(spec, "kubernetes.pod_cidr", "kubernetes.node_prefix"),
             "choose a larger pod network, or a longer node_prefix.",
         )
 
@@ -93,10 +90,7 @@ def check_kubespray_mtu(spec: ClusterSpec) -> Iterator[Finding]:
     if plane is not None and plane.mtu_bytes is not None and plane.cni != "calico":
         yield Finding(
             f"mtu_bytes is set, and {plane.cni} takes its MTU from the node's interface.",
-            (
-                at(("kubernetes", "mtu_bytes"), plane.mtu_bytes),
-                at(("kubernetes", "cni"), plane.cni),
-            ),
+            places(spec, "kubernetes.mtu_bytes", "kubernetes.cni"),
             "remove mtu_bytes, or use cni: calico.",
         )
 

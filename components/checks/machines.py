@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
@@ -225,7 +225,7 @@ def check_gpu_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
                 yield Finding(
                     f"{host.name} has {host.gpus} GPUs, and the other {words} have {usual}: no job "
                     "runs on both.",
-                    (at(("hosts", h, "gpus"), host.gpus),),
+                    places(spec, f"hosts.{h}.gpus"),
                     _apart("correct the number"),
                     "warning",
                 )
@@ -273,6 +273,6 @@ def check_host_role(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"{host.name} is a {host.role} host, for which no GPU software is planned, and has "
                 f"{host.gpus} GPUs.",
-                (at(("hosts", h, "gpus"), host.gpus), at(("hosts", h, "role"), host.role)),
+                places(spec, f"hosts.{h}.gpus", f"hosts.{h}.role"),
                 "remove gpus, or make it a worker.",
             )

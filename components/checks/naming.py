@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from typing import Final
 
-from components.checks.rule import Finding, at
-from components.checks.topology import list_nics
+from components.checks.rule import Finding, at, places
+from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
+from components.reading.wording import did_you_mean
 
 
 def repeated(named: Iterable[tuple[str, SpecPath]]) -> Iterator[tuple[str, SpecPath, SpecPath]]:
@@ -119,7 +122,7 @@ def check_unused_rail(spec: ClusterSpec) -> Iterator[Finding]:
     if not spec.rails and spec.rdma.transport == "roce":
         yield Finding(
             "the site has no rail, so its workers have no RDMA network.",
-            (at(("rails",)),),
+            places(spec, "rails"),
             "add a rail for each NIC of a worker; examples/dgx-roce/site.yaml shows two.",
         )
     used = {nic.nic.rail for nic in list_nics(spec)}
@@ -128,6 +131,92 @@ def check_unused_rail(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"no NIC is on {rail.name}, and a job that asks for its resource would wait for "
                 "ever.",
-                (at(("rails", r, "name"), rail.name),),
+                places(spec, f"rails.{r}.name"),
                 "add the NICs or remove the rail.",
+            )
+
+
+def check_host_group(spec: ClusterSpec) -> Iterator[Finding]:
+    """A host names a group that exists, and a group has hosts.
+
+    A misspelt group would leave its host with `host_defaults`, and no message would say so.
+    """
+    known = [group.name for group in spec.host_groups]
+    for h, host in enumerate(spec.hosts):
+        if host.group is not None and host.group not in known:
+            yield Finding(
+                f"{host.name} is of the group {host.group}, which is not in host_groups.",
+                places(spec, f"hosts.{h}.group"),
+                "name a group of host_groups, or add this one there."
+                + did_you_mean(host.group, known),
+            )
+    used = {host.group for host in spec.hosts}
+    for g, group in enumerate(spec.host_groups):
+        path = ("host_groups", g, "name")
+        if group.name in known[:g]:
+            yield Finding(
+                f"two groups of hosts are called {group.name}.",
+                (at(path, group.name), at(("host_groups", known.index(group.name), "name"))),
+                "rename one of them, or make them one.",
+            )
+        elif group.name not in used:
+            yield Finding(
+                f"no host is of the group {group.name}.",
+                (at(path, group.name),),
+                f"write `group: {group.name}` at its hosts, or remove the group.",
+            )
+
+
+_KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
+"""Names that the kernel itself gives out, in the order in which devices come up."""
+
+
+def check_rail_names(spec: ClusterSpec) -> Iterator[Finding]:
+    """A name that Railyard writes is no other card's, and none that the kernel gives out.
+
+    Udev renames one device after another at boot. A name that a device has by then, or gets from
+    the kernel later, is not given, and the card keeps its old one. In switchdev mode the devices of
+    VFs are at the card's own address, and would be asked to take its name.
+    """
+    if not spec.host_defaults.rail_names:
+        yield from _unwritten(spec)
+        return
+    seen: dict[tuple[str, str], SpecPath] = {}
+    for each in list_nics(spec):
+        yield from _kernels_own(each)
+        place, name = (*each.path, "rdma"), each.nic.rdma
+        other = seen.setdefault((each.host.name, name), place) if name else place
+        if other != place:
+            yield Finding(
+                f"two RDMA devices of {each.host.name} shall be called {name}.",
+                (at(place, name), at(other, name)),
+                "give each one a name of its own.",
+            )
+        if each.nic.sriov.eswitch == "switchdev":
+            yield Finding(
+                f"{each.host.name} {each.nic.netdev} is in switchdev mode, where the name of the "
+                "card would go to its VFs' devices as well.",
+                (at((*each.path, "sriov", "eswitch"), "switchdev"),),
+                "name these cards by hand (phys_port_name), and set rail_names to false.",
+            )
+
+
+def _unwritten(spec: ClusterSpec) -> Iterator[Finding]:
+    for each in list_nics(spec):
+        if each.nic.rdma is not None:
+            yield Finding(
+                f"{each.host.name} {each.nic.netdev} shall have the RDMA device {each.nic.rdma}, "
+                "and names are not written.",
+                (at((*each.path, "rdma"), each.nic.rdma),),
+                "set host_defaults.rail_names to true, or remove rdma.",
+            )
+
+
+def _kernels_own(each: PlacedNic) -> Iterator[Finding]:
+    for key, name in (("netdev", each.nic.netdev), ("rdma", each.nic.rdma)):
+        if name is not None and _KERNELS_OWN.fullmatch(name):
+            yield Finding(
+                f"the kernel itself gives out names like {name}, so udev may not be able to.",
+                (at((*each.path, key), name),),
+                "choose a name of your own, for example rail0.",
             )

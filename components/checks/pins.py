@@ -10,7 +10,7 @@ from typing import Final
 from components.artefacts.bundle import INDEX, open_bundle, wanted_of
 from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import Entry, Lock
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.core.errors import SpecError
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
@@ -37,7 +37,7 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
     if bundle is not None and not (project / bundle / INDEX).is_file():
         yield Finding(
             f"the bundle {bundle} is not there: it has no bundle.json.",
-            (at(("sources", "bundle"), bundle),),
+            places(spec, "sources.bundle"),
             "make it with `railyard bundle SITE DIR` where there is a network, and copy it here.",
         )
 

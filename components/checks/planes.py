@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.addresses import as_ipv4
+from components.checks.rule import Finding, at, places
+from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
+from components.kubernetes.planes.alignment import kubelet_fields
+from components.model.alignment import cpus_of
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.kubernetes import ExistingPlane
+from components.model.kubernetes import ExistingPlane, K3sPlane
 from components.model.ways import each_ssh
 
 _PAIR: Final = 2
@@ -104,10 +108,7 @@ def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
         if host.role in {"control_plane", "balancer"}:
             yield Finding(
                 f'{host.name} is a {host.role}, but with "plane: existing" Railyard installs none.',
-                (
-                    at(("hosts", number, "role"), host.role),
-                    at(("kubernetes", "plane"), plane.plane),
-                ),
+                places(spec, f"hosts.{number}.role", "kubernetes.plane"),
                 "list only the workers that Railyard prepares, or use plane: k3s.",
             )
 
@@ -124,3 +125,174 @@ def check_node_name(spec: ClusterSpec) -> Iterator[Finding]:
                 (place, at(("hosts", other, "name"), spec.hosts[other].name)),
                 "correct one of them: `kubectl get nodes` shows the names.",
             )
+
+
+_PATH = ("kubernetes", "alignment")
+
+
+def check_alignment_owner(spec: ClusterSpec) -> Iterator[Finding]:
+    """The kubelets that `kubernetes.alignment` is for are installed by Railyard.
+
+    On a cluster that is there, whoever installed it sets them, and drains each worker for it: a
+    kubelet does not start with the state of another policy.
+    """
+    plane = spec.kubernetes
+    if isinstance(plane, ExistingPlane) and plane.alignment is not None:
+        values = kubelet_fields(plane.alignment).items()
+        fields = ", ".join(f"{key}: {value}" for key, value in values)
+        yield Finding(
+            "kubernetes.alignment is set, and Railyard does not set the kubelets of a cluster that "
+            "is there.",
+            (at(_PATH), at(("kubernetes", "plane"), plane.plane)),
+            f"remove it, and write {fields} into the KubeletConfiguration of the workers: drain "
+            "each, remove /var/lib/kubelet/cpu_manager_state, start its kubelet again.",
+        )
+
+
+def check_alignment_numa(spec: ClusterSpec) -> Iterator[Finding]:
+    """A policy of `kubernetes.alignment` takes the pods of jobs, which have all cards of a host.
+
+    `single-numa-node` refuses each pod that has cards of two NUMA nodes (TopologyAffinityError);
+    `restricted` does so where its CPUs would fit into one of them, and is a warning.
+    """
+    alignment = spec.kubernetes.alignment if spec.kubernetes else None
+    if alignment is None or alignment.policy == "best-effort":
+        return
+    for host in spec.workers:
+        nodes = sorted({nic.numa for nic in host.nics if nic.numa >= 0})
+        if len(nodes) > 1:
+            always = alignment.policy == "single-numa-node"
+            which = "refuses" if always else "refuses, where one of them has all their CPUs,"
+            yield Finding(
+                f"{host.name} has cards on NUMA nodes {' and '.join(map(str, nodes))}, and "
+                f"alignment.policy {alignment.policy} {which} the pods of jobs, which take all.",
+                (at((*_PATH, "policy"), alignment.policy),),
+                "write policy: best-effort.",
+                "error" if always else "warning",
+            )
+            return
+
+
+def check_reserved_cpus(spec: ClusterSpec) -> Iterator[Finding]:
+    """`reserved_cpus` names each CPU once, upwards, and CPU 0 among them.
+
+    Interrupts and the kernel's own work are on CPU 0 unless something moved them; a job that has
+    it for itself is late on one rank, and all others wait for that.
+    """
+    alignment = spec.kubernetes.alignment if spec.kubernetes else None
+    if alignment is None:
+        return
+    text, cpus = alignment.reserved_cpus, cpus_of(alignment.reserved_cpus)
+    place = at((*_PATH, "reserved_cpus"), text)
+    if not cpus or list(cpus) != sorted(set(cpus)):
+        yield Finding(
+            f"reserved_cpus is {text}, which does not name each CPU once, upwards.",
+            (place,),
+            "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65.",
+        )
+    elif 0 not in cpus:
+        yield Finding(
+            f"reserved_cpus is {text}: CPU 0, which does the kernel's own work, may go to a job.",
+            (place,),
+            f"reserve it too, with its sibling: 0,{text}.",
+            "warning",
+        )
+
+
+def check_api_from(spec: ClusterSpec) -> Iterator[Finding]:
+    """`kubernetes.api_from` shuts out no node, and no way of our own to a host.
+
+    Nodes join by the API's port and keep to it, and a balancer asks the servers from its own
+    address. The filter names that port alone: where SSH of the same host has it too, SSH would be
+    shut with it. Whether Railyard's own address is in the list is looked at by every preview, since
+    the servers alone know where it comes from.
+    """
+    plane = spec.k3s
+    if plane is None or not plane.api_from:
+        return
+    here = at(("kubernetes", "api_from"), [str(each) for each in plane.api_from])
+    for number, host in enumerate(spec.hosts):
+        if host.is_outside or not host.address:
+            continue
+        key = ("node_ip",) if host.node_ip else ("ssh", "address")
+        place = at(("hosts", number, *key), host.address)
+        if has_placeholder(host.address):
+            yield Finding(
+                f"the address of {host.name} is not known before it is made, so that api_from may "
+                "shut it out.",
+                (here,),
+                "leave api_from out: the cloud's own firewall says who reaches the API.",
+            )
+            return
+        address = as_ipv4(host.address)
+        if address is None:
+            continue  # a name: the host itself knows where it comes from
+        if not any(address in network for network in plane.api_from):
+            yield Finding(
+                f"{host.name} has the address {host.address}, which api_from does not have: it "
+                "would not reach the API.",
+                (place, here),
+                "add the network of the nodes to api_from.",
+            )
+    yield from _ssh_on_the_port(spec, plane)
+
+
+def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Iterator[Finding]:
+    for number, host in enumerate(spec.hosts):
+        port = host.ssh.port if host.ssh else 0
+        if host.role in {"control_plane", "balancer"} and port == plane.api_port:
+            yield Finding(
+                f"SSH of {host.name} has port {port}, which is that of the API: api_from "
+                "would shut it too.",
+                places(spec, f"hosts.{number}.ssh.port", "kubernetes.api_port"),
+                "give the API another port.",
+            )
+
+
+def check_k3s_secrets(spec: ClusterSpec) -> Iterator[Finding]:
+    """Workers of K3s join with a token of their own, and Secrets are encrypted in etcd.
+
+    Without `agent_token` each worker holds the servers' token: root on one GPU node can join as a
+    server, and read everything that the cluster stores. Without `secrets_encryption` a snapshot of
+    etcd shows every Secret. Choose both before the first install. An update refuses to add either
+    to a cluster that runs: waive the rule there, until the cluster is made again. `api_from` can be
+    added at any time; it lists the networks of the nodes and of whoever runs Railyard.
+    """
+    plane = spec.k3s
+    if plane is None:
+        return
+    wanted = {
+        "agent_token": (plane.agent_token, "agent_token: {secret: k3s_agent_token}"),
+        "secrets_encryption": (plane.secrets_encryption, "secrets_encryption: true"),
+    }
+    missing = {key: line for key, (value, line) in wanted.items() if not value}
+    if missing:
+        later = (
+            ""
+            if plane.api_from
+            else " api_from limits who reaches the API, and can be added later."
+        )
+        yield Finding(
+            f"kubernetes has no {' and no '.join(missing)}.",
+            places(spec, "kubernetes"),
+            f"add {' and '.join(missing.values())} before the first install. A cluster that runs "
+            f"cannot get {'them' if len(missing) > 1 else 'it'} by an update: waive the rule there."
+            + later,
+            "warning",
+        )
+
+
+def check_agent_token(spec: ClusterSpec) -> Iterator[Finding]:
+    """The token of agents is another secret than the one of servers.
+
+    With the servers' token a machine joins as a server, gets the cluster's own keys, and reads all
+    that is stored in it. Whether two secrets have one value is looked at on the servers.
+    """
+    plane = spec.k3s
+    if plane is not None and plane.agent_token == plane.token:
+        yield Finding(
+            f"agent_token and token are both the secret {plane.token.name}, so that every worker "
+            "gets the servers' token.",
+            places(spec, "kubernetes.agent_token", "kubernetes.token"),
+            "make another secret for agents, or leave agent_token out.",
+        )

@@ -15,7 +15,7 @@ from components.catalogue.operator_versions import (
     show_version,
 )
 from components.checks.drivers import list_drivers
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
@@ -297,7 +297,7 @@ def check_driver_owner(spec: ClusterSpec) -> Iterator[Finding]:
         if spec.cloud is not None and owner == "operator":
             yield Finding(
                 f"the cloud's image brings the driver, and the {key} operator would load another.",
-                (at(("operators", key, "driver"), owner),),
+                places(spec, f"operators.{key}.driver"),
                 f"set operators.{key}.driver to host.",
             )
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from typing import Final
 
-from components.checks.as_numbers import in_words
 from components.checks.rule import Finding, at
 from components.checks.topology import list_ports
 from components.core.problem import SpecPath
@@ -18,6 +17,16 @@ from components.reading.wording import did_you_mean
 
 _SMALLEST: Final = 30
 """Prefix length of a subnet for one machine and its gateway."""
+
+
+_NAMED: Final = 2
+"""So many names are in a sentence; the others are counted."""
+
+
+def in_words(names: Sequence[str]) -> str:
+    """`a and b`, `a, b and 30 more`."""
+    first, more = names[:_NAMED], len(names) - _NAMED
+    return f"{', '.join(first)} and {more} more" if more > 0 else " and ".join(first)
 
 
 def suggest_leaves(rail: Rail, leaves: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from components.checks.naming import repeated
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.core.problem import SpecPath
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
@@ -152,13 +152,15 @@ def check_proxy(spec: ClusterSpec) -> Iterator[Finding]:
         return
     if proxy.http is None and proxy.https is None:
         yield Finding(
-            "the proxy has no address.", (at(("proxy",)),), "add http or https, or remove proxy."
+            "the proxy has no address.",
+            places(spec, "proxy"),
+            "add http or https, or remove proxy.",
         )
     by_docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
     if by_docker or spec.containers is not None:
         yield Finding(
             "images are pulled by Docker, whose daemon does not know of the proxy.",
-            (at(("proxy",)),),
+            places(spec, "proxy"),
             "set `proxies` in /etc/docker/daemon.json of the hosts, or use a mirror of the site.",
             "warning",
         )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
 
 from components.core.problem import Place, Problem, Severity, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.units import SecretRef
 from components.reading.wording import show_value
 
 
@@ -28,6 +31,27 @@ Check: TypeAlias = Callable[[ClusterSpec], Iterable[Finding]]
 def at(path: SpecPath, value: object = None) -> Place:
     """Name one value of the spec: `at(("rails", 0, "vlan"), rail.vlan)`."""
     return Place(path, None if value is None else show_value(value))
+
+
+def places(spec: ClusterSpec, *keys: str) -> tuple[Place, ...]:
+    """Name values of the spec by their keys: `places(spec, "rdma.mode", f"switches.{s}.os")`.
+
+    A list or a mapping is named without its content.
+    """
+    return tuple(_place(spec, key.split(".")) for key in keys)
+
+
+def _place(spec: ClusterSpec, keys: list[str]) -> Place:
+    path: list[str | int] = []
+    value: Any = spec
+    for key in keys:
+        step = int(key) if key.isdigit() else key
+        path.append(step)
+        value = value[step] if isinstance(value, tuple | dict) else getattr(value, key, None)
+    if isinstance(value, SecretRef):
+        return at(tuple(path), value.name)
+    is_plain = not isinstance(value, BaseModel | tuple | dict)
+    return at(tuple(path), value if is_plain else None)
 
 
 @dataclass(frozen=True, slots=True)

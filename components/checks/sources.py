@@ -8,7 +8,7 @@ from typing import Final, cast
 from pydantic import BaseModel, JsonValue
 
 from components.artefacts.listing import artefacts_of, charts_by_release
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.instances import crusoe_of
@@ -113,7 +113,7 @@ def check_registry_docker(spec: ClusterSpec) -> Iterator[Finding]:
     yield Finding(
         f"the registry {registry.address} has a CA, a login or no TLS, and the hosts' images are "
         "pulled by Docker, which has settings of its own.",
-        (at(("sources", "registry", "address"), registry.address),),
+        places(spec, "sources.registry.address"),
         "set it up in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts and leave ca, "
         "login and insecure out, or use container_runtime: containerd.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, at, places
 from components.checks.topology import list_all_ports
 from components.fabric.marking import marking_of, port_marking
 from components.fabric.systems import system_of
@@ -32,7 +32,7 @@ def check_one_traffic_class(spec: ClusterSpec) -> Iterator[Finding]:
     yield Finding(
         f"NCCL would send with traffic class {actual}, {reason}; every hop expects {wanted} "
         f"(DSCP {spec.rdma.dscp}, ECN-capable).",
-        (at(("jobs", "nccl_ib_tc"), actual), at(("rdma", "dscp"), spec.rdma.dscp)),
+        places(spec, "jobs.nccl_ib_tc", "rdma.dscp"),
         f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}.",
     )
 
@@ -125,7 +125,7 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"PFC on priority {rdma.priority}, which is that of DSCP {rdma.dscp}, would pause "
             f"{content}.",
-            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "mode"), rdma.mode)),
+            places(spec, "rdma.dscp", "rdma.mode"),
             "use DSCP 26, which is priority 3, or mode lossy_ecn.",
         )
         return
@@ -134,6 +134,50 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"{bound[0].name} can make only priority {ONE_SHOT_PRIORITY} lossless, and "
             f"DSCP {rdma.dscp} is priority {rdma.priority}.",
-            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "mode"), rdma.mode)),
+            places(spec, "rdma.dscp", "rdma.mode"),
             "use DSCP 26, which is priority 3, or mode lossy_ecn.",
+        )
+
+
+WHOLE: Final = 100
+"""Percent of a port. Cumulus refuses more; EOS and SONiC would weigh what is over it again."""
+BEST_EFFORT: Final = 0
+"""The class of everything that is not marked (NIC and switch maps)."""
+
+
+def check_queue_shares(spec: ClusterSpec) -> Iterator[Finding]:
+    """The shares of a port are 100 together, and RoCE and everything unmarked have one.
+
+    A class without a share gets what the others leave, which is nothing while RoCE sends: then
+    the unmarked traffic of class 0, such as SSH and Kubernetes over the same port, starves. A
+    strict class goes before every share, so it is for small traffic alone.
+    """
+    rdma, schedule = spec.rdma, spec.rdma.schedule
+    if schedule is None:
+        return
+    place = ("rdma", "schedule", "shares")
+    shares, total = schedule.shares, sum(schedule.shares.values())
+    said = ", ".join(f"{tc}: {share}" for tc, share in sorted(shares.items()))
+    where = (at(place, f"{{{said}}}"),)
+    strict = {*schedule.strict, rdma.cnp_priority}
+    both = sorted({*shares} & strict)
+    needed = [tc for tc in (rdma.traffic_class, BEST_EFFORT) if tc not in shares]
+    example = f"{{{BEST_EFFORT}: 50, {rdma.traffic_class}: 50}}"
+    if both:
+        yield Finding(
+            f"class {both[0]} has a share of the port and is served strictly, before all shares.",
+            where,
+            f"leave it out of shares, for example shares: {example}.",
+        )
+    elif needed:
+        yield Finding(
+            f"class {needed[0]} has no share of the port: it would starve while others send.",
+            where,
+            f"give it one, for example shares: {example}.",
+        )
+    elif total != WHOLE:
+        yield Finding(
+            f"the shares of the classes are {total} % of the port together.",
+            where,
+            f"make them {WHOLE}, for example shares: {example}.",
         )
