@@ -241,13 +241,13 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Find
     if subnet.prefixlen >= _NO_MACHINES:
         key: SpecPath = ("leaves", place.leaf, "subnet") if place.leaf else ("subnet",)
         yield Finding(
-            f"{rail.name}'s subnet {subnet} has no address for {nic.host.name} {nic.nic.netdev}.",
+            f"{rail.name}'s subnet {subnet} has no address for {nic}.",
             (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet)),
             "choose a larger subnet; /24 is usual.",
         )
     elif spec.kubernetes and not spec.pod_network.host_network and address == probe_address(subnet):
         yield Finding(
-            f"{address} of {nic.host.name} {nic.nic.netdev} is the last address of {rail.name}, "
+            f"{address} of {nic} is the last address of {rail.name}, "
             "kept for the server of the bandwidth test.",
             (at(path, nic.nic.address),),
             "give the card another address.",
@@ -255,7 +255,7 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Find
     elif address not in subnet or address in ends:
         on_leaf = f" on {place.leaf}" if place.leaf else ""
         yield Finding(
-            f"{nic.nic.address} of {nic.host.name} {nic.nic.netdev} is no address of a machine in "
+            f"{nic.nic.address} of {nic} is no address of a machine in "
             f"{rail.name}'s subnet {subnet}{on_leaf}.",
             (at(path, nic.nic.address),),
             f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length.",

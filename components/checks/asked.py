@@ -313,7 +313,7 @@ def _ports(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) ->
             yield Finding(
                 f"port {port.name} of {switch.name} carries our own session, and the file would "
                 "set its mode, its MTU and its queues.",
-                (at(port.path, port.port.to), at((*path, "port"), inband.port)),
+                (port.place, at((*path, "port"), inband.port)),
                 _KEEP,
             )
 

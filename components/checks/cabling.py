@@ -28,7 +28,7 @@ def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
         if reason is not None and port.switch.carries == spec.rdma.transport:
             yield Finding(
                 f"{port.switch.name} has a port to {reason}",
-                (at(port.path, port.port.to),),
+                (port.place,),
                 "name a host and a rail of its NICs, as <host>/<rail>, or remove the port: one of "
                 "management or storage is left alone, and a bundle of them is written under bonds.",
             )
@@ -56,7 +56,7 @@ def check_nic_rail(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"NIC {nic.nic.netdev} of {nic.host.name} is on {nic.nic.rail!r}, which is no "
                 f"rail.{did_you_mean(nic.nic.rail, names)}",
-                (at((*nic.path, "rail"), nic.nic.rail),),
+                (nic.at("rail"),),
                 f"choose one of: {', '.join(names) or '(no rails are defined)'}.",
             )
 
@@ -82,14 +82,14 @@ def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
         if not ports and unplugged > lost:
             yield Finding(
                 f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port.",
-                (at((*nic.path, "rail"), nic.nic.rail),),
+                (nic.at("rail"),),
                 f"add its port to a switch, for example {_a_port(spec)}: {target}.",
             )
         for port in ports[1:]:
             yield Finding(
                 f"{target} is plugged into two ports: {ports[0].switch.name} {ports[0].name} and "
                 f"{port.switch.name} {port.name}.",
-                (at(port.path, port.port.to), at(ports[0].path, ports[0].port.to)),
+                (port.place, at(ports[0].path, ports[0].port.to)),
                 "keep the port into which the cable really goes.",
             )
 
@@ -112,9 +112,8 @@ def check_vlan_rail(spec: ClusterSpec) -> Iterator[Finding]:
             continue
         where = ("rails", spec.rails.index(rail), "vlan")
         yield Finding(
-            f"port {port.name} of {port.switch.name} carries VLAN {port.port.vlan}, and "
-            f"{rail.name} is VLAN {rail.vlan}.",
-            (at((*port.path, "vlan"), port.port.vlan), at(where, rail.vlan)),
+            f"{port} carries VLAN {port.port.vlan}, and {rail.name} is VLAN {rail.vlan}.",
+            (port.at("vlan"), at(where, rail.vlan)),
             f"remove the port's vlan (it follows the rail), or set it to {rail.vlan}.",
         )
 
@@ -132,12 +131,9 @@ def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
             continue  # it has no VFs for pods: its card sends on the rail itself
         if port.port.mode == "access":
             yield Finding(
-                f"port {port.name} of {port.switch.name} is an access port, and the attachment of "
+                f"{port} is an access port, and the attachment of "
                 f"{port.rail} sends tagged frames, which such a port drops.",
-                (
-                    at((*port.path, "mode"), port.port.mode),
-                    at(("pod_network", "mode"), spec.pod_network.mode),
-                ),
+                (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode)),
                 "set the port's mode to trunk.",
             )
 
@@ -155,7 +151,7 @@ def check_port_untagged(spec: ClusterSpec) -> Iterator[Finding]:
         for name, port in switch.ports.items()
     )
     for port in every:
-        vlan, named = port.port.untagged, f"port {port.name} of {port.switch.name}"
+        vlan, named = port.port.untagged, f"{port}"
         if vlan is None:
             continue
         place = at((*port.path, "untagged"), vlan)
@@ -199,9 +195,8 @@ def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:
             continue  # a bond of management or storage: `port-target` says what to do
         if port.port.lacp:
             yield Finding(
-                f"port {port.name} of {port.switch.name} is an LACP port on the RDMA rail "
-                f"{port.rail}.",
-                (at((*port.path, "lacp"), port.port.lacp),),
+                f"{port} is an LACP port on the RDMA rail {port.rail}.",
+                (port.at("lacp"),),
                 "remove lacp and give each NIC a rail of its own.",
             )
 
@@ -226,7 +221,7 @@ def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and no link "
             "of the file carries its VLAN from one to the other.",
-            (at(port.path, port.port.to), at(other.path, other.port.to)),
+            (port.place, other.place),
             "plug NIC k of every host into leaf k, or write the link: on one switch "
             f'"1/31": {port.switch.name}:1/31, and on the other its counterpart.',
             "warning",
@@ -254,10 +249,7 @@ def check_numa_leaf(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"the {len(members)} NICs on NUMA node {numa} of {host} share {', '.join(used)}, "
                 f"and the host has cables to {leaves} leaves.",
-                (
-                    at(members[0][0].path[:2], host),
-                    *(at(port.path, port.port.to) for _, port in members),
-                ),
+                (at(members[0][0].path[:2], host), *(port.place for _, port in members)),
                 "plug them into different leaves, or waive the rule with the reason.",
                 "warning",
             )

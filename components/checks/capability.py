@@ -187,7 +187,7 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
         if not model.has_port(system, port.name):
             yield Finding(
                 f"{model.described} has no port {port.name}.",
-                (at(port.path, port.port.to),),
+                (port.place,),
                 f"its ports are {model.describe_ports(system)}.",
             )
         own = port.port.mtu_bytes
@@ -217,9 +217,8 @@ def _find_split(spec: ClusterSpec) -> Iterator[Finding]:
         parent = whole.get((port.switch.name, _whole_name(port)))
         if parent is not None and parent.name != port.name:
             yield Finding(
-                f"port {port.name} of {port.switch.name} is a part of port {parent.name}, which is "
-                "used as a whole.",
-                (at(port.path, port.port.to), at(parent.path, parent.port.to)),
+                f"{port} is a part of port {parent.name}, which is used as a whole.",
+                (port.place, parent.place),
                 "use the whole port, or its parts only.",
             )
 
@@ -245,10 +244,7 @@ def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and {what} has "
             f"{speed}.",
-            (
-                at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
-                at(cable.port.path, cable.port.port.to),
-            ),
+            (at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s), cable.port.place),
             "write the speed at which the link really runs: bandwidth is judged by it.",
         )
 

@@ -40,10 +40,7 @@ def check_nic_speed(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"a NIC is said to run at {nic.nic.speed_gbit_s} Gbit/s, and no port of a "
                 f"{nic.nic.model} is faster than {fastest}.",
-                (
-                    at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
-                    at((*nic.path, "model"), nic.nic.model),
-                ),
+                (nic.at("speed_gbit_s"), nic.at("model")),
                 "correct the speed, or the model"
                 + (f": {', '.join(able)} have such ports." if able else "."),
             )

@@ -191,7 +191,7 @@ def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> 
         if each.nic.model == "ConnectX-8" and spec.settings_of(each.host).driver == driver:
             yield Finding(
                 f"MLNX_OFED {driver.version} does not know the ConnectX-8 of {each.host.name}.",
-                (at((*path, "kind"), driver.kind), at((*each.path, "model"), each.nic.model)),
+                (at((*path, "kind"), driver.kind), each.at("model")),
                 "choose kind doca_ofed, or correct the model.",
             )
             return

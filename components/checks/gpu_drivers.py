@@ -144,10 +144,7 @@ def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Iterator[Find
     if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
         yield Finding(
             f"peermem is {str(owner.peermem).lower()}, and gpu_direct is {owner.gpu_direct}.",
-            (
-                at((*path, "peermem"), owner.peermem),
-                at((*path, "gpu_direct"), owner.gpu_direct),
-            ),
+            (at((*path, "peermem"), owner.peermem), at((*path, "gpu_direct"), owner.gpu_direct)),
             "remove peermem: gpu_direct says the same and more.",
         )
 
@@ -265,7 +262,7 @@ def check_gpu_path(spec: ClusterSpec) -> Iterator[Finding]:
         word = written_gpu_path(spec, nic.host)[0][-1]
         off = "peermem: false" if word == "peermem" else "gpu_direct: none"
         yield Finding(
-            f"the GPUs of {nic.host.name} {nic.nic.netdev} reach the card only "
+            f"the GPUs of {nic} reach the card only "
             f"{'from the other NUMA node' if crosses else 'over another host bridge'} ({path}).",
             (at((*nic.path, "gpu_path"), path),),
             "give them to a nearer card (`railyard discover` shows which), move the card, or "
@@ -322,12 +319,12 @@ def check_pcie_rate(spec: ClusterSpec) -> Iterator[Finding]:
         limit = speed * width * (_OLD_CODING if speed <= _OLD_GT_S else _CODING)
         if limit < nic.nic.speed_gbit_s:
             yield Finding(
-                f"the PCIe link of {nic.host.name} {nic.nic.netdev} carries {limit:.0f} Gbit/s, "
+                f"the PCIe link of {nic} carries {limit:.0f} Gbit/s, "
                 f"and its port runs at {nic.nic.speed_gbit_s}.",
                 (
                     at((*nic.path, "link_width"), width),
                     at((*nic.path, "link_gt_s"), speed),
-                    at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
+                    nic.at("speed_gbit_s"),
                 ),
                 "put the card into a wider or newer slot; what is proven cannot pass "
                 f"{limit:.0f} Gbit/s.",

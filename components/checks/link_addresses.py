@@ -70,13 +70,13 @@ def _is_bridged(port: PlacedPort) -> bool:
 
 
 def _misplaced(port: PlacedPort) -> Finding:
-    named = f"port {port.name} of {port.switch.name}"
+    named = f"{port}"
     what, fix = "leads to a host", "remove address: the port follows the address of the card."
     if port.port.peer is not None:
         what, fix = "is a trunk", "set mode: routed at both ends, or remove address."
     return Finding(
         f"{named} {what}, and an address is one of a routed link.",
-        (at((*port.path, "address"), port.port.address),),
+        (port.at("address"),),
         fix,
     )
 
@@ -107,7 +107,7 @@ def check_routed_port(spec: ClusterSpec) -> Iterator[Finding]:
     first, network = cables[0], spec.pod_network
     if spec.kubernetes is not None and not network.host_network:
         yield Finding(
-            f"port {first.port.name} of {first.port.switch.name} is routed, and pods have "
+            f"{first.port} is routed, and pods have "
             "addresses of their own on the rails, which no VLAN carries to them.",
             (
                 at((*first.port.path, "mode"), "routed"),
@@ -130,10 +130,10 @@ def check_routed_port(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Iterator[Finding]:
     nic, port, rail = cable.nic, cable.port, spec.rail(cable.port.rail)
-    where = (at((*port.path, "mode"), "routed"), at((*nic.path, "address"), nic.nic.address))
+    where = (at((*port.path, "mode"), "routed"), nic.at("address"))
     if rail is None:
         return
-    named = f"port {port.name} of {port.switch.name}"
+    named = f"{port}"
     if nic.nic.address is None:
         if spec.pod_network.host_network or spec.containers is not None:
             return  # `host-network` and `container-hosts` ask for it
@@ -158,6 +158,6 @@ def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Iterator[
         yield Finding(
             f"the card at {named} has {address}, and the port would have {own}: the network "
             f"{network} is that of {other.port.name} of {other.port.switch.name}.",
-            (*where, at((*other.nic.path, "address"), other.nic.nic.address)),
+            (*where, other.nic.at("address")),
             "give each card on a routed port an address of a /31 of its own, every second one.",
         )

@@ -36,9 +36,8 @@ def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
         seen.add(key)
         other = ends.get(peer)
         yield Finding(
-            f"port {port.name} of {port.switch.name} is a link to {port.port.to}, and "
-            f"{_why_no_end(spec, port)}",
-            tuple(dict.fromkeys(at(end.path, end.port.to) for end in (port, other) if end)),
+            f"{port} is a link to {port.port.to}, and {_why_no_end(spec, port)}",
+            tuple(dict.fromkeys(end.place for end in (port, other) if end)),
             _end_fix(spec, port),
         )
 
@@ -80,7 +79,7 @@ def check_link_form(spec: ClusterSpec) -> Iterator[Finding]:
     rails = [rail.name for rail in spec.rails]
     for port in list_all_ports(spec):
         is_link = port.port.peer is not None
-        named = f"port {port.name} of {port.switch.name}"
+        named = f"{port}"
         if is_link and port.port.mode == "access":
             yield _misplaced(
                 port, "mode", f"{named} is a link, and an access port carries one rail"
@@ -158,7 +157,7 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
             f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} is "
             f"set to {(ours, theirs)[said[1]]} Gbit/s at one end, and the other is left at "
             f"{(theirs, ours)[said[1]]}.",
-            tuple(at(end.path, end.port.to) for end in ends),
+            tuple(end.place for end in ends),
             "write the same speed_gbit_s at both ends.",
             "error" if is_stuck else "warning",
         )
@@ -166,7 +165,7 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
     yield Finding(
         f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} has "
         f"{ours} Gbit/s at one end and {theirs} at the other.",
-        tuple(at(end.path, end.port.to) for end in ends),
+        tuple(end.place for end in ends),
         "split the ports at both ends alike, or neither."
         if is_stuck
         else "split the ports at both ends alike, or neither; where the module of the whole port "
@@ -301,8 +300,7 @@ def _speed(port: PlacedPort, said: LinkSettings) -> Iterator[Finding]:
     if said.speed_gbit_s is not None and said.speed_gbit_s not in known:
         lanes = " on lanes that are known" if splits_by_speed(system_of(port.switch.os)) else ""
         yield Finding(
-            f"port {port.name} of {port.switch.name} is set to {said.speed_gbit_s} Gbit/s, and "
-            f"{what} has {_listed(known)}{lanes}.",
+            f"{port} is set to {said.speed_gbit_s} Gbit/s, and {what} has {_listed(known)}{lanes}.",
             _where(port, "speed_gbit_s"),
             f"set speed_gbit_s to {_listed(known, 'or')}, or remove it.",
         )
@@ -311,8 +309,7 @@ def _speed(port: PlacedPort, said: LinkSettings) -> Iterator[Finding]:
     able = fecs_of(speed, known.get(speed))
     if said.fec is not None and said.fec not in able:
         yield Finding(
-            f"port {port.name} of {port.switch.name} has no link at {speed} Gbit/s with fec "
-            f"{said.fec}.",
+            f"{port} has no link at {speed} Gbit/s with fec {said.fec}.",
             _where(port, "fec", *(["speed_gbit_s"] if said.speed_gbit_s else [])),
             f"set fec to {' or '.join(able)}, or remove it.",
         )
@@ -322,7 +319,7 @@ def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
     """The port, so that ports are counted, and where the file says it for all of them."""
     places = tuple(link_place(port, key) for key in keys)
     own = any(place.path[:4] == port.path for place in places)
-    return places if own else (at(port.path, port.port.to), *places)
+    return places if own else (port.place, *places)
 
 
 def _is_part(port: PlacedPort) -> bool:

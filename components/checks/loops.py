@@ -85,7 +85,7 @@ def _trunks(spec: ClusterSpec, one_of: Mapping[str, str]) -> Iterator[_Edge]:
         yield _Edge(
             ((one_of[one.switch.name], one.name), (one_of[other.switch.name], other.name)),
             f"the trunk from {one.switch.name} {one.name} to {other.switch.name} {other.name}",
-            (at(one.path, one.port.to), at(other.path, other.port.to)),
+            (one.place, other.place),
             fix,
         )
 

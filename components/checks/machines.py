@@ -25,9 +25,9 @@ def check_vf_limit(spec: ClusterSpec) -> Iterator[Finding]:
         limit = nic.nic.vf_limit
         if limit is not None and nic.nic.vfs > limit:
             yield Finding(
-                f"{nic.host.name} {nic.nic.netdev} is asked for {nic.nic.vfs} VFs, and a "
+                f"{nic} is asked for {nic.nic.vfs} VFs, and a "
                 f"{nic.nic.model} port has at most {limit}.",
-                (at((*nic.path, "vfs"), nic.nic.vfs),),
+                (nic.at("vfs"),),
                 f"set vfs to {limit} or less; 8 is usual.",
             )
 
@@ -39,8 +39,8 @@ def check_vf_count(spec: ClusterSpec) -> Iterator[Finding]:
     for nic in list_nics(spec):
         if nic.host.role == "worker" and nic.nic.vfs == 0:
             yield Finding(
-                f"{nic.host.name} {nic.nic.netdev} has no VFs, so no pod reaches {nic.nic.rail}.",
-                (at((*nic.path, "vfs"), nic.nic.vfs),),
+                f"{nic} has no VFs, so no pod reaches {nic.nic.rail}.",
+                (nic.at("vfs"),),
                 "set vfs to the number of pods that share the NIC; 8 is usual.",
             )
 
@@ -131,7 +131,7 @@ def check_bonded_rail(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"{nic.nic.netdev} on {nic.host.name} is the name of a bond, and a rail is one "
                 "port of a card.",
-                (at((*nic.path, "netdev"), nic.nic.netdev),),
+                (nic.at("netdev"),),
                 "take the bond apart, and name one port of it here; a second one is another rail.",
             )
 
@@ -201,10 +201,7 @@ def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Iterator[Finding]:
         yield Finding(
             f"on {rail}, {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s, and the other {words} "
             f"have {usual}: no job runs on both.",
-            (
-                at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
-                at((*other.path, "speed_gbit_s"), usual),
-            ),
+            (nic.at("speed_gbit_s"), at((*other.path, "speed_gbit_s"), usual)),
             _apart("correct the speed"),
             "warning",
         )

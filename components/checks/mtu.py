@@ -124,8 +124,7 @@ def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
         if mtu < least:
             where = at(card.path, card.mtu_bytes)
             yield Finding(
-                f"the link at port {port.name} of {port.switch.name} has an MTU of {mtu}, and "
-                f"{why} {least}.",
+                f"the link at {port} has an MTU of {mtu}, and {why} {least}.",
                 (at(path, mtu), *([where] if why.startswith("the") else [])),
                 f"raise it to {least} or more at both ends.",
             )

@@ -194,7 +194,7 @@ def check_rail_names(spec: ClusterSpec) -> Iterator[Finding]:
             )
         if each.nic.sriov.eswitch == "switchdev":
             yield Finding(
-                f"{each.host.name} {each.nic.netdev} is in switchdev mode, where the name of the "
+                f"{each} is in switchdev mode, where the name of the "
                 "card would go to its VFs' devices as well.",
                 (at((*each.path, "sriov", "eswitch"), "switchdev"),),
                 "name these cards by hand (phys_port_name), and set rail_names to false.",
@@ -205,9 +205,8 @@ def _unwritten(spec: ClusterSpec) -> Iterator[Finding]:
     for each in list_nics(spec):
         if each.nic.rdma is not None:
             yield Finding(
-                f"{each.host.name} {each.nic.netdev} shall have the RDMA device {each.nic.rdma}, "
-                "and names are not written.",
-                (at((*each.path, "rdma"), each.nic.rdma),),
+                f"{each} shall have the RDMA device {each.nic.rdma}, and names are not written.",
+                (each.at("rdma"),),
                 "set host_defaults.rail_names to true, or remove rdma.",
             )
 

@@ -64,8 +64,7 @@ def _of_hosts(spec: ClusterSpec, owner: Place) -> Iterator[Finding]:
         for path, value in values.items():
             if value is not None:
                 yield Finding(
-                    f"{nic.host.name} {nic.nic.netdev} has {path[-1]}, and the network operator "
-                    "makes its VFs.",
+                    f"{nic} has {path[-1]}, and the network operator makes its VFs.",
                     (at(path, value), owner),
                     f"remove {path[-1]}, or set operators.network.vfs to host.",
                 )
@@ -90,7 +89,7 @@ def _slots(spec: ClusterSpec, owner: Place) -> Iterator[Finding]:
             yield Finding(
                 f"{nic.nic.pci} is {rail} on one host and {nic.nic.rail} on {nic.host.name}: a "
                 "policy selects by PCI address, on all nodes alike.",
-                (at((*nic.path, "rail"), nic.nic.rail), owner),
+                (nic.at("rail"), owner),
                 "number the rails by slot, or set operators.network.vfs to host.",
             )
 

@@ -111,7 +111,7 @@ def check_rail_resource(spec: ClusterSpec) -> Iterator[Finding]:
                 yield Finding(
                     f"{rail.resource} does not take {nic.nic.netdev} of {nic.host.name}, the card "
                     f"of {rail.name}.",
-                    (place, at((*nic.path, "model"), nic.nic.model)),
+                    (place, nic.at("model")),
                     "correct the selectors of the resource, or give the rail another one.",
                 )
 
@@ -131,10 +131,7 @@ def check_macvlan_master(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"the card of {rail.name} is {first.nic.netdev} on {first.host.name} and "
                 f"{other.nic.netdev} on {other.host.name}: a macvlan attachment names one device.",
-                (
-                    at((*first.path, "netdev"), first.nic.netdev),
-                    at((*other.path, "netdev"), other.nic.netdev),
-                ),
+                (first.at("netdev"), other.at("netdev")),
                 "give them one name (host_defaults.rail_names), or set host_network.",
             )
 
@@ -153,12 +150,9 @@ def check_untagged_port(spec: ClusterSpec) -> Iterator[Finding]:
     for port in list_ports(spec):
         if port.port.mode == "trunk":
             yield Finding(
-                f"port {port.name} of {port.switch.name} is a trunk, and pods that share the cards "
+                f"{port} is a trunk, and pods that share the cards "
                 f"of {port.rail} send untagged frames.",
-                (
-                    at((*port.path, "mode"), port.port.mode),
-                    at(("pod_network", "mode"), spec.pod_network.mode),
-                ),
+                (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode)),
                 f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".',
             )
 
@@ -172,12 +166,9 @@ def _addresses_on_trunks(spec: ClusterSpec) -> Iterator[Finding]:
         on_card = f"{access}, unless all jobs run on VFs."
         on_vfs = "remove it: jobs have theirs on VFs, whose frames are tagged."
         yield Finding(
-            f"{nic.host.name} {nic.nic.netdev} has an address of {port.rail}, and port {port.name} "
+            f"{nic} has an address of {port.rail}, and port {port.name} "
             f"of {port.switch.name} is a trunk: untagged frames are not in the rail's VLAN.",
-            (
-                at((*nic.path, "address"), nic.nic.address),
-                at((*port.path, "mode"), port.port.mode),
-            ),
+            (nic.at("address"), port.at("mode")),
             (on_card if spec.containers else on_vfs) if nic.nic.vfs else f"{access}.",
             "warning" if nic.nic.vfs else "error",
         )
@@ -206,9 +197,9 @@ def check_host_network(spec: ClusterSpec) -> Iterator[Finding]:
             if not _is_on(subnet, nic.nic.address):
                 has = f"{nic.nic.address}, not of" if nic.nic.address else "no address of"
                 yield Finding(
-                    f"{nic.host.name} {nic.nic.netdev} has {has} {subnet}, and jobs in the "
+                    f"{nic} has {has} {subnet}, and jobs in the "
                     f"host's network use it on {rail.name}.",
-                    (at((*nic.path, "netdev"), nic.nic.netdev), place),
+                    (nic.at("netdev"), place),
                     f"give the card an address of {subnet}, or remove host_network.",
                 )
 

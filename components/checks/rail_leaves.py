@@ -111,7 +111,7 @@ def _without(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
         part = _free_part(rail)
         yield Finding(
             f"{port.port.to} is plugged into {leaf}, and {rail.name} has no subnet on {leaf}.",
-            (at(port.path, port.port.to), at(("rails", r, "leaves"), ", ".join(rail.leaves))),
+            (port.place, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
             f"add to its leaves {_part_text(leaf, part)}."
             if part
             else f"give the rail a larger subnet, and {leaf} a part of it.",

@@ -173,7 +173,7 @@ def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str
 def _why_no_address(
     spec: ClusterSpec, address: IPv4Address | None, subnet: IPv4Network
 ) -> str | None:
-    cards = {nic.nic.address: f"{nic.host.name} {nic.nic.netdev}" for nic in list_nics(spec)}
+    cards = {nic.nic.address: f"{nic}" for nic in list_nics(spec)}
     if address not in subnet or address in {subnet.network_address, subnet.broadcast_address}:
         return f"is no address of a machine in {subnet}"
     if address == probe_address(subnet):

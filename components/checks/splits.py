@@ -82,10 +82,7 @@ def _taken(
                 yield Finding(
                     f"port {name} of {switch.name} is not there: breakouts splits {split.whole} in "
                     f"{split.count}.",
-                    (
-                        _place(s, switch, name),
-                        at(("switches", s, "breakouts", split.whole), said),
-                    ),
+                    (_place(s, switch, name), at(("switches", s, "breakouts", split.whole), said)),
                     f"use {', '.join(split.parts)}, or correct breakouts.",
                 )
         blocked = model.blocked_by(switch.os, split.whole, split.count)

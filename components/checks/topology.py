@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
-from components.core.problem import SpecPath
+from components.checks.rule import at
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
 from components.model.hosts import Host, Nic
@@ -19,6 +21,14 @@ class PlacedNic:
     nic: Nic
     path: SpecPath
 
+    def __str__(self) -> str:
+        """`gpu01 eth2`, for people."""
+        return f"{self.host.name} {self.nic.netdev}"
+
+    def at(self, *keys: str) -> Place:
+        """Name one value of it: `nic.at("sriov", "vlan")`."""
+        return at((*self.path, *keys), attrgetter(".".join(keys))(self.nic))
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedPort:
@@ -28,6 +38,19 @@ class PlacedPort:
     name: str
     port: SwitchPort
     path: SpecPath
+
+    def __str__(self) -> str:
+        """`port 1/1 of leaf-01`, for people."""
+        return f"port {self.name} of {self.switch.name}"
+
+    @property
+    def place(self) -> Place:
+        """Where the file says what is plugged in."""
+        return at(self.path, self.port.to)
+
+    def at(self, key: str) -> Place:
+        """Name one value of it: `port.at("mode")`."""
+        return at((*self.path, key), getattr(self.port, key))
 
     @property
     def host(self) -> str:

@@ -76,10 +76,7 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"on ports of {speed} Gbit/s ECN marking would begin at {marking.min_kib} KiB, "
                 f"not below its maximum of {marking.max_kib} KiB.",
-                (
-                    at((*path, "min_kib"), marking.min_kib),
-                    at((*path, "max_kib"), marking.max_kib),
-                ),
+                (at((*path, "min_kib"), marking.min_kib), at((*path, "max_kib"), marking.max_kib)),
                 "make min_kib the smaller one.",
             )
     for port in list_all_ports(spec):
@@ -88,7 +85,7 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
         if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
             key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
             yield Finding(
-                f"on port {port.name} of {port.switch.name} ECN marking would begin at {low} KiB, "
+                f"on {port} ECN marking would begin at {low} KiB, "
                 f"not below its maximum of {high} KiB.",
                 (at((*port.path, key), low if key == "ecn_min_kib" else high),),
                 "give the port both thresholds, the smaller one first.",

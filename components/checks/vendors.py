@@ -32,7 +32,7 @@ def check_nic_model(spec: ClusterSpec) -> Iterator[Finding]:
     checked, which is a warning each time; its firmware and link type are left as they are.
     """
     for nic in list_nics(spec):
-        model, where = nic.nic.model, at((*nic.path, "model"), nic.nic.model)
+        model, where = nic.nic.model, nic.at("model")
         if nic.nic.card is not None or nic_vendor(model) is not None:
             continue  # of another maker's card `other-vendor` tells
         described = spec.nic_models.get(model)
@@ -68,7 +68,7 @@ def check_other_vendor(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _refuse(
             nic_vendor(nic.nic.model),
             f"{nic.nic.model} is a card",
-            at((*nic.path, "model"), nic.nic.model),
+            nic.at("model"),
             "Railyard plans NVIDIA's ConnectX and BlueField",
         )
     for h, host in enumerate(spec.hosts):

@@ -46,9 +46,9 @@ def check_vf_owner(spec: ClusterSpec) -> Iterator[Finding]:
     for nic in list_nics(spec):
         for key in _carried(nic.nic.sriov):
             yield Finding(
-                f"{nic.host.name} {nic.nic.netdev} sets {key} of its VFs, which belongs to the "
+                f"{nic} sets {key} of its VFs, which belongs to the "
                 "network attachment of the pods.",
-                (at(_on(nic, key), getattr(nic.nic.sriov, key)), mode),
+                (nic.at("sriov", key), mode),
                 f"remove {key}, or choose another pod_network.mode.",
             )
 
@@ -63,12 +63,8 @@ def check_vf_driver(spec: ClusterSpec) -> Iterator[Finding]:
     for nic in list_nics(spec):
         if nic.nic.sriov.autoprobe is False:
             yield Finding(
-                f"the VFs of {nic.host.name} {nic.nic.netdev} get no driver, and pods need their "
-                "network devices.",
-                (
-                    at(_on(nic, "autoprobe"), value=False),
-                    at(("pod_network", "mode"), spec.pod_network.mode),
-                ),
+                f"the VFs of {nic} get no driver, and pods need their network devices.",
+                (nic.at("sriov", "autoprobe"), at(("pod_network", "mode"), spec.pod_network.mode)),
                 "remove autoprobe.",
             )
 
@@ -81,22 +77,22 @@ def check_vf_effect(spec: ClusterSpec) -> Iterator[Finding]:
     for nic in list_nics(spec):
         if _pods_have_vfs(spec) and nic.host.role == "worker":
             continue  # `vf-count`, `vf-owner` and `vf-driver` tell more
-        mtu_bytes, name = nic.nic.vf_mtu_bytes, f"{nic.host.name} {nic.nic.netdev}"
+        mtu_bytes, name = nic.nic.vf_mtu_bytes, f"{nic}"
         mtu_place = at((*nic.path, "vf_mtu_bytes"), mtu_bytes)
         if nic.nic.vfs == 0:
             keys = [key for key in (*_CARRIED, "autoprobe") if _value(nic, key) is not None]
-            places = {key: at(_on(nic, key), _value(nic, key)) for key in keys}
+            places = {key: nic.at("sriov", key) for key in keys}
             places |= {"vf_mtu_bytes": mtu_place} if mtu_bytes else {}
             for key, place in places.items():
                 yield Finding(
                     f"{name} has no VFs, and {key} is written for them.",
-                    (place, at((*nic.path, "vfs"), nic.nic.vfs)),
+                    (place, nic.at("vfs")),
                     f"set vfs to their number, or remove {key}.",
                 )
         elif mtu_bytes and nic.nic.sriov.autoprobe is False:
             yield Finding(
                 f"{name} gives its VFs no driver, and without one vf_mtu_bytes is set nowhere.",
-                (mtu_place, at(_on(nic, "autoprobe"), value=False)),
+                (mtu_place, nic.at("sriov", "autoprobe")),
                 "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe.",
             )
 
@@ -114,24 +110,24 @@ def check_vf_rate(spec: ClusterSpec) -> Iterator[Finding]:
     for nic in list_nics(spec):
         least, most = nic.nic.sriov.min_rate_mbit_s or 0, nic.nic.sriov.max_rate_mbit_s or 0
         line = nic.nic.speed_gbit_s * _MBIT
-        where, name = at(_on(nic, "min_rate_mbit_s"), least), f"{nic.host.name} {nic.nic.netdev}"
+        where, name = nic.at("sriov", "min_rate_mbit_s"), f"{nic}"
         if most and least > most:
             yield Finding(
                 f"a VF of {name} has at least {least} Mbit/s and at most {most}.",
-                (where, at(_on(nic, "max_rate_mbit_s"), most)),
+                (where, nic.at("sriov", "max_rate_mbit_s")),
                 "lower min_rate_mbit_s, or raise max_rate_mbit_s; 0 is no limit.",
             )
         elif least * nic.nic.vfs > line:
             yield Finding(
                 f"the {nic.nic.vfs} VFs of {name} are guaranteed {least * nic.nic.vfs} Mbit/s "
                 f"together, and the port has {line}.",
-                (where, at((*nic.path, "vfs"), nic.nic.vfs)),
+                (where, nic.at("vfs")),
                 f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each.",
             )
         elif most > line:
             yield Finding(
                 f"a VF of {name} has at most {most} Mbit/s, and the port has {line}.",
-                (at(_on(nic, "max_rate_mbit_s"), most),),
+                (nic.at("sriov", "max_rate_mbit_s"),),
                 "lower max_rate_mbit_s, or correct speed_gbit_s.",
             )
 
@@ -147,21 +143,17 @@ def check_vf_vlan(spec: ClusterSpec) -> Iterator[Finding]:
         vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
         if vlan and rail is not None and vlan != rail.vlan:
             yield Finding(
-                f"the VFs of {nic.host.name} {nic.nic.netdev} are in VLAN {vlan}, and {rail.name} "
-                f"is VLAN {rail.vlan}.",
-                (
-                    at(_on(nic, "vlan"), vlan),
-                    at(("rails", spec.rails.index(rail), "vlan"), rail.vlan),
-                ),
+                f"the VFs of {nic} are in VLAN {vlan}, and {rail.name} is VLAN {rail.vlan}.",
+                (nic.at("sriov", "vlan"), at(("rails", spec.rails.index(rail), "vlan"), rail.vlan)),
                 f"set vlan to {rail.vlan}, or remove it where the port is untagged.",
             )
     for cable in list_cables(spec):
         vlan, port = cable.nic.nic.sriov.vlan, cable.port
         if vlan and port.port.mode == "access":
             yield Finding(
-                f"the VFs of {cable.nic.host.name} {cable.nic.nic.netdev} send tagged frames, and "
-                f"port {port.name} of {port.switch.name} is an access port, which drops them.",
-                (at(_on(cable.nic, "vlan"), vlan), at((*port.path, "mode"), port.port.mode)),
+                f"the VFs of {cable.nic} send tagged frames, and "
+                f"{port} is an access port, which drops them.",
+                (at(_on(cable.nic, "vlan"), vlan), port.at("mode")),
                 "remove vlan: the port puts what is untagged into the rail's VLAN as well."
                 if on_the_card
                 else "remove vlan, or set the port's mode to trunk.",
@@ -178,17 +170,16 @@ def check_eswitch_mode(spec: ClusterSpec) -> Iterator[Finding]:
         sriov = nic.nic.sriov
         if sriov.eswitch != "switchdev":
             continue
-        mode = at(_on(nic, "eswitch"), sriov.eswitch)
+        mode = nic.at("sriov", "eswitch")
         for key in _carried(sriov):
             yield Finding(
-                f"{nic.host.name} {nic.nic.netdev} is in switchdev mode, which has no {key} of a "
-                "VF.",
-                (at(_on(nic, key), getattr(sriov, key)), mode),
+                f"{nic} is in switchdev mode, which has no {key} of a VF.",
+                (nic.at("sriov", key), mode),
                 f"remove {key}, or set eswitch to legacy.",
             )
         if _pods_have_vfs(spec):
             yield Finding(
-                f"{nic.host.name} {nic.nic.netdev} is in switchdev mode, where its VFs reach the "
+                f"{nic} is in switchdev mode, where its VFs reach the "
                 "wire only through a bridge of representors.",
                 (mode, at(("pod_network", "mode"), spec.pod_network.mode)),
                 "remove eswitch, or choose another mode of the pod network.",
