@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE
 from components.model.worker_kinds import fitting_kind, gpu_kinds, worker_kinds
@@ -15,7 +14,7 @@ _PAIR: Final = 2
 _SHARED_MODE: Final = "ReadWriteMany"
 
 
-def check_perftest_case(spec: ClusterSpec) -> Iterator[Finding]:
+def check_perftest_case(spec: ClusterSpec) -> Findings:
     """Perftest takes the options of a case together, and the case can be run.
 
     The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes. The
@@ -55,7 +54,7 @@ def _has_pods_on_rails(spec: ClusterSpec) -> bool:
     return spec.kubernetes is not None and bool(spec.rails) and len(spec.workers) >= _PAIR
 
 
-def check_deepspeed_scan(spec: ClusterSpec) -> Iterator[Finding]:
+def check_deepspeed_scan(spec: ClusterSpec) -> Findings:
     """DeepSpeed's scan is run by DeepSpeed's workers, which the MPI operator starts."""
     scan, sample = spec.acceptance.deepspeed_scan, spec.jobs.deepspeed
     if scan is not None and sample is None:
@@ -73,7 +72,7 @@ def check_deepspeed_scan(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_deepspeed_workers(spec: ClusterSpec) -> Iterator[Finding]:
+def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
     """Each of DeepSpeed's workers fits on a node of its own; else they stay Pending for ever.
 
     They run on workers of one kind: with the same GPUs, rails and speeds.
@@ -105,7 +104,7 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_shared_claim(spec: ClusterSpec) -> Iterator[Finding]:
+def check_shared_claim(spec: ClusterSpec) -> Findings:
     """Workers on several nodes share a volume that several nodes can mount.
 
     A claim that is `ReadWriteOnce` is mounted on one node, and a folder of a node (`hostPath`) is
@@ -131,7 +130,7 @@ def check_shared_claim(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_arena_resource(spec: ClusterSpec) -> Iterator[Finding]:
+def check_arena_resource(spec: ClusterSpec) -> Findings:
     """With `rdma_shared`, the resource that Arena's `--rdma` requests is published.
 
     Arena asks for `rdma/hca` whatever the plugin publishes; under another name alone its workers
@@ -151,7 +150,7 @@ def check_arena_resource(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nccl_floor(spec: ClusterSpec) -> Findings:
     """A floor in GB/s means the same algorithm, and the warning is not below it.
 
     With two workers NCCL takes a tree, whose bus bandwidth is above what the adapters carry: a
@@ -172,8 +171,7 @@ def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
     if len(kinds) > 1:
         names = ", ".join(kind.name for kind in kinds)
         yield Finding(
-            f"acceptance.nccl_floor is one number, and collectives run on workers of {len(kinds)} "
-            f"kinds: {names}.",
+            f"nccl_floor is one number, for {len(kinds)} kinds of workers: {names}.",
             (at((*path, "min_gbyte_s"), floor.min_gbyte_s),),
             "remove nccl_floor: nccl_min_fraction is of the line rate of each kind.",
         )
@@ -192,7 +190,7 @@ def _is_tree(spec: ClusterSpec) -> bool:
     return spec.acceptance.nccl_algo != "RING" and pairs
 
 
-def check_gid_index(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gid_index(spec: ClusterSpec) -> Findings:
     """On InfiniBand no GID index is set: it makes NCCL route packets that need no routing.
 
     A cloud's training job is reported to be ten times slower with index 3, which is RoCE's.
@@ -206,7 +204,7 @@ def check_gid_index(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_topology_hint(spec: ClusterSpec) -> Iterator[Finding]:
+def check_topology_hint(spec: ClusterSpec) -> Findings:
     """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
 
     A file that differs from the machine makes NCCL take the wrong card for a GPU.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
@@ -26,7 +26,7 @@ SSH_SECRETS: Final = (
 )
 
 
-def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
+def check_host_key(spec: ClusterSpec) -> Findings:
     """The SSH host key of each device and jump host is pinned: ed25519, ECDSA or RSA.
 
     Without it the first machine that answers at the address would be trusted.
@@ -40,7 +40,7 @@ def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_credentials(spec: ClusterSpec) -> Iterator[Finding]:
+def check_credentials(spec: ClusterSpec) -> Findings:
     """Each device has one credential: a host a private key or the agent, a switch a password too.
 
     A host's password would have to travel with every command; what its sudo asks for is

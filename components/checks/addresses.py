@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedNic, list_nics
 from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
@@ -31,7 +31,7 @@ def as_ipv4(text: str) -> IPv4Address | None:
         return None
 
 
-def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_node_address(spec: ClusterSpec) -> Findings:
     """Each node has an IPv4 address of its own in the cluster: `node_ip`, or its SSH address."""
     for h, host in enumerate(spec.hosts):
         address = host.address
@@ -44,7 +44,7 @@ def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_duplicate_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_duplicate_address(spec: ClusterSpec) -> Findings:
     """No two devices answer at one address and port, and no two nodes share an address.
 
     The DeepOps RoCE guide has this slip: gpu01 and gpu02 both are 192.168.2.11 there.
@@ -86,7 +86,7 @@ class _Net:
     path: SpecPath
 
 
-def check_subnet_overlap(spec: ClusterSpec) -> Iterator[Finding]:
+def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     """Rails, pods, services and the nodes' own addresses do not overlap.
 
     A node sends to the most specific network it knows: an overlap takes traffic from a rail to the
@@ -144,7 +144,7 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
         yield "the balancers", shared.address, path
 
 
-def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
+def check_subnet_size(spec: ClusterSpec) -> Findings:
     """A rail's subnet has an address for whatever is on it.
 
     Its VFs, or where pods share the cards one pod of each worker and the server of the bandwidth
@@ -165,7 +165,7 @@ def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _too_small(r, subnet, found, pods)
 
 
-def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Iterator[Finding]:
+def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Findings:
     """A subnet without room; `pods` are those of shared cards, None where each has a VF."""
     own = sum(card.address is not None for card in cards)
     vfs = sum(card.vfs for card in cards)
@@ -182,14 +182,13 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
         place: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
         on_leaf = f" on {subnet.leaf}" if subnet.leaf else ""
         yield Finding(
-            f"the subnet of {subnet.rail}{on_leaf}, {subnet.network}, has {free} addresses for "
-            f"{wanted}.",
+            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses for {wanted}.",
             (at(("rails", r, *place), subnet.network),),
             "choose a larger subnet, or fewer VFs.",
         )
 
 
-def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cluster_networks(spec: ClusterSpec) -> Findings:
     """The pod network has a /24 for each node; of kubespray, kubespray-nodes asks."""
     kubernetes = spec.kubernetes
     if kubernetes is None or spec.kubespray is not None:
@@ -197,8 +196,7 @@ def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
     nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
     if nodes < len(spec.hosts):
         yield Finding(
-            f"the pod network {kubernetes.pod_cidr} has room for {nodes} nodes, and there are "
-            f"{len(spec.hosts)}.",
+            f"pod network {kubernetes.pod_cidr} has room for {nodes} of {len(spec.hosts)} nodes.",
             places(spec, "kubernetes.pod_cidr"),
             "choose a larger one; each node takes a /24.",
         )
@@ -208,7 +206,7 @@ _NO_MACHINES: Final = 31
 """Bits of a subnet that is all network and broadcast address."""
 
 
-def check_pf_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pf_address(spec: ClusterSpec) -> Findings:
     """A card's own address is a free one of its rail's subnet.
 
     The prefix length comes from the subnet; with an address of another one, the neighbours on the
@@ -229,7 +227,7 @@ def check_pf_address(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _outside(spec, nic, path)
 
 
-def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Iterator[Finding]:
+def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
     rail = spec.rail(nic.nic.rail)
     place = subnet_of(spec, rail, nic.host) if rail is not None else None
     if rail is None or place is None or nic.nic.address is None:

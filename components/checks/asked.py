@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
@@ -32,7 +31,7 @@ _FIXES: Final[dict[Topic, str]] = {
 }
 
 
-def _find(spec: ClusterSpec, topic: Topic) -> Iterator[Finding]:
+def _find(spec: ClusterSpec, topic: Topic) -> Findings:
     if spec.rdma.transport != "roce":
         return
     for s, switch in enumerate(spec.switches):
@@ -68,7 +67,7 @@ def _capability(switch: Switch) -> str:
     return f" {model.capability_line()}." if model else ""
 
 
-def check_roce_mode(spec: ClusterSpec) -> Iterator[Finding]:
+def check_roce_mode(spec: ClusterSpec) -> Findings:
     """Each switch has the mode of RoCE that the file asks for.
 
     `semi_lossless` lets a card pause its switch port and passes no pause on, so that a burst is
@@ -77,7 +76,7 @@ def check_roce_mode(spec: ClusterSpec) -> Iterator[Finding]:
     return _find(spec, "roce-mode")
 
 
-def check_pfc_watchdog(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pfc_watchdog(spec: ClusterSpec) -> Findings:
     """A PFC watchdog is asked for only where there is one, and a class that it could watch.
 
     It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
@@ -86,7 +85,7 @@ def check_pfc_watchdog(spec: ClusterSpec) -> Iterator[Finding]:
     return _find(spec, "pfc-watchdog")
 
 
-def check_cable_length(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cable_length(spec: ClusterSpec) -> Findings:
     """The length of a cable is written only where headroom is computed from it.
 
     What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
@@ -97,12 +96,12 @@ def check_cable_length(spec: ClusterSpec) -> Iterator[Finding]:
     return _find(spec, "cable-length")
 
 
-def check_port_ecn(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_ecn(spec: ClusterSpec) -> Findings:
     """A port has ECN thresholds of its own only where the switch system sets them by port."""
     return _find(spec, "port-ecn")
 
 
-def check_queue_setting(spec: ClusterSpec) -> Iterator[Finding]:
+def check_queue_setting(spec: ClusterSpec) -> Findings:
     """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
 
     Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
@@ -111,7 +110,7 @@ def check_queue_setting(spec: ClusterSpec) -> Iterator[Finding]:
     return _find(spec, "queue-setting")
 
 
-def check_packet_spreading(spec: ClusterSpec) -> Iterator[Finding]:
+def check_packet_spreading(spec: ClusterSpec) -> Findings:
     """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
 
     The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
@@ -119,12 +118,12 @@ def check_packet_spreading(spec: ClusterSpec) -> Iterator[Finding]:
     return _find(spec, "packet-spreading")
 
 
-def check_routed_link(spec: ClusterSpec) -> Iterator[Finding]:
+def check_routed_link(spec: ClusterSpec) -> Findings:
     """A link is routed only between switches whose driver sets routed ports and BGP."""
     return _find(spec, "routed-link")
 
 
-def check_bond_system(spec: ClusterSpec) -> Iterator[Finding]:
+def check_bond_system(spec: ClusterSpec) -> Findings:
     """A bundle is written only where the driver sets bundles, under a name that the system takes.
 
     Cumulus, EOS and SONiC have bundles by LACP, and two switches of Cumulus or EOS share one as a
@@ -134,7 +133,7 @@ def check_bond_system(spec: ClusterSpec) -> Iterator[Finding]:
     return _find(spec, "bond-system")
 
 
-def check_reserved_vlan(spec: ClusterSpec) -> Iterator[Finding]:
+def check_reserved_vlan(spec: ClusterSpec) -> Findings:
     """No rail has a VLAN that the switching chip uses itself.
 
     Cumulus Linux keeps 3725 to 3999 by default, and refuses or silently loses a bridge VLAN there.
@@ -152,7 +151,7 @@ def check_reserved_vlan(spec: ClusterSpec) -> Iterator[Finding]:
                 break
 
 
-def check_guard_repair(spec: ClusterSpec) -> Iterator[Finding]:
+def check_guard_repair(spec: ClusterSpec) -> Findings:
     """`repair` is asked of a kind of guard only where each switch system can do it.
 
     A driver that sets a value and cannot give back exactly what was there would leave the switch
@@ -189,7 +188,7 @@ def _why_not(switch: Switch, kind: str) -> str | None:
 ALLOWED: Final = "allow-interruptions"
 
 
-def check_exec_system(spec: ClusterSpec) -> Iterator[Finding]:
+def check_exec_system(spec: ClusterSpec) -> Findings:
     """A switch with `executor: exec` has a system whose exec requests can be trusted.
 
     The whole configuration goes as one request, so what the switch does after a refused line must
@@ -209,7 +208,7 @@ def check_exec_system(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _refuse_plan(spec, s)
 
 
-def _refuse_plan(spec: ClusterSpec, s: int) -> Iterator[Finding]:
+def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
     switch = spec.switches[s]
     plan, form = _plan_one(spec, switch), find_form(switch.os)
     texts, longest = plan.exec if plan else None, form.longest if form else None
@@ -241,7 +240,7 @@ def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
     return plan
 
 
-def check_exec_disruptive(spec: ClusterSpec) -> Iterator[Finding]:
+def check_exec_disruptive(spec: ClusterSpec) -> Findings:
     """An exec that interrupts traffic is allowed in words, and nothing else needs the word.
 
     An exec reads nothing first, so it sends an MTU with its shutdown, and the one-shot RoCE, at
@@ -260,7 +259,7 @@ def check_exec_disruptive(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _refuse_interruptions(spec, s)
 
 
-def _refuse_interruptions(spec: ClusterSpec, s: int) -> Iterator[Finding]:
+def _refuse_interruptions(spec: ClusterSpec, s: int) -> Findings:
     switch = spec.switches[s]
     if find_form(switch.os) is None:
         return
@@ -270,15 +269,14 @@ def _refuse_interruptions(spec: ClusterSpec, s: int) -> Iterator[Finding]:
         yield Finding(
             f"each change of the file would interrupt {switch.name}: {describe_interrupts(found)}.",
             places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive"),
-            f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only what"
-            " differs.",
+            f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only changes.",
         )
 
 
 _KEEP = "give the switch its management port, or another port and VLAN for the session."
 
 
-def check_management_port(spec: ClusterSpec) -> Iterator[Finding]:
+def check_management_port(spec: ClusterSpec) -> Findings:
     """What carries the session to a switch is nothing that the file sets.
 
     The management port, and the VRF that it is in, cannot be written here at all. A switch that is
@@ -296,12 +294,11 @@ def check_management_port(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _one_shot(spec, switch, switch.inband, path)
 
 
-def _ports(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Iterator[Finding]:
+def _ports(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
     model = switch.hardware
     if model is not None and not model.has_port(switch.os, inband.port):
         yield Finding(
-            f"the session of {switch.name} comes in by port {inband.port}, which "
-            f"{model.described} has not.",
+            f"{switch.name} is managed by port {inband.port}, but {model.described} has none.",
             (at((*path, "port"), inband.port),),
             _KEEP,
         )
@@ -318,7 +315,7 @@ def _ports(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) ->
             )
 
 
-def _vlans(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Iterator[Finding]:
+def _vlans(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
     for r, rail in enumerate(spec.rails):
         if rail.vlan == inband.vlan:
             yield Finding(
@@ -329,9 +326,7 @@ def _vlans(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) ->
             )
 
 
-def _one_shot(
-    spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath
-) -> Iterator[Finding]:
+def _one_shot(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
     system, mode = system_of(switch.os), spec.rdma.mode
     title = driver_of(switch.os).title
     if system.one_shot_flaps and mode in system.one_shot_modes:
@@ -343,7 +338,7 @@ def _one_shot(
         )
 
 
-def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Iterator[Finding]:
+def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Findings:
     place = at(("switches", index, "ssh", "address"), switch.ssh.address)
     if switch.routing is not None and str(switch.routing.router_id) == switch.ssh.address:
         yield Finding(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import (
     PlacedNic,
     PlacedPort,
@@ -20,7 +19,7 @@ from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
 
-def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_target(spec: ClusterSpec) -> Findings:
     """Each switch port names a host of the file and a rail on which that host has a NIC."""
     for port in list_ports(spec):
         reason = _why_nowhere(spec, port)
@@ -48,7 +47,7 @@ def _why_nowhere(spec: ClusterSpec, port: PlacedPort) -> str | None:
     return None
 
 
-def check_nic_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nic_rail(spec: ClusterSpec) -> Findings:
     """Each NIC is on a rail of the file."""
     names = [rail.name for rail in spec.rails]
     for nic in list_nics(spec):
@@ -61,7 +60,7 @@ def check_nic_rail(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nic_cabling(spec: ClusterSpec) -> Findings:
     """Where switches are managed, each NIC is plugged into exactly one port.
 
     A port that is not in the file keeps its defaults: no VLAN of the rail, trust on L2, MTU 1500.
@@ -100,7 +99,7 @@ def _a_port(spec: ClusterSpec) -> str:
     return name if name.isalnum() else f'"{name}"'
 
 
-def check_vlan_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vlan_rail(spec: ClusterSpec) -> Findings:
     """A switch port carries the VLAN of its rail.
 
     The attachment of the pods tags its frames with the rail's VLAN; a port that does not carry it
@@ -118,7 +117,7 @@ def check_vlan_rail(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_mode(spec: ClusterSpec) -> Findings:
     """A port of an SR-IOV rail is a trunk, since the VFs send tagged frames.
 
     An access port drops tagged frames: addresses are never served, and RDMA connections time out.
@@ -138,7 +137,7 @@ def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_port_untagged(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_untagged(spec: ClusterSpec) -> Findings:
     """An untagged VLAN is on a trunk to a host, beside the rail's, which is tagged.
 
     On an access port the rail itself is untagged. In a rail's VLAN frames without a tag would
@@ -184,7 +183,7 @@ def _why_no_untagged(port: PlacedPort) -> str | None:
     return kinds.get(port.port.mode)
 
 
-def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_lacp_rail(spec: ClusterSpec) -> Findings:
     """No port of a rail is in a link bundle. Bundles of other networks stay out of `switches`.
 
     The DeepOps RoCE guide advises against LACP under RoCE: the bundle's hash, not the rail,
@@ -201,7 +200,7 @@ def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_switch(spec: ClusterSpec) -> Findings:
     """All ports of one rail are on one switch, or on switches that a link of the file joins.
 
     A link is part of the file when both of its ends are; then it carries the rail's VLAN, with the
@@ -228,7 +227,7 @@ def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_numa_leaf(spec: ClusterSpec) -> Iterator[Finding]:
+def check_numa_leaf(spec: ClusterSpec) -> Findings:
     """NICs on one NUMA node of a host go to different leaves, as far as the host has cables to any.
 
     So that one leaf's failure does not cut a whole NUMA node off (DeepOps RoCE guide: NICs on the

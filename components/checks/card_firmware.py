@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from components.catalogue.cards import CARDS, IB_PORTS
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_nics
 from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
@@ -25,7 +25,7 @@ def firmware_asked(spec: ClusterSpec) -> Iterator[tuple[SpecPath, Firmware, tupl
             yield ("host_groups", number, "firmware"), group.firmware, hosts
 
 
-def check_nic_speed(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nic_speed(spec: ClusterSpec) -> Findings:
     """No NIC is faster than the fastest port of its card's model.
 
     Acceptance measures against the rate that the file says: one that no cable of this card can
@@ -46,7 +46,7 @@ def check_nic_speed(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
+def check_firmware_vfs(spec: ClusterSpec) -> Findings:
     """The number of VFs that a card's firmware offers is within its limit and enough for its ports.
 
     It is only set where Railyard manages the firmware: elsewhere the number would be a wish.
@@ -68,7 +68,7 @@ def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _offered_findings(host, h, firmware.num_of_vfs)
 
 
-def _offered_findings(host: Host, h: int, count: int) -> Iterator[Finding]:
+def _offered_findings(host: Host, h: int, count: int) -> Findings:
     """The ports of a host that need more VFs than all are to offer, or can offer less."""
     ports = [(("nics", n), nic.vfs, nic) for n, nic in enumerate(host.nics)]
     ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
@@ -84,12 +84,11 @@ def _offered_findings(host: Host, h: int, count: int) -> Iterator[Finding]:
         yield Finding(
             what,
             (at(("hosts", h, *place, "vfs"), vfs),),
-            "correct firmware.num_of_vfs, or leave it out: then each card offers what its ports "
-            "need.",
+            "correct firmware.num_of_vfs, or remove it: each card then offers what it needs.",
         )
 
 
-def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
+def check_firmware_floor(spec: ClusterSpec) -> Findings:
     """The oldest firmware that may run is said once a model, and is one of that model's family.
 
     The first number of a release tells the family: a release of another family can never run
@@ -103,8 +102,7 @@ def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
             family = CARDS[floor.model].firmware_family
             if version_number(floor.version)[0] != family:
                 yield Finding(
-                    f"{floor.version} is no firmware of a {floor.model}: its releases begin "
-                    f"with {family}.",
+                    f"{floor.version} is not for a {floor.model}: its releases are {family}.x.",
                     (at((*place, "version"), floor.version),),
                     "write a release of that family, as the firmware's release notes name it.",
                 )
@@ -125,7 +123,7 @@ def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_port_function(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_function(spec: ClusterSpec) -> Findings:
     """A card whose firmware is managed is written by the address of a port, not of a VF.
 
     Ports are the first functions of a PCI device, from 0 on; VFs follow. A VF has no firmware
@@ -149,7 +147,7 @@ def check_port_function(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
+def check_firmware_guests(spec: ClusterSpec) -> Findings:
     """In virtual machines, ATS is the one firmware setting of a card that is Railyard's.
 
     A card restarts when its hypervisor does, and only for ATS are the hypervisors rebooted:
@@ -167,7 +165,7 @@ def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_hca_settings(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hca_settings(spec: ClusterSpec) -> Findings:
     """What is asked of hosts with InfiniBand adapters is what Railyard can set there.
 
     A card's firmware is set by PCI address, which adapters have under `hca_sriov` only. Adapters
@@ -190,7 +188,7 @@ def check_hca_settings(spec: ClusterSpec) -> Iterator[Finding]:
                 yield Finding(finding.what, (*finding.where, hcas), finding.fix)
 
 
-def _unset(spec: ClusterSpec, host: Host) -> Iterator[Finding]:
+def _unset(spec: ClusterSpec, host: Host) -> Findings:
     """What a host without NICs could only drop."""
     settings = spec.settings_of(host)
     path = _written(spec, host, "firmware")
@@ -204,8 +202,7 @@ def _unset(spec: ClusterSpec, host: Host) -> Iterator[Finding]:
             )
     if settings.firmware.min_versions:
         yield Finding(
-            "min_versions goes by the cards' models, and InfiniBand adapters have none in the "
-            "file.",
+            "min_versions goes by card model, and the file has no model of InfiniBand adapters.",
             (at((*path, "min_versions")),),
             "remove min_versions, or move it to a group of host_groups whose hosts have nics.",
         )
@@ -225,7 +222,7 @@ def _written(spec: ClusterSpec, host: Host, block: str) -> SpecPath:
     return ("host_defaults", block)
 
 
-def check_guest_ats(spec: ClusterSpec) -> Iterator[Finding]:
+def check_guest_ats(spec: ClusterSpec) -> Findings:
     """ATS is set in the cards of virtual machines, and only there.
 
     A guest's GPU and card reach each other through the hypervisor's address translation: without

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.model.cluster import ClusterSpec
 from components.model.containers import DOCKER_HUB, registry_of
 
@@ -13,7 +12,7 @@ _CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
 """Public registries: each takes a push only from who is logged in."""
 
 
-def check_payload_choice(spec: ClusterSpec) -> Iterator[Finding]:
+def check_payload_choice(spec: ClusterSpec) -> Findings:
     """A site has either `kubernetes` or `containers`.
 
     Both would hand the same GPUs and cards to two schedulers that do not know of each other; with
@@ -33,7 +32,7 @@ def check_payload_choice(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_container_hosts(spec: ClusterSpec) -> Iterator[Finding]:
+def check_container_hosts(spec: ClusterSpec) -> Findings:
     """Containers run under Docker, and their cards have addresses.
 
     They are in the host's own network: RoCE v2 needs an IPv4 address on the card itself, which in a
@@ -58,7 +57,7 @@ def check_container_hosts(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_container_image(spec: ClusterSpec) -> Iterator[Finding]:
+def check_container_image(spec: ClusterSpec) -> Findings:
     """An image that is built here is named by a tag: its digest is known only after the build."""
     containers = spec.containers
     if containers is not None and containers.build is not None and "@" in containers.image:
@@ -69,7 +68,7 @@ def check_container_image(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_image_download(spec: ClusterSpec) -> Iterator[Finding]:
+def check_image_download(spec: ClusterSpec) -> Findings:
     """The RDMA libraries that the image's build downloads have a version and a checksum.
 
     The guide takes them over plain HTTP and installs whatever came.
@@ -93,7 +92,7 @@ def check_image_download(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_registry_login(spec: ClusterSpec) -> Iterator[Finding]:
+def check_registry_login(spec: ClusterSpec) -> Findings:
     """An image that is built and pushed to a public registry has a login for it."""
     containers = spec.containers
     if containers is None or containers.build is None or containers.login is not None:
@@ -107,7 +106,7 @@ def check_registry_login(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_payload_benchmark(spec: ClusterSpec) -> Iterator[Finding]:
+def check_payload_benchmark(spec: ClusterSpec) -> Findings:
     """ResNet-50 is run only in `containers`: the jobs of a cluster have no TensorFlow 1."""
     if spec.acceptance.resnet50 is not None and spec.containers is None:
         yield Finding(
@@ -117,7 +116,7 @@ def check_payload_benchmark(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_docker_runtime(spec: ClusterSpec) -> Iterator[Finding]:
+def check_docker_runtime(spec: ClusterSpec) -> Findings:
     """Docker is asked for where something runs in it.
 
     K3s has its own containerd: a Docker beside it would hold images and GPUs of containers that

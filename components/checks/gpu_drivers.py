@@ -14,7 +14,7 @@ from components.catalogue.driver_versions import (
     parse_driver_version,
 )
 from components.catalogue.operator_versions import GPU_DRIVER_LEAST, parse_numbers, show_version
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
@@ -23,7 +23,7 @@ from components.model.gpu_direct import gpu_driver_owner, gpu_paths
 from components.model.hosts import Host, HostDefaults, HostGroup
 
 
-def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_direct(spec: ClusterSpec) -> Findings:
     """GPUDirect RDMA is on where there are GPUs.
 
     Without nvidia_peermem or DMA-BUF every message is copied through the host's memory, which costs
@@ -50,7 +50,7 @@ def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
     return (*path, key), getattr(owner, key)
 
 
-def check_gpu_driver(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_driver(spec: ClusterSpec) -> Findings:
     """The GPU driver has one owner: the host, or the GPU operator's container.
 
     With both, the operator's container fails to load its modules beside the host's, and the node's
@@ -88,7 +88,7 @@ def _gpu_versions(spec: ClusterSpec) -> Iterator[tuple[SpecPath, str]]:
             yield ("host_groups", g, "gpu_driver_version"), group.gpu_driver_version
 
 
-def check_gpu_driver_age(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     """A GPU driver of the hosts is not older than all that the GPU operator's release lists.
 
     NVIDIA lists the drivers that it tried with each release; that a host's own driver has to be of
@@ -114,7 +114,7 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_peer_memory(spec: ClusterSpec) -> Iterator[Finding]:
+def check_peer_memory(spec: ClusterSpec) -> Findings:
     """What a card needs to reach GPU memory is there: the module of that driver, or DMA-BUF.
 
     nvidia_peermem comes with GPU driver 470, and took the place of nv_peer_mem, whose last release
@@ -138,7 +138,7 @@ def check_peer_memory(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Iterator[Finding]:
+def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Findings:
     """The short form and the long one, side by side, say the same."""
     stated = "peermem" in owner.model_fields_set and owner.peermem is not None
     if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
@@ -149,7 +149,7 @@ def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Iterator[Find
         )
 
 
-def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
+def _operator_findings(spec: ClusterSpec) -> Findings:
     """What the GPU operator's one driver container cannot build on."""
     operator = spec.operators.gpu
     if operator is None or operator.driver != "operator":
@@ -176,7 +176,7 @@ def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Iterator[Finding]:
+def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
     settings = spec.settings_of(host)
     path, branch = settings.gpu_path, gpu_branch(settings.gpu_driver_version or "")
     places = (at(where, host.name), at(*written_gpu_path(spec, host)))
@@ -247,7 +247,7 @@ _OLD_GT_S: Final = 5.0
 """The highest speed with the old coding."""
 
 
-def check_gpu_path(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_path(spec: ClusterSpec) -> Findings:
     """A GPU and the card that it sends through are on one NUMA node, best below one switch chip.
 
     GPUDirect RDMA from one processor to the other (SYS) is slower than without; between the host
@@ -271,7 +271,7 @@ def check_gpu_path(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_gpu_pair(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_pair(spec: ClusterSpec) -> Findings:
     """A GPU sends through one card, and no more GPUs are named than the host has.
 
     Where there are more cards than GPUs, a GPU may have several.
@@ -307,7 +307,7 @@ def _gpus(host: int, nic: int) -> SpecPath:
     return ("hosts", host, "nics", nic, "gpu_pci")
 
 
-def check_pcie_rate(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pcie_rate(spec: ClusterSpec) -> Findings:
     """The PCIe link of a card carries its port's line rate, where the file says what the link is.
 
     A card of 200 Gbit/s in a slot of generation 3 with 16 lanes gets 126: no test can be faster.
@@ -319,14 +319,12 @@ def check_pcie_rate(spec: ClusterSpec) -> Iterator[Finding]:
         limit = speed * width * (_OLD_CODING if speed <= _OLD_GT_S else _CODING)
         if limit < nic.nic.speed_gbit_s:
             yield Finding(
-                f"the PCIe link of {nic} carries {limit:.0f} Gbit/s, "
-                f"and its port runs at {nic.nic.speed_gbit_s}.",
+                f"{nic} runs at {nic.nic.speed_gbit_s} Gbit/s, but its PCIe link at {limit:.0f}.",
                 (
                     at((*nic.path, "link_width"), width),
                     at((*nic.path, "link_gt_s"), speed),
                     nic.at("speed_gbit_s"),
                 ),
-                "put the card into a wider or newer slot; what is proven cannot pass "
-                f"{limit:.0f} Gbit/s.",
+                f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s.",
                 "warning",
             )

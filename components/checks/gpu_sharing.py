@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import JsonValue
 
 from components.artefacts.listing import charts_by_release
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.drivers import ContainerToolkit
@@ -39,7 +39,7 @@ _CUT: Final = (
 _WHOLE: Final = "remove it: jobs and acceptance take whole GPUs (nvidia.com/gpu)."
 
 
-def check_gpu_sharing(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_sharing(spec: ClusterSpec) -> Findings:
     """No value of a chart shares or cuts the GPUs: time slicing, MPS, and MIG.
 
     Jobs ask for whole GPUs. With time slicing or MPS a node publishes more GPUs than it has, and
@@ -55,7 +55,7 @@ def check_gpu_sharing(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _sliced(owner.values, values, _PLUGIN_CONFIG[release])
 
 
-def _mig(values: JsonValue, path: SpecPath, release: str) -> Iterator[Finding]:
+def _mig(values: JsonValue, path: SpecPath, release: str) -> Findings:
     strategy = _found(values, _STRATEGY[release])
     if isinstance(strategy, str) and strategy not in _MIG_OFF:
         yield _refuse(f"the MIG strategy is {strategy}: {_CUT}", path, _STRATEGY[release], strategy)
@@ -64,7 +64,7 @@ def _mig(values: JsonValue, path: SpecPath, release: str) -> Iterator[Finding]:
         yield _refuse(f"the MIG layout of all nodes is {layout}: {_CUT}", path, _MIG_LAYOUT, layout)
 
 
-def _sliced(values: JsonValue, path: SpecPath, keys: tuple[str, ...]) -> Iterator[Finding]:
+def _sliced(values: JsonValue, path: SpecPath, keys: tuple[str, ...]) -> Findings:
     config = _found(values, keys)
     if not isinstance(config, dict):
         return
@@ -73,8 +73,7 @@ def _sliced(values: JsonValue, path: SpecPath, keys: tuple[str, ...]) -> Iterato
         yield _refuse(f"the device plugin shares GPUs ({shared}): {_SLICED}", path, keys, None)
     elif config.get("name") and not (config.get("create") or config.get("map")):
         yield Finding(
-            f"the device plugin is configured by the ConfigMap {config['name']}, which is not read "
-            "here.",
+            f"the device plugin uses the ConfigMap {config['name']}, which is not read here.",
             (at((*path, *keys, "name"), config["name"]),),
             "see that it neither shares nor cuts GPUs.",
             "warning",
@@ -91,7 +90,7 @@ def _found(values: JsonValue, keys: tuple[str, ...]) -> JsonValue:
     return values
 
 
-def check_gdrcopy(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gdrcopy(spec: ClusterSpec) -> Findings:
     """GDRCopy's module comes with the GPU operator's driver, or from the hosts themselves.
 
     Its container is a part of the driver's pod (GPU operator v26.3.3, values.yaml). With the driver
@@ -110,7 +109,7 @@ def check_gdrcopy(spec: ClusterSpec) -> Iterator[Finding]:
 _PATH: SpecPath = ("host_defaults", "toolkit")
 
 
-def check_container_toolkit(spec: ClusterSpec) -> Iterator[Finding]:
+def check_container_toolkit(spec: ClusterSpec) -> Findings:
     """The container toolkit has one owner, who can bring it.
 
     Without it containers see no GPU, and K3s does not start where its configuration names the
@@ -128,8 +127,7 @@ def check_container_toolkit(spec: ClusterSpec) -> Iterator[Finding]:
     if asked.kind != "operator":
         if operator is not None and operator.driver == "operator":
             yield Finding(
-                f"the container toolkit is {asked.kind}, and the GPU operator's driver needs the "
-                "operator's own.",
+                f"the toolkit is {asked.kind}, but the GPU operator's driver needs its own.",
                 (where, at(("operators", "gpu", "driver"), operator.driver)),
                 "remove toolkit, or let the hosts own the GPU driver (operators.gpu.driver: host).",
             )
@@ -147,7 +145,7 @@ def check_container_toolkit(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def _unpinned_findings(spec: ClusterSpec) -> Iterator[Finding]:
+def _unpinned_findings(spec: ClusterSpec) -> Findings:
     if toolkit_owner(spec) != "host" or not any(host.gpus for host in spec.workers):
         return
     docker = spec.host_defaults.docker
@@ -163,14 +161,13 @@ def _unpinned_findings(spec: ClusterSpec) -> Iterator[Finding]:
     )
 
 
-def _source_findings(asked: ContainerToolkit) -> Iterator[Finding]:
+def _source_findings(asked: ContainerToolkit) -> Findings:
     given = {"repository": asked.repository and asked.repository.url, "version": asked.version}
     extra = {key: value for key, value in given.items() if value is not None}
     where = at((*_PATH, "kind"), asked.kind)
     if asked.kind == "host" and not extra:
         yield Finding(
-            "Railyard shall install the container toolkit, and neither repository nor version is "
-            "named.",
+            "Railyard installs the container toolkit, but repository and version are missing.",
             (where,),
             "add repository with url, key and key_sha256 (NVIDIA's is "
             "https://nvidia.github.io/libnvidia-container), or version if the hosts' own "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from components.catalogue.esxi_releases import parse_release
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hypervisors import Hypervisor, VirtualMachine
@@ -30,7 +30,7 @@ def _machines(spec: ClusterSpec) -> Iterator[_Placed]:
             yield hypervisor, vm, (*path, "vms", v)
 
 
-def check_esxi_release(spec: ClusterSpec) -> Iterator[Finding]:
+def check_esxi_release(spec: ClusterSpec) -> Findings:
     """An ESXi release has the kernel setting atsSupport: 7.0 U2 or later.
 
     Without ATS the GPU and the card of a virtual machine do not reach each other directly. 7.0 and
@@ -54,7 +54,7 @@ def check_esxi_release(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_hypervisor_access(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hypervisor_access(spec: ClusterSpec) -> Findings:
     """A hypervisor is reached as root, by key or the SSH agent, at a host key that ESXi has.
 
     ESXi has no sudo: root logs in directly. A password would have to travel with every command. Its
@@ -79,12 +79,11 @@ def check_hypervisor_access(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"the host key of {hypervisor.name} is of ed25519, and ESXi has no such key.",
                 (at((*place, "host_key"), ssh.host_key),),
-                f"{how_to_pin(ssh.address, ssh.port)}. The login key is of ECDSA or RSA,"
-                " too: ssh-keygen -t ecdsa.",
+                f"{how_to_pin(ssh.address, ssh.port)}; make the login key by ssh-keygen -t ecdsa.",
             )
 
 
-def check_vm_host(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vm_host(spec: ClusterSpec) -> Findings:
     """Each virtual machine is a host of the file, and each worker is a machine of one hypervisor.
 
     Otherwise nothing prepares the guest, or no hypervisor gives the worker its devices.
@@ -116,7 +115,7 @@ def check_vm_host(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_hypervisor_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hypervisor_name(spec: ClusterSpec) -> Findings:
     """A hypervisor has a name of its own among all devices, and an address of its own.
 
     Its name is part of the identity of its resources, and reports name devices by it.
@@ -142,7 +141,7 @@ def check_hypervisor_name(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_vm_devices(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vm_devices(spec: ClusterSpec) -> Findings:
     """The host of a virtual machine has one GPU and one card: those that are passed through."""
     for h, host in enumerate(spec.hosts):
         if host.name not in {vm.name for _, vm, _ in _machines(spec)}:
@@ -150,14 +149,13 @@ def check_vm_devices(spec: ClusterSpec) -> Iterator[Finding]:
         for key, count in (("gpus", host.gpus), ("nics", len(host.nics))):
             if count != 1:
                 yield Finding(
-                    f"the virtual machine {host.name} has one of each passed through, and {count}"
-                    f" {key} in hosts.",
+                    f"the virtual machine {host.name} takes one of each, but has {count} {key}.",
                     (at(("hosts", h, key), count),),
                     f"write the one device in hosts[].{key}; vms[] takes one GPU and one card.",
                 )
 
 
-def check_passthrough_device(spec: ClusterSpec) -> Iterator[Finding]:
+def check_passthrough_device(spec: ClusterSpec) -> Findings:
     """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
 
     A whole GPU is function 0 of device 0 on its bus, as every PCIe card; what has another address

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.ib_switches import IbSwitch, list_ib_switches
@@ -18,7 +18,7 @@ _FEW: Final = 0.05
 distance more than 5 % (opensm, osm_ucast_updn.c; `tests/lab/test_ib_routes.py` asks it)."""
 
 
-def check_ib_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between InfiniBand switches is named by the other end.
 
     The lab cables its fabric by them, and `ib-routing-engine` and `ib-one-subnet` count on them.
@@ -52,7 +52,7 @@ def _why(peer: tuple[str, str], named: Mapping[str, IbSwitch]) -> str:
     return f"{far} says that {other} is plugged in there."
 
 
-def check_ib_one_subnet(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
     """The cables of the file join all InfiniBand switches: one file is one subnet.
 
     Switches without a path to each other have a master each, and their hosts never meet.
@@ -73,7 +73,7 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_ib_routing_engine(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
     """`updn` and `ftree` have a root to start from.
 
     A root is a switch that has all HCAs at one distance, as a spine has, or the only switch, which

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.without_login import list_plain
 from components.checks.partitions import list_partitions
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
@@ -22,7 +20,7 @@ def _manager(value: str) -> Place:
     return at((*_BLOCK, "subnet_manager"), value)
 
 
-def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
+def check_switch_transport(spec: ClusterSpec) -> Findings:
     """Each switch carries the transport of the site: MLNX-OS InfiniBand, the others RoCE."""
     for s, switch in enumerate(spec.switches):
         if switch.carries != spec.rdma.transport:
@@ -41,7 +39,7 @@ def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_subnet_manager(spec: ClusterSpec) -> Iterator[Finding]:
+def check_subnet_manager(spec: ClusterSpec) -> Findings:
     """The fabric has a subnet manager, and it is known which one is master.
 
     Without one no port becomes active. Two of equal priority are both taken, and the lower GUID
@@ -80,7 +78,7 @@ def check_subnet_manager(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_sm_switch(spec: ClusterSpec) -> Iterator[Finding]:
+def check_sm_switch(spec: ClusterSpec) -> Findings:
     """Only a switch with MLNX-OS has `sm_priority`."""
     for s, switch in enumerate(spec.switches):
         if switch.sm_priority is not None and switch.carries != "infiniband":
@@ -91,7 +89,7 @@ def check_sm_switch(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_adaptive_routing(spec: ClusterSpec) -> Iterator[Finding]:
+def check_adaptive_routing(spec: ClusterSpec) -> Findings:
     """Adaptive routing is asked of an external subnet manager only.
 
     The one that runs on MLNX-OS switches does not support it (the vendor's manual, 3.10 to 3.12).
@@ -101,12 +99,11 @@ def check_adaptive_routing(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             "adaptive routing is on, and the subnet manager of the switches has none.",
             (at((*_BLOCK, "adaptive_routing"), value=True), _manager("switch")),
-            "turn adaptive_routing off, or run UFM or opensm with ar_updn and set subnet_manager "
-            "to external.",
+            "turn it off, or run UFM or opensm (ar_updn) and set subnet_manager to external.",
         )
 
 
-def check_external_partition(spec: ClusterSpec) -> Iterator[Finding]:
+def check_external_partition(spec: ClusterSpec) -> Findings:
     """With an external subnet manager, partitions and routing engine are known to be set there.
 
     Railyard sets partitions in UFM alone; acceptance proves the keys on every member.
@@ -131,7 +128,7 @@ def check_external_partition(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_hca_guid(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hca_guid(spec: ClusterSpec) -> Findings:
     """`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts."""
     first: dict[str, SpecPath] = {}
     for h, host in enumerate(spec.hosts):
@@ -152,7 +149,7 @@ def check_hca_guid(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_ib_hcas(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_hcas(spec: ClusterSpec) -> Findings:
     """Every worker has as many HCAs as `infiniband` says, and RoCE cards nowhere.
 
     A worker without GPUs may have none: no job of the fabric runs there. The number is that of what
@@ -165,8 +162,7 @@ def check_ib_hcas(spec: ClusterSpec) -> Iterator[Finding]:
         is_user = host.hcas or host.gpus
         if host.role == "worker" and is_user and host.hcas != fabric.hcas:
             yield Finding(
-                f"{host.name} has {host.hcas} HCAs, and the fabric has {fabric.hcas} on each "
-                "worker.",
+                f"{host.name} has {host.hcas} HCAs, and workers of the fabric have {fabric.hcas}.",
                 (at(("hosts", h, "hcas"), host.hcas), at((*_BLOCK, "hcas"), fabric.hcas)),
                 "correct the number that is wrong.",
             )
@@ -178,7 +174,7 @@ def check_ib_hcas(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_rate(spec: ClusterSpec) -> Findings:
     """The fabric's rate is one that every switch's ports have."""
     fabric = spec.infiniband
     if fabric is None:
@@ -187,8 +183,7 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
         if switch.speeds_gbit_s and fabric.rate_gbit_s not in switch.speeds_gbit_s:
             rates = ", ".join(map(str, switch.speeds_gbit_s))
             yield Finding(
-                f"links shall run at {fabric.rate_gbit_s} Gbit/s, and a port of {switch.described} "
-                f"has {rates}.",
+                f"links run at {fabric.rate_gbit_s} Gbit/s, {switch.described}'s ports at {rates}.",
                 (
                     at((*_BLOCK, "rate_gbit_s"), fabric.rate_gbit_s),
                     at((*switch.path, "model"), switch.model),
@@ -197,7 +192,7 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_ib_switch(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_switch(spec: ClusterSpec) -> Findings:
     """Each switch of `infiniband.switches` is of a model that is known, and is one switch.
 
     Its ports and rates are held against the model. Of two switches in one housing each is an entry
@@ -225,7 +220,7 @@ def _managed_models() -> tuple[str, ...]:
     return tuple(name for name, model in MODELS.items() if "mlnxos" in model.ports)
 
 
-def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_port(spec: ClusterSpec) -> Findings:
     """Each port of an InfiniBand switch is on its model, and leads to an HCA, once, or a switch.
 
     It has no settings: VLANs, MTU, thresholds and routes are the subnet manager's, or not there.
@@ -244,7 +239,7 @@ def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _targets(spec)
 
 
-def _targets(spec: ClusterSpec) -> Iterator[Finding]:
+def _targets(spec: ClusterSpec) -> Findings:
     first: dict[str, SpecPath] = {}
     for switch in list_ib_switches(spec):
         for name, to in switch.ports.items() if switch.names else ():
@@ -266,7 +261,7 @@ def _targets(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def _ethernet_settings(index: int, switch: Switch) -> Iterator[Finding]:
+def _ethernet_settings(index: int, switch: Switch) -> Findings:
     if switch.routing is not None:
         yield Finding(
             f"{switch.name} is an InfiniBand switch, which has no BGP.",

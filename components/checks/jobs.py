@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.fabric.waves import leaves_of_hosts
 from components.jobs.environment import nccl_environment
 from components.jobs.ssh import HOST_NETWORK_PORT, POD_PORT
@@ -34,7 +34,7 @@ _DECIDED: Final[Mapping[str, str]] = {
 """Variables that a job's pod decides when it starts, and what they are then."""
 
 
-def check_job_environment(spec: ClusterSpec) -> Iterator[Finding]:
+def check_job_environment(spec: ClusterSpec) -> Findings:
     """`jobs.env` sets nothing that the plan decides to another value.
 
     Two values of one variable would depend on which one a shell, mpirun or NCCL reads last; a
@@ -55,7 +55,7 @@ def check_job_environment(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_own_pods(spec: ClusterSpec) -> Iterator[Finding]:
+def check_own_pods(spec: ClusterSpec) -> Findings:
     """The API server knows the policy that `jobs.own_pods.admission` asks for, and its resource.
 
     MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on: an older API server
@@ -90,7 +90,7 @@ def check_own_pods(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_ssh_port(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ssh_port(spec: ClusterSpec) -> Findings:
     """In the host's network, the workers' sshd does not take port 22, which is the host's own.
 
     The pod's sshd could not start, and the launcher would meet the host's sshd, which looks alive
@@ -102,14 +102,13 @@ def check_ssh_port(spec: ClusterSpec) -> Iterator[Finding]:
         key = "pod_network" if spec.pod_network.host_network else "jobs.deepspeed"
         path = (*key.split("."), "host_network")
         yield Finding(
-            f"jobs.ssh_port is {POD_PORT}, and {key}.host_network is true: there the host's own "
-            "sshd has that port.",
+            f"jobs.ssh_port is {POD_PORT}: with {key}.host_network the host's own sshd has it.",
             (at(("jobs", "ssh_port"), spec.jobs.ssh_port), at(path, value=True)),
             f"remove ssh_port, which is then {HOST_NETWORK_PORT}, or take another free port.",
         )
 
 
-def check_max_unavailable(spec: ClusterSpec) -> Iterator[Finding]:
+def check_max_unavailable(spec: ClusterSpec) -> Findings:
     """Not all workers may be down at once during an update."""
     count, workers = spec.disruption.max_unavailable, len(spec.workers)
     if workers and count > workers:
@@ -120,7 +119,7 @@ def check_max_unavailable(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_ports_drain(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ports_drain(spec: ClusterSpec) -> Findings:
     """Whom `disruption.ports: drain` shall drain can be drained: nodes of a cluster.
 
     Without one the ports would change under running jobs. A plain exec looks at nothing before it
@@ -144,7 +143,7 @@ def check_ports_drain(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_wave_order(spec: ClusterSpec) -> Iterator[Finding]:
+def check_wave_order(spec: ClusterSpec) -> Findings:
     """A file that orders its switches has no host on one leaf alone, or drains it first.
 
     With `disruption.switches` and `ports: allow` redundant switches change one after the other, so
@@ -171,7 +170,7 @@ def check_wave_order(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_mpi_operator(spec: ClusterSpec) -> Iterator[Finding]:
+def check_mpi_operator(spec: ClusterSpec) -> Findings:
     """The MPI operator is installed: the NCCL acceptance test is an MPIJob."""
     if not spec.jobs.mpi_operator:
         yield Finding(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import Cable, PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place
 from components.fabric.links import Link, LinkEnd, list_links
@@ -13,7 +12,7 @@ from components.model.cluster import ClusterSpec
 from components.model.rail_subnets import link_of
 
 
-def check_link_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_address(spec: ClusterSpec) -> Findings:
     """A link with an address is routed, and its /31 is in no other network.
 
     Each end has one address of the pair: 10.254.0.0 leaves 10.254.0.1 to the other. Two links with
@@ -40,8 +39,7 @@ def check_link_address(spec: ClusterSpec) -> Iterator[Finding]:
                 f"the link from {link.one.switch.name} {link.one.name} has the network {network}, "
                 f"which {other[0].switch.name} {other[0].name} has too.",
                 (places[0], other[1]),
-                "give each link a /31 of its own, every second address: 10.254.0.0, 10.254.0.2 "
-                "and so on.",
+                "give each link its own /31: 10.254.0.0, 10.254.0.2 and so on.",
             )
             continue
         why = _why_taken(spec, network)
@@ -91,7 +89,7 @@ def _why_taken(spec: ClusterSpec, network: IPv4Network) -> str | None:
     return f"has the address of {named}" if named else None
 
 
-def check_routed_port(spec: ClusterSpec) -> Iterator[Finding]:
+def check_routed_port(spec: ClusterSpec) -> Findings:
     """A card on a routed port has an address of the rail, and the port the other one of its /31.
 
     The card's address decides: with 10.10.111.1 the port has 10.10.111.0. A virtual function tags
@@ -113,8 +111,7 @@ def check_routed_port(spec: ClusterSpec) -> Iterator[Finding]:
                 at((*first.port.path, "mode"), "routed"),
                 at(("pod_network", "host_network"), network.host_network),
             ),
-            "set pod_network to {mode: rdma_shared, host_network: true}, or the port's mode to "
-            "trunk.",
+            "set pod_network to {mode: rdma_shared, host_network: true}, or use mode: trunk.",
         )
     routed = {cable.port.rail for cable in cables}
     for r, rail in enumerate(spec.rails):
@@ -128,7 +125,7 @@ def check_routed_port(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Iterator[Finding]:
+def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Findings:
     nic, port, rail = cable.nic, cable.port, spec.rail(cable.port.rail)
     where = (at((*port.path, "mode"), "routed"), nic.at("address"))
     if rail is None:
@@ -149,8 +146,7 @@ def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Iterator[
     other = taken.setdefault(str(network), cable)
     if not network.subnet_of(rail.subnet):
         yield Finding(
-            f"the card at {named} has {address}, which is not in the subnet of {rail.name}, "
-            f"{rail.subnet}.",
+            f"the card at {named} has {address}, not in {rail.subnet} of {rail.name}.",
             (*where, at(("rails", spec.rails.index(rail), "subnet"), rail.subnet)),
             "choose an address of that subnet, every second one.",
         )

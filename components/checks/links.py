@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.problem import Place
 from components.fabric.link_settings import fecs_of, speeds_of, splits_by_speed
@@ -17,7 +17,7 @@ from components.model.link_settings import LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
 
-def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between switches is named by the other end.
 
     A link of which the file has one end only would get VLANs, MTU and queues on one side. A port
@@ -71,7 +71,7 @@ def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> str:
     return f"{name} says that {switch.ports[far].to} is plugged in there."
 
 
-def check_link_form(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_form(spec: ClusterSpec) -> Findings:
     """A link between switches is a trunk of rails or routed; a port to a host carries one rail.
 
     `vlan` is one host's exception, and `rails` are those of a trunk. A routed port is in no VLAN.
@@ -108,7 +108,7 @@ def _misplaced(port: PlacedPort, key: str, what: str, hint: str = "") -> Finding
     )
 
 
-def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_match(spec: ClusterSpec) -> Findings:
     """Both ends of a link have the same mode, MTU and rails, and run at the same.
 
     A trunk against a routed port carries nothing. The smaller MTU drops the large packets of the
@@ -139,7 +139,7 @@ def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
+def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
     """A part of a split port, or a port whose speed is set, and what it leads to."""
     ends = (one, other)
     said = [end.switch.link_of(end.name).speed_gbit_s is not None for end in ends]
@@ -174,7 +174,7 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
     )
 
 
-def _settings(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
+def _settings(one: PlacedPort, other: PlacedPort) -> Findings:
     """What both ends set, and not alike."""
     ours, theirs = (end.switch.link_of(end.name) for end in (one, other))
     for key in LinkSettings.model_fields:
@@ -215,7 +215,7 @@ def list_pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
         yield port, other
 
 
-def check_link_setting(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_setting(spec: ClusterSpec) -> Findings:
     """A port runs only at what it, its system and the card in it have.
 
     A speed is one of the port, or of the part of one. Lanes of 50 Gbit/s and more have no link
@@ -238,12 +238,11 @@ def check_link_setting(spec: ClusterSpec) -> Iterator[Finding]:
                     at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
                     link_place(cable.port, "speed_gbit_s"),
                 ),
-                f"set speed_gbit_s of the port to {nic.speed_gbit_s}, or of the card to {speed} if "
-                "it has that.",
+                f"set the port's speed_gbit_s to {nic.speed_gbit_s}, or the card's to {speed}.",
             )
 
 
-def _trained(spec: ClusterSpec) -> Iterator[Finding]:
+def _trained(spec: ClusterSpec) -> Findings:
     """A line for all ports of an InfiniBand switch; `ib-port` names keys of a port."""
     for s, switch in enumerate(spec.switches):
         form = system_of(switch.os).links
@@ -255,7 +254,7 @@ def _trained(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _port(port: PlacedPort, said: LinkSettings) -> Iterator[Finding]:
+def _port(port: PlacedPort, said: LinkSettings) -> Findings:
     switch, form = port.switch, system_of(port.switch.os).links
     title = driver_of(switch.os).title
     keys = [key for key, value in said if value is not None]
@@ -276,7 +275,7 @@ def _port(port: PlacedPort, said: LinkSettings) -> Iterator[Finding]:
     yield from _speed(port, said)
 
 
-def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Iterator[Finding]:
+def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Findings:
     system, switch = system_of(port.switch.os), port.switch
     if system.parse_release(switch.release) >= max(form.since, system.min_release):
         return
@@ -290,7 +289,7 @@ def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Iterator[Find
     )
 
 
-def _speed(port: PlacedPort, said: LinkSettings) -> Iterator[Finding]:
+def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
     """A speed that the port has not; else error correction that the speed has not."""
     known = speeds_of(port.switch, port.name)
     model, split = port.switch.hardware, _is_part(port)

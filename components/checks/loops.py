@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from components.checks.links import list_pairs
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedPort
 from components.core.problem import Place
 from components.fabric.systems import driver_of, system_of
@@ -32,7 +32,7 @@ class _Edge:
         return frozenset(name for name, _ in self.ends)
 
 
-def check_link_loop(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_loop(spec: ClusterSpec) -> Findings:
     """The trunks and bundles between switches form no loop.
 
     Spanning tree would block one link of each loop: its bandwidth is lost, and which one it is

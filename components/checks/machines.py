@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
@@ -19,20 +19,19 @@ _BOND: Final = re.compile(r"(bond|team)[0-9._-]*")
 """The names of the kernel's bonding driver and of systemd's examples, with or without a VLAN."""
 
 
-def check_vf_limit(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_limit(spec: ClusterSpec) -> Findings:
     """No NIC is asked for more VFs than its firmware can give: 127 a port, 126 on BlueField-3."""
     for nic in list_nics(spec):
         limit = nic.nic.vf_limit
         if limit is not None and nic.nic.vfs > limit:
             yield Finding(
-                f"{nic} is asked for {nic.nic.vfs} VFs, and a "
-                f"{nic.nic.model} port has at most {limit}.",
+                f"{nic} asks for {nic.nic.vfs} VFs; a {nic.nic.model} port has at most {limit}.",
                 (nic.at("vfs"),),
                 f"set vfs to {limit} or less; 8 is usual.",
             )
 
 
-def check_vf_count(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_count(spec: ClusterSpec) -> Findings:
     """With `sriov`, a worker's NIC has at least one VF: pods reach the rail through VFs only."""
     if spec.kubernetes is None or spec.pod_network.mode != "sriov":
         return
@@ -45,7 +44,7 @@ def check_vf_count(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
+def check_duplicate_nic(spec: ClusterSpec) -> Findings:
     """On one host, each NIC has its own PCI address, network device and rail."""
     seen: dict[tuple[SpecPath, str, str], SpecPath] = {}
     for nic in list_nics(spec):
@@ -65,7 +64,7 @@ def check_duplicate_nic(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_device_identity(spec: ClusterSpec) -> Iterator[Finding]:
+def check_device_identity(spec: ClusterSpec) -> Findings:
     """A machine id is that of one host, and a serial number that of one switch.
 
     Two with the same would be one device under two names, and each update would give it the
@@ -90,7 +89,7 @@ def check_device_identity(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_card_serial(spec: ClusterSpec) -> Iterator[Finding]:
+def check_card_serial(spec: ClusterSpec) -> Findings:
     """A serial number is that of one card: only the ports of that card have it.
 
     A host refuses a card with another number than the file has. On one host a second slot may have
@@ -116,21 +115,19 @@ def check_card_serial(spec: ClusterSpec) -> Iterator[Finding]:
                 )
             elif other_slot != slot:
                 yield Finding(
-                    f"cards at {other_slot} and {slot} of {host.name} have the same serial number "
-                    f"{card.serial}.",
+                    f"{other_slot} and {slot} of {host.name} have one serial, {card.serial}.",
                     (own, other),
                     "correct one of them, unless it is one card with two connectors.",
                     "warning",
                 )
 
 
-def check_bonded_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_bonded_rail(spec: ClusterSpec) -> Findings:
     """A card is one port, and no bond: a bond hides which port carries what."""
     for nic in list_nics(spec):
         if _BOND.fullmatch(nic.nic.netdev):
             yield Finding(
-                f"{nic.nic.netdev} on {nic.host.name} is the name of a bond, and a rail is one "
-                "port of a card.",
+                f"{nic.nic.netdev} on {nic.host.name} is a bond, but a rail is one port of a card.",
                 (nic.at("netdev"),),
                 "take the bond apart, and name one port of it here; a second one is another rail.",
             )
@@ -150,7 +147,7 @@ def _apart(words: str) -> str:
     return f"{words}, or give the hosts that differ a group of host_groups."
 
 
-def check_rail_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_symmetry(spec: ClusterSpec) -> Findings:
     """Workers of one host group are on the same rails; other workers are on the same ones too.
 
     A job asks for one device of each rail on every worker, so it runs on workers with the same
@@ -174,7 +171,7 @@ def check_rail_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_rail_speed(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_speed(spec: ClusterSpec) -> Findings:
     """On one rail, workers of one host group have one speed; other workers have one too.
 
     The slowest NIC sets the pace of a job, so workers of another speed are another kind of workers
@@ -191,7 +188,7 @@ def check_rail_speed(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _speeds(words, rail, nics)
 
 
-def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Iterator[Finding]:
+def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Findings:
     # Of two speeds that are equally frequent, the first one of the file is the usual one.
     usual = Counter(nic.nic.speed_gbit_s for nic in nics).most_common(1)[0][0]
     other = next(nic for nic in nics if nic.nic.speed_gbit_s == usual)
@@ -207,7 +204,7 @@ def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Iterator[Finding]:
         )
 
 
-def check_gpu_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_symmetry(spec: ClusterSpec) -> Findings:
     """Workers of one host group have the same number of GPUs; other workers have the same too.
 
     An MPI job starts the same number of ranks on each worker, so it runs on workers with the same
@@ -220,15 +217,14 @@ def check_gpu_symmetry(spec: ClusterSpec) -> Iterator[Finding]:
         for h, host in members:
             if host.gpus != usual:
                 yield Finding(
-                    f"{host.name} has {host.gpus} GPUs, and the other {words} have {usual}: no job "
-                    "runs on both.",
+                    f"{host.name} has {host.gpus} GPUs, other {words} {usual}: no job uses both.",
                     places(spec, f"hosts.{h}.gpus"),
                     _apart("correct the number"),
                     "warning",
                 )
 
 
-def check_gpu_job(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_job(spec: ClusterSpec) -> Findings:
     """There are two workers with the same GPUs and rails, so that a collective can be run.
 
     Without them acceptance proves each rail by itself, and says that no collective was proven.
@@ -253,13 +249,12 @@ def check_gpu_job(spec: ClusterSpec) -> Iterator[Finding]:
         if lone
         else "no worker has GPUs, so no NCCL job can run.",
         places,
-        "correct the hosts that are alike, or waive the rule: acceptance then proves the rails "
-        "alone, and says so.",
+        "make two workers alike, or waive the rule: acceptance then proves only rails.",
         "warning",
     )
 
 
-def check_host_role(spec: ClusterSpec) -> Iterator[Finding]:
+def check_host_role(spec: ClusterSpec) -> Findings:
     """A storage or login host has a rail or nothing of RDMA, and no GPUs that would be set up.
 
     Railyard gives such a host its user, kernel, driver and rails. GPU driver, peer memory and

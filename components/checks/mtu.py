@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import (
     Cable,
     PlacedNic,
@@ -66,7 +65,7 @@ def _port(spec: ClusterSpec, cable: Cable) -> _Hop:
     return _Hop("switch port", mtu_bytes, (*cable.port.path, "mtu_bytes"))
 
 
-def check_mtu_chain(spec: ClusterSpec) -> Iterator[Finding]:
+def check_mtu_chain(spec: ClusterSpec) -> Findings:
     """The MTU never shrinks on the way out: pod <= VF <= PF <= switch port.
 
     A NIC never fragments an RDMA packet. A hop with a smaller MTU drops the large ones silently:
@@ -78,12 +77,11 @@ def check_mtu_chain(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _compare(_pf(spec, cable.nic), _port(spec, cable))
 
 
-def _compare(*chain: _Hop) -> Iterator[Finding]:
+def _compare(*chain: _Hop) -> Findings:
     for inner, outer in pairwise(chain):
         if inner.mtu_bytes > outer.mtu_bytes:
             yield Finding(
-                f"the {inner.name}'s MTU of {inner.mtu_bytes} is larger than the {outer.name}'s "
-                f"{outer.mtu_bytes}.",
+                f"{inner.name} MTU {inner.mtu_bytes} exceeds {outer.name} MTU {outer.mtu_bytes}.",
                 (at(inner.path, inner.mtu_bytes), at(outer.path, outer.mtu_bytes)),
                 f"raise the {outer.name} to {inner.mtu_bytes} or more, or lower the {inner.name} "
                 f"to {outer.mtu_bytes} or less.",
@@ -101,7 +99,7 @@ def _largest(spec: ClusterSpec) -> _Hop:
     return max(fit, key=lambda pf: pf.mtu_bytes, default=_site_mtu(spec, "PF"))
 
 
-def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_mtu(spec: ClusterSpec) -> Findings:
     """A link between switches takes the packets of the cards, and IPv6 where BGP speaks by it.
 
     A smaller one drops the large packets of every rail that crosses it, and none of the small ones:
@@ -130,7 +128,7 @@ def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_rdma_path_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
     """The VF's MTU leaves room for an RDMA path MTU of 4096.
 
     The kernel takes the largest of 256, 512, 1024, 2048 and 4096 that fits after 96 bytes of RoCE
@@ -149,7 +147,7 @@ def check_rdma_path_mtu(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_rail_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_mtu(spec: ClusterSpec) -> Findings:
     """All VFs of one rail have the same MTU.
 
     The path MTU of a connection is the smaller one of its two ends: one host with a small MTU

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
@@ -21,7 +21,7 @@ def repeated(named: Iterable[tuple[str, SpecPath]]) -> Iterator[tuple[str, SpecP
             yield name, path, first[name]
 
 
-def check_duplicate_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_duplicate_name(spec: ClusterSpec) -> Findings:
     """Devices have unique names, and so have rails.
 
     A device's name is part of the identity of its resources: two devices of one name would be one.
@@ -45,7 +45,7 @@ def check_duplicate_name(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_renamed(spec: ClusterSpec) -> Iterator[Finding]:
+def check_renamed(spec: ClusterSpec) -> Findings:
     """Each entry of `renamed` says which former device one of the file is.
 
     `railyard rename` writes it. An entry may stay, until another device gets the former name: the
@@ -69,7 +69,7 @@ def check_renamed(spec: ClusterSpec) -> Iterator[Finding]:
                 yield Finding(what, where, "remove one of the entries.")
 
 
-def check_resource_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_resource_name(spec: ClusterSpec) -> Findings:
     """Each rail has an extended resource of its own.
 
     Two rails of one name would be one pool, and a pod could get two VFs of one rail; case
@@ -89,7 +89,7 @@ def check_resource_name(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_network_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_network_name(spec: ClusterSpec) -> Findings:
     """Each rail has a network attachment of its own."""
     named = ((rail.network, ("rails", r, "network")) for r, rail in enumerate(spec.rails))
     for name, path, other in repeated(named):
@@ -100,7 +100,7 @@ def check_network_name(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_duplicate_vlan(spec: ClusterSpec) -> Iterator[Finding]:
+def check_duplicate_vlan(spec: ClusterSpec) -> Findings:
     """Each rail has a VLAN of its own.
 
     On a shared VLAN the answer to an address of one rail may leave through another rail's NIC.
@@ -114,7 +114,7 @@ def check_duplicate_vlan(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_unused_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_unused_rail(spec: ClusterSpec) -> Findings:
     """There is a rail, and each has a NIC: a job asking for a VF of an empty rail would wait.
 
     InfiniBand of a cloud has no rails of ours.
@@ -129,14 +129,13 @@ def check_unused_rail(spec: ClusterSpec) -> Iterator[Finding]:
     for r, rail in enumerate(spec.rails):
         if rail.name not in used:
             yield Finding(
-                f"no NIC is on {rail.name}, and a job that asks for its resource would wait for "
-                "ever.",
+                f"no NIC is on {rail.name}: a job that asks for its resource waits for ever.",
                 places(spec, f"rails.{r}.name"),
                 "add the NICs or remove the rail.",
             )
 
 
-def check_host_group(spec: ClusterSpec) -> Iterator[Finding]:
+def check_host_group(spec: ClusterSpec) -> Findings:
     """A host names a group that exists, and a group has hosts.
 
     A misspelt group would leave its host with `host_defaults`, and no message would say so.
@@ -171,7 +170,7 @@ _KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
 """Names that the kernel itself gives out, in the order in which devices come up."""
 
 
-def check_rail_names(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_names(spec: ClusterSpec) -> Findings:
     """A name that Railyard writes is no other card's, and none that the kernel gives out.
 
     Udev renames one device after another at boot. A name that a device has by then, or gets from
@@ -194,14 +193,13 @@ def check_rail_names(spec: ClusterSpec) -> Iterator[Finding]:
             )
         if each.nic.sriov.eswitch == "switchdev":
             yield Finding(
-                f"{each} is in switchdev mode, where the name of the "
-                "card would go to its VFs' devices as well.",
+                f"{each} is in switchdev mode: its VFs' devices would get its name too.",
                 (at((*each.path, "sriov", "eswitch"), "switchdev"),),
                 "name these cards by hand (phys_port_name), and set rail_names to false.",
             )
 
 
-def _unwritten(spec: ClusterSpec) -> Iterator[Finding]:
+def _unwritten(spec: ClusterSpec) -> Findings:
     for each in list_nics(spec):
         if each.nic.rdma is not None:
             yield Finding(
@@ -211,7 +209,7 @@ def _unwritten(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _kernels_own(each: PlacedNic) -> Iterator[Finding]:
+def _kernels_own(each: PlacedNic) -> Findings:
     for key, name in (("netdev", each.nic.netdev), ("rdma", each.nic.rdma)):
         if name is not None and _KERNELS_OWN.fullmatch(name):
             yield Finding(

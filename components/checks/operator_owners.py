@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from components.catalogue.cluster_parts import PARTS, TABLE, Part
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_nics
 from components.core.problem import Place, SpecPath
 from components.hosts.firmware import offered_vfs
@@ -17,7 +17,7 @@ from components.model.owners import needs, owners_of, written_owner
 _NETWORK: SpecPath = ("operators", "network")
 
 
-def check_vf_maker(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_maker(spec: ClusterSpec) -> Findings:
     """VFs are made by the hosts or by the SR-IOV network operator, never by both.
 
     The operator makes as many as its policy says, with one MTU for PF and VFs, and gives VFs of
@@ -31,8 +31,7 @@ def check_vf_maker(spec: ClusterSpec) -> Iterator[Finding]:
     owner = at((*_NETWORK, "vfs"), network.vfs)
     if not vfs_by_operator(spec):
         yield Finding(
-            f"VFs are the network operator's, and pods get none: the mode is "
-            f"{spec.pod_network.mode}.",
+            f"the network operator makes VFs, but pods of mode {spec.pod_network.mode} get none.",
             (owner, at(("pod_network", "mode"), spec.pod_network.mode)),
             "set operators.network.vfs to host, or pod_network.mode to sriov.",
         )
@@ -42,17 +41,16 @@ def check_vf_maker(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _slots(spec, owner)
 
 
-def _needs_drain(spec: ClusterSpec, owner: Place, does: str) -> Iterator[Finding]:
+def _needs_drain(spec: ClusterSpec, owner: Place, does: str) -> Findings:
     if spec.disruption.reboots == "deny":
         yield Finding(
-            f"hosts may not be drained or rebooted, and the operator that {does} does both when "
-            "it must.",
+            f"hosts may not be drained or rebooted, but the operator that {does} may do both.",
             (owner, at(("disruption", "reboots"), spec.disruption.reboots)),
             "set disruption.reboots to allow, or leave it to the hosts, which wait for you.",
         )
 
 
-def _of_hosts(spec: ClusterSpec, owner: Place) -> Iterator[Finding]:
+def _of_hosts(spec: ClusterSpec, owner: Place) -> Findings:
     """What only the hosts' own steps would set."""
     for nic in list_nics(spec):
         if nic.host.role != "worker":
@@ -72,14 +70,13 @@ def _of_hosts(spec: ClusterSpec, owner: Place) -> Iterator[Finding]:
         for p, port in enumerate(host.hca_sriov):
             if port.guids and host.role == "worker":
                 yield Finding(
-                    f"{host.name} {port.pci} has GUIDs for its VFs, and the network operator gives "
-                    "them others.",
+                    f"{host.name} {port.pci} has GUIDs for VFs, but the operator sets others.",
                     (at(("hosts", h, "hca_sriov", p, "guids")), owner),
                     "remove guids, or set operators.network.vfs to host.",
                 )
 
 
-def _slots(spec: ClusterSpec, owner: Place) -> Iterator[Finding]:
+def _slots(spec: ClusterSpec, owner: Place) -> Findings:
     rails: dict[str, str] = {}
     for nic in list_nics(spec):
         if nic.host.role != "worker":
@@ -94,7 +91,7 @@ def _slots(spec: ClusterSpec, owner: Place) -> Iterator[Finding]:
             )
 
 
-def check_firmware_setter(spec: ClusterSpec) -> Iterator[Finding]:
+def check_firmware_setter(spec: ClusterSpec) -> Findings:
     """Firmware is set by the hosts' own steps or by the NIC configuration operator.
 
     Its templates always write a number of VFs and a link type, name a card by its PCI device id,
@@ -119,7 +116,7 @@ def check_firmware_setter(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _cards(spec, h, owner)
 
 
-def _cards(spec: ClusterSpec, h: int, owner: Place) -> Iterator[Finding]:
+def _cards(spec: ClusterSpec, h: int, owner: Place) -> Findings:
     host = spec.hosts[h]
     asked = spec.settings_of(host).firmware
     for p, port in enumerate(host.hca_sriov):
@@ -157,7 +154,7 @@ def _place(part: Part, owner: str) -> Place:
     return at(("kubernetes", "components", part), owner)
 
 
-def check_cluster_part(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cluster_part(spec: ClusterSpec) -> Findings:
     """Each part of an existing cluster has one owner, and what the site needs has one at all.
 
     `ours` installs it, `theirs` takes what is there, `none` goes without. What `operators` installs
@@ -205,7 +202,7 @@ def _fix_of_unasked(part: Part) -> str:
     return "remove the line, or write none."
 
 
-def _two_publishers(spec: ClusterSpec) -> Iterator[Finding]:
+def _two_publishers(spec: ClusterSpec) -> Findings:
     """Two device plugins register the same resource, and the later one takes it from the other."""
     owners = owners_of(spec)
     pair: tuple[Part, Part] = ("gpu_operator", "gpu_device_plugin")

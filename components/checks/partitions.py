@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
@@ -28,7 +28,7 @@ def list_partitions(fabric: InfiniBand) -> Iterator[tuple[IbPartition, SpecPath]
         yield partition, (*_BLOCK, "partitions", p)
 
 
-def check_partition_key(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_key(spec: ClusterSpec) -> Findings:
     """Each partition has a key and a name of its own."""
     fabric = spec.infiniband
     if fabric is None:
@@ -45,7 +45,7 @@ def check_partition_key(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_partition_member(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_member(spec: ClusterSpec) -> Findings:
     """Each member of a partition is a host of the file whose port GUIDs are known.
 
     A subnet manager knows ports, not hosts. There is a member, and at least one is full: limited
@@ -74,7 +74,7 @@ def check_partition_member(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _wrong_members(spec, partition, path)
 
 
-def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
+def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) -> Findings:
     members = () if partition.members == "all" else partition.members
     seen: set[str] = set()
     for m, member in enumerate(members):
@@ -97,7 +97,7 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
         yield Finding(f"partition {partition.name}: {what}", (where,), fix)
 
 
-def check_partition_limit(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_limit(spec: ClusterSpec) -> Findings:
     """No partition asks for a larger MTU or a higher rate than the fabric has.
 
     The multicast group of IPoIB is then made by no host, or joined by none.
@@ -118,7 +118,7 @@ def check_partition_limit(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_partition_count(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_count(spec: ClusterSpec) -> Findings:
     """No host is in more partitions than the key table of a port has entries beside Default's.
 
     The table of a ConnectX card has 128 entries. A key without a place in it cannot be used.
@@ -141,7 +141,7 @@ def check_partition_count(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_partition_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_name(spec: ClusterSpec) -> Findings:
     """No two partitions have names that differ in case only.
 
     Whether MLNX-OS tells them apart is not published. If not, the second would give the first one
@@ -162,7 +162,7 @@ def check_partition_name(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_ufm(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ufm(spec: ClusterSpec) -> Findings:
     """UFM is the subnet manager where the file says how it is reached.
 
     A switch that runs one beside it takes over with partitions of its own.
@@ -176,7 +176,7 @@ def check_ufm(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_ufm_partition(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ufm_partition(spec: ClusterSpec) -> Findings:
     """Partitions in UFM name their members, and have what its API sets for each of them.
 
     It knows port GUIDs alone, and no word for all of them; MTU and rate of a partition go together
@@ -209,7 +209,7 @@ def check_ufm_partition(spec: ClusterSpec) -> Iterator[Finding]:
                     )
 
 
-def _unsettable(partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
+def _unsettable(partition: IbPartition, path: SpecPath) -> Findings:
     if partition.members == "all":
         yield Finding(
             f"partition {partition.name} is of all ports, and UFM knows members by their GUIDs.",
@@ -229,7 +229,7 @@ def _unsettable(partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
 _FABRIC: SpecPath = ("infiniband",)
 
 
-def check_pod_partition(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_partition(spec: ClusterSpec) -> Findings:
     """A partition of a rail's VFs is one that they are put into by their GUIDs.
 
     On switches Railyard does, with the GUIDs that the hosts give the VFs. With UFM ib-kubernetes
@@ -263,14 +263,13 @@ def check_pod_partition(spec: ClusterSpec) -> Iterator[Finding]:
 
 def _rail(
     spec: ClusterSpec, fabric: InfiniBand, rail: IbRail, where: Place, keys: IbKubernetes | None
-) -> Iterator[Finding]:
+) -> Findings:
     names = {each.name: each for each in fabric.partitions}
     partition = names.get(rail.partition or "")
     if partition is None:
         hint = did_you_mean(rail.partition or "", [*names])
         yield Finding(
-            f"{rail.name} is in the partition {rail.partition}, and the fabric has none of that "
-            f"name.{hint}",
+            f"{rail.name} is in {rail.partition}, and the fabric has no such partition.{hint}",
             (where, at((*_FABRIC, "partitions"))),
             "add it to infiniband.partitions, or correct the name.",
         )
@@ -319,9 +318,7 @@ def _wrong(
     return None
 
 
-def _members(
-    spec: ClusterSpec, rail: IbRail, partition: IbPartition, where: Place
-) -> Iterator[Finding]:
+def _members(spec: ClusterSpec, rail: IbRail, partition: IbPartition, where: Place) -> Findings:
     lacking = [
         host.name
         for host in spec.workers

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from components.checks.addresses import as_ipv4
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
 from components.kubernetes.planes.alignment import kubelet_fields
@@ -24,7 +23,7 @@ def _with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
     return [(number, host) for number, host in enumerate(spec.hosts) if host.role == role]
 
 
-def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
+def check_balancer(spec: ClusterSpec) -> Findings:
     """Several servers have a balancer before them, or two with one address; one server has none.
 
     Without it agents and users hold the address of one server, whose loss cuts them off from the
@@ -59,7 +58,7 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_virtual_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_virtual_address(spec: ClusterSpec) -> Findings:
     """The virtual address moves between two balancers, and nothing else has it.
 
     It lies in the network of both, which the hosts themselves are asked for at the first update.
@@ -73,15 +72,13 @@ def check_virtual_address(spec: ClusterSpec) -> Iterator[Finding]:
     balancers = _with_role(spec, "balancer")
     if spec.cloud is not None:
         yield Finding(
-            f"the address {shared.address} would have to move between instances, and a cloud does "
-            "not let it.",
+            f"{shared.address} would move between instances, which a cloud does not allow.",
             (at(path, shared.address),),
             "remove virtual_address, and keep one balancer.",
         )
     elif len(balancers) < _PAIR:
         yield Finding(
-            f"the virtual address {shared.address} has {len(balancers) or 'no'} balancer to be at, "
-            "and is for two.",
+            f"the virtual address {shared.address} needs two balancers and has {len(balancers)}.",
             (
                 at(path, shared.address),
                 *(at(("hosts", h, "role"), "balancer") for h, _ in balancers),
@@ -99,7 +96,7 @@ def check_virtual_address(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
+def check_existing_plane(spec: ClusterSpec) -> Findings:
     """Nothing is installed on a cluster that is there already."""
     plane = spec.kubernetes
     if not isinstance(plane, ExistingPlane):
@@ -113,7 +110,7 @@ def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_node_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_node_name(spec: ClusterSpec) -> Findings:
     """Each node has a name of its own: two nodes of one name would be one."""
     first: dict[str, int] = {}
     for number, host in enumerate(spec.hosts):
@@ -130,7 +127,7 @@ def check_node_name(spec: ClusterSpec) -> Iterator[Finding]:
 _PATH = ("kubernetes", "alignment")
 
 
-def check_alignment_owner(spec: ClusterSpec) -> Iterator[Finding]:
+def check_alignment_owner(spec: ClusterSpec) -> Findings:
     """The kubelets that `kubernetes.alignment` is for are installed by Railyard.
 
     On a cluster that is there, whoever installed it sets them, and drains each worker for it: a
@@ -141,15 +138,14 @@ def check_alignment_owner(spec: ClusterSpec) -> Iterator[Finding]:
         values = kubelet_fields(plane.alignment).items()
         fields = ", ".join(f"{key}: {value}" for key, value in values)
         yield Finding(
-            "kubernetes.alignment is set, and Railyard does not set the kubelets of a cluster that "
-            "is there.",
+            "kubernetes.alignment is set, but Railyard sets no kubelets of an existing cluster.",
             (at(_PATH), at(("kubernetes", "plane"), plane.plane)),
             f"remove it, and write {fields} into the KubeletConfiguration of the workers: drain "
             "each, remove /var/lib/kubelet/cpu_manager_state, start its kubelet again.",
         )
 
 
-def check_alignment_numa(spec: ClusterSpec) -> Iterator[Finding]:
+def check_alignment_numa(spec: ClusterSpec) -> Findings:
     """A policy of `kubernetes.alignment` takes the pods of jobs, which have all cards of a host.
 
     `single-numa-node` refuses each pod that has cards of two NUMA nodes (TopologyAffinityError);
@@ -173,7 +169,7 @@ def check_alignment_numa(spec: ClusterSpec) -> Iterator[Finding]:
             return
 
 
-def check_reserved_cpus(spec: ClusterSpec) -> Iterator[Finding]:
+def check_reserved_cpus(spec: ClusterSpec) -> Findings:
     """`reserved_cpus` names each CPU once, upwards, and CPU 0 among them.
 
     Interrupts and the kernel's own work are on CPU 0 unless something moved them; a job that has
@@ -199,7 +195,7 @@ def check_reserved_cpus(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_api_from(spec: ClusterSpec) -> Iterator[Finding]:
+def check_api_from(spec: ClusterSpec) -> Findings:
     """`kubernetes.api_from` shuts out no node, and no way of our own to a host.
 
     Nodes join by the API's port and keep to it, and a balancer asks the servers from its own
@@ -218,8 +214,7 @@ def check_api_from(spec: ClusterSpec) -> Iterator[Finding]:
         place = at(("hosts", number, *key), host.address)
         if has_placeholder(host.address):
             yield Finding(
-                f"the address of {host.name} is not known before it is made, so that api_from may "
-                "shut it out.",
+                f"api_from may shut out {host.name}, whose address is not known yet.",
                 (here,),
                 "leave api_from out: the cloud's own firewall says who reaches the API.",
             )
@@ -237,19 +232,18 @@ def check_api_from(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _ssh_on_the_port(spec, plane)
 
 
-def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Iterator[Finding]:
+def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Findings:
     for number, host in enumerate(spec.hosts):
         port = host.ssh.port if host.ssh else 0
         if host.role in {"control_plane", "balancer"} and port == plane.api_port:
             yield Finding(
-                f"SSH of {host.name} has port {port}, which is that of the API: api_from "
-                "would shut it too.",
+                f"SSH of {host.name} has the API's port {port}: api_from would shut it too.",
                 places(spec, f"hosts.{number}.ssh.port", "kubernetes.api_port"),
                 "give the API another port.",
             )
 
 
-def check_k3s_secrets(spec: ClusterSpec) -> Iterator[Finding]:
+def check_k3s_secrets(spec: ClusterSpec) -> Findings:
     """Workers of K3s join with a token of their own, and Secrets are encrypted in etcd.
 
     Without `agent_token` each worker holds the servers' token: root on one GPU node can join as a
@@ -282,7 +276,7 @@ def check_k3s_secrets(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_agent_token(spec: ClusterSpec) -> Iterator[Finding]:
+def check_agent_token(spec: ClusterSpec) -> Findings:
     """The token of agents is another secret than the one of servers.
 
     With the servers' token a machine joins as a server, gets the cluster's own keys, and reads all

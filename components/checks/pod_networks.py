@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
@@ -27,7 +26,7 @@ _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
 _NO_INTERFACE: Final = ("pods have no interface on a rail to send by", "remove routes")
 
 
-def check_pod_network(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_network(spec: ClusterSpec) -> Findings:
     """The pod network is one that the transport can carry.
 
     docs/reference/pod-networks.md has all of them, with the reason of each that is refused.
@@ -51,14 +50,13 @@ def check_pod_network(spec: ClusterSpec) -> Iterator[Finding]:
         )
     if network.rdma_isolation and network.mode != "sriov":
         yield Finding(
-            f"rdma_isolation moves the device of a VF into its pod, and the mode is "
-            f"{network.mode}.",
+            f"rdma_isolation moves a VF's device into its pod, but the mode is {network.mode}.",
             (at((*_BLOCK, "rdma_isolation"), value=True), at((*_BLOCK, "mode"), network.mode)),
             "remove rdma_isolation, or choose sriov.",
         )
 
 
-def check_ib_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_rail(spec: ClusterSpec) -> Findings:
     """Each rail of an InfiniBand fabric is one HCA of every worker, with names of its own.
 
     With `sriov` that HCA has VFs. With `host_device` it has none: a whole HCA has one pod. With
@@ -88,7 +86,7 @@ def check_ib_rail(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _unknown_rails(spec)
 
 
-def _same_names(spec: ClusterSpec) -> Iterator[Finding]:
+def _same_names(spec: ClusterSpec) -> Findings:
     for key in ("name", "resource", "network"):
         seen: dict[str, int] = {}
         for r, rail in enumerate(ib_rails(spec)):
@@ -101,7 +99,7 @@ def _same_names(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def _ports(spec: ClusterSpec) -> Iterator[Finding]:
+def _ports(spec: ClusterSpec) -> Findings:
     whole = spec.pod_network.mode == "host_device"
     for h, host in enumerate(spec.hosts):
         if host.role != "worker" or not host.hcas:
@@ -124,7 +122,7 @@ def _ports(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def _unknown_rails(spec: ClusterSpec) -> Iterator[Finding]:
+def _unknown_rails(spec: ClusterSpec) -> Findings:
     known = [rail.name for rail in ib_rails(spec)]
     owners: dict[str, str] = {}
     for h, host in enumerate(spec.hosts):
@@ -145,7 +143,7 @@ def _unknown_rails(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_address(spec: ClusterSpec) -> Findings:
     """Pods get addresses in a way that their interfaces and their jobs can use.
 
     IPoIB has no DHCP: both of its CNI plugins refuse it. With DHCP each rail has a server, and the
@@ -176,7 +174,7 @@ def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Iterator[Finding]:
+def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
     """Rails whose pods would get no address of their node's leaf, or of no server."""
     network = spec.pod_network
     for r, rail in enumerate(spec.rails):
@@ -196,7 +194,7 @@ def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Iterator[Finding]:
             )
 
 
-def check_pod_route(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_route(spec: ClusterSpec) -> Findings:
     """Each route of pods is over a rail that has addresses, by a next hop on it, to elsewhere.
 
     A DHCP server gives routes itself: the CNI plugin takes no others. `source_routing` sends by the

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_ports
 from components.core.problem import SpecPath
 from components.fabric.links import joined_by_routes, reachable, switches_of_rails
@@ -43,7 +43,7 @@ def _part_text(leaf: str, part: IPv4Network) -> str:
     return f"{leaf}: {{subnet: {part}, gateway: {part.network_address + 1}}}"
 
 
-def check_rail_leaf(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_leaf(spec: ClusterSpec) -> Findings:
     """Of a rail with `leaves`, each leaf that has hosts of it has a part of the rail's subnet.
 
     The parts have no address in common, since a pod's address tells which leaf it is behind. Each
@@ -63,7 +63,7 @@ def _path(r: int, leaf: str, *more: str) -> SpecPath:
     return ("rails", r, "leaves", leaf, *more)
 
 
-def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iterator[Finding]:
+def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
     """Each leaf is a switch with hosts of the rail, and it is routed."""
     switches = {switch.name: switch for switch in spec.switches}
     # A port that leads to no rail may be the missing one: `port-target` tells of it.
@@ -79,8 +79,7 @@ def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Ite
             )
         elif leaf not in holders and leaf not in odd:
             yield Finding(
-                f"{rail.name} has a subnet on {leaf}, and no host of {rail.name} is plugged in "
-                "there.",
+                f"{rail.name} has a subnet on {leaf}, but no host of it is plugged in there.",
                 where,
                 "remove it, or add the ports of its hosts to the switch.",
             )
@@ -100,7 +99,7 @@ def _is_routed(switch: Switch) -> bool:
     )
 
 
-def _without(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
+def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     """Each host of the rail is on a leaf that has a part of it."""
     seen: set[str] = set()
     for port in list_ports(spec):
@@ -126,7 +125,7 @@ def _free_part(rail: Rail) -> IPv4Network | None:
     return next((part for part in parts if not any(map(part.overlaps, taken))), None)
 
 
-def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
+def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     whole = at(("rails", r, "subnet"), rail.subnet)
     # Then the rail's own subnet is the wrong one, which `subnet-overlap` tells.
     is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
@@ -141,11 +140,9 @@ def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
     for group in _overlapping(rail):
         parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
         yield Finding(
-            f"the subnets of {rail.name} {in_words(parts)} overlap: these leaves would announce "
-            "the same addresses.",
+            f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them.",
             tuple(at(_path(r, leaf, "subnet"), rail.leaves[leaf].subnet) for leaf in group),
-            f"choose parts that have no address in common, for example "
-            f"{suggest_leaves(rail, [*rail.leaves])}.",
+            f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}.",
         )
 
 
@@ -162,7 +159,7 @@ def _overlapping(rail: Rail) -> Iterator[list[str]]:
     yield from [group] if len(group) > 1 else []
 
 
-def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iterator[Finding]:
+def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
     """From the first leaf to each other one there is a way over routed links, and no trunk."""
     leaves = [leaf for leaf in rail.leaves if leaf in holders]
     joined = joined_by_routes(spec)
@@ -170,11 +167,9 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iter
         where = (at(_path(r, leaves[0])), at(_path(r, leaf)))
         if leaf in reachable(spec, rail.name, leaves[0]):
             yield Finding(
-                f"a trunk carries {rail.name} from {leaves[0]} to {leaf}, which have different "
-                "subnets of it.",
+                f"a trunk joins {leaves[0]} and {leaf}, two subnets of {rail.name}.",
                 where,
-                f"set mode: routed at both ends of the link, or leave {rail.name} out of its "
-                "rails.",
+                f"set mode: routed at both ends, or leave {rail.name} out of the link's rails.",
             )
         elif leaf not in joined.get(leaves[0], frozenset()):
             yield Finding(
@@ -185,7 +180,7 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iter
             )
 
 
-def check_spine_link(spec: ClusterSpec) -> Iterator[Finding]:
+def check_spine_link(spec: ClusterSpec) -> Findings:
     """A spine that serves one leaf of a rail serves all of them in its scalable unit.
 
     A spine without a link to one leaf knows no way there: the others send to that leaf over fewer

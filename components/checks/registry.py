@@ -5,108 +5,66 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
+from importlib import import_module
 from typing import Final
 
-from components.checks import (
-    acceptance,
-    access,
-    addresses,
-    asked,
-    bonds,
-    cabling,
-    capability,
-    card_firmware,
-    cloud,
-    containers,
-    drivers,
-    gpu_drivers,
-    gpu_sharing,
-    hypervisors,
-    ib_links,
-    infiniband,
-    jobs,
-    kernel,
-    kubespray,
-    link_addresses,
-    links,
-    logins,
-    loops,
-    machines,
-    mtu,
-    naming,
-    operator_owners,
-    partitions,
-    pins,
-    planes,
-    plugins,
-    pod_networks,
-    pod_pools,
-    rail_leaves,
-    reach,
-    routing,
-    software,
-    sources,
-    splits,
-    stack_keys,
-    traffic,
-    vendors,
-    vfs,
-)
+from components.checks import pins, stack_keys
 from components.checks.rule import Rule
 
 _MODULES: Final = (
-    mtu,
-    traffic,
-    cabling,
-    bonds,
-    links,
-    loops,
-    link_addresses,
-    routing,
-    rail_leaves,
-    capability,
-    splits,
-    asked,
-    naming,
-    addresses,
-    access,
-    reach,
-    vendors,
-    machines,
-    vfs,
-    card_firmware,
-    drivers,
-    gpu_drivers,
-    gpu_sharing,
-    kernel,
-    plugins,
-    pod_networks,
-    pod_pools,
-    partitions,
-    operator_owners,
-    hypervisors,
-    containers,
-    software,
-    planes,
-    logins,
-    jobs,
-    kubespray,
-    sources,
-    cloud,
-    infiniband,
-    ib_links,
-    acceptance,
+    "mtu",
+    "traffic",
+    "cabling",
+    "bonds",
+    "links",
+    "loops",
+    "link_addresses",
+    "routing",
+    "rail_leaves",
+    "capability",
+    "splits",
+    "asked",
+    "naming",
+    "addresses",
+    "access",
+    "reach",
+    "vendors",
+    "machines",
+    "vfs",
+    "card_firmware",
+    "drivers",
+    "gpu_drivers",
+    "gpu_sharing",
+    "kernel",
+    "plugins",
+    "pod_networks",
+    "pod_pools",
+    "partitions",
+    "operator_owners",
+    "hypervisors",
+    "containers",
+    "software",
+    "planes",
+    "logins",
+    "jobs",
+    "kubespray",
+    "sources",
+    "cloud",
+    "infiniband",
+    "ib_links",
+    "acceptance",
 )
+"""The modules of this folder that have rules, in the order of the reference."""
 
 
-def _rules_of(module: ModuleType) -> Iterator[Rule]:
-    for name, check in vars(module).items():
-        if name.startswith("check_") and check.__module__ == module.__name__:
+def _rules_of(name: str) -> Iterator[Rule]:
+    module = import_module(f"components.checks.{name}")
+    for key, check in vars(module).items():
+        if key.startswith("check_") and check.__module__ == module.__name__:
             yield Rule(check)
 
 
-RULES: Final = tuple(rule for module in _MODULES for rule in _rules_of(module))
+RULES: Final = tuple(rule for name in _MODULES for rule in _rules_of(name))
 """The rules on a spec."""
 
 

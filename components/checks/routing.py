@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
 from components.checks.rail_leaves import in_words, suggest_leaves
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
 from components.core.problem import Place
 from components.fabric.links import (
@@ -21,7 +21,7 @@ from components.model.fabric import Rail, Switch
 from components.pod_network.kept import probe_address
 
 
-def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
+def check_routing(spec: ClusterSpec) -> Findings:
     """A switch with routed links has `routing`, and numbers that let every path be used.
 
     Each leaf has a number of its own: BGP refuses a route that has passed the same number before.
@@ -74,7 +74,7 @@ def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> st
     return f"is the address of {link[0]} on its link {link[1]}" if link else None
 
 
-def _one_sided(spec: ClusterSpec) -> Iterator[Finding]:
+def _one_sided(spec: ClusterSpec) -> Findings:
     """BFD is a talk of two: what only one side has stays down, and notices nothing."""
     indexes = {switch.name: index for index, switch in enumerate(spec.switches)}
     seen: set[tuple[str, str]] = set()
@@ -99,7 +99,7 @@ def _has_no_bfd(switch: Switch) -> bool:
     return switch.routing is None or not switch.routing.bfd
 
 
-def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_gateway(spec: ClusterSpec) -> Findings:
     """A rail that is reached over the spines has a gateway: a free address of its subnet, once.
 
     The leaf that carries the rail has it. On two leaves it would be one address on two machines, so
@@ -125,8 +125,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
         elif rail.gateway is None:
             if routed:
                 yield Finding(
-                    f"{routed[0]} is routed, and {rail.name} on it has no gateway, so that nothing "
-                    "leads to it.",
+                    f"{routed[0]} is routed, but nothing leads to {rail.name}: it has no gateway.",
                     where,
                     f"set gateway to a free address of {rail.subnet}, for example "
                     f"{rail.subnet.network_address + 1}.",
@@ -139,7 +138,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
+def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     if rail.gateway is not None:
         yield Finding(
             f"{rail.name} has the gateway {rail.gateway}, and each of its {len(rail.leaves)} "
@@ -153,8 +152,7 @@ def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
             yield Finding(
                 f"the gateway of {rail.name} on {leaf}, {part.gateway}, {why}.",
                 (at(("rails", r, "leaves", leaf, "gateway"), part.gateway),),
-                f"use a free address of {part.subnet}, for example "
-                f"{part.subnet.network_address + 1}.",
+                f"use a free address, for example {part.subnet.network_address + 1}.",
             )
 
 
@@ -187,7 +185,7 @@ Numbers = Mapping[str, tuple[int, int]]
 """Switch to its place in the file and its number."""
 
 
-def find_wrong_numbers(spec: ClusterSpec) -> Iterator[Finding]:
+def find_wrong_numbers(spec: ClusterSpec) -> Findings:
     """Numbers that lose routes or paths, each cause once."""
     numbers = {s.name: (i, s.routing.asn) for i, s in enumerate(spec.switches) if s.routing}
     yield from _same_leaves(spec, numbers)
@@ -208,19 +206,18 @@ def _by_number(names: Iterable[str], numbers: Numbers) -> dict[int, list[str]]:
     return found
 
 
-def _same_leaves(spec: ClusterSpec, numbers: Numbers) -> Iterator[Finding]:
+def _same_leaves(spec: ClusterSpec, numbers: Numbers) -> Findings:
     leaves = [name for name in numbers if tiers_of(spec).get(name) == LEAF]
     for asn, names in _by_number(leaves, numbers).items():
         if len(names) > 1:
             yield Finding(
-                f"the leaves {in_words(names)} have the same asn {asn}, and would refuse each "
-                "other's routes.",
+                f"leaves {in_words(names)} share asn {asn} and would refuse each other's routes.",
                 _places(names[1:], numbers),
                 "give each leaf a number of its own, for example 65101, 65102 and so on.",
             )
 
 
-def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Iterator[Finding]:
+def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Findings:
     leaves = [name for name in numbers if tiers_of(spec).get(name) == LEAF]
     alike = {name for names in _by_number(leaves, numbers).values() if names[1:] for name in names}
     found: dict[int, dict[str, None]] = {}
@@ -240,7 +237,7 @@ def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Iterator[Finding]:
         )
 
 
-def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Iterator[Finding]:
+def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:
     """All that a leaf climbs over to one tier has one number."""
     seen: set[frozenset[str]] = set()
     for leaf in (name for name, tier in tiers_of(spec).items() if tier == LEAF):
@@ -258,8 +255,7 @@ def _uneven(leaf: str, tier: int, found: Mapping[int, list[str]], numbers: Numbe
     firsts = {names[0]: asn for asn, names in found.items()}
     ways = [f"over {name} with asn {asn}" for name, asn in firsts.items()]
     return Finding(
-        f"{leaf} reaches the fabric {in_words(ways)}: paths of different numbers are not used "
-        "together.",
+        f"{leaf} goes {in_words(ways)}: paths of different numbers are not used together.",
         _places(firsts, numbers),
         "give all super-spines the same asn."
         if tier > SPINE
@@ -267,7 +263,7 @@ def _uneven(leaf: str, tier: int, found: Mapping[int, list[str]], numbers: Numbe
     )
 
 
-def _same_units(spec: ClusterSpec, numbers: Numbers) -> Iterator[Finding]:
+def _same_units(spec: ClusterSpec, numbers: Numbers) -> Findings:
     """Switches above leaves that have no leaf in common: each needs the other's routes."""
     tiers, under = tiers_of(spec), leaves_below(spec)
     upper = [name for name in numbers if tiers.get(name, LEAF) > LEAF]
@@ -283,6 +279,5 @@ def _same_units(spec: ClusterSpec, numbers: Numbers) -> Iterator[Finding]:
                 f"{in_words([first, *apart])} have the same asn {asn} above different leaves, so "
                 "that each would refuse the routes to the other's.",
                 _places([first, *apart], numbers),
-                "give the spines of each scalable unit a number of their own, for example 65001 "
-                "and 65002.",
+                "give the spines of each scalable unit another number: 65001, 65002.",
             )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias, cast
 
 from pydantic import BaseModel
 
@@ -25,6 +25,8 @@ class Finding:
     severity: Severity = "error"
 
 
+Findings: TypeAlias = Iterator[Finding]
+"""What a rule yields."""
 Check: TypeAlias = Callable[[ClusterSpec], Iterable[Finding]]
 
 
@@ -42,16 +44,19 @@ def places(spec: ClusterSpec, *keys: str) -> tuple[Place, ...]:
 
 
 def _place(spec: ClusterSpec, keys: list[str]) -> Place:
-    path: list[str | int] = []
-    value: Any = spec
-    for key in keys:
-        step = int(key) if key.isdigit() else key
-        path.append(step)
-        value = value[step] if isinstance(value, tuple | dict) else getattr(value, key, None)
+    path: SpecPath = tuple(int(key) if key.isdigit() else key for key in keys)
+    value: object = spec
+    for key in path:
+        value = _value(value, key)
     if isinstance(value, SecretRef):
-        return at(tuple(path), value.name)
-    is_plain = not isinstance(value, BaseModel | tuple | dict)
-    return at(tuple(path), value if is_plain else None)
+        return at(path, value.name)
+    return at(path, None if isinstance(value, BaseModel | tuple | dict) else value)
+
+
+def _value(owner: object, key: str | int) -> object:
+    if isinstance(key, int):
+        return cast("Sequence[object]", owner)[key]
+    return getattr(owner, key, None)
 
 
 @dataclass(frozen=True, slots=True)

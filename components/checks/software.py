@@ -18,7 +18,7 @@ from components.catalogue.version_pairs import (
     conflicts_of,
     driver_tag,
 )
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource
@@ -28,7 +28,7 @@ from components.operators.network import container_tag
 _MIN_TEST_WORKERS: Final = 2
 
 
-def check_control_plane(spec: ClusterSpec) -> Iterator[Finding]:
+def check_control_plane(spec: ClusterSpec) -> Findings:
     """There is at least one control-plane host."""
     if (spec.k3s or spec.kubespray) is not None and not spec.servers:
         yield Finding(
@@ -38,7 +38,7 @@ def check_control_plane(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_worker_count(spec: ClusterSpec) -> Iterator[Finding]:
+def check_worker_count(spec: ClusterSpec) -> Findings:
     """There are at least two workers: RDMA is proven between two hosts."""
     count = len(spec.workers)
     if count < _MIN_TEST_WORKERS:
@@ -50,7 +50,7 @@ def check_worker_count(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_etcd_members(spec: ClusterSpec) -> Iterator[Finding]:
+def check_etcd_members(spec: ClusterSpec) -> Findings:
     """The number of control-plane hosts is odd.
 
     etcd needs a majority: four members survive one failure, as three do, and have one more host
@@ -60,14 +60,13 @@ def check_etcd_members(spec: ClusterSpec) -> Iterator[Finding]:
     count = len(servers)
     if count and count % 2 == 0:
         yield Finding(
-            f"{count} control-plane hosts survive the loss of {(count - 1) // 2}, no more than "
-            f"{count - 1} would.",
+            f"{count} servers survive {(count - 1) // 2} failures, as {count - 1} would.",
             tuple(at(("hosts", h, "role"), host.role) for h, host in servers),
             f"use {count - 1} or {count + 1}.",
         )
 
 
-def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
+def check_version_pair(spec: ClusterSpec) -> Findings:
     """The GPU operator's release line supports the Kubernetes minor.
 
     The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
@@ -92,16 +91,16 @@ def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
             "warning",
         )
     elif not line.holds(k3s[:2]):
+        minor = show_version(k3s[:2])
         yield Finding(
-            f"GPU operator {version} works with Kubernetes {line.describe()}, and this is "
-            f"{show_version(k3s[:2])}.",
+            f"GPU operator {version} needs Kubernetes {line.describe()}, not {minor}.",
             where,
             f"choose a {'K3s' if spec.k3s else 'Kubernetes'} of that range, or another line of the "
             f"operator. Source: {line.source}.",
         )
 
 
-def check_chart_repository(spec: ClusterSpec) -> Iterator[Finding]:
+def check_chart_repository(spec: ClusterSpec) -> Findings:
     """A chart from a repository says which one, and another chart names none."""
     for name, chart in _charts(spec):
         yield from _chart_home(chart.chart, chart.repo, ("operators", name, "chart"))
@@ -118,7 +117,7 @@ def _charts(spec: ClusterSpec) -> Iterator[tuple[str, ChartSource]]:
             yield name, operator.chart
 
 
-def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Finding]:
+def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Findings:
     bare = "/" not in chart
     if bare and repo is None:
         yield Finding(
@@ -134,7 +133,7 @@ def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Findin
         )
 
 
-def check_version_conflict(spec: ClusterSpec) -> Iterator[Finding]:
+def check_version_conflict(spec: ClusterSpec) -> Findings:
     """No two components are of versions that are known to fail together.
 
     The pairs, what fails and who says so are in components/catalogue/version_pairs.py, and
@@ -155,7 +154,7 @@ def check_version_conflict(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_driver_tag(spec: ClusterSpec) -> Iterator[Finding]:
+def check_driver_tag(spec: ClusterSpec) -> Findings:
     """The network operator's driver container has a tag that its own release names, or the file.
 
     NVIDIA makes a container for each release of the operator and for no other. A tag that does not

@@ -8,7 +8,7 @@ from typing import Final, cast
 from pydantic import BaseModel, JsonValue
 
 from components.artefacts.listing import artefacts_of, charts_by_release
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.instances import crusoe_of
@@ -22,7 +22,7 @@ _PINNED: Final = (
 _UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM's certificate."
 
 
-def check_checksum_zeros(spec: ClusterSpec) -> Iterator[Finding]:
+def check_checksum_zeros(spec: ClusterSpec) -> Findings:
     """A checksum is that of a file, and not a row of zeros.
 
     Zeros take the place of a checksum in examples. No file has that one, so every host would refuse
@@ -48,7 +48,7 @@ def _zeros(value: object, path: SpecPath) -> Iterator[SpecPath]:
         yield path
 
 
-def check_made_host_source(spec: ClusterSpec) -> Iterator[Finding]:
+def check_made_host_source(spec: ClusterSpec) -> Findings:
     """Machines that the same update makes have no file yet, so nothing is taken from a path there.
 
     Their image is the cloud's: what lies on it is not ours to say.
@@ -65,7 +65,7 @@ def check_made_host_source(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_chart_values(spec: ClusterSpec) -> Iterator[Finding]:
+def check_chart_values(spec: ClusterSpec) -> Findings:
     """`values` of a chart add to what the plan decides, and do not contradict it.
 
     Other parts of the plan count on those values: who brings a driver, where CNI plugins are, what
@@ -98,7 +98,7 @@ def _contradictions(
         yield path, ours, theirs
 
 
-def check_registry_docker(spec: ClusterSpec) -> Iterator[Finding]:
+def check_registry_docker(spec: ClusterSpec) -> Findings:
     """A registry of the site's own is set up for containerd, K3s' own runtime.
 
     Docker takes a CA, a login and plain HTTP from files of its own (`/etc/docker`), which are

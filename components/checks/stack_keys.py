@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from components.checks.access import list_secrets
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
 from components.reading.load import StackSecrets
@@ -15,7 +13,7 @@ from components.reading.wording import did_you_mean
 _SITES = frozenset({"cluster", "site"})
 
 
-def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Finding]:
+def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
     """Each `railyard:` key of a stack file is the site, a secret that it names, or a switch.
 
     A misspelt switch would silently do nothing. A secret that is not needed is only a warning.
@@ -50,7 +48,7 @@ def _place(name: str, secrets: StackSecrets) -> Place:
     return Place(("config", key), None, secrets.file, secrets.lines.get(key))
 
 
-def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Finding]:
+def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
     """Each secret that the site names is in the stack's configuration, encrypted.
 
     It is checked only for a stack file; a plain site file holds no secrets. What comes from the

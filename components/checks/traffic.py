@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at, places
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_all_ports
 from components.fabric.marking import marking_of, port_marking
 from components.fabric.systems import system_of
@@ -13,7 +12,7 @@ from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.model.cluster import ClusterSpec
 
 
-def check_one_traffic_class(spec: ClusterSpec) -> Iterator[Finding]:
+def check_one_traffic_class(spec: ClusterSpec) -> Findings:
     """NCCL_IB_TC is the ToS byte of `rdma.dscp`, with an ECN-capable codepoint.
 
     What the application writes into its packets decides the queue on every hop. Packets that are
@@ -46,7 +45,7 @@ _NOT_CAPABLE: Final = {
 """RFC 3168, section 5."""
 
 
-def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cnp_separate(spec: ClusterSpec) -> Findings:
     """Congestion notifications do not share the queue of the RoCE data.
 
     They are served strictly before it; in the same queue they would wait for what they are to
@@ -63,7 +62,7 @@ def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
     """Marking begins at a smaller queue than the one at which most packets are marked.
 
     Equal or swapped thresholds mark everything or nothing. They are in KiB here; other systems
@@ -85,14 +84,13 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
         if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
             key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
             yield Finding(
-                f"on {port} ECN marking would begin at {low} KiB, "
-                f"not below its maximum of {high} KiB.",
+                f"on {port} ECN marking begins at {low} KiB, not below its maximum {high} KiB.",
                 (at((*port.path, key), low if key == "ecn_min_kib" else high),),
                 "give the port both thresholds, the smaller one first.",
             )
 
 
-def _common_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
+def _common_thresholds(spec: ClusterSpec) -> Findings:
     """What the file says for every speed, beside what is recommended for the rest."""
     rdma = spec.rdma
     said = {"ecn_min_kib": rdma.ecn_min_kib, "ecn_max_kib": rdma.ecn_max_kib}
@@ -109,7 +107,7 @@ def _common_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
             return
 
 
-def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pfc_priority(spec: ClusterSpec) -> Findings:
     """A lossless class is neither priority 0 nor 7.
 
     PFC pauses all that is in the priority. Priority 0 holds every unmarked packet, and
@@ -120,8 +118,7 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
     if rdma.host_pfc and rdma.priority in {0, 7}:
         content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
         yield Finding(
-            f"PFC on priority {rdma.priority}, which is that of DSCP {rdma.dscp}, would pause "
-            f"{content}.",
+            f"PFC on priority {rdma.priority} (DSCP {rdma.dscp}) would pause {content}.",
             places(spec, "rdma.dscp", "rdma.mode"),
             "use DSCP 26, which is priority 3, or mode lossy_ecn.",
         )
@@ -142,7 +139,7 @@ BEST_EFFORT: Final = 0
 """The class of everything that is not marked (NIC and switch maps)."""
 
 
-def check_queue_shares(spec: ClusterSpec) -> Iterator[Finding]:
+def check_queue_shares(spec: ClusterSpec) -> Findings:
     """The shares of a port are 100 together, and RoCE and everything unmarked have one.
 
     A class without a share gets what the others leave, which is nothing while RoCE sends: then

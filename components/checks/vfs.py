@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedNic, list_cables, list_nics
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
@@ -33,7 +33,7 @@ def _on(nic: PlacedNic, key: str) -> SpecPath:
     return (*nic.path, "sriov", key)
 
 
-def check_vf_owner(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_owner(spec: ClusterSpec) -> Findings:
     """What a VF carries is written where its owner is: the host, or the network attachment.
 
     With `pod_network.mode: sriov` the attachment sets VLAN, trust, spoof check and rates of a VF
@@ -46,14 +46,13 @@ def check_vf_owner(spec: ClusterSpec) -> Iterator[Finding]:
     for nic in list_nics(spec):
         for key in _carried(nic.nic.sriov):
             yield Finding(
-                f"{nic} sets {key} of its VFs, which belongs to the "
-                "network attachment of the pods.",
+                f"{nic} sets {key} of its VFs, which the pods' network attachment owns.",
                 (nic.at("sriov", key), mode),
                 f"remove {key}, or choose another pod_network.mode.",
             )
 
 
-def check_vf_driver(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_driver(spec: ClusterSpec) -> Findings:
     """VFs that pods get have a driver of the host: without one there is no network device to give.
 
     `autoprobe: false` is for VFs that virtual machines take.
@@ -69,7 +68,7 @@ def check_vf_driver(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_vf_effect(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_effect(spec: ClusterSpec) -> Findings:
     """What is written for VFs meets VFs: with none, or without their driver, it would do nothing.
 
     Without a driver of the host (`autoprobe: false`) a VF has no network device, and no MTU there.
@@ -101,7 +100,7 @@ def _value(nic: PlacedNic, key: str) -> object:
     return getattr(nic.nic.sriov, key)
 
 
-def check_vf_rate(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_rate(spec: ClusterSpec) -> Findings:
     """The least rate of a VF is not above its most, and all VFs together fit the port.
 
     The kernel refuses a least rate above the most (EINVAL). Guaranteed rates that add up to more
@@ -132,7 +131,7 @@ def check_vf_rate(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_vf_vlan(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_vlan(spec: ClusterSpec) -> Findings:
     """The VLAN that a card puts on its VFs' frames is the rail's, and the switch port takes tags.
 
     An access port drops tagged frames; a port of another VLAN drops them too. Where the card sends
@@ -151,8 +150,7 @@ def check_vf_vlan(spec: ClusterSpec) -> Iterator[Finding]:
         vlan, port = cable.nic.nic.sriov.vlan, cable.port
         if vlan and port.port.mode == "access":
             yield Finding(
-                f"the VFs of {cable.nic} send tagged frames, and "
-                f"{port} is an access port, which drops them.",
+                f"{port} is an access port, and drops the tagged frames of {cable.nic}'s VFs.",
                 (at(_on(cable.nic, "vlan"), vlan), port.at("mode")),
                 "remove vlan: the port puts what is untagged into the rail's VLAN as well."
                 if on_the_card
@@ -160,7 +158,7 @@ def check_vf_vlan(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_eswitch_mode(spec: ClusterSpec) -> Iterator[Finding]:
+def check_eswitch_mode(spec: ClusterSpec) -> Findings:
     """A card in switchdev mode has no VLAN, rates, trust or spoof check of VFs, and no pods on VFs.
 
     mlx5 refuses these settings there. A VF is reached through its representor on a bridge, which
@@ -179,14 +177,13 @@ def check_eswitch_mode(spec: ClusterSpec) -> Iterator[Finding]:
             )
         if _pods_have_vfs(spec):
             yield Finding(
-                f"{nic} is in switchdev mode, where its VFs reach the "
-                "wire only through a bridge of representors.",
+                f"{nic} is in switchdev mode: VFs need a bridge of representors to reach the wire.",
                 (mode, at(("pod_network", "mode"), spec.pod_network.mode)),
                 "remove eswitch, or choose another mode of the pod network.",
             )
 
 
-def check_vf_guid(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vf_guid(spec: ClusterSpec) -> Findings:
     """Each VF of an InfiniBand port has a GUID, which nothing else on the site has.
 
     Of two ports with one GUID the subnet manager takes one.
@@ -218,7 +215,7 @@ def check_vf_guid(spec: ClusterSpec) -> Iterator[Finding]:
                     )
 
 
-def check_hca_sriov(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hca_sriov(spec: ClusterSpec) -> Findings:
     """VFs of InfiniBand ports are on hosts that have so many HCAs, each port once and no NIC's.
 
     A port that is under `nics` too would have two numbers of VFs.
@@ -242,7 +239,7 @@ def check_hca_sriov(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _ethernet_port(host, h, p)
 
 
-def _ethernet_port(host: Host, h: int, p: int) -> Iterator[Finding]:
+def _ethernet_port(host: Host, h: int, p: int) -> Findings:
     pci = host.hca_sriov[p].pci
     for n, nic in enumerate(host.nics):
         if nic.pci == pci:
@@ -256,7 +253,7 @@ def _ethernet_port(host: Host, h: int, p: int) -> Iterator[Finding]:
             )
 
 
-def check_receive_buffers(spec: ClusterSpec) -> Iterator[Finding]:
+def check_receive_buffers(spec: ClusterSpec) -> Findings:
     """Receive buffers that are set by hand have room for every priority that is sent to them.
 
     A priority whose buffer has no bytes loses each of its packets.
@@ -279,7 +276,7 @@ def check_receive_buffers(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -> Iterator[Finding]:
+def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -> Findings:
     """PFC pauses one priority: others that fill the same buffer are not stopped."""
     lossless, number = spec.rdma.priority, buffers.priorities[spec.rdma.priority]
     others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]

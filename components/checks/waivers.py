@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from components.checks.registry import FILE_RULES, RULES
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.core.problem import Problem
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
@@ -42,7 +42,7 @@ def waive(
     return kept, tuple(Waived(rule, why, hidden.count(rule)) for rule, why in valid.items())
 
 
-def check_waiver(spec: ClusterSpec, waived: Sequence[Waived] | None) -> Iterator[Finding]:
+def check_waiver(spec: ClusterSpec, waived: Sequence[Waived] | None) -> Findings:
     """Find the waivers that do not hold, and those that hide nothing.
 
     Args:
