@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, places, unique
 from components.checks.topology import PlacedNic, list_nics
 from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
@@ -212,19 +212,12 @@ def check_pf_address(spec: ClusterSpec) -> Findings:
     The prefix length comes from the subnet; with an address of another one, the neighbours on the
     rail would be reached through a router that is not there.
     """
-    seen: dict[str, SpecPath] = {}
-    for nic in list_nics(spec):
-        if nic.nic.address is None:
-            continue
-        path = (*nic.path, "address")
-        other = seen.setdefault(nic.nic.address, path)
-        if other != path:
-            yield Finding(
-                f"two cards have the address {nic.nic.address}.",
-                (at(path, nic.nic.address), at(other, nic.nic.address)),
-                "give each card an address of its own.",
-            )
-        yield from _outside(spec, nic, path)
+    cards = [nic for nic in list_nics(spec) if nic.nic.address is not None]
+    values = ((nic.nic.address, nic.at("address")) for nic in cards)
+    fix = "give each card an address of its own."
+    yield from unique(values, "two cards have the address {}.", fix)
+    for nic in cards:
+        yield from _outside(spec, nic, (*nic.path, "address"))
 
 
 def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from inspect import cleandoc
 from typing import Final
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, Rule, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
@@ -18,20 +20,79 @@ from components.model.fabric import Inband, Switch
 from components.model.guards import SwitchGuards
 from components.model.rail_subnets import subnets_of
 
-_FIXES: Final[dict[Topic, str]] = {
-    "roce-mode": "use mode lossless or lossy_ecn",
-    "pfc-watchdog": "remove pfc_watchdog",
-    "cable-length": "remove cable_length_m",
-    "port-ecn": "remove the thresholds of the port, so that it follows rdma",
-    "queue-setting": "remove it",
-    "packet-spreading": "remove adaptive_routing, so that each flow keeps its path (ECMP)",
-    "bond-system": "leave the ports out of the file, so that their bundle stays as it is",
-    "routed-link": "make the link a trunk without routing, with one link between two switches, or "
-    "use a switch system that is routed: cumulus, eos or sonic",
-}
+_Row = tuple[Topic, str, str]
+_LACKS: Final[tuple[_Row, ...]] = (
+    (
+        "roce-mode",
+        """Each switch has the mode of RoCE that the file asks for.
+
+    `semi_lossless` lets a card pause its switch port and passes no pause on, so that a burst is
+    held without a pause storm in the fabric. Onyx has it as `roce semi-lossless`.
+    """,
+        "use mode lossless or lossy_ecn",
+    ),
+    (
+        "pfc-watchdog",
+        """A PFC watchdog is asked for only where there is one, and a class that it could watch.
+
+    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
+    lines of a port, SONiC as a row of its own.
+    """,
+        "remove pfc_watchdog",
+    ),
+    (
+        "cable-length",
+        """The length of a cable is written only where headroom is computed from it.
+
+    What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
+    metre, which is 62 bytes each way at 100 Gbit/s. Cumulus has one length for the whole switch.
+    SONiC has one a port, and headroom for some lengths only, 5, 40 and 300 m on most platforms: the
+    next longer one is set.
+    """,
+        "remove cable_length_m",
+    ),
+    (
+        "port-ecn",
+        """A port has ECN thresholds of its own only where the switch system sets them by port.""",
+        "remove the thresholds of the port, so that it follows rdma",
+    ),
+    (
+        "queue-setting",
+        """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
+
+    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
+    has the notifications of its RoCE profile in class 6.
+    """,
+        "remove it",
+    ),
+    (
+        "packet-spreading",
+        """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
+
+    The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
+    """,
+        "remove adaptive_routing, so that each flow keeps its path (ECMP)",
+    ),
+    (
+        "routed-link",
+        """A link is routed only between switches whose driver sets routed ports and BGP.""",
+        "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
+    ),
+    (
+        "bond-system",
+        """A bundle is written only if the driver sets bundles, under a name that the system takes.
+
+    Cumulus, EOS and SONiC have bundles by LACP, and two switches of Cumulus or EOS share one as a
+    pair (MLAG).
+    Elsewhere bundles stay what they are: ports that are not in the file are left alone.
+    """,
+        "leave the ports out of the file, so that their bundle stays as it is",
+    ),
+)
+"""Topic, what its rule demands, and the fix unless the lack says it itself."""
 
 
-def _find(spec: ClusterSpec, topic: Topic) -> Findings:
+def _find(spec: ClusterSpec, topic: Topic, fix: str) -> Findings:
     if spec.rdma.transport != "roce":
         return
     for s, switch in enumerate(spec.switches):
@@ -42,8 +103,13 @@ def _find(spec: ClusterSpec, topic: Topic) -> Findings:
             yield Finding(
                 f"{lack.what}: {lack.why}.",
                 (at(path, _value(spec, switch, lack.place)), at(("switches", s, "os"), switch.os)),
-                f"{lack.fix or _FIXES[topic]}.{_capability(switch)}",
+                f"{lack.fix or fix}.{_capability(switch)}",
             )
+
+
+RULES: Final = tuple(
+    Rule(partial(_find, topic=topic, fix=fix), topic, cleandoc(text)) for topic, text, fix in _LACKS
+)
 
 
 def _path(index: int, place: tuple[str, ...]) -> SpecPath:
@@ -65,72 +131,6 @@ def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
 def _capability(switch: Switch) -> str:
     model = switch.hardware
     return f" {model.capability_line()}." if model else ""
-
-
-def check_roce_mode(spec: ClusterSpec) -> Findings:
-    """Each switch has the mode of RoCE that the file asks for.
-
-    `semi_lossless` lets a card pause its switch port and passes no pause on, so that a burst is
-    held without a pause storm in the fabric. Onyx has it as `roce semi-lossless`.
-    """
-    return _find(spec, "roce-mode")
-
-
-def check_pfc_watchdog(spec: ClusterSpec) -> Findings:
-    """A PFC watchdog is asked for only where there is one, and a class that it could watch.
-
-    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
-    lines of a port, SONiC as a row of its own.
-    """
-    return _find(spec, "pfc-watchdog")
-
-
-def check_cable_length(spec: ClusterSpec) -> Findings:
-    """The length of a cable is written only where headroom is computed from it.
-
-    What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
-    metre, which is 62 bytes each way at 100 Gbit/s. Cumulus has one length for the whole switch.
-    SONiC has one a port, and headroom for some lengths only, 5, 40 and 300 m on most platforms: the
-    next longer one is set.
-    """
-    return _find(spec, "cable-length")
-
-
-def check_port_ecn(spec: ClusterSpec) -> Findings:
-    """A port has ECN thresholds of its own only where the switch system sets them by port."""
-    return _find(spec, "port-ecn")
-
-
-def check_queue_setting(spec: ClusterSpec) -> Findings:
-    """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
-
-    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
-    has the notifications of its RoCE profile in class 6.
-    """
-    return _find(spec, "queue-setting")
-
-
-def check_packet_spreading(spec: ClusterSpec) -> Findings:
-    """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
-
-    The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
-    """
-    return _find(spec, "packet-spreading")
-
-
-def check_routed_link(spec: ClusterSpec) -> Findings:
-    """A link is routed only between switches whose driver sets routed ports and BGP."""
-    return _find(spec, "routed-link")
-
-
-def check_bond_system(spec: ClusterSpec) -> Findings:
-    """A bundle is written only where the driver sets bundles, under a name that the system takes.
-
-    Cumulus, EOS and SONiC have bundles by LACP, and two switches of Cumulus or EOS share one as a
-    pair (MLAG).
-    Elsewhere bundles stay what they are: ports that are not in the file are left alone.
-    """
-    return _find(spec, "bond-system")
 
 
 def check_reserved_vlan(spec: ClusterSpec) -> Findings:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from components.catalogue.esxi_releases import parse_release
-from components.checks.rule import Finding, Findings, at, places
-from components.core.problem import SpecPath
+from components.checks.rule import Finding, Findings, at, places, unique
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.model.reach import how_to_pin
@@ -88,26 +88,20 @@ def check_vm_host(spec: ClusterSpec) -> Findings:
 
     Otherwise nothing prepares the guest, or no hypervisor gives the worker its devices.
     """
-    placed: dict[str, SpecPath] = {}
+    placed = [(vm.name, at((*path, "name"), vm.name)) for _, vm, path in _machines(spec)]
+    fix = "a machine runs on one hypervisor; take one of the two away."
+    yield from unique(placed, "{} is a virtual machine of two entries.", fix)
     for hypervisor, vm, path in _machines(spec):
-        place = at((*path, "name"), vm.name)
         if spec.host(vm.name) is None:
             yield Finding(
                 f"{vm.name} of {hypervisor.name} is no host of the file.",
-                (place,),
+                (at((*path, "name"), vm.name),),
                 "add it to hosts, or correct the name.",
-            )
-        other = placed.setdefault(vm.name, (*path, "name"))
-        if other != (*path, "name"):
-            yield Finding(
-                f"{vm.name} is a virtual machine of two entries.",
-                (place, at(other, vm.name)),
-                "a machine runs on one hypervisor; take one of the two away.",
             )
     if not spec.hypervisors:
         return
     for h, host in enumerate(spec.hosts):
-        if host.role == "worker" and host.name not in placed:
+        if host.role == "worker" and host.name not in dict(placed):
             yield Finding(
                 f"the worker {host.name} is no virtual machine of any hypervisor.",
                 places(spec, f"hosts.{h}.name"),
@@ -120,25 +114,20 @@ def check_hypervisor_name(spec: ClusterSpec) -> Findings:
 
     Its name is part of the identity of its resources, and reports name devices by it.
     """
-    names: dict[str, SpecPath] = {
-        **{switch.name: ("switches", s, "name") for s, switch in enumerate(spec.switches)},
-        **{host.name: ("hosts", h, "name") for h, host in enumerate(spec.hosts)},
-    }
-    doors: dict[str, SpecPath] = {}
-    for hypervisor, path in _hypervisors(spec):
-        door = f"{hypervisor.ssh.address}:{hypervisor.ssh.port}"
-        for kind, value, seen, key in (
-            ("called", hypervisor.name, names, ("name",)),
-            ("reached at", door, doors, ("ssh", "address")),
-        ):
-            place: SpecPath = (*path, *key)
-            other = seen.setdefault(value, place)
-            if other != place:
-                yield Finding(
-                    f"two devices are {kind} {value}.",
-                    (at(place, value), at(other, value)),
-                    "give each hypervisor a name and an address of its own.",
-                )
+    names = [
+        (each.name, at((group, number, "name"), each.name))
+        for group, devices in (("switches", spec.switches), ("hosts", spec.hosts))
+        for number, each in enumerate(devices)
+    ]
+    names = list(dict(names).items())  # of two that are no hypervisors `duplicate-name` tells
+    doors: list[tuple[str, Place]] = []
+    for each, path in _hypervisors(spec):
+        door = f"{each.ssh.address}:{each.ssh.port}"
+        names.append((each.name, at((*path, "name"), each.name)))
+        doors.append((door, at((*path, "ssh", "address"), door)))
+    fix = "give each hypervisor a name and an address of its own."
+    yield from unique(names, "two devices are called {}.", fix)
+    yield from unique(doors, "two devices are reached at {}.", fix)
 
 
 def check_vm_devices(spec: ClusterSpec) -> Findings:

@@ -6,7 +6,7 @@ from components.catalogue.switches import MODELS
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.without_login import list_plain
 from components.checks.partitions import list_partitions
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
@@ -130,7 +130,6 @@ def check_external_partition(spec: ClusterSpec) -> Findings:
 
 def check_hca_guid(spec: ClusterSpec) -> Findings:
     """`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts."""
-    first: dict[str, SpecPath] = {}
     for h, host in enumerate(spec.hosts):
         path: SpecPath = ("hosts", h, "hca_guids")
         if host.hca_guids and len(host.hca_guids) != host.hcas:
@@ -139,14 +138,13 @@ def check_hca_guid(spec: ClusterSpec) -> Findings:
                 (at(path), at(("hosts", h, "hcas"), host.hcas)),
                 "list the Port GUID of every HCA, and of no Ethernet card.",
             )
-        for g, guid in enumerate(host.hca_guids):
-            other = first.setdefault(guid, (*path, g))
-            if other != (*path, g):
-                yield Finding(
-                    f"the port GUID {guid} is listed twice.",
-                    (at((*path, g), guid), at(other, guid)),
-                    "read both hosts again: a GUID is unique in the world.",
-                )
+    guids = (
+        (guid, at(("hosts", h, "hca_guids", g), guid))
+        for h, host in enumerate(spec.hosts)
+        for g, guid in enumerate(host.hca_guids)
+    )
+    fix = "read both hosts again: a GUID is unique in the world."
+    yield from unique(guids, "the port GUID {} is listed twice.", fix)
 
 
 def check_ib_hcas(spec: ClusterSpec) -> Findings:
@@ -240,25 +238,23 @@ def check_ib_port(spec: ClusterSpec) -> Findings:
 
 
 def _targets(spec: ClusterSpec) -> Findings:
-    first: dict[str, SpecPath] = {}
+    plugged: list[tuple[str, Place]] = []
     for switch in list_ib_switches(spec):
         for name, to in switch.ports.items() if switch.names else ():
-            path: SpecPath = (*switch.path, "ports", name)
+            place = at((*switch.path, "ports", name), to)
             if switch.peer(name) is not None:
                 continue
             if not _leads_to_hca(spec, to):
                 yield Finding(
                     f"port {name} of {switch.name} leads to {to}, which is no HCA of a host.",
-                    (at(path, to),),
+                    (place,),
                     "write <host>/hca-<n>, with n from 0 to one less than the host's hcas, or "
                     "<switch>:<port> for a link between switches.",
                 )
-            elif first.setdefault(to, path) != path:
-                yield Finding(
-                    f"{to} is plugged into two ports.",
-                    (at(path, to), at(first[to], to)),
-                    "keep the port into which the cable really goes.",
-                )
+            else:
+                plugged.append((to, place))
+    fix = "keep the port into which the cable really goes."
+    yield from unique(plugged, "{} is plugged into two ports.", fix)
 
 
 def _ethernet_settings(index: int, switch: Switch) -> Findings:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import PlacedNic, list_nics
+from components.checks.rule import Finding, Findings, at, places, repeated, unique
+from components.checks.topology import PlacedNic, list_nics, nics_by_host
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch
 from components.model.hosts import Host, Nic
 from components.model.sriov import HcaPf
 from components.model.worker_kinds import PAIR, worker_kinds
@@ -46,22 +47,14 @@ def check_vf_count(spec: ClusterSpec) -> Findings:
 
 def check_duplicate_nic(spec: ClusterSpec) -> Findings:
     """On one host, each NIC has its own PCI address, network device and rail."""
-    seen: dict[tuple[SpecPath, str, str], SpecPath] = {}
-    for nic in list_nics(spec):
-        written = "netdev" in nic.nic.model_fields_set  # else it follows from the PCI address
-        for key, value in (
-            ("pci", nic.nic.pci),
-            *((("netdev", nic.nic.netdev),) if written else ()),
-            ("rail", nic.nic.rail),
-        ):
-            path: SpecPath = (*nic.path, key)
-            other = seen.setdefault((nic.path[:2], key, value), path)
-            if other != path:
-                yield Finding(
-                    f"two NICs of {nic.host.name} have the same {key}: {value}.",
-                    (at(path, value), at(other, value)),
-                    "each NIC is one PCI function with one network device on one rail.",
-                )
+    fix = "each NIC is one PCI function with one network device on one rail."
+    for nics in nics_by_host(spec):
+        # A network device that is not written follows from the PCI address.
+        written = [nic for nic in nics if "netdev" in nic.nic.model_fields_set]
+        for key, those in (("pci", nics), ("netdev", written), ("rail", nics)):
+            values = ((getattr(nic.nic, key), nic.at(key)) for nic in those)
+            what = f"two NICs of {nics[0].host.name} have the same {key}: {{}}."
+            yield from unique(values, what, fix)
 
 
 def check_device_identity(spec: ClusterSpec) -> Findings:
@@ -70,23 +63,17 @@ def check_device_identity(spec: ClusterSpec) -> Findings:
     Two with the same would be one device under two names, and each update would give it the
     settings of both.
     """
-    said = [
-        (("hosts", h, "machine_id"), each.name, each.machine_id)
-        for h, each in enumerate(spec.hosts)
-    ]
-    said += [
-        (("switches", s, "serial"), each.name, each.serial) for s, each in enumerate(spec.switches)
-    ]
-    first: dict[str, tuple[SpecPath, str]] = {}
-    for path, name, value in said:
-        other, other_name = first.setdefault(value or name, (path, name))
-        if value and other != path:
-            yield Finding(
-                f"{other_name} and {name} have the same {path[2]} {value}.",
-                (at(path, value), at(other, value)),
-                "correct one of them: /etc/machine-id of the host, or `show version` or `show"
-                " inventory` of the switch, has its own.",
-            )
+    fix = (
+        "correct one of them: /etc/machine-id of the host, or `show version` or `show inventory` of"
+        " the switch, has its own."
+    )
+    for group, key in (("hosts", "machine_id"), ("switches", "serial")):
+        devices: Sequence[Host | Switch] = getattr(spec, group)
+        values = [(getattr(each, key), d) for d, each in enumerate(devices)]
+        named = [(value, at((group, d, key), value)) for value, d in values if value]
+        for both in repeated(named):
+            one, other = (devices[int(place.path[1])].name for place in both)
+            yield Finding(f"{other} and {one} have the same {key} {both[0].value}.", both, fix)
 
 
 def check_card_serial(spec: ClusterSpec) -> Findings:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import PlacedNic, list_nics
-from components.core.problem import SpecPath
+from components.checks.rule import Finding, Findings, at, places, repeated, unique
+from components.checks.topology import PlacedNic, list_nics, nics_by_host
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
-
-
-def repeated(named: Iterable[tuple[str, SpecPath]]) -> Iterator[tuple[str, SpecPath, SpecPath]]:
-    """Each name that comes again, its place, and the place where it came first."""
-    first: dict[str, SpecPath] = {}
-    for name, path in named:
-        if first.setdefault(name, path) != path:
-            yield name, path, first[name]
 
 
 def check_duplicate_name(spec: ClusterSpec) -> Findings:
@@ -27,22 +19,18 @@ def check_duplicate_name(spec: ClusterSpec) -> Findings:
     A device's name is part of the identity of its resources: two devices of one name would be one.
     """
     devices: list[tuple[str, SpecPath]] = [
-        *((switch.name, ("switches", s, "name")) for s, switch in enumerate(spec.switches)),
-        *((each.name, ("other_switches", s, "name")) for s, each in enumerate(spec.other_switches)),
-        *((host.name, ("hosts", h, "name")) for h, host in enumerate(spec.hosts)),
+        *((switch.name, ("switches", s)) for s, switch in enumerate(spec.switches)),
+        *((each.name, ("other_switches", s)) for s, each in enumerate(spec.other_switches)),
+        *((host.name, ("hosts", h)) for h, host in enumerate(spec.hosts)),
     ]
     for s, plain in enumerate(spec.infiniband.switches if spec.infiniband else ()):
-        devices.append((plain.name, ("infiniband", "switches", s, "name")))
+        devices.append((plain.name, ("infiniband", "switches", s)))
     if spec.infiniband is not None and spec.infiniband.ufm is not None:
-        devices.append((spec.infiniband.ufm.name, ("infiniband", "ufm", "name")))
-    rails = [(rail.name, ("rails", r, "name")) for r, rail in enumerate(spec.rails)]
+        devices.append((spec.infiniband.ufm.name, ("infiniband", "ufm")))
+    rails = [(rail.name, ("rails", r)) for r, rail in enumerate(spec.rails)]
     for kind, named in (("devices", devices), ("rails", rails)):
-        for name, path, other in repeated(named):
-            yield Finding(
-                f"two {kind} are called {name}.",
-                (at(path, name), at(other, name)),
-                "rename one of them.",
-            )
+        values = ((name, at((*path, "name"), name)) for name, path in named)
+        yield from unique(values, f"two {kind} are called {{}}.", "rename one of them.")
 
 
 def check_renamed(spec: ClusterSpec) -> Findings:
@@ -76,28 +64,23 @@ def check_resource_name(spec: ClusterSpec) -> Findings:
     makes no difference, since the plugin hands a pod its VFs in variables of upper case. With
     `rdma_shared` one unit gives a pod all cards, and rails may share a resource.
     """
-    written: dict[SpecPath, str] = {
-        ("rails", r, "resource"): rail.resource for r, rail in enumerate(spec.rails)
-    }
     if spec.pod_network.mode != "sriov":
         return
-    for _, path, other in repeated((name.lower(), path) for path, name in written.items()):
-        yield Finding(
-            f"two rails share the resource {written[path]}.",
-            (at(path, written[path]), at(other, written[other])),
-            "give each rail a resource of its own.",
-        )
+    fix = "give each rail a resource of its own."
+    yield from unique(_of_rails(spec, "resource"), "two rails share the resource {}.", fix)
+
+
+def _of_rails(spec: ClusterSpec, key: str) -> Iterator[tuple[str, Place]]:
+    for r, rail in enumerate(spec.rails):
+        value = getattr(rail, key)
+        yield str(value).lower(), at(("rails", r, key), value)
 
 
 def check_network_name(spec: ClusterSpec) -> Findings:
     """Each rail has a network attachment of its own."""
-    named = ((rail.network, ("rails", r, "network")) for r, rail in enumerate(spec.rails))
-    for name, path, other in repeated(named):
-        yield Finding(
-            f"two rails share the network attachment {name}.",
-            (at(path, name), at(other, name)),
-            "give each rail an attachment of its own, for example sriov111 and sriov112.",
-        )
+    what = "two rails share the network attachment {}."
+    fix = "give each rail an attachment of its own, for example sriov111 and sriov112."
+    yield from unique(_of_rails(spec, "network"), what, fix)
 
 
 def check_duplicate_vlan(spec: ClusterSpec) -> Findings:
@@ -105,13 +88,8 @@ def check_duplicate_vlan(spec: ClusterSpec) -> Findings:
 
     On a shared VLAN the answer to an address of one rail may leave through another rail's NIC.
     """
-    named = ((str(rail.vlan), ("rails", r, "vlan")) for r, rail in enumerate(spec.rails))
-    for vlan, path, other in repeated(named):
-        yield Finding(
-            f"two rails share VLAN {vlan}.",
-            (at(path, vlan), at(other, vlan)),
-            "give each rail a VLAN and a subnet of its own.",
-        )
+    fix = "give each rail a VLAN and a subnet of its own."
+    yield from unique(_of_rails(spec, "vlan"), "two rails share VLAN {}.", fix)
 
 
 def check_unused_rail(spec: ClusterSpec) -> Findings:
@@ -149,21 +127,16 @@ def check_host_group(spec: ClusterSpec) -> Findings:
                 "name a group of host_groups, or add this one there."
                 + did_you_mean(host.group, known),
             )
+    groups = enumerate(spec.host_groups)
+    named = [(each.name, at(("host_groups", g, "name"), each.name)) for g, each in groups]
+    for place, other in repeated(named):
+        what = f"two groups of hosts are called {place.value}."
+        yield Finding(what, (place, at(other.path)), "rename one of them, or make them one.")
     used = {host.group for host in spec.hosts}
-    for g, group in enumerate(spec.host_groups):
-        path = ("host_groups", g, "name")
-        if group.name in known[:g]:
-            yield Finding(
-                f"two groups of hosts are called {group.name}.",
-                (at(path, group.name), at(("host_groups", known.index(group.name), "name"))),
-                "rename one of them, or make them one.",
-            )
-        elif group.name not in used:
-            yield Finding(
-                f"no host is of the group {group.name}.",
-                (at(path, group.name),),
-                f"write `group: {group.name}` at its hosts, or remove the group.",
-            )
+    for name, place in dict(reversed(named)).items():
+        if name not in used:
+            fix = f"write `group: {name}` at its hosts, or remove the group."
+            yield Finding(f"no host is of the group {name}.", (place,), fix)
 
 
 _KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
@@ -180,17 +153,12 @@ def check_rail_names(spec: ClusterSpec) -> Findings:
     if not spec.host_defaults.rail_names:
         yield from _unwritten(spec)
         return
-    seen: dict[tuple[str, str], SpecPath] = {}
+    for nics in nics_by_host(spec):
+        names = [(each.nic.rdma, each.at("rdma")) for each in nics if each.nic.rdma]
+        what = f"two RDMA devices of {nics[0].host.name} shall be called {{}}."
+        yield from unique(names, what, "give each one a name of its own.")
     for each in list_nics(spec):
         yield from _kernels_own(each)
-        place, name = (*each.path, "rdma"), each.nic.rdma
-        other = seen.setdefault((each.host.name, name), place) if name else place
-        if other != place:
-            yield Finding(
-                f"two RDMA devices of {each.host.name} shall be called {name}.",
-                (at(place, name), at(other, name)),
-                "give each one a name of its own.",
-            )
         if each.nic.sriov.eswitch == "switchdev":
             yield Finding(
                 f"{each} is in switchdev mode: its VFs' devices would get its name too.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
@@ -33,16 +33,12 @@ def check_partition_key(spec: ClusterSpec) -> Findings:
     fabric = spec.infiniband
     if fabric is None:
         return
-    first: dict[tuple[str, str], SpecPath] = {}
-    for partition, path in list_partitions(fabric):
-        for field, shown in (("pkey", show_pkey(partition.pkey)), ("name", partition.name)):
-            other = first.setdefault((field, shown), path)
-            if other != path:
-                yield Finding(
-                    f"two partitions have the {field} {shown}.",
-                    (at((*path, field), shown), at((*other, field), shown)),
-                    f"give each partition a {field} of its own.",
-                )
+    listed = [(each.name, show_pkey(each.pkey), path) for each, path in list_partitions(fabric)]
+    keys = [(key, at((*path, "pkey"), key)) for _, key, path in listed]
+    names = [(name, at((*path, "name"), name)) for name, _, path in listed]
+    for kind, values in (("pkey", keys), ("name", names)):
+        fix = f"give each partition a {kind} of its own."
+        yield from unique(values, f"two partitions have the {kind} {{}}.", fix)
 
 
 def check_partition_member(spec: ClusterSpec) -> Findings:

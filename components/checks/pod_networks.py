@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at
+from components.checks.rule import Finding, Findings, at, unique
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
@@ -88,15 +88,10 @@ def check_ib_rail(spec: ClusterSpec) -> Findings:
 
 def _same_names(spec: ClusterSpec) -> Findings:
     for key in ("name", "resource", "network"):
-        seen: dict[str, int] = {}
-        for r, rail in enumerate(ib_rails(spec)):
-            value = str(getattr(rail, key))
-            if seen.setdefault(value, r) != r:
-                yield Finding(
-                    f"two rails of the fabric have the {key} {value}.",
-                    (at((*_RAILS, r, key), value), at((*_RAILS, seen[value], key), value)),
-                    f"give each rail a {key} of its own.",
-                )
+        values = [getattr(rail, key) for rail in ib_rails(spec)]
+        named = ((value, at((*_RAILS, r, key), value)) for r, value in enumerate(values))
+        fix = f"give each rail a {key} of its own."
+        yield from unique(named, f"two rails of the fabric have the {key} {{}}.", fix)
 
 
 def _ports(spec: ClusterSpec) -> Findings:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from components.checks.naming import repeated
-from components.checks.rule import Finding, Findings, at, places
+from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import SpecPath
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
@@ -21,13 +20,9 @@ def check_jump_host(spec: ClusterSpec) -> Findings:
     Railyard runs nothing on a jump host: it needs no rights there, and asks for none.
     """
     known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
-    named = [(hop.name, ("jump_hosts", j, "name")) for j, hop in enumerate(spec.jump_hosts)]
-    for name, path, other in repeated(named):
-        yield Finding(
-            f"two jump hosts are called {name}.",
-            (at(path, name), at(other, name)),
-            "rename one of them.",
-        )
+    hops = enumerate(spec.jump_hosts)
+    named = ((hop.name, at(("jump_hosts", j, "name"), hop.name)) for j, hop in hops)
+    yield from unique(named, "two jump hosts are called {}.", "rename one of them.")
     for device, ssh, path in each_ssh(spec):
         names = default_way(spec, path) if ssh.jump is None else ssh.jump
         place = ("host_defaults", "jump") if ssh.jump is None else (*path, "jump")

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Final
 
 from components.checks import pins, stack_keys
-from components.checks.rule import Rule
+from components.checks.rule import Rule, rule_of
 
 _MODULES: Final = (
     "mtu",
@@ -59,9 +59,10 @@ _MODULES: Final = (
 
 def _rules_of(name: str) -> Iterator[Rule]:
     module = import_module(f"components.checks.{name}")
+    yield from getattr(module, "RULES", ())
     for key, check in vars(module).items():
         if key.startswith("check_") and check.__module__ == module.__name__:
-            yield Rule(check)
+            yield rule_of(check)
 
 
 RULES: Final = tuple(rule for name in _MODULES for rule in _rules_of(name))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from operator import attrgetter
 
 from components.checks.rule import at
@@ -79,6 +81,12 @@ def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
         for h, host in enumerate(spec.hosts)
         for n, nic in enumerate(host.nics)
     )
+
+
+def nics_by_host(spec: ClusterSpec) -> Iterator[list[PlacedNic]]:
+    """The NICs of each host that has some; two hosts may have one name by mistake."""
+    for _, nics in groupby(list_nics(spec), key=lambda nic: nic.path[:2]):
+        yield list(nics)
 
 
 @once
