@@ -116,15 +116,13 @@ def check_shared_claim(spec: ClusterSpec) -> Findings:
     path = ("jobs", "deepspeed")
     if sample.access_mode != _SHARED_MODE:
         yield Finding(
-            f"{sample.workers} workers on as many nodes share the claim {sample.claim}, which is "
-            f"{sample.access_mode}.",
+            f"{sample.workers} workers share {sample.claim}, which is {sample.access_mode}.",
             (at((*path, "access_mode"), sample.access_mode), at((*path, "workers"))),
             f"set access_mode to {_SHARED_MODE}.",
         )
     if sample.nfs_server is None:
         yield Finding(
-            f"{sample.workers} workers on as many nodes share {sample.path}, which is a folder of "
-            "each node without nfs_server.",
+            f"without nfs_server {sample.path} is another folder for each worker.",
             (at((*path, "path"), sample.path), at((*path, "workers"))),
             "set nfs_server to the server that exports it.",
         )
@@ -162,8 +160,7 @@ def check_nccl_floor(spec: ClusterSpec) -> Findings:
         return
     if floor.warn_gbyte_s is not None and floor.warn_gbyte_s < floor.min_gbyte_s:
         yield Finding(
-            f"a warning below {floor.warn_gbyte_s:g} GB/s is never given: below "
-            f"{floor.min_gbyte_s:g} the verdict is failed.",
+            f"no warning below {floor.warn_gbyte_s:g} GB/s is given: {floor.min_gbyte_s:g} fails.",
             (at((*path, "warn_gbyte_s"), floor.warn_gbyte_s), at((*path, "min_gbyte_s"))),
             "make warn_gbyte_s the larger of the two.",
         )
@@ -178,8 +175,7 @@ def check_nccl_floor(spec: ClusterSpec) -> Findings:
     if "all_reduce" in spec.acceptance.collectives and _is_tree(spec):
         shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
         yield Finding(
-            f"acceptance.nccl_floor cannot be judged: with two workers {shown}, whose bus "
-            "bandwidth is not comparable with the line rate.",
+            f"nccl_floor cannot be judged: with two workers {shown}, which has no line rate.",
             (at(("acceptance", "nccl_algo"), algo), at(path)),
             "set nccl_algo to RING.",
         )

@@ -51,11 +51,11 @@ def check_credentials(spec: ClusterSpec) -> Findings:
         given = [key for key in _LOGINS if getattr(ssh, key)]
         if not given:
             example = "private_key: {secret: ssh_private_key}"
+            example = example if on_host else "password: {secret: switch_password}"
             yield Finding(
                 f"{name} has neither a private key nor a password.",
                 (at(path),),
-                f"add {example if on_host else 'password: {secret: switch_password}'}; or agent:"
-                " true, with a key in the SSH agent.",
+                f"add {example}, or agent: true.",
             )
         elif ssh.password is not None and on_host:
             yield Finding(

@@ -342,8 +342,7 @@ def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Findings:
     place = at(("switches", index, "ssh", "address"), switch.ssh.address)
     if switch.routing is not None and str(switch.routing.router_id) == switch.ssh.address:
         yield Finding(
-            f"{switch.name} is reached at {switch.ssh.address}, which is also its router_id: undo "
-            "takes that address away.",
+            f"{switch.name} is reached at {switch.ssh.address}, its router_id, which undo removes.",
             (place, at(("switches", index, "routing", "router_id"), switch.routing.router_id)),
             "choose a router_id that is no address of the management network.",
         )

@@ -65,8 +65,7 @@ def check_bond_port(spec: ClusterSpec) -> Findings:
             elif (rest := _same_cage(switch, port, taken)) is not None:
                 what, there = taken[rest]
                 yield Finding(
-                    f"ports {port} and {rest} of {switch.name} are a whole port and a part of it: "
-                    f"{port} is in {name}, and {rest} {what}.",
+                    f"{switch.name} splits a port: {port} is in {name}, and {rest} {what}.",
                     (place, there),
                     "use the whole port, or its parts only.",
                 )
@@ -214,8 +213,7 @@ def check_mlag(spec: ClusterSpec) -> Findings:
                 yield Finding(
                     f"{name} has the number {number}, but {switch.name} is not half of a pair.",
                     (at(("switches", s, "bonds", name, "mlag"), number),),
-                    "add mlag: {peer: …, ports: […], mac: …} to both switches (EOS: address in "
-                    "place of mac), or remove the number.",
+                    "add mlag with peer, ports and mac (EOS: address), or remove the number.",
                 )
             continue
         yield from _pair_vlan(spec, s, switch)
@@ -299,8 +297,7 @@ def _pair_vlan(spec: ClusterSpec, s: int, switch: Switch) -> Findings:
     ]
     if places:
         yield Finding(
-            f"{switch.name} speaks with the other switch of its pair in VLAN {vlan}, which carries "
-            "something else too.",
+            f"{switch.name} speaks with its pair in VLAN {vlan}, which carries something else too.",
             (places[0],),
             "use another VLAN there.",
         )

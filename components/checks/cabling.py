@@ -130,8 +130,7 @@ def check_port_mode(spec: ClusterSpec) -> Findings:
             continue  # it has no VFs for pods: its card sends on the rail itself
         if port.port.mode == "access":
             yield Finding(
-                f"{port} is an access port, and the attachment of "
-                f"{port.rail} sends tagged frames, which such a port drops.",
+                f"{port} is an access port, which drops the tagged frames of {port.rail}'s pods.",
                 (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode)),
                 "set the port's mode to trunk.",
             )

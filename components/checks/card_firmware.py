@@ -38,8 +38,7 @@ def check_nic_speed(spec: ClusterSpec) -> Findings:
                 name for name, each in CARDS.items() if each.fastest_gbit_s >= nic.nic.speed_gbit_s
             ]
             yield Finding(
-                f"a NIC is said to run at {nic.nic.speed_gbit_s} Gbit/s, and no port of a "
-                f"{nic.nic.model} is faster than {fastest}.",
+                f"a {nic.nic.model} has at most {fastest} Gbit/s, not {nic.nic.speed_gbit_s}.",
                 (nic.at("speed_gbit_s"), nic.at("model")),
                 "correct the speed, or the model"
                 + (f": {', '.join(able)} have such ports." if able else "."),
@@ -108,8 +107,7 @@ def check_firmware_floor(spec: ClusterSpec) -> Findings:
                 )
             if models and floor.model not in models:
                 yield Finding(
-                    f"an oldest release is named for {floor.model}, and no host for which it holds "
-                    "has such a card: it does nothing.",
+                    f"min_versions names {floor.model}, but none of its hosts has such a card.",
                     (at((*place, "model"), floor.model),),
                     f"correct the model ({', '.join(sorted(models))}), or remove the entry.",
                     "warning",
@@ -178,8 +176,7 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
         path, driver = _written(spec, host, "driver"), spec.settings_of(host).driver
         if spec.cloud is not None and driver.is_installed:
             yield Finding(
-                f"the driver package {driver.kind} would not be installed: the driver of these "
-                "adapters comes with the cloud's image.",
+                f"{driver.kind} would not be installed: the cloud's image brings the driver.",
                 (at((*path, "kind"), driver.kind), hcas),
                 "choose an image that has the driver, and set driver.kind to present.",
             )

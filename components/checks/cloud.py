@@ -95,8 +95,7 @@ def check_ib_partition(spec: ClusterSpec) -> Findings:
     for pool, _, path in pools[1:]:
         if pool.type != pools[0][0].type:
             yield Finding(
-                f"the pools {pools[0][0].name} and {pool.name} have different types on InfiniBand, "
-                "and one partition cannot hold both.",
+                f"{pools[0][0].name} and {pool.name} need one InfiniBand type for a partition.",
                 (at((*pools[0][2], "type"), pools[0][0].type), at((*path, "type"), pool.type)),
                 "use one type, or a site for each.",
             )
@@ -265,8 +264,7 @@ def check_cloud_hcas(spec: ClusterSpec) -> Findings:
     for pool, kind, place in _infiniband(spec):
         if kind.rate_gbit_s != cloud.fabric.rate_gbit_s:
             yield Finding(
-                f"{pool.type} has HCAs of {kind.rate_gbit_s} Gbit/s, and the fabric is said to "
-                f"have {cloud.fabric.rate_gbit_s}.",
+                f"{pool.type} has {kind.rate_gbit_s} Gbit/s, not {cloud.fabric.rate_gbit_s}.",
                 (
                     at((*place, "type"), pool.type),
                     at((*path, "rate_gbit_s"), cloud.fabric.rate_gbit_s),

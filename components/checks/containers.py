@@ -50,8 +50,7 @@ def check_container_hosts(spec: ClusterSpec) -> Findings:
         for n, nic in enumerate(host.nics):
             if host.role == "worker" and nic.address is None:
                 yield Finding(
-                    f"{host.name}'s card on {nic.rail} has no address, and a container in the "
-                    "host's network has no other.",
+                    f"{host.name}'s card on {nic.rail} has no address, which a container needs.",
                     (at(("hosts", h, "nics", n)),),
                     f"give it a free address of {nic.rail}'s subnet.",
                 )
@@ -81,8 +80,7 @@ def check_image_download(spec: ClusterSpec) -> Findings:
         yield Finding(
             f"the archive of MLNX_OFED {build.mofed_version} has no checksum.",
             (at((*path, "mofed_version"), build.mofed_version),),
-            "add mofed_sha256, or leave both out: the image then takes rdma-core of its own "
-            "system, which is signed.",
+            "add mofed_sha256, or leave both out: then rdma-core of the image's system is used.",
         )
     else:
         yield Finding(

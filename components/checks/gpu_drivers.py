@@ -59,8 +59,7 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
     stated, operator = spec.host_defaults.gpu_driver, spec.operators.gpu
     if stated is not None and operator is not None and stated != operator.driver:
         yield Finding(
-            f"the GPU driver has two owners: host_defaults says {stated}, and the GPU operator's "
-            f"driver is {operator.driver}.",
+            f"host_defaults gives the GPU driver to {stated}, the operator to {operator.driver}.",
             places(spec, "host_defaults.gpu_driver", "operators.gpu.driver"),
             "write the same in both, or leave gpu_driver out.",
         )
@@ -73,8 +72,7 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
     if gpu_driver_owner(spec) == "operator":
         for path, version in _gpu_versions(spec):
             yield Finding(
-                f"version {version} of the GPU driver is demanded of the hosts, and the GPU "
-                "operator brings the driver.",
+                f"hosts ask for GPU driver {version}, but the GPU operator brings the driver.",
                 (at(path, version),),
                 "remove it, or let the hosts own the driver (operators.gpu.driver: host).",
             )
@@ -131,8 +129,7 @@ def check_peer_memory(spec: ClusterSpec) -> Findings:
     mixed = gpu_paths(spec)
     if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
         yield Finding(
-            f"the workers reach GPU memory by {' and '.join(sorted(mixed))}, and the GPU operator "
-            "loads one driver on all of them.",
+            f"one driver of the GPU operator cannot serve both {' and '.join(sorted(mixed))}.",
             places(spec, "host_groups", "operators.gpu.driver"),
             "use one gpu_direct for all workers, or let the hosts own the GPU driver.",
         )
@@ -168,8 +165,7 @@ def _operator_findings(spec: ClusterSpec) -> Findings:
         )
     elif kinds == {False} and "peermem" in gpu_paths(spec) and network is None:
         yield Finding(
-            "the GPU operator loads nvidia_peermem, which needs MLNX_OFED or DOCA-OFED, and the "
-            "workers' RDMA driver is inbox.",
+            "the GPU operator loads nvidia_peermem, which the workers' inbox driver cannot serve.",
             (where, at(("host_defaults", "driver"), None)),
             "set gpu_direct to dma_buf, or give the hosts a driver package.",
             "warning",
@@ -201,8 +197,7 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
     least = {"peermem": PEERMEM_LEAST, "dma_buf": OPEN_MODULES_LEAST}.get(path, 0)
     if branch is not None and branch < least:
         yield Finding(
-            f"gpu_direct is {path}, which comes with GPU driver {least}, and the hosts have "
-            f"{settings.gpu_driver_version}.",
+            f"{path} comes with GPU driver {least}, not {settings.gpu_driver_version}.",
             places,
             f"update the GPU driver to {least} or later, or choose another gpu_direct.",
         )

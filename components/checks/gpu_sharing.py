@@ -99,8 +99,7 @@ def check_gdrcopy(spec: ClusterSpec) -> Findings:
     operator = spec.operators.gpu
     if operator is not None and operator.gdrcopy and operator.driver == "host":
         yield Finding(
-            "the GPU operator shall bring GDRCopy, and the hosts own the GPU driver: there is no "
-            "pod that would load its module.",
+            "the GPU operator brings GDRCopy with its driver, but the hosts own the GPU driver.",
             places(spec, "operators.gpu.gdrcopy", "operators.gpu.driver"),
             "remove gdrcopy and install gdrdrv on the hosts, or set driver to operator.",
         )
@@ -152,8 +151,7 @@ def _unpinned_findings(spec: ClusterSpec) -> Findings:
     by_host = at(("host_defaults", "docker"), docker)
     by_k3s = at(("kubernetes", "container_runtime"), "docker")
     yield Finding(
-        "nothing pins the container toolkit: beside Docker Railyard installs the one that the "
-        "hosts' repositories offer on that day.",
+        "no version of the container toolkit is pinned: Docker brings what the day offers.",
         (by_host if docker else by_k3s,),
         "set host_defaults.toolkit to {kind: present} if the hosts have it, or to {kind: host, "
         "version: …}, with repository if their own have it not.",

@@ -41,8 +41,7 @@ def check_esxi_release(spec: ClusterSpec) -> Findings:
         release = parse_release(hypervisor.release)
         if release is not None and release.ats == "other_option":
             yield Finding(
-                f"ESXi {release.text} of {hypervisor.name} has no kernel setting atsSupport (its"
-                " vtdAtsSupport is another one).",
+                f"ESXi {release.text} of {hypervisor.name} has vtdAtsSupport, not atsSupport.",
                 (place,),
                 "update the host to 7.0U2 or later.",
             )
@@ -155,8 +154,7 @@ def check_passthrough_device(spec: ClusterSpec) -> Findings:
         for v, vm in enumerate(hypervisor.vms):
             if not vm.gpu.endswith(_WHOLE_CARD):
                 yield Finding(
-                    f"the GPU {vm.gpu} of {vm.name} is a VF (vGPU on a GPU in SR-IOV mode), and "
-                    "Railyard passes whole GPUs through.",
+                    f"the GPU {vm.gpu} of {vm.name} is a VF (vGPU); only whole GPUs are passed.",
                     (at((*path, "vms", v, "gpu"), vm.gpu),),
                     "write the address of the GPU itself, which ends in "
                     f"{_WHOLE_CARD}, and take the GPU out of SR-IOV mode; vGPU is not supported.",

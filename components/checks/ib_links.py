@@ -64,8 +64,7 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
     for switch in switches[1:]:
         if switch.name not in near:
             yield Finding(
-                f"no cable of the file leads from {switches[0].name} to {switch.name}: as "
-                "written, they are two subnets.",
+                f"no cable leads from {switches[0].name} to {switch.name}: these are two subnets.",
                 (at((*switch.path, "name"), switch.name),),
                 f"write the cables between switches at both ends, for example "
                 f'"1/31/1": {switches[0].name}:1/31/1.',

@@ -30,8 +30,7 @@ def check_switch_transport(spec: ClusterSpec) -> Findings:
                 if entry.carries == spec.rdma.transport
             ]
             yield Finding(
-                f"{switch.name} runs {switch.os}, which carries {switch.carries}, and the "
-                f"transport is {spec.rdma.transport}.",
+                f"{switch.name} ({switch.os}) carries {switch.carries}, not {spec.rdma.transport}.",
                 places(spec, f"switches.{s}.os", "rdma.transport"),
                 f"move it to other_switches if it carries management or storage: it is left alone "
                 f"there. Else set rdma.transport to {switch.carries}, or use a switch whose os is "

@@ -76,15 +76,13 @@ def check_own_pods(spec: ClusterSpec) -> Findings:
     major, minor = (int(part) for part in plane.version.lstrip("v").split("+")[0].split(".")[:2])
     if (major, minor) < POLICY_SINCE:
         yield Finding(
-            f"jobs.own_pods.admission is true, and Kubernetes {plane.version} does not serve "
-            "MutatingAdmissionPolicy: 1.36 does.",
+            f"own_pods.admission needs Kubernetes 1.36, and this is {plane.version}.",
             (where, at(("kubernetes", "version"), plane.version)),
             "remove admission, and let pods take the environment by envFrom.",
         )
     if not pod_attachment(spec).resources:
         yield Finding(
-            "jobs.own_pods.admission is true, and the pod network has no resource by which a "
-            "container says that it is on the rails.",
+            "own_pods.admission is true, but the pod network has no resource to match.",
             (where, at(("pod_network", "mode"), spec.pod_network.mode)),
             "remove admission, and let pods take the environment by envFrom.",
         )
@@ -165,8 +163,7 @@ def check_wave_order(spec: ClusterSpec) -> Findings:
                     at(("switches", number, "ports", port), switch.ports[port].to),
                     at(("disruption", "switches")),
                 ),
-                "write ports: drain, which takes such hosts out of service first, or give them a"
-                " link to another leaf.",
+                "write ports: drain, or give them a link to another leaf.",
             )
 
 

@@ -162,8 +162,7 @@ def check_hugepages(spec: ClusterSpec) -> Findings:
             total_mib += _MIB[size] * ((total or 0) + sum(nodes))
             if total is not None and nodes:
                 yield Finding(
-                    f"hugepages_{size} counts {total} in all, and hugepages_{size}_per_node "
-                    f"{sum(nodes)} on the nodes.",
+                    f"hugepages_{size} is {total}, and its per_node is {sum(nodes)} in all.",
                     (
                         at((*block.path, f"hugepages_{size}"), total),
                         at((*block.path, f"hugepages_{size}_per_node"), nodes),
@@ -180,8 +179,7 @@ def _too_many(spec: ClusterSpec, block: _Block, total_mib: int) -> Findings:
             if machine.name in names and total_mib >= machine.memory_mib:
                 path = ("environment", "hypervisors", number, "vms", place, "memory_mib")
                 yield Finding(
-                    f"huge pages of {total_mib} MiB leave nothing of the {machine.memory_mib} MiB "
-                    f"of {machine.name}.",
+                    f"huge pages take {total_mib} of {machine.memory_mib} MiB of {machine.name}.",
                     (at(block.path, block.kernel), at(path, machine.memory_mib)),
                     "ask for fewer pages; half of the memory is much.",
                 )
@@ -224,8 +222,7 @@ def check_passed_vfs(spec: ClusterSpec) -> Findings:
                 yield Finding(
                     f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false).",
                     (at((*block.path, key), "off"),),
-                    f"set {key} to {'keep' if key == 'acs' else 'pt'}; or remove autoprobe, where "
-                    "no machine takes the VFs.",
+                    f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe.",
                 )
 
 
@@ -245,8 +242,7 @@ def check_rdma_netns(spec: ClusterSpec) -> Findings:
             continue
         if kernel == "exclusive" and not isolated:
             yield Finding(
-                f"rdma_netns is exclusive, and pod_network.mode {mode} leaves RDMA devices in the "
-                "host's namespace: no pod would see one.",
+                f"rdma_netns is exclusive, but pods of mode {mode} need the host's RDMA devices.",
                 (where, at(("pod_network", "mode"), mode)),
                 "set rdma_isolation to true, or remove rdma_netns."
                 if mode == "sriov"

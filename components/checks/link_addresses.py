@@ -105,8 +105,7 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     first, network = cables[0], spec.pod_network
     if spec.kubernetes is not None and not network.host_network:
         yield Finding(
-            f"{first.port} is routed, and pods have "
-            "addresses of their own on the rails, which no VLAN carries to them.",
+            f"{first.port} is routed, and no VLAN carries the pods' own rail addresses.",
             (
                 at((*first.port.path, "mode"), "routed"),
                 at(("pod_network", "host_network"), network.host_network),
@@ -118,8 +117,7 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
         key = "leaves" if rail.leaves else "gateway"
         if rail.name in routed and (rail.leaves or rail.gateway):
             yield Finding(
-                f"{rail.name} has {key}, and its cards are on routed ports, each with a network "
-                "and a gateway of its own.",
+                f"{rail.name} has {key}, but its routed ports have networks of their own.",
                 (at(("rails", r, key)),),
                 f"remove {key}, or the ports' mode.",
             )

@@ -232,8 +232,7 @@ def check_link_setting(spec: ClusterSpec) -> Findings:
         able = link_speed(cable.port.switch, cable.port.name) == speed
         if speed is not None and able and nic.speed_gbit_s < speed:
             yield Finding(
-                f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and its port "
-                f"is set to {speed}.",
+                f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, and its port is set to {speed}.",
                 (
                     at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
                     link_place(cable.port, "speed_gbit_s"),

@@ -95,8 +95,7 @@ def check_card_serial(spec: ClusterSpec) -> Findings:
             other_h, other_slot, other = first.setdefault(card.serial, (h, slot, own))
             if other_h != h:
                 yield Finding(
-                    f"cards of {spec.hosts[other_h].name} and {host.name} have the same serial "
-                    f"number {card.serial}.",
+                    f"{spec.hosts[other_h].name} and {host.name} have a card {card.serial}.",
                     (own, other),
                     "correct one of them: `lspci -vv` on the host shows its own.",
                 )
@@ -150,8 +149,7 @@ def check_rail_symmetry(spec: ClusterSpec) -> Findings:
             # A NIC on a rail that does not exist is `nic-rail`'s problem, probably the missing one.
             if missing and own <= rails:
                 yield Finding(
-                    f"{host.name} has no NIC on {', '.join(missing)}, and other {words} have: jobs "
-                    "on these rails leave it out.",
+                    f"{host.name} has no NIC on {', '.join(missing)}, which other {words} have.",
                     (at(("hosts", h, "nics")),),
                     _apart("add the NIC"),
                     "warning",
@@ -183,8 +181,7 @@ def _speeds(words: str, rail: str, nics: list[PlacedNic]) -> Findings:
         if nic.nic.speed_gbit_s == usual:
             continue
         yield Finding(
-            f"on {rail}, {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s, and the other {words} "
-            f"have {usual}: no job runs on both.",
+            f"on {rail} {nic.host.name} has {nic.nic.speed_gbit_s} Gbit/s, other {words} {usual}.",
             (nic.at("speed_gbit_s"), at((*other.path, "speed_gbit_s"), usual)),
             _apart("correct the speed"),
             "warning",
@@ -250,8 +247,7 @@ def check_host_role(spec: ClusterSpec) -> Findings:
     for h, host in enumerate(spec.hosts):
         if host.is_outside and host.gpus:
             yield Finding(
-                f"{host.name} is a {host.role} host, for which no GPU software is planned, and has "
-                f"{host.gpus} GPUs.",
+                f"{host.name} is a {host.role} host with {host.gpus} GPUs, which get no software.",
                 places(spec, f"hosts.{h}.gpus", f"hosts.{h}.role"),
                 "remove gpus, or make it a worker.",
             )

@@ -159,8 +159,7 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
         other = first.setdefault(nic.nic.rail, vf)
         if other.mtu_bytes != vf.mtu_bytes:
             yield Finding(
-                f"on {nic.nic.rail} the VFs of {nic.host.name} have MTU {vf.mtu_bytes}, and others "
-                f"have {other.mtu_bytes}.",
+                f"VFs of {nic} have MTU {vf.mtu_bytes}, others of the rail {other.mtu_bytes}.",
                 (at(vf.path, vf.mtu_bytes), at(other.path, other.mtu_bytes)),
                 f"give all NICs of {nic.nic.rail} the same MTU.",
             )

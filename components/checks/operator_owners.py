@@ -121,8 +121,7 @@ def _cards(spec: ClusterSpec, h: int, owner: Place) -> Findings:
     asked = spec.settings_of(host).firmware
     for p, port in enumerate(host.hca_sriov):
         yield Finding(
-            f"{host.name} {port.pci} is a port of hca_sriov, which has no model: a template "
-            "names the PCI device id of a card.",
+            f"{host.name} {port.pci} (hca_sriov) has no model, which a template needs.",
             (at(("hosts", h, "hca_sriov", p, "pci"), port.pci), owner),
             "set operators.network.firmware to host.",
         )
@@ -210,8 +209,7 @@ def _two_publishers(spec: ClusterSpec) -> Findings:
         if (owners[theirs], owners[ours]) != ("theirs", "ours"):
             continue
         yield Finding(
-            f"{TABLE[theirs].title} is theirs and publishes the GPUs, and operators."
-            f"{_BY_KEY[ours]} would publish them again.",
+            f"{TABLE[theirs].title} (theirs) and operators.{_BY_KEY[ours]} both publish GPUs.",
             (_place(theirs, "theirs"), *_asking(spec, ours)),
             f"remove operators.{_BY_KEY[ours]}.",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, places, unique
+from components.checks.rule import Finding, Findings, at, places, repeated, unique
 from components.core.problem import Place, SpecPath
 from components.fabric.ib_state import show_pkey
 from components.model.cluster import ClusterSpec
@@ -22,18 +22,17 @@ _KEY_TABLE: Final = 128
 _BLOCK: SpecPath = ("infiniband",)
 
 
-def list_partitions(fabric: InfiniBand) -> Iterator[tuple[IbPartition, SpecPath]]:
+def list_partitions(fabric: InfiniBand | None) -> Iterator[tuple[IbPartition, SpecPath]]:
     """List the partitions with their paths, in the order of the file."""
-    for p, partition in enumerate(fabric.partitions):
+    for p, partition in enumerate(fabric.partitions if fabric else ()):
         yield partition, (*_BLOCK, "partitions", p)
 
 
 def check_partition_key(spec: ClusterSpec) -> Findings:
     """Each partition has a key and a name of its own."""
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    listed = [(each.name, show_pkey(each.pkey), path) for each, path in list_partitions(fabric)]
+    listed = [
+        (each.name, show_pkey(each.pkey), path) for each, path in list_partitions(spec.infiniband)
+    ]
     keys = [(key, at((*path, "pkey"), key)) for _, key, path in listed]
     names = [(name, at((*path, "name"), name)) for name, _, path in listed]
     for kind, values in (("pkey", keys), ("name", names)):
@@ -47,10 +46,7 @@ def check_partition_member(spec: ClusterSpec) -> Findings:
     A subnet manager knows ports, not hosts. There is a member, and at least one is full: limited
     ones do not reach each other.
     """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    for partition, path in list_partitions(fabric):
+    for partition, path in list_partitions(spec.infiniband):
         if not partition.members:
             yield Finding(
                 f"partition {partition.name} has no members.",
@@ -143,19 +139,11 @@ def check_partition_name(spec: ClusterSpec) -> Findings:
     Whether MLNX-OS tells them apart is not published. If not, the second would give the first one
     its key.
     """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    first: dict[str, tuple[str, SpecPath]] = {}
-    for partition, path in list_partitions(fabric):
-        other, where = first.setdefault(partition.name.lower(), (partition.name, path))
-        if other != partition.name:
-            yield Finding(
-                f"the partitions {other} and {partition.name} differ in case only.",
-                (at((*path, "name"), partition.name), at((*where, "name"), other)),
-                "rename one of them.",
-                "warning",
-            )
+    named = ((each.name, (*path, "name")) for each, path in list_partitions(spec.infiniband))
+    for one, other in repeated((name.lower(), at(path, name)) for name, path in named):
+        if one.value != other.value:
+            what = f"the partitions {other.value} and {one.value} differ in case only."
+            yield Finding(what, (one, other), "rename one of them.", "warning")
 
 
 def check_ufm(spec: ClusterSpec) -> Findings:

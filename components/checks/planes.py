@@ -43,8 +43,7 @@ def check_balancer(spec: ClusterSpec) -> Findings:
         )
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
         yield Finding(
-            f"the balancer has {'one server' if servers else 'no server'} behind it, so it only "
-            "adds one more machine that can fail.",
+            f"the balancer has {len(servers) or 'no'} server behind it, and only adds a machine.",
             places,
             "use three control-plane hosts, or take the balancer out.",
         )
@@ -224,8 +223,7 @@ def check_api_from(spec: ClusterSpec) -> Findings:
             continue  # a name: the host itself knows where it comes from
         if not any(address in network for network in plane.api_from):
             yield Finding(
-                f"{host.name} has the address {host.address}, which api_from does not have: it "
-                "would not reach the API.",
+                f"{host.name} cannot reach the API: {host.address} is not in api_from.",
                 (place, here),
                 "add the network of the nodes to api_from.",
             )
@@ -285,8 +283,7 @@ def check_agent_token(spec: ClusterSpec) -> Findings:
     plane = spec.k3s
     if plane is not None and plane.agent_token == plane.token:
         yield Finding(
-            f"agent_token and token are both the secret {plane.token.name}, so that every worker "
-            "gets the servers' token.",
+            f"agent_token and token are both {plane.token.name}: workers get the servers' token.",
             places(spec, "kubernetes.agent_token", "kubernetes.token"),
             "make another secret for agents, or leave agent_token out.",
         )

@@ -64,11 +64,9 @@ def check_shared_devices(spec: ClusterSpec) -> Findings:
         ]
         if without:
             yield Finding(
-                f"{device.resource} takes no card of {', '.join(without)}, so a pod that asks for "
-                "it is never placed there.",
+                f"{device.resource} takes no card of {', '.join(without)}: no pod gets it there.",
                 (at((*path, d, "resource"), device.resource),),
-                "correct its selectors: `cat /sys/class/infiniband/*/device/device` on a worker "
-                "shows the device ids.",
+                "correct its selectors; /sys/class/infiniband/*/device/device shows device ids.",
             )
 
 
@@ -100,8 +98,7 @@ def check_rail_resource(spec: ClusterSpec) -> Findings:
         device = devices.get(rail.resource)
         if device is None:
             yield Finding(
-                f"jobs on {rail.name} ask for {network.resource_prefix}/{rail.resource}, which "
-                "the shared plugin does not publish.",
+                f"the plugin has no {network.resource_prefix}/{rail.resource} for {rail.name}.",
                 (place, at(("pod_network", "shared_devices"))),
                 f"write one of {', '.join(devices)}, or publish {rail.resource}.",
             )
@@ -326,9 +323,9 @@ def _known_with(
             "warning",
         )
     elif not line.holds(minor):
+        here = show_version(minor)
         yield Finding(
-            f"the {what} {chart.version} is stated for Kubernetes {line.describe()}, and this is "
-            f"{show_version(minor)}.",
+            f"{what} {chart.version} needs Kubernetes {line.describe()}, not {here}.",
             where,
             f"use another line ({known}) or Kubernetes. Source: {line.source}.",
             "error" if minor < line.lowest else "warning",

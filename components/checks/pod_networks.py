@@ -103,8 +103,7 @@ def _ports(spec: ClusterSpec) -> Findings:
             ports, where = rail_ports(host, rail), at((*_RAILS, r, "name"), rail.name)
             if len(ports) != 1:
                 yield Finding(
-                    f"{host.name} has {len(ports) or 'no'} HCA{'s' if ports else ''} on "
-                    f"{rail.name}, and pods ask every worker for one.",
+                    f"{host.name} needs one HCA on {rail.name} and has {len(ports) or 'none'}.",
                     (at(("hosts", h, "hca_sriov")), where),
                     f"write rail: {rail.name} at one port of hca_sriov.",
                 )
@@ -161,8 +160,7 @@ def check_pod_address(spec: ClusterSpec) -> Findings:
     yield from _unserved_rails(spec, ipam)
     if network.ipam == "static" and spec.jobs.mpi_operator:
         yield Finding(
-            "ipam is static, and the workers of an MPIJob are made of one template: all would "
-            "have the same address.",
+            "ipam is static: all workers of an MPIJob would have one address.",
             (ipam, at(("jobs", "mpi_operator"), value=True)),
             "set ipam to whereabouts, or mpi_operator to false: pods that say their own addresses "
             "need no MPIJob.",
@@ -184,8 +182,7 @@ def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
             yield Finding(
                 f"ipam is dhcp, and {rail.name} names no DHCP server: who serves VLAN {rail.vlan}?",
                 (ipam, at(("rails", r, "name"), rail.name)),
-                f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts, "
-                "which needs no server.",
+                f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts.",
             )
 
 

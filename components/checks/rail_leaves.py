@@ -87,8 +87,7 @@ def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Fin
             yield Finding(
                 f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed.",
                 where,
-                "add routing: {asn: 65101, router_id: 10.255.0.1} with numbers of its own, and "
-                "links with mode: routed.",
+                "add routing: {asn: 65101, router_id: 10.255.0.1}, and links with mode: routed.",
             )
 
 
@@ -173,8 +172,7 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Find
             )
         elif leaf not in joined.get(leaves[0], frozenset()):
             yield Finding(
-                f"{rail.name} is on {leaves[0]} and on {leaf}, and no routed links of the file "
-                "lead from one to the other.",
+                f"no routed links join {leaves[0]} and {leaf}, which both have {rail.name}.",
                 where,
                 f"write links with mode: routed from {leaf} to the spines of {leaves[0]}.",
             )

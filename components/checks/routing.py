@@ -127,8 +127,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
                 yield Finding(
                     f"{routed[0]} is routed, but nothing leads to {rail.name}: it has no gateway.",
                     where,
-                    f"set gateway to a free address of {rail.subnet}, for example "
-                    f"{rail.subnet.network_address + 1}.",
+                    f"set gateway to a free address, such as {rail.subnet.network_address + 1}.",
                 )
         elif why := _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]]):
             yield Finding(
@@ -141,8 +140,7 @@ def check_rail_gateway(spec: ClusterSpec) -> Findings:
 def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     if rail.gateway is not None:
         yield Finding(
-            f"{rail.name} has the gateway {rail.gateway}, and each of its {len(rail.leaves)} "
-            "leaves has one of its own.",
+            f"{rail.name} has the gateway {rail.gateway}, and each of its leaves another.",
             places(spec, f"rails.{r}.gateway"),
             "remove gateway.",
         )
@@ -230,8 +228,7 @@ def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Findings:
             found.setdefault(numbers[one][1], {}).update({one: None, other: None})
     for asn, names in found.items():
         yield Finding(
-            f"{in_words([*names])} are joined by a routed link and have the same asn {asn}; the "
-            "session is one between different numbers.",
+            f"{in_words([*names])} have a routed link and the same asn {asn}; BGP needs two.",
             _places(names, numbers),
             "give the two sides of a routed link different numbers.",
         )

@@ -58,8 +58,7 @@ def check_made_host_source(spec: ClusterSpec) -> Findings:
     for artefact in artefacts_of(spec):
         if artefact.path[0] == "kubernetes" and artefact.local:
             yield Finding(
-                f"{artefact.name} is at {artefact.address} on the hosts, and this update makes "
-                "them: they have no such file.",
+                f"{artefact.name} is at {artefact.address}, but hosts made by this update lack it.",
                 (at(artefact.path, artefact.address), at(("environment", "instances"))),
                 "write an https address, or leave it out: the default is upstream's own.",
             )
@@ -78,8 +77,7 @@ def check_chart_values(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"{name} of {release} is {_shown(theirs)}, and the plan needs {_shown(mine)}.",
                 (at((*path[:-1], "values", *keys), _shown(theirs)),),
-                f"remove {name} from values; to decide it otherwise, change the setting of the "
-                "site that it follows from.",
+                f"remove {name} from values, or change the setting that it follows from.",
             )
 
 

@@ -86,8 +86,7 @@ def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, Port
         for name in used:
             if name in used_ports(switch):
                 yield Finding(
-                    f"port {name} of {switch.name} is gone, since {split.whole} before it is split "
-                    f"in {split.count}.",
+                    f"{switch.name} has no {name}: {split.whole} is split in {split.count}.",
                     (
                         _place(s, switch, name),
                         *(_place(s, switch, part) for part in split.named[-1:]),

@@ -99,8 +99,7 @@ def _common_thresholds(spec: ClusterSpec) -> Findings:
         marking = marking_of(rdma, os)
         if marking.min_kib >= marking.max_kib:
             yield Finding(
-                f"ECN marking would begin at {marking.min_kib} KiB, not below its maximum of "
-                f"{marking.max_kib} KiB.",
+                f"ECN marking begins at {marking.min_kib} KiB, not below {marking.max_kib} KiB.",
                 places,
                 "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports.",
             )
@@ -126,8 +125,7 @@ def check_pfc_priority(spec: ClusterSpec) -> Findings:
     bound = [s for s in spec.switches if rdma.mode in system_of(s.os).one_shot_modes]
     if rdma.host_pfc and rdma.priority != ONE_SHOT_PRIORITY and bound:
         yield Finding(
-            f"{bound[0].name} can make only priority {ONE_SHOT_PRIORITY} lossless, and "
-            f"DSCP {rdma.dscp} is priority {rdma.priority}.",
+            f"{bound[0].name} makes priority {ONE_SHOT_PRIORITY} lossless, not {rdma.priority}.",
             places(spec, "rdma.dscp", "rdma.mode"),
             "use DSCP 26, which is priority 3, or mode lossy_ecn.",
         )

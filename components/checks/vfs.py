@@ -118,8 +118,7 @@ def check_vf_rate(spec: ClusterSpec) -> Findings:
             )
         elif least * nic.nic.vfs > line:
             yield Finding(
-                f"the {nic.nic.vfs} VFs of {name} are guaranteed {least * nic.nic.vfs} Mbit/s "
-                f"together, and the port has {line}.",
+                f"{name} guarantees its VFs {least * nic.nic.vfs} Mbit/s, and the port has {line}.",
                 (where, nic.at("vfs")),
                 f"guarantee at most {line // max(nic.nic.vfs, 1)} Mbit/s to each.",
             )
@@ -271,8 +270,7 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
                         at((*path, "qos", "buffers", "priorities", priority), number),
                         at((*path, "qos", "buffers", "size_bytes", number), 0),
                     ),
-                    "give the buffer a size, or the priority another buffer; or remove buffers: "
-                    "then the driver sizes them.",
+                    "give the buffer a size or the priority another buffer, or remove buffers.",
                 )
 
 
@@ -283,8 +281,7 @@ def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -
     if spec.rdma.host_pfc and others:
         place = (*path, "qos", "buffers", "priorities")
         yield Finding(
-            f"priority {lossless} is lossless, and shares receive buffer {number} with priority "
-            f"{others[0]}, which nothing pauses.",
+            f"lossless priority {lossless} shares receive buffer {number} with {others[0]}.",
             (at((*place, lossless), number), at((*place, others[0]), number)),
             f"give priority {lossless} a buffer of its own.",
         )
