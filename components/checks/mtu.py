@@ -81,7 +81,8 @@ def _compare(*chain: _Hop) -> Findings:
     for inner, outer in pairwise(chain):
         if inner.mtu_bytes > outer.mtu_bytes:
             yield Finding(
-                f"{inner.name} MTU {inner.mtu_bytes} exceeds {outer.name} MTU {outer.mtu_bytes}.",
+                f"the {inner.name}'s MTU of {inner.mtu_bytes} is larger than the {outer.name}'s "
+                f"{outer.mtu_bytes}.",
                 (at(inner.path, inner.mtu_bytes), at(outer.path, outer.mtu_bytes)),
                 f"raise the {outer.name} to {inner.mtu_bytes} or more, or lower the {inner.name} "
                 f"to {outer.mtu_bytes} or less.",
