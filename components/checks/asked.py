@@ -99,7 +99,7 @@ def _find(spec: ClusterSpec, topic: Topic, fix: str) -> Findings:
         for lack in lacks(spec.rdma, switch):
             if lack.topic != topic:
                 continue
-            path = _path(s, lack.place)
+            path = lack.place if lack.place[0] == "rdma" else ("switches", s, *lack.place)
             yield Finding(
                 f"{lack.what}: {lack.why}.",
                 (at(path, _value(spec, switch, lack.place)), at(("switches", s, "os"), switch.os)),
@@ -110,10 +110,6 @@ def _find(spec: ClusterSpec, topic: Topic, fix: str) -> Findings:
 RULES: Final = tuple(
     Rule(partial(_find, topic=topic, fix=fix), topic, cleandoc(text)) for topic, text, fix in _LACKS
 )
-
-
-def _path(index: int, place: tuple[str, ...]) -> SpecPath:
-    return place if place[0] == "rdma" else ("switches", index, *place)
 
 
 def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:

@@ -7,6 +7,7 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from components.catalogue.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
+from components.checks.planes import with_role
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
 from components.model.cloud import CrusoeProvision, InstancePool
@@ -137,10 +138,7 @@ def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Findings
         if network.overlaps(provision.vpc_cidr):
             yield Finding(
                 f"the cloud's network {provision.vpc_cidr} overlaps the {words} network {network}.",
-                (
-                    at((*_INSTANCES, "vpc_cidr"), provision.vpc_cidr),
-                    at(("kubernetes", key), network),
-                ),
+                places(spec, "environment.instances.vpc_cidr", f"kubernetes.{key}"),
                 "choose networks that have no address in common.",
             )
 
@@ -153,7 +151,7 @@ def check_cloud_balancer(spec: ClusterSpec) -> Findings:
     """
     if spec.cloud is None or spec.k3s is None:
         return
-    balancers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "balancer"]
+    balancers = with_role(spec, "balancer")
     if len(spec.servers) > 1 and not balancers:
         yield Finding(
             f"{len(spec.servers)} control-plane instances have no balancer before them.",
@@ -186,7 +184,7 @@ def check_cloud_hosts(spec: ClusterSpec) -> Findings:
     if provision is None and not spec.hosts:
         yield Finding(
             "the instances are brought by you, and none is listed.",
-            (at(("hosts",)), at((*_INSTANCES, "kind"), cloud.instances.kind)),
+            places(spec, "hosts", "environment.instances.kind"),
             "list them under hosts, with their addresses and host keys.",
         )
     if provision is None:

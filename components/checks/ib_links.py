@@ -58,7 +58,8 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
     Switches without a path to each other have a master each, and their hosts never meet.
     """
     switches = list_ib_switches(spec)
-    if spec.infiniband is None or not switches or _has_others(spec):
+    others = any(each.carries != "infiniband" for each in spec.switches)
+    if spec.infiniband is None or not switches or others:
         return  # `switch-transport` reports the others
     near = _hops(spec)[switches[0].name]
     for switch in switches[1:]:
@@ -95,14 +96,6 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
         )
 
 
-def _has_others(spec: ClusterSpec) -> bool:
-    return any(each.carries != "infiniband" for each in spec.switches)
-
-
-def _hcas_at(switch: IbSwitch) -> int:
-    return sum(switch.peer(port) is None for port in switch.ports)
-
-
 @once
 def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
     """Switch to each switch that it has a path to, and the links on the shortest."""
@@ -122,7 +115,10 @@ def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
 
 
 def _roots(spec: ClusterSpec) -> list[str]:
-    hcas = {each.name: _hcas_at(each) for each in list_ib_switches(spec)}
+    hcas = {
+        each.name: sum(each.peer(port) is None for port in each.ports)
+        for each in list_ib_switches(spec)
+    }
     total = sum(hcas.values())
     roots: list[str] = []
     for name, distance in _hops(spec).items():

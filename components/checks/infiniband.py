@@ -160,7 +160,7 @@ def check_ib_hcas(spec: ClusterSpec) -> Findings:
         if host.role == "worker" and is_user and host.hcas != fabric.hcas:
             yield Finding(
                 f"{host.name} has {host.hcas} HCAs, and workers of the fabric have {fabric.hcas}.",
-                (at(("hosts", h, "hcas"), host.hcas), at((*_BLOCK, "hcas"), fabric.hcas)),
+                places(spec, f"hosts.{h}.hcas", "infiniband.hcas"),
                 "correct the number that is wrong.",
             )
         if host.nics:
@@ -195,6 +195,7 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
     Its ports and rates are held against the model. Of two switches in one housing each is an entry
     of its own: no link joins them.
     """
+    managed = [name for name, model in MODELS.items() if "mlnxos" in model.ports]
     for switch in list_ib_switches(spec):
         if switch.path[0] == "switches":
             continue  # `switch-model` reports those
@@ -202,7 +203,7 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"nothing is known of the InfiniBand switch model {switch.model}.",
                 (at((*switch.path, "model"), switch.model),),
-                f"use one of: {', '.join((*list_plain(), *_managed_models()))}.",
+                f"use one of: {', '.join((*list_plain(), *managed))}.",
             )
         used = [half for half in switch.halves if {*half} & {*switch.ports}]
         if used[1:]:
@@ -211,10 +212,6 @@ def check_ib_switch(spec: ClusterSpec) -> Findings:
                 (at((*switch.path, "model"), switch.model),),
                 f"write an entry for each: their ports are {switch.describe_ports()}.",
             )
-
-
-def _managed_models() -> tuple[str, ...]:
-    return tuple(name for name, model in MODELS.items() if "mlnxos" in model.ports)
 
 
 def check_ib_port(spec: ClusterSpec) -> Findings:

@@ -110,15 +110,13 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
                 what = f"{name} = {value}, and pods reach nothing without it."
                 yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
             for host, nic in _rail_cards(block):
-                reason = _against_rail(name, value, nic, routed=_is_routed(block))
+                reason = _against_rail(
+                    name, value, nic, routed=block.kernel.source_routing == "auto"
+                )
                 if reason:
                     what = f"{name} = {value} on {host.name}, which has several rails: {reason}."
                     fix = "remove the line: Railyard sets what several rails need."
                     yield Finding(what, where, fix)
-
-
-def _is_routed(block: _Block) -> bool:
-    return block.kernel.source_routing == "auto"
 
 
 def _rail_cards(block: _Block) -> Iterator[tuple[Host, Nic]]:

@@ -20,7 +20,7 @@ def check_link_address(spec: ClusterSpec) -> Findings:
     follows the card's own `address`.
     """
     for port in list_all_ports(spec):
-        if port.port.address is not None and (port.port.peer is None or _is_bridged(port)):
+        if port.port.address is not None and (port.port.peer is None or port.port.mode != "routed"):
             yield _misplaced(port)
     where = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
     taken: dict[IPv4Network, tuple[LinkEnd, Place]] = {}
@@ -61,10 +61,6 @@ def _no_pair(link: Link, places: list[Place], far: IPv4Address) -> Finding:
         tuple(places),
         f"remove the second address: the end follows from the first, and is {far}.",
     )
-
-
-def _is_bridged(port: PlacedPort) -> bool:
-    return port.port.mode != "routed"
 
 
 def _misplaced(port: PlacedPort) -> Finding:

@@ -291,7 +291,8 @@ def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Findings:
 def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
     """A speed that the port has not; else error correction that the speed has not."""
     known = speeds_of(port.switch, port.name)
-    model, split = port.switch.hardware, _is_part(port)
+    splits = splits_of(port.switch).values()
+    model, split = port.switch.hardware, any(port.name in each.parts for each in splits)
     if not known or model is None:
         return  # `switch-model` and `port-capability` name the cause
     what = "a part of it" if split else f"a port of {model.described}"
@@ -318,10 +319,6 @@ def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
     places = tuple(link_place(port, key) for key in keys)
     own = any(place.path[:4] == port.path for place in places)
     return places if own else (port.place, *places)
-
-
-def _is_part(port: PlacedPort) -> bool:
-    return any(port.name in split.parts for split in splits_of(port.switch).values())
 
 
 def _listed(speeds: Iterable[int], word: str = "and") -> str:

@@ -77,7 +77,8 @@ def _trunks(spec: ClusterSpec, one_of: Mapping[str, str]) -> Iterator[_Edge]:
     for one, other in list_pairs(spec):
         if "routed" in {one.port.mode, other.port.mode}:
             continue
-        fix = f"remove one link of the loop: {_not_routed(one, other)} is not routed."
+        title = driver_of((other if _can_route(one) else one).switch.os).title
+        fix = f"remove one link of the loop: {title} is not routed."
         if _can_route(one) and _can_route(other):
             fix = (
                 "remove one link of the loop, or make the links routed: mode: routed at both ends."
@@ -118,10 +119,6 @@ def _bundles(spec: ClusterSpec, one_of: Mapping[str, str]) -> Iterator[_Edge]:
                 "remove one link of the loop.",
                 is_bundle=True,
             )
-
-
-def _not_routed(one: PlacedPort, other: PlacedPort) -> str:
-    return driver_of((other if _can_route(one) else one).switch.os).title
 
 
 def _can_route(port: PlacedPort) -> bool:

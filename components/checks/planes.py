@@ -19,7 +19,8 @@ _PAIR: Final = 2
 """What a balancer is for begins here; two servers are refused by etcd-members."""
 
 
-def _with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
+def with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
+    """The hosts of one role, each with its place in the list."""
     return [(number, host) for number, host in enumerate(spec.hosts) if host.role == role]
 
 
@@ -31,8 +32,8 @@ def check_balancer(spec: ClusterSpec) -> Findings:
     third one would add only a machine. Of a cloud's
     instances cloud-balancer says the same; kubespray-balancer has what holds there.
     """
-    balancers = _with_role(spec, "balancer")
-    servers = _with_role(spec, "control_plane")
+    balancers = with_role(spec, "balancer")
+    servers = with_role(spec, "control_plane")
     places = tuple(at(("hosts", number, "role"), host.role) for number, host in balancers)
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
     if len(balancers) > (_PAIR if shared else 1) and spec.cloud is None:
@@ -68,7 +69,7 @@ def check_virtual_address(spec: ClusterSpec) -> Findings:
     if shared is None:
         return
     path: SpecPath = ("kubernetes", "virtual_address", "address")
-    balancers = _with_role(spec, "balancer")
+    balancers = with_role(spec, "balancer")
     if spec.cloud is not None:
         yield Finding(
             f"{shared.address} would move between instances, which a cloud does not allow.",
@@ -161,7 +162,7 @@ def check_alignment_numa(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"{host.name} has cards on NUMA nodes {' and '.join(map(str, nodes))}, and "
                 f"alignment.policy {alignment.policy} {which} the pods of jobs, which take all.",
-                (at((*_PATH, "policy"), alignment.policy),),
+                places(spec, "kubernetes.alignment.policy"),
                 "write policy: best-effort.",
                 "error" if always else "warning",
             )

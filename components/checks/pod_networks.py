@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at, unique
+from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
@@ -51,7 +51,7 @@ def check_pod_network(spec: ClusterSpec) -> Findings:
     if network.rdma_isolation and network.mode != "sriov":
         yield Finding(
             f"rdma_isolation moves a VF's device into its pod, but the mode is {network.mode}.",
-            (at((*_BLOCK, "rdma_isolation"), value=True), at((*_BLOCK, "mode"), network.mode)),
+            places(spec, "pod_network.rdma_isolation", "pod_network.mode"),
             "remove rdma_isolation, or choose sriov.",
         )
 
@@ -78,7 +78,7 @@ def check_ib_rail(spec: ClusterSpec) -> Findings:
         if way == "ipoib" and rail.interface is None:
             yield Finding(
                 f"{rail.name} names no IPoIB device on which the pods' interfaces are made.",
-                (at((*_RAILS, r, "name"), rail.name),),
+                places(spec, f"infiniband.rails.{r}.name"),
                 "add interface with the name that `ip link` shows, for example ibs1f0.",
             )
     if way in {"sriov", "host_device"}:
@@ -197,7 +197,7 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
     if network.source_routing and not attached:
         yield Finding(
             "source_routing is for interfaces on rails, and these pods have none.",
-            (at((*_BLOCK, "source_routing"), value=True), at((*_BLOCK, "mode"), network.mode)),
+            places(spec, "pod_network.source_routing", "pod_network.mode"),
             "remove source_routing.",
         )
     for n, route in enumerate(network.routes):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from itertools import islice
 
-from components.checks.rule import Finding, Findings, at
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import uses_multus
@@ -34,11 +34,11 @@ def check_pod_pool(spec: ClusterSpec) -> Findings:
     if size is not None and network.ipam != "nv-ipam":
         yield Finding(
             f"addresses_per_node is the size of nv-ipam's blocks, and ipam is {network.ipam}.",
-            (at((*_BLOCK, "addresses_per_node"), size), at((*_BLOCK, "ipam"), network.ipam)),
+            places(spec, "pod_network.addresses_per_node", "pod_network.ipam"),
             "remove addresses_per_node, or set ipam to nv-ipam.",
         )
-    places = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec)}
-    small = [each for each in places.items() if each[1][1].num_addresses < _LEAST]
+    listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec)}
+    small = [each for each in listed.items() if each[1][1].num_addresses < _LEAST]
     for (name, _), (path, subnet) in small:
         yield Finding(
             f"{name} has {subnet.num_addresses} addresses in {subnet}: none is left for pods.",
@@ -46,7 +46,7 @@ def check_pod_pool(spec: ClusterSpec) -> Findings:
             "give the rail a larger subnet.",
         )
     for pool in () if small else plan_pools(spec):
-        path, _ = places[pool.rail, pool.leaf]
+        path, _ = listed[pool.rail, pool.leaf]
         yield from _pool(spec, pool, path)
 
 

@@ -83,7 +83,7 @@ def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Fin
                 where,
                 "remove it, or add the ports of its hosts to the switch.",
             )
-        elif leaf in holders and not _is_routed(switches[leaf]):
+        elif leaf in holders and not is_routed(switches[leaf]):
             yield Finding(
                 f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed.",
                 where,
@@ -91,7 +91,7 @@ def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Fin
             )
 
 
-def _is_routed(switch: Switch) -> bool:
+def is_routed(switch: Switch) -> bool:
     """It has numbers, or links for which `routing` asks for them."""
     return switch.routing is not None or any(
         port.mode == "routed" for port in switch.ports.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
-from components.checks.rail_leaves import in_words, suggest_leaves
+from components.checks.rail_leaves import in_words, is_routed, suggest_leaves
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
 from components.core.problem import Place
@@ -154,12 +154,8 @@ def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
             )
 
 
-def _is_routed(switch: Switch) -> bool:
-    return any(port.mode == "routed" for port in switch.ports.values())
-
-
 def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str | None:
-    if holders and not any(switch.routing or _is_routed(switch) for switch in holders):
+    if holders and not any(map(is_routed, holders)):
         return "is on no routed switch"
     if len(holders) > 1:
         return f"would be on {' and '.join(switch.name for switch in holders)}"

@@ -18,6 +18,7 @@ from components.catalogue.version_pairs import (
     conflicts_of,
     driver_tag,
 )
+from components.checks.planes import with_role
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
@@ -56,7 +57,7 @@ def check_etcd_members(spec: ClusterSpec) -> Findings:
     etcd needs a majority: four members survive one failure, as three do, and have one more host
     that can fail; two survive none.
     """
-    servers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "control_plane"]
+    servers = with_role(spec, "control_plane")
     count = len(servers)
     if count and count % 2 == 0:
         yield Finding(

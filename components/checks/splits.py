@@ -22,7 +22,7 @@ def check_port_split(spec: ClusterSpec) -> Findings:
     one port are alike, so that cards of two speeds cannot both have theirs. Cumulus splits ports
     from release 5.4 on by the line that is sent.
     """
-    cables = _cables_of(spec)
+    cables = {(cable.port.switch.name, cable.port.name): cable for cable in list_cables(spec)}
     for s, switch in enumerate(spec.switches):
         model = switch.hardware
         if model is None or switch.os not in model.ports:
@@ -143,7 +143,3 @@ def _unlike(
         ),
         "plug cards of one speed into the parts of one port.",
     )
-
-
-def _cables_of(spec: ClusterSpec) -> Mapping[tuple[str, str], Cable]:
-    return {(cable.port.switch.name, cable.port.name): cable for cable in list_cables(spec)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at
-from components.checks.topology import PlacedNic, list_cables, list_nics
+from components.checks.topology import list_cables, list_nics
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -27,10 +27,6 @@ def _carried(sriov: Sriov) -> tuple[str, ...]:
 
 def _pods_have_vfs(spec: ClusterSpec) -> bool:
     return spec.kubernetes is not None and spec.pod_network.mode == "sriov"
-
-
-def _on(nic: PlacedNic, key: str) -> SpecPath:
-    return (*nic.path, "sriov", key)
 
 
 def check_vf_owner(spec: ClusterSpec) -> Findings:
@@ -79,7 +75,9 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
         mtu_bytes, name = nic.nic.vf_mtu_bytes, f"{nic}"
         mtu_place = at((*nic.path, "vf_mtu_bytes"), mtu_bytes)
         if nic.nic.vfs == 0:
-            keys = [key for key in (*_CARRIED, "autoprobe") if _value(nic, key) is not None]
+            keys = [
+                key for key in (*_CARRIED, "autoprobe") if getattr(nic.nic.sriov, key) is not None
+            ]
             places = {key: nic.at("sriov", key) for key in keys}
             places |= {"vf_mtu_bytes": mtu_place} if mtu_bytes else {}
             for key, place in places.items():
@@ -94,10 +92,6 @@ def check_vf_effect(spec: ClusterSpec) -> Findings:
                 (mtu_place, nic.at("sriov", "autoprobe")),
                 "remove vf_mtu_bytes: who takes a VF sets its MTU; or remove autoprobe.",
             )
-
-
-def _value(nic: PlacedNic, key: str) -> object:
-    return getattr(nic.nic.sriov, key)
 
 
 def check_vf_rate(spec: ClusterSpec) -> Findings:
@@ -150,7 +144,7 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
         if vlan and port.port.mode == "access":
             yield Finding(
                 f"{port} is an access port, and drops the tagged frames of {cable.nic}'s VFs.",
-                (at(_on(cable.nic, "vlan"), vlan), port.at("mode")),
+                (cable.nic.at("sriov", "vlan"), port.at("mode")),
                 "remove vlan: the port puts what is untagged into the rail's VLAN as well."
                 if on_the_card
                 else "remove vlan, or set the port's mode to trunk.",
