@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE
 from components.model.worker_kinds import fitting_kind, gpu_kinds, worker_kinds
@@ -15,7 +14,7 @@ _PAIR: Final = 2
 _SHARED_MODE: Final = "ReadWriteMany"
 
 
-def check_perftest_case(spec: ClusterSpec) -> Iterator[Finding]:
+def check_perftest_case(spec: ClusterSpec) -> Findings:
     """Perftest takes the options of a case together, and the case can be run.
 
     The tool prints the CPU's share in duration mode only, and refuses that mode with all sizes. The
@@ -55,7 +54,7 @@ def _has_pods_on_rails(spec: ClusterSpec) -> bool:
     return spec.kubernetes is not None and bool(spec.rails) and len(spec.workers) >= _PAIR
 
 
-def check_deepspeed_scan(spec: ClusterSpec) -> Iterator[Finding]:
+def check_deepspeed_scan(spec: ClusterSpec) -> Findings:
     """DeepSpeed's scan is run by DeepSpeed's workers, which the MPI operator starts."""
     scan, sample = spec.acceptance.deepspeed_scan, spec.jobs.deepspeed
     if scan is not None and sample is None:
@@ -73,7 +72,7 @@ def check_deepspeed_scan(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_deepspeed_workers(spec: ClusterSpec) -> Iterator[Finding]:
+def check_deepspeed_workers(spec: ClusterSpec) -> Findings:
     """Each of DeepSpeed's workers fits on a node of its own; else they stay Pending for ever.
 
     They run on workers of one kind: with the same GPUs, rails and speeds.
@@ -94,18 +93,18 @@ def check_deepspeed_workers(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"DeepSpeed wants {sample.workers} workers, one on a node, and there are {count}"
             f"{' of one kind' if len(kinds) > 1 else ''}.",
-            (at(("jobs", "deepspeed", "workers"), sample.workers),),
+            places(spec, "jobs.deepspeed.workers"),
             f"set workers to {count} or less.",
         )
     if sample.gpus > gpus:
         yield Finding(
             f"DeepSpeed wants {sample.gpus} GPUs a worker, and a node has {gpus}.",
-            (at(("jobs", "deepspeed", "gpus"), sample.gpus),),
+            places(spec, "jobs.deepspeed.gpus"),
             f"set gpus to {gpus} or less.",
         )
 
 
-def check_shared_claim(spec: ClusterSpec) -> Iterator[Finding]:
+def check_shared_claim(spec: ClusterSpec) -> Findings:
     """Workers on several nodes share a volume that several nodes can mount.
 
     A claim that is `ReadWriteOnce` is mounted on one node, and a folder of a node (`hostPath`) is
@@ -117,21 +116,19 @@ def check_shared_claim(spec: ClusterSpec) -> Iterator[Finding]:
     path = ("jobs", "deepspeed")
     if sample.access_mode != _SHARED_MODE:
         yield Finding(
-            f"{sample.workers} workers on as many nodes share the claim {sample.claim}, which is "
-            f"{sample.access_mode}.",
+            f"{sample.workers} workers share {sample.claim}, which is {sample.access_mode}.",
             (at((*path, "access_mode"), sample.access_mode), at((*path, "workers"))),
             f"set access_mode to {_SHARED_MODE}.",
         )
     if sample.nfs_server is None:
         yield Finding(
-            f"{sample.workers} workers on as many nodes share {sample.path}, which is a folder of "
-            "each node without nfs_server.",
+            f"without nfs_server {sample.path} is another folder for each worker.",
             (at((*path, "path"), sample.path), at((*path, "workers"))),
             "set nfs_server to the server that exports it.",
         )
 
 
-def check_arena_resource(spec: ClusterSpec) -> Iterator[Finding]:
+def check_arena_resource(spec: ClusterSpec) -> Findings:
     """With `rdma_shared`, the resource that Arena's `--rdma` requests is published.
 
     Arena asks for `rdma/hca` whatever the plugin publishes; under another name alone its workers
@@ -151,7 +148,7 @@ def check_arena_resource(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nccl_floor(spec: ClusterSpec) -> Findings:
     """A floor in GB/s means the same algorithm, and the warning is not below it.
 
     With two workers NCCL takes a tree, whose bus bandwidth is above what the adapters carry: a
@@ -163,8 +160,7 @@ def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
         return
     if floor.warn_gbyte_s is not None and floor.warn_gbyte_s < floor.min_gbyte_s:
         yield Finding(
-            f"a warning below {floor.warn_gbyte_s:g} GB/s is never given: below "
-            f"{floor.min_gbyte_s:g} the verdict is failed.",
+            f"no warning below {floor.warn_gbyte_s:g} GB/s is given: {floor.min_gbyte_s:g} fails.",
             (at((*path, "warn_gbyte_s"), floor.warn_gbyte_s), at((*path, "min_gbyte_s"))),
             "make warn_gbyte_s the larger of the two.",
         )
@@ -172,16 +168,14 @@ def check_nccl_floor(spec: ClusterSpec) -> Iterator[Finding]:
     if len(kinds) > 1:
         names = ", ".join(kind.name for kind in kinds)
         yield Finding(
-            f"acceptance.nccl_floor is one number, and collectives run on workers of {len(kinds)} "
-            f"kinds: {names}.",
+            f"nccl_floor is one number, for {len(kinds)} kinds of workers: {names}.",
             (at((*path, "min_gbyte_s"), floor.min_gbyte_s),),
             "remove nccl_floor: nccl_min_fraction is of the line rate of each kind.",
         )
     if "all_reduce" in spec.acceptance.collectives and _is_tree(spec):
         shown = "NCCL may pick the tree algorithm" if algo is None else f"nccl_algo is {algo}"
         yield Finding(
-            f"acceptance.nccl_floor cannot be judged: with two workers {shown}, whose bus "
-            "bandwidth is not comparable with the line rate.",
+            f"nccl_floor cannot be judged: with two workers {shown}, which has no line rate.",
             (at(("acceptance", "nccl_algo"), algo), at(path)),
             "set nccl_algo to RING.",
         )
@@ -192,7 +186,7 @@ def _is_tree(spec: ClusterSpec) -> bool:
     return spec.acceptance.nccl_algo != "RING" and pairs
 
 
-def check_gid_index(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gid_index(spec: ClusterSpec) -> Findings:
     """On InfiniBand no GID index is set: it makes NCCL route packets that need no routing.
 
     A cloud's training job is reported to be ten times slower with index 3, which is RoCE's.
@@ -201,12 +195,12 @@ def check_gid_index(spec: ClusterSpec) -> Iterator[Finding]:
     if index is not None and spec.rdma.transport == "infiniband":
         yield Finding(
             f"NCCL would use GID {index} on InfiniBand, where addresses in one subnet need none.",
-            (at(("jobs", "gid_index"), index), at(("rdma", "transport"), spec.rdma.transport)),
+            places(spec, "jobs.gid_index", "rdma.transport"),
             "remove gid_index.",
         )
 
 
-def check_topology_hint(spec: ClusterSpec) -> Iterator[Finding]:
+def check_topology_hint(spec: ClusterSpec) -> Findings:
     """A topology file is for virtual machines; on bare metal NCCL reads the PCIe tree itself.
 
     A file that differs from the machine makes NCCL take the wrong card for a GPU.
@@ -215,7 +209,7 @@ def check_topology_hint(spec: ClusterSpec) -> Iterator[Finding]:
     if file is not None and spec.cloud is None and not spec.hypervisors:
         yield Finding(
             "NCCL is given a topology file on bare metal, where it sees the PCIe tree itself.",
-            (at(("jobs", "topology_file", "host_path"), file.host_path),),
+            places(spec, "jobs.topology_file.host_path"),
             "remove topology_file, unless the machine hides its switches.",
             "warning",
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
-from components.core.problem import Place, SpecPath
+from components.checks.rule import Finding, Findings, at
+from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.instances import crusoe_of
@@ -15,7 +15,6 @@ from components.model.reach import how_to_pin
 from components.model.sources import Sources
 from components.model.units import SecretRef, Ssh
 from components.model.ways import each_ssh
-from components.reading.load import StackSecrets
 
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
 SSH_SECRETS: Final = (
@@ -27,7 +26,7 @@ SSH_SECRETS: Final = (
 )
 
 
-def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
+def check_host_key(spec: ClusterSpec) -> Findings:
     """The SSH host key of each device and jump host is pinned: ed25519, ECDSA or RSA.
 
     Without it the first machine that answers at the address would be trusted.
@@ -41,7 +40,7 @@ def check_host_key(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_credentials(spec: ClusterSpec) -> Iterator[Finding]:
+def check_credentials(spec: ClusterSpec) -> Findings:
     """Each device has one credential: a host a private key or the agent, a switch a password too.
 
     A host's password would have to travel with every command; what its sudo asks for is
@@ -52,11 +51,11 @@ def check_credentials(spec: ClusterSpec) -> Iterator[Finding]:
         given = [key for key in _LOGINS if getattr(ssh, key)]
         if not given:
             example = "private_key: {secret: ssh_private_key}"
+            example = example if on_host else "password: {secret: switch_password}"
             yield Finding(
                 f"{name} has neither a private key nor a password.",
                 (at(path),),
-                f"add {example if on_host else 'password: {secret: switch_password}'}; or agent:"
-                " true, with a key in the SSH agent.",
+                f"add {example}, or agent: true.",
             )
         elif ssh.password is not None and on_host:
             yield Finding(
@@ -130,29 +129,3 @@ def _registry_secrets(containers: Containers) -> Iterator[tuple[SecretRef, SpecP
         yield containers.login.password, (*path, "login", "password")
     if containers.build is not None and containers.build.login is not None:
         yield containers.build.login.password, (*path, "build", "login", "password")
-
-
-def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Iterator[Finding]:
-    """Each secret that the site names is in the stack's configuration, encrypted.
-
-    It is checked only for a stack file; a plain site file holds no secrets. What comes from the
-    environment or a program is asked for when it is needed.
-    """
-    places: dict[str, list[Place]] = {}
-    for ref, path in list_secrets(spec):
-        if ref.secret is not None:
-            places.setdefault(ref.secret, []).append(at(path, ref.secret))
-    for name, where in places.items():
-        command = f"`pulumi config set --secret railyard:{name}`"
-        if name in secrets.in_clear:
-            yield Finding(
-                f"the secret railyard:{name} is in the stack file in clear text.",
-                tuple(where),
-                f"set it again with {command}, and change it on the device: it has been readable.",
-            )
-        elif name not in secrets.encrypted and secrets.complete:
-            yield Finding(
-                f"the secret railyard:{name} is not in the stack's configuration.",
-                tuple(where),
-                f"run {command}.",
-            )

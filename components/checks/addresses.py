@@ -8,15 +8,16 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from typing import Final
 
-from components.checks.rule import Finding, at
-from components.checks.topology import list_nics
+from components.checks.rule import Finding, Findings, at, places, unique
+from components.checks.topology import PlacedNic, list_nics
 from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
-from components.model.rail_subnets import RailSubnet, subnet_of, subnets_of
+from components.model.rail_subnets import RailSubnet, routed_cards, subnet_of, subnets_of
 from components.model.reach import is_machine_ipv4
 from components.model.ways import default_way, each_ssh
+from components.pod_network.leaf_pools import probe_address
 
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
@@ -30,7 +31,7 @@ def as_ipv4(text: str) -> IPv4Address | None:
         return None
 
 
-def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_node_address(spec: ClusterSpec) -> Findings:
     """Each node has an IPv4 address of its own in the cluster: `node_ip`, or its SSH address."""
     for h, host in enumerate(spec.hosts):
         address = host.address
@@ -38,12 +39,12 @@ def check_node_address(spec: ClusterSpec) -> Iterator[Finding]:
         if known and not is_machine_ipv4(address):
             yield Finding(
                 f'the node {host.name} needs an IPv4 address, and "{address}" is none.',
-                (at(("hosts", h, "ssh", "address"), address),),
+                places(spec, f"hosts.{h}.ssh.address"),
                 "set node_ip to the address by which the other nodes reach it.",
             )
 
 
-def check_duplicate_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_duplicate_address(spec: ClusterSpec) -> Findings:
     """No two devices answer at one address and port, and no two nodes share an address.
 
     The DeepOps RoCE guide has this slip: gpu01 and gpu02 both are 192.168.2.11 there.
@@ -85,7 +86,7 @@ class _Net:
     path: SpecPath
 
 
-def check_subnet_overlap(spec: ClusterSpec) -> Iterator[Finding]:
+def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     """Rails, pods, services and the nodes' own addresses do not overlap.
 
     A node sends to the most specific network it knows: an overlap takes traffic from a rail to the
@@ -143,7 +144,7 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
         yield "the balancers", shared.address, path
 
 
-def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
+def check_subnet_size(spec: ClusterSpec) -> Findings:
     """A rail's subnet has an address for whatever is on it.
 
     Its VFs, or where pods share the cards one pod of each worker and the server of the bandwidth
@@ -164,7 +165,7 @@ def check_subnet_size(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _too_small(r, subnet, found, pods)
 
 
-def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Iterator[Finding]:
+def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Findings:
     """A subnet without room; `pods` are those of shared cards, None where each has a VF."""
     own = sum(card.address is not None for card in cards)
     vfs = sum(card.vfs for card in cards)
@@ -181,14 +182,13 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
         place: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
         on_leaf = f" on {subnet.leaf}" if subnet.leaf else ""
         yield Finding(
-            f"the subnet of {subnet.rail}{on_leaf}, {subnet.network}, has {free} addresses for "
-            f"{wanted}.",
+            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses for {wanted}.",
             (at(("rails", r, *place), subnet.network),),
             "choose a larger subnet, or fewer VFs.",
         )
 
 
-def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cluster_networks(spec: ClusterSpec) -> Findings:
     """The pod network has a /24 for each node; of kubespray, kubespray-nodes asks."""
     kubernetes = spec.kubernetes
     if kubernetes is None or spec.kubespray is not None:
@@ -196,8 +196,58 @@ def check_cluster_networks(spec: ClusterSpec) -> Iterator[Finding]:
     nodes = kubernetes.pod_cidr.num_addresses // _PODS_PER_NODE
     if nodes < len(spec.hosts):
         yield Finding(
-            f"the pod network {kubernetes.pod_cidr} has room for {nodes} nodes, and there are "
-            f"{len(spec.hosts)}.",
-            (at(("kubernetes", "pod_cidr"), kubernetes.pod_cidr),),
+            f"pod network {kubernetes.pod_cidr} has room for {nodes} of {len(spec.hosts)} nodes.",
+            places(spec, "kubernetes.pod_cidr"),
             "choose a larger one; each node takes a /24.",
+        )
+
+
+_NO_MACHINES: Final = 31
+"""Bits of a subnet that is all network and broadcast address."""
+
+
+def check_pf_address(spec: ClusterSpec) -> Findings:
+    """A card's own address is a free one of its rail's subnet.
+
+    The prefix length comes from the subnet; with an address of another one, the neighbours on the
+    rail would be reached through a router that is not there.
+    """
+    cards = [nic for nic in list_nics(spec) if nic.nic.address is not None]
+    values = ((nic.nic.address, nic.at("address")) for nic in cards)
+    fix = "give each card an address of its own."
+    yield from unique(values, "two cards have the address {}.", fix)
+    for nic in cards:
+        yield from _outside(spec, nic, (*nic.path, "address"))
+
+
+def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
+    rail = spec.rail(nic.nic.rail)
+    place = subnet_of(spec, rail, nic.host) if rail is not None else None
+    if rail is None or place is None or nic.nic.address is None:
+        return  # `nic-rail` tells of a rail that is not there, `rail-leaf` of a leaf without it
+    if (nic.host.name, rail.name) in routed_cards(spec):
+        return  # `routed-port` tells of these
+    address, subnet = IPv4Address(nic.nic.address), place.network
+    ends = (subnet.network_address, subnet.broadcast_address)
+    if subnet.prefixlen >= _NO_MACHINES:
+        key: SpecPath = ("leaves", place.leaf, "subnet") if place.leaf else ("subnet",)
+        yield Finding(
+            f"{rail.name}'s subnet {subnet} has no address for {nic}.",
+            (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet)),
+            "choose a larger subnet; /24 is usual.",
+        )
+    elif spec.kubernetes and not spec.pod_network.host_network and address == probe_address(subnet):
+        yield Finding(
+            f"{address} of {nic} is the last address of {rail.name}, "
+            "kept for the server of the bandwidth test.",
+            (at(path, nic.nic.address),),
+            "give the card another address.",
+        )
+    elif address not in subnet or address in ends:
+        on_leaf = f" on {place.leaf}" if place.leaf else ""
+        yield Finding(
+            f"{nic.nic.address} of {nic} is no address of a machine in "
+            f"{rail.name}'s subnet {subnet}{on_leaf}.",
+            (at(path, nic.nic.address),),
+            f"write an IPv4 address from {ends[0] + 1} to {ends[1] - 1}, without a prefix length.",
         )

@@ -2,46 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
+from inspect import cleandoc
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.catalogue.switches.systems import SWITCH_SYSTEMS
+from components.checks.rule import Finding, Findings, Rule, at, places
+from components.checks.topology import list_all_ports
+from components.core.errors import SpecError
 from components.core.problem import SpecPath
+from components.fabric.exec_plan import describe_interrupts, find_form, why_no_exec
 from components.fabric.lacks import Topic, lacks
+from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Switch
+from components.model.fabric import Inband, Switch
+from components.model.guards import SwitchGuards
+from components.model.rail_subnets import subnets_of
 
-_FIXES: Final[dict[Topic, str]] = {
-    "roce-mode": "use mode lossless or lossy_ecn",
-    "pfc-watchdog": "remove pfc_watchdog",
-    "cable-length": "remove cable_length_m",
-    "port-ecn": "remove the thresholds of the port, so that it follows rdma",
-    "queue-setting": "remove it",
-    "packet-spreading": "remove adaptive_routing, so that each flow keeps its path (ECMP)",
-    "bond-system": "leave the ports out of the file, so that their bundle stays as it is",
-    "routed-link": "make the link a trunk without routing, with one link between two switches, or "
-    "use a switch system that is routed: cumulus, eos or sonic",
-}
+_Row = tuple[Topic, str, str]
+_LACKS: Final[tuple[_Row, ...]] = (
+    (
+        "roce-mode",
+        """Each switch has the mode of RoCE that the file asks for.
+
+    `semi_lossless` lets a card pause its switch port and passes no pause on, so that a burst is
+    held without a pause storm in the fabric. Onyx has it as `roce semi-lossless`.
+    """,
+        "use mode lossless or lossy_ecn",
+    ),
+    (
+        "pfc-watchdog",
+        """A PFC watchdog is asked for only where there is one, and a class that it could watch.
+
+    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
+    lines of a port, SONiC as a row of its own.
+    """,
+        "remove pfc_watchdog",
+    ),
+    (
+        "cable-length",
+        """The length of a cable is written only where headroom is computed from it.
+
+    What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
+    metre, which is 62 bytes each way at 100 Gbit/s. Cumulus has one length for the whole switch.
+    SONiC has one a port, and headroom for some lengths only, 5, 40 and 300 m on most platforms: the
+    next longer one is set.
+    """,
+        "remove cable_length_m",
+    ),
+    (
+        "port-ecn",
+        """A port has ECN thresholds of its own only where the switch system sets them by port.""",
+        "remove the thresholds of the port, so that it follows rdma",
+    ),
+    (
+        "queue-setting",
+        """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
+
+    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
+    has the notifications of its RoCE profile in class 6.
+    """,
+        "remove it",
+    ),
+    (
+        "packet-spreading",
+        """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
+
+    The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
+    """,
+        "remove adaptive_routing, so that each flow keeps its path (ECMP)",
+    ),
+    (
+        "routed-link",
+        """A link is routed only between switches whose driver sets routed ports and BGP.""",
+        "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
+    ),
+    (
+        "bond-system",
+        """A bundle is written only if the driver sets bundles, under a name that the system takes.
+
+    Cumulus, EOS and SONiC have bundles by LACP, and two switches of Cumulus or EOS share one as a
+    pair (MLAG).
+    Elsewhere bundles stay what they are: ports that are not in the file are left alone.
+    """,
+        "leave the ports out of the file, so that their bundle stays as it is",
+    ),
+)
+"""Topic, what its rule demands, and the fix unless the lack says it itself."""
 
 
-def _find(spec: ClusterSpec, topic: Topic) -> Iterator[Finding]:
+def _find(spec: ClusterSpec, topic: Topic, fix: str) -> Findings:
     if spec.rdma.transport != "roce":
         return
     for s, switch in enumerate(spec.switches):
         for lack in lacks(spec.rdma, switch):
             if lack.topic != topic:
                 continue
-            path = _path(s, lack.place)
+            path = lack.place if lack.place[0] == "rdma" else ("switches", s, *lack.place)
             yield Finding(
                 f"{lack.what}: {lack.why}.",
                 (at(path, _value(spec, switch, lack.place)), at(("switches", s, "os"), switch.os)),
-                f"{lack.fix or _FIXES[topic]}.{_capability(switch)}",
+                f"{lack.fix or fix}.{_capability(switch)}",
             )
 
 
-def _path(index: int, place: tuple[str, ...]) -> SpecPath:
-    return place if place[0] == "rdma" else ("switches", index, *place)
+RULES: Final = tuple(
+    Rule(partial(_find, topic=topic, fix=fix), topic, cleandoc(text)) for topic, text, fix in _LACKS
+)
 
 
 def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
@@ -61,73 +129,7 @@ def _capability(switch: Switch) -> str:
     return f" {model.capability_line()}." if model else ""
 
 
-def check_roce_mode(spec: ClusterSpec) -> Iterator[Finding]:
-    """Each switch has the mode of RoCE that the file asks for.
-
-    `semi_lossless` lets a card pause its switch port and passes no pause on, so that a burst is
-    held without a pause storm in the fabric. Onyx has it as `roce semi-lossless`.
-    """
-    return _find(spec, "roce-mode")
-
-
-def check_pfc_watchdog(spec: ClusterSpec) -> Iterator[Finding]:
-    """A PFC watchdog is asked for only where there is one, and a class that it could watch.
-
-    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
-    lines of a port, SONiC as a row of its own.
-    """
-    return _find(spec, "pfc-watchdog")
-
-
-def check_cable_length(spec: ClusterSpec) -> Iterator[Finding]:
-    """The length of a cable is written only where headroom is computed from it.
-
-    What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
-    metre, which is 62 bytes each way at 100 Gbit/s. Cumulus has one length for the whole switch.
-    SONiC has one a port, and headroom for some lengths only, 5, 40 and 300 m on most platforms: the
-    next longer one is set.
-    """
-    return _find(spec, "cable-length")
-
-
-def check_port_ecn(spec: ClusterSpec) -> Iterator[Finding]:
-    """A port has ECN thresholds of its own only where the switch system sets them by port."""
-    return _find(spec, "port-ecn")
-
-
-def check_queue_setting(spec: ClusterSpec) -> Iterator[Finding]:
-    """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
-
-    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
-    has the notifications of its RoCE profile in class 6.
-    """
-    return _find(spec, "queue-setting")
-
-
-def check_packet_spreading(spec: ClusterSpec) -> Iterator[Finding]:
-    """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
-
-    The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
-    """
-    return _find(spec, "packet-spreading")
-
-
-def check_routed_link(spec: ClusterSpec) -> Iterator[Finding]:
-    """A link is routed only between switches whose driver sets routed ports and BGP."""
-    return _find(spec, "routed-link")
-
-
-def check_bond_system(spec: ClusterSpec) -> Iterator[Finding]:
-    """A bundle is written only where the driver sets bundles, under a name that the system takes.
-
-    Cumulus, EOS and SONiC have bundles by LACP, and two switches of Cumulus or EOS share one as a
-    pair (MLAG).
-    Elsewhere bundles stay what they are: ports that are not in the file are left alone.
-    """
-    return _find(spec, "bond-system")
-
-
-def check_reserved_vlan(spec: ClusterSpec) -> Iterator[Finding]:
+def check_reserved_vlan(spec: ClusterSpec) -> Findings:
     """No rail has a VLAN that the switching chip uses itself.
 
     Cumulus Linux keeps 3725 to 3999 by default, and refuses or silently loses a bridge VLAN there.
@@ -139,7 +141,215 @@ def check_reserved_vlan(spec: ClusterSpec) -> Iterator[Finding]:
                 yield Finding(
                     f"{rail.name} is VLAN {rail.vlan}, and {driver_of(switch.os).title} on "
                     f"{switch.name} keeps {kept.start} to {kept.stop - 1} for itself.",
-                    (at(("rails", r, "vlan"), rail.vlan), at(("switches", s, "os"), switch.os)),
+                    places(spec, f"rails.{r}.vlan", f"switches.{s}.os"),
                     "choose a VLAN outside of that range.",
                 )
                 break
+
+
+def check_guard_repair(spec: ClusterSpec) -> Findings:
+    """`repair` is asked of a kind of guard only where each switch system can do it.
+
+    A driver that sets a value and cannot give back exactly what was there would leave the switch
+    other than it found it; one that has no published line for it would send a guess.
+    """
+    for name in SwitchGuards.model_fields:
+        kind = f"switch.{name}"
+        if spec.guards.way(kind) != "repair":
+            continue
+        for s, switch in enumerate(spec.switches):
+            why = _why_not(switch, kind)
+            if why is None:
+                continue
+            where: SpecPath = ("guards", "switch", name)
+            yield Finding(
+                f"{kind} cannot be repaired on {switch.name}: {why}.",
+                (at(where, "repair"), at(("switches", s, "os"), switch.os)),
+                f"write guards.switch.{name}: warn, or refuse",
+            )
+
+
+def _why_not(switch: Switch, kind: str) -> str | None:
+    """Why a switch cannot be repaired so; None: it can, or has nothing of the kind."""
+    if switch.carries != "roce":
+        return None
+    if kind not in system_of(switch.os).repairs:
+        title = driver_of(switch.os).title
+        return f"the driver of {title} has no line that sets the harmless value and gives it back"
+    if switch.executor == "exec":
+        return "an exec sends its lines without reading, and cannot know what there is to mend"
+    return None
+
+
+ALLOWED: Final = "allow-interruptions"
+
+
+def check_exec_system(spec: ClusterSpec) -> Findings:
+    """A switch with `executor: exec` has a system whose exec requests can be trusted.
+
+    The whole configuration goes as one request, so what the switch does after a refused line must
+    be known, and what it prints must tell a success from a failure. The whole must fit into one
+    argument of a program, where bash takes it.
+    """
+    for s, switch in enumerate(spec.switches):
+        why = why_no_exec(switch.os)
+        if switch.executor == "exec" and why is not None:
+            fitting = sorted(name for name in SWITCH_SYSTEMS if find_form(name))
+            yield Finding(
+                f"{switch.name} cannot take its configuration as one exec: {why}.",
+                places(spec, f"switches.{s}.executor", f"switches.{s}.os"),
+                f"remove executor; `exec` works with {', '.join(fitting)}.",
+            )
+        elif switch.executor == "exec":
+            yield from _refuse_plan(spec, s)
+
+
+def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
+    switch = spec.switches[s]
+    plan, form = _plan_one(spec, switch), find_form(switch.os)
+    texts, longest = plan.exec if plan else None, form.longest if form else None
+    missing = form.find_missing(plan.desired) if plan and form else None
+    if missing is not None:
+        yield Finding(
+            f"{switch.name} cannot take its configuration as one exec: {missing}.",
+            places(spec, f"switches.{s}.executor"),
+            "remove executor: `device` records what was there.",
+        )
+    needed = max(len(texts.apply), len(texts.undo)) if texts else 0
+    if longest is not None and needed > longest:
+        yield Finding(
+            f"one exec of {switch.name} would have {needed} characters; it takes {longest}.",
+            places(spec, f"switches.{s}.executor"),
+            "remove executor: `device` sends a line at a time.",
+        )
+
+
+def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
+    model = switch.hardware
+    known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
+    if not known or any(lacks(spec.rdma, switch)):
+        return None  # another rule names what the switch cannot do
+    try:
+        (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))
+    except SpecError:
+        return None  # another rule names the rail that is not there
+    return plan
+
+
+def check_exec_disruptive(spec: ClusterSpec) -> Findings:
+    """An exec that interrupts traffic is allowed in words, and nothing else needs the word.
+
+    An exec reads nothing first, so it sends an MTU with its shutdown, and the one-shot RoCE, at
+    every change of the file, even if the switch has them already.
+    """
+    for s, switch in enumerate(spec.switches):
+        allowed = switch.exec_disruptive == ALLOWED
+        where = at(("switches", s, "exec_disruptive"), switch.exec_disruptive)
+        if switch.executor == "device" and allowed:
+            yield Finding(
+                f"{switch.name} sets exec_disruptive to {ALLOWED}, but its executor is device.",
+                (where,),
+                "remove exec_disruptive, or set executor to exec.",
+            )
+        elif switch.executor == "exec" and not allowed:
+            yield from _refuse_interruptions(spec, s)
+
+
+def _refuse_interruptions(spec: ClusterSpec, s: int) -> Findings:
+    switch = spec.switches[s]
+    if find_form(switch.os) is None:
+        return
+    plan = _plan_one(spec, switch)
+    found = plan.exec.interrupts if plan and plan.exec else ()
+    if found:
+        yield Finding(
+            f"each change of the file would interrupt {switch.name}: {describe_interrupts(found)}.",
+            places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive"),
+            f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only changes.",
+        )
+
+
+_KEEP = "give the switch its management port, or another port and VLAN for the session."
+
+
+def check_management_port(spec: ClusterSpec) -> Findings:
+    """What carries the session to a switch is nothing that the file sets.
+
+    The management port, and the VRF that it is in, cannot be written here at all. A switch that is
+    managed in-band says so with `inband`, and that port and its VLAN are left alone: shut for a new
+    MTU, taken out of a VLAN, or flapped by a one-shot, they would cut the session in the middle of
+    a change, and the undo could not come in either. Addresses of the fabric are not those by which
+    a switch is reached. That the management network overlaps no rail is the rule `subnet-overlap`.
+    """
+    for s, switch in enumerate(spec.switches):
+        yield from _addresses(spec, s, switch)
+        if switch.inband is not None:
+            path: SpecPath = ("switches", s, "inband")
+            yield from _ports(spec, switch, switch.inband, path)
+            yield from _vlans(spec, switch, switch.inband, path)
+            yield from _one_shot(spec, switch, switch.inband, path)
+
+
+def _ports(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
+    model = switch.hardware
+    if model is not None and not model.has_port(switch.os, inband.port):
+        yield Finding(
+            f"{switch.name} is managed by port {inband.port}, but {model.described} has none.",
+            (at((*path, "port"), inband.port),),
+            _KEEP,
+        )
+    for port in list_all_ports(spec):
+        if port.switch.name != switch.name or model is None:
+            continue
+        names = {name: model.whole_port(switch.os, name) for name in (port.name, inband.port)}
+        if names[port.name] is not None and names[port.name] == names[inband.port]:
+            yield Finding(
+                f"port {port.name} of {switch.name} carries our own session, and the file would "
+                "set its mode, its MTU and its queues.",
+                (port.place, at((*path, "port"), inband.port)),
+                _KEEP,
+            )
+
+
+def _vlans(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
+    for r, rail in enumerate(spec.rails):
+        if rail.vlan == inband.vlan:
+            yield Finding(
+                f"VLAN {inband.vlan} carries our own session with {switch.name} and is that of "
+                f"{rail.name}, which an undo takes away.",
+                (at(("rails", r, "vlan"), rail.vlan), at((*path, "vlan"), inband.vlan)),
+                _KEEP,
+            )
+
+
+def _one_shot(spec: ClusterSpec, switch: Switch, inband: Inband, path: SpecPath) -> Findings:
+    system, mode = system_of(switch.os), spec.rdma.mode
+    title = driver_of(switch.os).title
+    if system.one_shot_flaps and mode in system.one_shot_modes:
+        yield Finding(
+            f"{mode} is one command for the whole switch on {title}, which may flap every port, "
+            f"also {inband.port}, by which our own session with {switch.name} comes in.",
+            (at(("rdma", "mode"), mode), at((*path, "port"), inband.port)),
+            "reach the switch by its management port.",
+        )
+
+
+def _addresses(spec: ClusterSpec, index: int, switch: Switch) -> Findings:
+    place = at(("switches", index, "ssh", "address"), switch.ssh.address)
+    if switch.routing is not None and str(switch.routing.router_id) == switch.ssh.address:
+        yield Finding(
+            f"{switch.name} is reached at {switch.ssh.address}, its router_id, which undo removes.",
+            (place, at(("switches", index, "routing", "router_id"), switch.routing.router_id)),
+            "choose a router_id that is no address of the management network.",
+        )
+    for r, rail in enumerate(spec.rails):
+        for subnet in subnets_of(rail):
+            if str(subnet.gateway) != switch.ssh.address:
+                continue
+            key: SpecPath = ("leaves", subnet.leaf, "gateway") if subnet.leaf else ("gateway",)
+            yield Finding(
+                f"{switch.name} is reached at {switch.ssh.address}, which is the gateway of "
+                f"{rail.name}: undo takes that address away.",
+                (place, at(("rails", r, *key), subnet.gateway)),
+                "reach the switch by an address of the management network.",
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
 from components.fabric.routing_plan import pair_vlan
 from components.model.cluster import ClusterSpec
@@ -41,7 +41,7 @@ def _list_bonds(spec: ClusterSpec) -> Iterator[_Placed]:
             yield _Placed(switch, name, bond, ("switches", s, "bonds", name))
 
 
-def check_bond_port(spec: ClusterSpec) -> Iterator[Finding]:
+def check_bond_port(spec: ClusterSpec) -> Findings:
     """A port is in one bundle, and never on an RDMA rail.
 
     The hash of a bundle, and not the rail, chooses the link of a packet, and a queue pair moves
@@ -65,8 +65,7 @@ def check_bond_port(spec: ClusterSpec) -> Iterator[Finding]:
             elif (rest := _same_cage(switch, port, taken)) is not None:
                 what, there = taken[rest]
                 yield Finding(
-                    f"ports {port} and {rest} of {switch.name} are a whole port and a part of it: "
-                    f"{port} is in {name}, and {rest} {what}.",
+                    f"{switch.name} splits a port: {port} is in {name}, and {rest} {what}.",
                     (place, there),
                     "use the whole port, or its parts only.",
                 )
@@ -117,7 +116,7 @@ def _why_no_port(switch: Switch, port: str) -> str | None:
     return f"{model.described} has no port {port}."
 
 
-def check_bond(spec: ClusterSpec) -> Iterator[Finding]:
+def check_bond(spec: ClusterSpec) -> Findings:
     """A bundle carries VLANs, of no rail, and leads to a host or a switch that is known.
 
     The bond of a host is the host's own: Railyard sets the cards under `nics` alone. A bundle
@@ -137,7 +136,7 @@ def check_bond(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _other_end(spec, placed, placed_at)
 
 
-def _vlans(spec: ClusterSpec, placed: _Placed) -> Iterator[Finding]:
+def _vlans(spec: ClusterSpec, placed: _Placed) -> Findings:
     bond = placed.bond
     if not bond.vlans and bond.untagged is None:
         yield Finding(
@@ -163,7 +162,7 @@ def _vlans(spec: ClusterSpec, placed: _Placed) -> Iterator[Finding]:
 
 def _other_end(
     spec: ClusterSpec, placed: _Placed, placed_at: Mapping[tuple[str, str], _Placed]
-) -> Iterator[Finding]:
+) -> Findings:
     """The switch at the other end, where it is one of the file, names this one or its pair."""
     far, colon, name = placed.bond.to.partition(":")
     if not colon or all(switch.name != far for switch in spec.switches):
@@ -184,7 +183,7 @@ def _other_end(
     )
 
 
-def _far_end(spec: ClusterSpec, placed: _Placed) -> Iterator[Finding]:
+def _far_end(spec: ClusterSpec, placed: _Placed) -> Findings:
     is_host = "/" in placed.bond.to
     kind, form = ("host", "<host>/<its bond>") if is_host else ("switch", "<switch>:<its bond>")
     switches = [each.name for each in (*spec.switches, *spec.other_switches)]
@@ -199,7 +198,7 @@ def _far_end(spec: ClusterSpec, placed: _Placed) -> Iterator[Finding]:
         )
 
 
-def check_mlag(spec: ClusterSpec) -> Iterator[Finding]:
+def check_mlag(spec: ClusterSpec) -> Findings:
     """A pair is two equal switches that name each other, with one address and the same bundles.
 
     A bundle that one of them numbers and the other does not, or whose VLANs differ, is shut by
@@ -212,11 +211,9 @@ def check_mlag(spec: ClusterSpec) -> Iterator[Finding]:
         if switch.mlag is None:
             for number, name in numbered.items():
                 yield Finding(
-                    f"{name} of {switch.name} has the number {number}, and {switch.name} is half "
-                    "of no pair.",
+                    f"{name} has the number {number}, but {switch.name} is not half of a pair.",
                     (at(("switches", s, "bonds", name, "mlag"), number),),
-                    "add mlag: {peer: …, ports: […], mac: …} to both switches (EOS: address in "
-                    "place of mac), or remove the number.",
+                    "add mlag with peer, ports and mac (EOS: address), or remove the number.",
                 )
             continue
         yield from _pair_vlan(spec, s, switch)
@@ -233,9 +230,7 @@ def check_mlag(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _differing(spec, (s, switch), found)
 
 
-def _differing(
-    spec: ClusterSpec, one: tuple[int, Switch], other: tuple[int, Switch]
-) -> Iterator[Finding]:
+def _differing(spec: ClusterSpec, one: tuple[int, Switch], other: tuple[int, Switch]) -> Findings:
     (s, first), (o, second) = one, other
     pair = f"{first.name} and {second.name}"
     if first.mlag is None or second.mlag is None:
@@ -259,12 +254,12 @@ def _differing(
     if first.mlag.mac and macs.get(first.mlag.mac) not in {first.name, second.name}:
         yield Finding(
             f"{pair} have the address {first.mlag.mac}, which {macs[first.mlag.mac]} has too.",
-            (at(("switches", s, "mlag", "mac"), first.mlag.mac),),
+            places(spec, f"switches.{s}.mlag.mac"),
             "give each pair an address of its own.",
         )
 
 
-def _addresses(one: tuple[int, Mlag], other: tuple[int, Mlag], pair: str) -> Iterator[Finding]:
+def _addresses(one: tuple[int, Mlag], other: tuple[int, Mlag], pair: str) -> Findings:
     """The two addresses on the link between the switches, where they have some."""
     (s, first), (o, second) = one, other
     if first.address is None or second.address is None:
@@ -282,7 +277,7 @@ def _addresses(one: tuple[int, Mlag], other: tuple[int, Mlag], pair: str) -> Ite
         )
 
 
-def _pair_vlan(spec: ClusterSpec, s: int, switch: Switch) -> Iterator[Finding]:
+def _pair_vlan(spec: ClusterSpec, s: int, switch: Switch) -> Findings:
     """The VLAN in which a pair speaks is no other's: spanning tree is off there."""
     vlan, head = pair_vlan(switch), ("switches", s, "bonds")
     if vlan is None:
@@ -302,14 +297,13 @@ def _pair_vlan(spec: ClusterSpec, s: int, switch: Switch) -> Iterator[Finding]:
     ]
     if places:
         yield Finding(
-            f"{switch.name} speaks with the other switch of its pair in VLAN {vlan}, which carries "
-            "something else too.",
+            f"{switch.name} speaks with its pair in VLAN {vlan}, which carries something else too.",
             (places[0],),
             "use another VLAN there.",
         )
 
 
-def _differing_bundles(one: tuple[int, Switch], other: tuple[int, Switch]) -> Iterator[Finding]:
+def _differing_bundles(one: tuple[int, Switch], other: tuple[int, Switch]) -> Findings:
     (s, first), (o, second) = one, other
     mine, others = _by_number(first), _by_number(second)
     for number in sorted({*mine, *others}):
@@ -318,15 +312,13 @@ def _differing_bundles(one: tuple[int, Switch], other: tuple[int, Switch]) -> It
             held, place, lacking = (first, s, second) if ours else (second, o, first)
             name = (ours or theirs or ("", None))[0]
             yield Finding(
-                f"{name} of {held.name} has the number {number}, and {lacking.name} has no bundle "
-                "of that number.",
+                f"{name} of {held.name} has the number {number}, and none of {lacking.name}.",
                 (at(("switches", place, "bonds", name, "mlag"), number),),
                 f"add the bundle to {lacking.name}, or remove the number.",
             )
         elif (ours[1].vlans, ours[1].untagged) != (theirs[1].vlans, theirs[1].untagged):
             yield Finding(
-                f"the bundles of number {number} on {first.name} and {second.name} carry different "
-                "VLANs.",
+                f"bundles {number} of {first.name} and {second.name} carry different VLANs.",
                 (
                     at(("switches", s, "bonds", ours[0], "vlans")),
                     at(("switches", o, "bonds", theirs[0], "vlans")),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import (
     PlacedNic,
     PlacedPort,
@@ -20,7 +19,7 @@ from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
 
 
-def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_target(spec: ClusterSpec) -> Findings:
     """Each switch port names a host of the file and a rail on which that host has a NIC."""
     for port in list_ports(spec):
         reason = _why_nowhere(spec, port)
@@ -28,7 +27,7 @@ def check_port_target(spec: ClusterSpec) -> Iterator[Finding]:
         if reason is not None and port.switch.carries == spec.rdma.transport:
             yield Finding(
                 f"{port.switch.name} has a port to {reason}",
-                (at(port.path, port.port.to),),
+                (port.place,),
                 "name a host and a rail of its NICs, as <host>/<rail>, or remove the port: one of "
                 "management or storage is left alone, and a bundle of them is written under bonds.",
             )
@@ -48,7 +47,7 @@ def _why_nowhere(spec: ClusterSpec, port: PlacedPort) -> str | None:
     return None
 
 
-def check_nic_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nic_rail(spec: ClusterSpec) -> Findings:
     """Each NIC is on a rail of the file."""
     names = [rail.name for rail in spec.rails]
     for nic in list_nics(spec):
@@ -56,12 +55,12 @@ def check_nic_rail(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"NIC {nic.nic.netdev} of {nic.host.name} is on {nic.nic.rail!r}, which is no "
                 f"rail.{did_you_mean(nic.nic.rail, names)}",
-                (at((*nic.path, "rail"), nic.nic.rail),),
+                (nic.at("rail"),),
                 f"choose one of: {', '.join(names) or '(no rails are defined)'}.",
             )
 
 
-def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nic_cabling(spec: ClusterSpec) -> Findings:
     """Where switches are managed, each NIC is plugged into exactly one port.
 
     A port that is not in the file keeps its defaults: no VLAN of the rail, trust on L2, MTU 1500.
@@ -82,14 +81,14 @@ def check_nic_cabling(spec: ClusterSpec) -> Iterator[Finding]:
         if not ports and unplugged > lost:
             yield Finding(
                 f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port.",
-                (at((*nic.path, "rail"), nic.nic.rail),),
+                (nic.at("rail"),),
                 f"add its port to a switch, for example {_a_port(spec)}: {target}.",
             )
         for port in ports[1:]:
             yield Finding(
                 f"{target} is plugged into two ports: {ports[0].switch.name} {ports[0].name} and "
                 f"{port.switch.name} {port.name}.",
-                (at(port.path, port.port.to), at(ports[0].path, ports[0].port.to)),
+                (port.place, at(ports[0].path, ports[0].port.to)),
                 "keep the port into which the cable really goes.",
             )
 
@@ -100,7 +99,7 @@ def _a_port(spec: ClusterSpec) -> str:
     return name if name.isalnum() else f'"{name}"'
 
 
-def check_vlan_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vlan_rail(spec: ClusterSpec) -> Findings:
     """A switch port carries the VLAN of its rail.
 
     The attachment of the pods tags its frames with the rail's VLAN; a port that does not carry it
@@ -112,14 +111,13 @@ def check_vlan_rail(spec: ClusterSpec) -> Iterator[Finding]:
             continue
         where = ("rails", spec.rails.index(rail), "vlan")
         yield Finding(
-            f"port {port.name} of {port.switch.name} carries VLAN {port.port.vlan}, and "
-            f"{rail.name} is VLAN {rail.vlan}.",
-            (at((*port.path, "vlan"), port.port.vlan), at(where, rail.vlan)),
+            f"{port} carries VLAN {port.port.vlan}, and {rail.name} is VLAN {rail.vlan}.",
+            (port.at("vlan"), at(where, rail.vlan)),
             f"remove the port's vlan (it follows the rail), or set it to {rail.vlan}.",
         )
 
 
-def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_mode(spec: ClusterSpec) -> Findings:
     """A port of an SR-IOV rail is a trunk, since the VFs send tagged frames.
 
     An access port drops tagged frames: addresses are never served, and RDMA connections time out.
@@ -132,17 +130,13 @@ def check_port_mode(spec: ClusterSpec) -> Iterator[Finding]:
             continue  # it has no VFs for pods: its card sends on the rail itself
         if port.port.mode == "access":
             yield Finding(
-                f"port {port.name} of {port.switch.name} is an access port, and the attachment of "
-                f"{port.rail} sends tagged frames, which such a port drops.",
-                (
-                    at((*port.path, "mode"), port.port.mode),
-                    at(("pod_network", "mode"), spec.pod_network.mode),
-                ),
+                f"{port} is an access port, which drops the tagged frames of {port.rail}'s pods.",
+                (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode)),
                 "set the port's mode to trunk.",
             )
 
 
-def check_port_untagged(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_untagged(spec: ClusterSpec) -> Findings:
     """An untagged VLAN is on a trunk to a host, beside the rail's, which is tagged.
 
     On an access port the rail itself is untagged. In a rail's VLAN frames without a tag would
@@ -155,7 +149,7 @@ def check_port_untagged(spec: ClusterSpec) -> Iterator[Finding]:
         for name, port in switch.ports.items()
     )
     for port in every:
-        vlan, named = port.port.untagged, f"port {port.name} of {port.switch.name}"
+        vlan, named = port.port.untagged, f"{port}"
         if vlan is None:
             continue
         place = at((*port.path, "untagged"), vlan)
@@ -188,7 +182,7 @@ def _why_no_untagged(port: PlacedPort) -> str | None:
     return kinds.get(port.port.mode)
 
 
-def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_lacp_rail(spec: ClusterSpec) -> Findings:
     """No port of a rail is in a link bundle. Bundles of other networks stay out of `switches`.
 
     The DeepOps RoCE guide advises against LACP under RoCE: the bundle's hash, not the rail,
@@ -199,14 +193,13 @@ def check_lacp_rail(spec: ClusterSpec) -> Iterator[Finding]:
             continue  # a bond of management or storage: `port-target` says what to do
         if port.port.lacp:
             yield Finding(
-                f"port {port.name} of {port.switch.name} is an LACP port on the RDMA rail "
-                f"{port.rail}.",
-                (at((*port.path, "lacp"), port.port.lacp),),
+                f"{port} is an LACP port on the RDMA rail {port.rail}.",
+                (port.at("lacp"),),
                 "remove lacp and give each NIC a rail of its own.",
             )
 
 
-def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_switch(spec: ClusterSpec) -> Findings:
     """All ports of one rail are on one switch, or on switches that a link of the file joins.
 
     A link is part of the file when both of its ends are; then it carries the rail's VLAN, with the
@@ -226,14 +219,14 @@ def check_rail_switch(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             f"{port.rail} has ports on {other.switch.name} and on {port.switch.name}, and no link "
             "of the file carries its VLAN from one to the other.",
-            (at(port.path, port.port.to), at(other.path, other.port.to)),
+            (port.place, other.place),
             "plug NIC k of every host into leaf k, or write the link: on one switch "
             f'"1/31": {port.switch.name}:1/31, and on the other its counterpart.',
             "warning",
         )
 
 
-def check_numa_leaf(spec: ClusterSpec) -> Iterator[Finding]:
+def check_numa_leaf(spec: ClusterSpec) -> Findings:
     """NICs on one NUMA node of a host go to different leaves, as far as the host has cables to any.
 
     So that one leaf's failure does not cut a whole NUMA node off (DeepOps RoCE guide: NICs on the
@@ -254,10 +247,7 @@ def check_numa_leaf(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"the {len(members)} NICs on NUMA node {numa} of {host} share {', '.join(used)}, "
                 f"and the host has cables to {leaves} leaves.",
-                (
-                    at(members[0][0].path[:2], host),
-                    *(at(port.path, port.port.to) for _, port in members),
-                ),
+                (at(members[0][0].path[:2], host), *(port.place for _, port in members)),
                 "plug them into different leaves, or waive the rule with the reason.",
                 "warning",
             )

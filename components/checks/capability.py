@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -11,7 +11,7 @@ from components.catalogue.other_vendors import why_unplanned
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
 from components.fabric.queues import link_speed
@@ -28,7 +28,7 @@ _SERIES: Final = 3
 _NUMBER: Final = re.compile(r"[0-9]+")
 
 
-def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
+def check_switch_model(spec: ClusterSpec) -> Findings:
     """Each switch is of a model that is known here or described in `switch_models`.
 
     Ports, MTU, speeds and lossless priorities are held against it. Of a model that the file
@@ -64,7 +64,7 @@ def check_switch_model(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _never_lossless(spec)
 
 
-def _described(spec: ClusterSpec, name: str, where: Place) -> Iterator[Finding]:
+def _described(spec: ClusterSpec, name: str, where: Place) -> Findings:
     known = " The catalogue knows this model, and the file's description wins." * (name in MODELS)
     yield Finding(
         f"of {name} no more is known than the file says.{known} Not checked: {UNCHECKED}.",
@@ -82,7 +82,7 @@ def _described(spec: ClusterSpec, name: str, where: Place) -> Iterator[Finding]:
         )
 
 
-def _never_lossless(spec: ClusterSpec) -> Iterator[Finding]:
+def _never_lossless(spec: ClusterSpec) -> Findings:
     if spec.rdma.mode == "lossy_ecn":
         return
     for s, switch in enumerate(spec.switches):
@@ -90,9 +90,8 @@ def _never_lossless(spec: ClusterSpec) -> Iterator[Finding]:
         if model is None or switch.carries != "roce" or model.max_lossless_priorities:
             continue
         yield Finding(
-            f"{model.described} has no lossless priority with {switch.os}, and rdma.mode is "
-            f"{spec.rdma.mode}.",
-            (at(("switches", s, "model"), switch.model), at(("rdma", "mode"), spec.rdma.mode)),
+            f"{spec.rdma.mode} needs a lossless priority; {model.described} has none.",
+            places(spec, f"switches.{s}.model", "rdma.mode"),
             "set rdma.mode to lossy_ecn, or describe the model in switch_models if yours has one.",
         )
 
@@ -121,7 +120,7 @@ def _likeness(one: str, other: str) -> tuple[int, int]:
     return common, -abs(numbers[0] - numbers[1])
 
 
-def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
+def check_switch_system(spec: ClusterSpec) -> Findings:
     """Each switch model runs the switch system that the file names.
 
     The models differ in what was ever released for them: an SN5600 came years after the last
@@ -134,16 +133,13 @@ def check_switch_system(spec: ClusterSpec) -> Iterator[Finding]:
         if switch.os not in model.ports:
             yield Finding(
                 f"{model.described} does not run {switch.os}.",
-                (
-                    at(("switches", s, "os"), switch.os),
-                    at(("switches", s, "model"), switch.model),
-                ),
+                places(spec, f"switches.{s}.os", f"switches.{s}.model"),
                 f"set os to {' or '.join(model.ports)}, or model to "
                 f"{' or '.join(_models_of(switch.os))}. {model.capability_line()}.",
             )
 
 
-def check_switch_release(spec: ClusterSpec) -> Iterator[Finding]:
+def check_switch_release(spec: ClusterSpec) -> Findings:
     """Each switch runs a release that its system and its model have, and that has what we use.
 
     Which commands a switch has follows from it. Onyx from 3.8.2000 on has `show roce`, by which it
@@ -177,7 +173,7 @@ def check_switch_release(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_capability(spec: ClusterSpec) -> Findings:
     """Each port exists on its switch model, and can have the MTU and the NIC's speed.
 
     A port that is split is gone as a whole: 1/1 and 1/1/1 cannot both be there.
@@ -190,7 +186,7 @@ def check_port_capability(spec: ClusterSpec) -> Iterator[Finding]:
         if not model.has_port(system, port.name):
             yield Finding(
                 f"{model.described} has no port {port.name}.",
-                (at(port.path, port.port.to),),
+                (port.place,),
                 f"its ports are {model.describe_ports(system)}.",
             )
         own = port.port.mtu_bytes
@@ -214,15 +210,14 @@ def _mtu_source(switch: Switch, model: SwitchModel) -> str:
     return "switch_models of this file" if switch.is_described else f"the file of {model.name}"
 
 
-def _find_split(spec: ClusterSpec) -> Iterator[Finding]:
+def _find_split(spec: ClusterSpec) -> Findings:
     whole = {(port.switch.name, port.name): port for port in list_all_ports(spec)}
     for port in list_all_ports(spec):
         parent = whole.get((port.switch.name, _whole_name(port)))
         if parent is not None and parent.name != port.name:
             yield Finding(
-                f"port {port.name} of {port.switch.name} is a part of port {parent.name}, which is "
-                "used as a whole.",
-                (at(port.path, port.port.to), at(parent.path, parent.port.to)),
+                f"{port} is a part of port {parent.name}, which is used as a whole.",
+                (port.place, parent.place),
                 "use the whole port, or its parts only.",
             )
 
@@ -232,7 +227,7 @@ def _whole_name(port: PlacedPort) -> str:
     return (model.whole_port(port.switch.os, port.name) if model else None) or port.name
 
 
-def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
+def _find_too_fast(spec: ClusterSpec) -> Findings:
     """A card is no faster than its port, or than the part of one that the file splits."""
     for cable in list_cables(spec):
         switch, name, nic = cable.port.switch, cable.port.name, cable.nic.nic
@@ -246,17 +241,13 @@ def _find_too_fast(spec: ClusterSpec) -> Iterator[Finding]:
         elif name in model.slow_ports:
             what = f"port {name} of {model.described}"
         yield Finding(
-            f"{cable.nic.host.name} {nic.netdev} has {nic.speed_gbit_s} Gbit/s, and {what} has "
-            f"{speed}.",
-            (
-                at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
-                at(cable.port.path, cable.port.port.to),
-            ),
+            f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, and {what} has {speed}.",
+            (at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s), cable.port.place),
             "write the speed at which the link really runs: bandwidth is judged by it.",
         )
 
 
-def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cumulus_profile(spec: ClusterSpec) -> Findings:
     """The file asks a Cumulus switch for what its RoCE profile gives.
 
     The profile, `nv set qos roce`, is one for the whole switch: priority 3 for RoCE, and priority 6
@@ -274,9 +265,7 @@ def check_cumulus_profile(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _other_priorities(spec.rdma, profile, switch, where)
 
 
-def _other_priorities(
-    rdma: Rdma, profile: RoceProfile, switch: Switch, where: Place
-) -> Iterator[Finding]:
+def _other_priorities(rdma: Rdma, profile: RoceProfile, switch: Switch, where: Place) -> Findings:
     for name, dscp, given in (
         ("dscp", rdma.dscp, profile.priority),
         ("cnp_dscp", rdma.cnp_dscp, profile.cnp_priority),
@@ -285,8 +274,7 @@ def _other_priorities(
         if priority != given:
             first = given * DSCP_PER_PRIORITY
             yield Finding(
-                f"{name} {dscp} is priority {priority}, and the RoCE profile of {switch.name} has "
-                f"{given}.",
+                f"{name} {dscp} is priority {priority}; {switch.name}'s RoCE profile has {given}.",
                 (at(("rdma", name), dscp), where),
                 f"set {name} to one of {first}-{first + DSCP_PER_PRIORITY - 1}: "
                 f"{driver_of(switch.os).title} has no other priority.",

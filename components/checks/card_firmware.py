@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from components.catalogue.cards import CARDS, IB_PORTS
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_nics
-from components.core.problem import SpecPath
-from components.model.cards import Firmware, version_number
+from components.core.problem import SpecPath, render_path
+from components.model.cards import Firmware, HostQos, version_number
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 
@@ -24,7 +24,7 @@ def firmware_asked(spec: ClusterSpec) -> Iterator[tuple[SpecPath, Firmware, tupl
             yield ("host_groups", number, "firmware"), group.firmware, hosts
 
 
-def check_nic_speed(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nic_speed(spec: ClusterSpec) -> Findings:
     """No NIC is faster than the fastest port of its card's model.
 
     Acceptance measures against the rate that the file says: one that no cable of this card can
@@ -37,18 +37,14 @@ def check_nic_speed(spec: ClusterSpec) -> Iterator[Finding]:
                 name for name, each in CARDS.items() if each.fastest_gbit_s >= nic.nic.speed_gbit_s
             ]
             yield Finding(
-                f"a NIC is said to run at {nic.nic.speed_gbit_s} Gbit/s, and no port of a "
-                f"{nic.nic.model} is faster than {fastest}.",
-                (
-                    at((*nic.path, "speed_gbit_s"), nic.nic.speed_gbit_s),
-                    at((*nic.path, "model"), nic.nic.model),
-                ),
+                f"a {nic.nic.model} has at most {fastest} Gbit/s, not {nic.nic.speed_gbit_s}.",
+                (nic.at("speed_gbit_s"), nic.at("model")),
                 "correct the speed, or the model"
                 + (f": {', '.join(able)} have such ports." if able else "."),
             )
 
 
-def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
+def check_firmware_vfs(spec: ClusterSpec) -> Findings:
     """The number of VFs that a card's firmware offers is within its limit and enough for its ports.
 
     It is only set where Railyard manages the firmware: elsewhere the number would be a wish.
@@ -70,7 +66,7 @@ def check_firmware_vfs(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _offered_findings(host, h, firmware.num_of_vfs)
 
 
-def _offered_findings(host: Host, h: int, count: int) -> Iterator[Finding]:
+def _offered_findings(host: Host, h: int, count: int) -> Findings:
     """The ports of a host that need more VFs than all are to offer, or can offer less."""
     ports = [(("nics", n), nic.vfs, nic) for n, nic in enumerate(host.nics)]
     ports += [(("hca_sriov", p), pf.vfs, None) for p, pf in enumerate(host.hca_sriov)]
@@ -86,12 +82,11 @@ def _offered_findings(host: Host, h: int, count: int) -> Iterator[Finding]:
         yield Finding(
             what,
             (at(("hosts", h, *place, "vfs"), vfs),),
-            "correct firmware.num_of_vfs, or leave it out: then each card offers what its ports "
-            "need.",
+            "correct firmware.num_of_vfs, or remove it: each card then offers what it needs.",
         )
 
 
-def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
+def check_firmware_floor(spec: ClusterSpec) -> Findings:
     """The oldest firmware that may run is said once a model, and is one of that model's family.
 
     The first number of a release tells the family: a release of another family can never run
@@ -105,15 +100,13 @@ def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
             family = CARDS[floor.model].firmware_family
             if version_number(floor.version)[0] != family:
                 yield Finding(
-                    f"{floor.version} is no firmware of a {floor.model}: its releases begin "
-                    f"with {family}.",
+                    f"{floor.version} is not for a {floor.model}: its releases are {family}.x.",
                     (at((*place, "version"), floor.version),),
                     "write a release of that family, as the firmware's release notes name it.",
                 )
             if models and floor.model not in models:
                 yield Finding(
-                    f"an oldest release is named for {floor.model}, and no host for which it holds "
-                    "has such a card: it does nothing.",
+                    f"min_versions names {floor.model}, but none of its hosts has such a card.",
                     (at((*place, "model"), floor.model),),
                     f"correct the model ({', '.join(sorted(models))}), or remove the entry.",
                     "warning",
@@ -127,7 +120,7 @@ def check_firmware_floor(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_port_function(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_function(spec: ClusterSpec) -> Findings:
     """A card whose firmware is managed is written by the address of a port, not of a VF.
 
     Ports are the first functions of a PCI device, from 0 on; VFs follow. A VF has no firmware
@@ -151,7 +144,7 @@ def check_port_function(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
+def check_firmware_guests(spec: ClusterSpec) -> Findings:
     """In virtual machines, ATS is the one firmware setting of a card that is Railyard's.
 
     A card restarts when its hypervisor does, and only for ATS are the hypervisors rebooted:
@@ -167,3 +160,83 @@ def check_firmware_guests(spec: ClusterSpec) -> Iterator[Finding]:
                     (at((*path, key), getattr(firmware, key)),),
                     f"remove {key}; set these parameters on the hypervisor with its own tools.",
                 )
+
+
+def check_hca_settings(spec: ClusterSpec) -> Findings:
+    """What is asked of hosts with InfiniBand adapters is what Railyard can set there.
+
+    A card's firmware is set by PCI address, which adapters have under `hca_sriov` only. Adapters
+    have no model in the file, and no RoCE. Those of a cloud come with the driver of its image.
+    """
+    for h, host in enumerate(spec.hosts):
+        if not host.hcas:
+            continue
+        hcas = at(("hosts", h, "hcas"), host.hcas)
+        path, driver = _written(spec, host, "driver"), spec.settings_of(host).driver
+        if spec.cloud is not None and driver.is_installed:
+            yield Finding(
+                f"{driver.kind} would not be installed: the cloud's image brings the driver.",
+                (at((*path, "kind"), driver.kind), hcas),
+                "choose an image that has the driver, and set driver.kind to present.",
+            )
+        if not host.nics:
+            for finding in _unset(spec, host):
+                yield Finding(finding.what, (*finding.where, hcas), finding.fix)
+
+
+def _unset(spec: ClusterSpec, host: Host) -> Findings:
+    """What a host without NICs could only drop."""
+    settings = spec.settings_of(host)
+    path = _written(spec, host, "firmware")
+    for key in ("manage", "relaxed_ordering"):
+        if getattr(settings.firmware, key) and not host.hca_sriov:
+            yield Finding(
+                f"{key} is asked for, and the file has no PCI address of the InfiniBand adapters.",
+                (at((*path, key), value=True),),
+                f"remove {key}, or list the ports under hca_sriov (with vfs: 0 where they need "
+                "no VFs); hosts that differ are a group of host_groups.",
+            )
+    if settings.firmware.min_versions:
+        yield Finding(
+            "min_versions goes by card model, and the file has no model of InfiniBand adapters.",
+            (at((*path, "min_versions")),),
+            "remove min_versions, or move it to a group of host_groups whose hosts have nics.",
+        )
+    if settings.qos != HostQos():
+        yield Finding(
+            "qos is RoCE's, and these hosts have InfiniBand adapters alone.",
+            (at(_written(spec, host, "qos")),),
+            "remove qos, or move it to a group of host_groups whose hosts have nics.",
+        )
+
+
+def _written(spec: ClusterSpec, host: Host, block: str) -> SpecPath:
+    """Where the file has a block that holds for a host."""
+    for g, group in enumerate(spec.host_groups):
+        if group.name == host.group and getattr(group, block) is not None:
+            return ("host_groups", g, block)
+    return ("host_defaults", block)
+
+
+def check_guest_ats(spec: ClusterSpec) -> Findings:
+    """ATS is set in the cards of virtual machines, and only there.
+
+    A guest's GPU and card reach each other through the hypervisor's address translation: without
+    ATS every message takes the way over the processor. On bare metal there is no such translation.
+    """
+    for path, firmware, hosts in firmware_asked(spec):
+        setting = render_path((*path, "ats"))
+        place = at((*path, "ats"), firmware.ats)
+        if firmware.ats and not spec.hypervisors:
+            yield Finding(
+                "ATS is for virtual machines on ESXi, and this site has no hypervisors.",
+                (place,),
+                f"remove {setting}, or describe the hypervisors with environment kind esxi.",
+            )
+        if spec.hypervisors and hosts and not firmware.ats:
+            yield Finding(
+                "the hosts are virtual machines, and ATS of their cards is off.",
+                (place,),
+                f"set {setting} to true, unless you measure without GPUDirect on purpose.",
+                "warning",
+            )

@@ -7,7 +7,8 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from components.catalogue.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
-from components.checks.rule import Finding, at
+from components.checks.planes import with_role
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
 from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
@@ -32,7 +33,7 @@ def _infiniband(spec: ClusterSpec) -> Iterator[tuple[InstancePool, InstanceType,
             yield pool, kind, path
 
 
-def check_instance_type(spec: ClusterSpec) -> Iterator[Finding]:
+def check_instance_type(spec: ClusterSpec) -> Findings:
     """Each pool has an instance type that this release knows.
 
     GPUs, HCAs and the topology file follow from it. Whether the location has it is asked before
@@ -48,7 +49,7 @@ def check_instance_type(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_instance_image(spec: ClusterSpec) -> Iterator[Finding]:
+def check_instance_image(spec: ClusterSpec) -> Findings:
     """Each pool's image is of the family of its type.
 
     The image brings the GPU driver, and that of another generation does not start the GPUs. A tag
@@ -69,7 +70,7 @@ def check_instance_image(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_ib_partition(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_partition(spec: ClusterSpec) -> Findings:
     """Types on InfiniBand have an IB partition, all of one type; other types have none.
 
     A partition belongs to one IB network, and an IB network is for one type.
@@ -81,30 +82,27 @@ def check_ib_partition(spec: ClusterSpec) -> Iterator[Finding]:
     where = at((*_INSTANCES, "ib_partition"), provision.ib_partition)
     if pools and provision.ib_partition is None:
         yield Finding(
-            f"{pools[0][0].type} of pool {pools[0][0].name} is on InfiniBand, and there is no "
-            "partition for it.",
+            f"{pools[0][0].type} of pool {pools[0][0].name} is on InfiniBand without a partition.",
             (where, at((*pools[0][2], "type"), pools[0][0].type)),
             f"set ib_partition to a name, for example {spec.name}.",
         )
     unknown = any(find_type(pool.type) is None for pool in provision.pools)
     if not pools and not unknown and provision.ib_partition is not None:
         yield Finding(
-            f"no pool is on InfiniBand, so nothing would be in the partition "
-            f"{provision.ib_partition}.",
+            f"the partition {provision.ib_partition} is empty: no pool is on InfiniBand.",
             (where,),
             "give the workers a type with -ib in its name.",
         )
     for pool, _, path in pools[1:]:
         if pool.type != pools[0][0].type:
             yield Finding(
-                f"the pools {pools[0][0].name} and {pool.name} have different types on InfiniBand, "
-                "and one partition cannot hold both.",
+                f"{pools[0][0].name} and {pool.name} need one InfiniBand type for a partition.",
                 (at((*pools[0][2], "type"), pools[0][0].type), at((*path, "type"), pool.type)),
                 "use one type, or a site for each.",
             )
 
 
-def check_cloud_network(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cloud_network(spec: ClusterSpec) -> Findings:
     """The subnet lies in the network, has room, and overlaps neither pods nor services.
 
     The vendor's example takes 10.0.0.0/8, in which K3s' own networks lie: nodes would then look
@@ -132,7 +130,7 @@ def check_cloud_network(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _cluster_overlaps(spec, provision)
 
 
-def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Iterator[Finding]:
+def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Findings:
     if spec.kubernetes is None:
         return
     for key, words in (("pod_cidr", "pod"), ("service_cidr", "service")):
@@ -140,15 +138,12 @@ def _cluster_overlaps(spec: ClusterSpec, provision: CrusoeProvision) -> Iterator
         if network.overlaps(provision.vpc_cidr):
             yield Finding(
                 f"the cloud's network {provision.vpc_cidr} overlaps the {words} network {network}.",
-                (
-                    at((*_INSTANCES, "vpc_cidr"), provision.vpc_cidr),
-                    at(("kubernetes", key), network),
-                ),
+                places(spec, "environment.instances.vpc_cidr", f"kubernetes.{key}"),
                 "choose networks that have no address in common.",
             )
 
 
-def check_cloud_balancer(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cloud_balancer(spec: ClusterSpec) -> Findings:
     """Several control-plane instances have one balancer before them.
 
     Clouds do not let an address move between instances, so that a lost server would take the
@@ -156,23 +151,22 @@ def check_cloud_balancer(spec: ClusterSpec) -> Iterator[Finding]:
     """
     if spec.cloud is None or spec.k3s is None:
         return
-    balancers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "balancer"]
+    balancers = with_role(spec, "balancer")
     if len(spec.servers) > 1 and not balancers:
         yield Finding(
             f"{len(spec.servers)} control-plane instances have no balancer before them.",
-            (at(("hosts",)),),
+            places(spec, "hosts"),
             "add one instance with the role balancer.",
         )
     for h, host in balancers[1:]:
         yield Finding(
-            f"{balancers[0][1].name} and {host.name} are both balancers, and the cluster has one "
-            "address.",
+            f"{balancers[0][1].name} and {host.name} are both balancers of one cluster address.",
             (at(("hosts", balancers[0][0], "role")), at(("hosts", h, "role"))),
             "keep one; nodes that have joined do without it.",
         )
 
 
-def check_cloud_hosts(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cloud_hosts(spec: ClusterSpec) -> Findings:
     """A cloud has no switches or rails of ours, and its hosts are either listed or made.
 
     `bring_your_own` lists them under `hosts`; made instances come from the pools alone.
@@ -190,7 +184,7 @@ def check_cloud_hosts(spec: ClusterSpec) -> Iterator[Finding]:
     if provision is None and not spec.hosts:
         yield Finding(
             "the instances are brought by you, and none is listed.",
-            (at(("hosts",)), at((*_INSTANCES, "kind"), cloud.instances.kind)),
+            places(spec, "hosts", "environment.instances.kind"),
             "list them under hosts, with their addresses and host keys.",
         )
     if provision is None:
@@ -205,7 +199,7 @@ def check_cloud_hosts(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_fabric_transport(spec: ClusterSpec) -> Iterator[Finding]:
+def check_fabric_transport(spec: ClusterSpec) -> Findings:
     """A cloud with InfiniBand, and a site with `infiniband`, have that transport; no other has it.
 
     Priorities, DSCP and GID index mean nothing on InfiniBand; on Ethernet RoCE needs them.
@@ -215,7 +209,7 @@ def check_fabric_transport(spec: ClusterSpec) -> Iterator[Finding]:
         if spec.cloud is not None and spec.infiniband is not None:
             yield Finding(
                 "the cloud owns the InfiniBand fabric, and infiniband describes one of ours.",
-                (at(("infiniband",)), at(("environment", "kind"), spec.environment.kind)),
+                places(spec, "infiniband", "environment.kind"),
                 "remove infiniband; environment.fabric says what the cloud's is to be.",
             )
         return
@@ -249,7 +243,7 @@ def _workers(spec: ClusterSpec) -> Iterator[tuple[str, int, Place]]:
             yield pool.type, kind.hcas, at((*path, "type"), pool.type)
 
 
-def check_cloud_hcas(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cloud_hcas(spec: ClusterSpec) -> Findings:
     """Every worker of a cloud has as many HCAs as `fabric` says, at its rate.
 
     A job asks for that many on each worker; where there are fewer, its pod is never placed.
@@ -268,8 +262,7 @@ def check_cloud_hcas(spec: ClusterSpec) -> Iterator[Finding]:
     for pool, kind, place in _infiniband(spec):
         if kind.rate_gbit_s != cloud.fabric.rate_gbit_s:
             yield Finding(
-                f"{pool.type} has HCAs of {kind.rate_gbit_s} Gbit/s, and the fabric is said to "
-                f"have {cloud.fabric.rate_gbit_s}.",
+                f"{pool.type} has {kind.rate_gbit_s} Gbit/s, not {cloud.fabric.rate_gbit_s}.",
                 (
                     at((*place, "type"), pool.type),
                     at((*path, "rate_gbit_s"), cloud.fabric.rate_gbit_s),
@@ -284,7 +277,7 @@ def check_cloud_hcas(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_topology_file(spec: ClusterSpec) -> Iterator[Finding]:
+def check_topology_file(spec: ClusterSpec) -> Findings:
     """Jobs on made instances get NCCL's topology file of their type.
 
     The hypervisor hides the PCIe tree, and without the file NCCL has been seen to hang there.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from components.checks.registry import FILE_RULES, RULES
 from components.checks.rule import Rule
-from components.checks.safety import NEVER_WAIVED
+from components.checks.waivers import NEVER_WAIVED
 
 _HEAD = """\
 # Rules

@@ -11,7 +11,7 @@ from components.catalogue.driver_versions import (
     parse_driver_version,
 )
 from components.catalogue.operator_versions import show_version
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_nics
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
@@ -30,7 +30,7 @@ def list_drivers(spec: ClusterSpec) -> Iterator[tuple[SpecPath, DriverPackage]]:
             yield ("host_groups", g, "driver"), group.driver
 
 
-def check_driver_package(spec: ClusterSpec) -> Iterator[Finding]:
+def check_driver_package(spec: ClusterSpec) -> Findings:
     """A driver package has a version, and a source with its SHA-256 checksum or a repository.
 
     The inbox driver has none, and one that is present is the hosts' own. What is not pinned could
@@ -45,7 +45,7 @@ def check_driver_package(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _file_findings(path, driver)
 
 
-def _present_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
+def _present_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     """`flavour` and `at_least` say what must be there: of a driver that Railyard installs, no."""
     given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
     where = tuple(at((*path, key), getattr(driver, key)) for key in given)
@@ -63,7 +63,7 @@ def _present_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding
         )
 
 
-def _own_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
+def _own_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     given = {
         "source": driver.source,
         "version": driver.version,
@@ -90,7 +90,7 @@ def _be(keys: Sized) -> str:
     return "is" if len(keys) == 1 else "are"
 
 
-def _missing_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
+def _missing_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     needed = {"version": driver.version, "source": driver.source, "sha256": driver.sha256}
     if driver.repository is not None:
         needed = {"version": driver.version}
@@ -119,7 +119,7 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding
         )
 
 
-def _file_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
+def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     if driver.packages and driver.repository is None:
         yield Finding(
             "packages names what to install from a repository, and there is none.",
@@ -136,14 +136,13 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
         )
     if driver.add_kernel_support and not (driver.source or "").endswith(".tgz"):
         yield Finding(
-            "add_kernel_support is an option of the MLNX_OFED installer, and the source is no .tgz "
-            "of it.",
+            "add_kernel_support is for MLNX_OFED's installer, and the source is not its .tgz.",
             (at((*path, "add_kernel_support"), driver.add_kernel_support),),
             "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel.",
         )
 
 
-def check_driver_version(spec: ClusterSpec) -> Iterator[Finding]:
+def check_driver_version(spec: ClusterSpec) -> Findings:
     """A driver's version is one that can be read, and fits the kind, the cards and its package.
 
     MLNX_OFED ended with 24.10; later drivers are DOCA-OFED, and ConnectX-8 needs it. A package for
@@ -174,8 +173,7 @@ def check_driver_version(spec: ClusterSpec) -> Iterator[Finding]:
             )
         elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
             yield Finding(
-                f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, and the version is "
-                f"{driver.version}.",
+                f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}.",
                 (place,),
                 "choose kind doca_ofed, which goes on from there, or a 24.10 release.",
             )
@@ -183,7 +181,7 @@ def check_driver_version(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _named_findings(path, driver)
 
 
-def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
+def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> Findings:
     """ConnectX-8 came after the last MLNX_OFED: sources.md#rdma-driver."""
     if driver.kind != "mlnx_ofed":
         return
@@ -191,13 +189,13 @@ def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> 
         if each.nic.model == "ConnectX-8" and spec.settings_of(each.host).driver == driver:
             yield Finding(
                 f"MLNX_OFED {driver.version} does not know the ConnectX-8 of {each.host.name}.",
-                (at((*path, "kind"), driver.kind), at((*each.path, "model"), each.nic.model)),
+                (at((*path, "kind"), driver.kind), each.at("model")),
                 "choose kind doca_ofed, or correct the model.",
             )
             return
 
 
-def _named_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
+def _named_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     """What a package's name says against the version beside it: DOCA's names a line alone."""
     name = (driver.source or "").rpartition("/")[2]
     named, wanted = parse_driver_version(name), parse_driver_version(driver.version or "")
@@ -216,8 +214,7 @@ def _named_findings(path: SpecPath, driver: DriverPackage) -> Iterator[Finding]:
     system = named.system or ""
     if known is not None and system.startswith("ubuntu") and system not in known:
         yield Finding(
-            f"nothing is known of a {named.line} driver on {system}; it is built for "
-            f"{', '.join(known)}.",
+            f"a {named.line} driver is built for {', '.join(known)}, not for {system}.",
             where[:1],
             "read the release notes of that driver first, or choose another line.",
             "warning",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from components.catalogue.driver_versions import (
     NV_PEER_MEM_LEAST,
@@ -12,7 +14,8 @@ from components.catalogue.driver_versions import (
     parse_driver_version,
 )
 from components.catalogue.operator_versions import GPU_DRIVER_LEAST, parse_numbers, show_version
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import list_nics
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
@@ -20,7 +23,7 @@ from components.model.hosts import Host, HostDefaults, HostGroup
 from components.model.operator_owned import gpu_driver_owner, gpu_paths
 
 
-def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_direct(spec: ClusterSpec) -> Findings:
     """GPUDirect RDMA is on where there are GPUs.
 
     Without nvidia_peermem or DMA-BUF every message is copied through the host's memory, which costs
@@ -47,7 +50,7 @@ def written_gpu_path(spec: ClusterSpec, host: Host) -> tuple[SpecPath, object]:
     return (*path, key), getattr(owner, key)
 
 
-def check_gpu_driver(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_driver(spec: ClusterSpec) -> Findings:
     """The GPU driver has one owner: the host, or the GPU operator's container.
 
     With both, the operator's container fails to load its modules beside the host's, and the node's
@@ -56,25 +59,20 @@ def check_gpu_driver(spec: ClusterSpec) -> Iterator[Finding]:
     stated, operator = spec.host_defaults.gpu_driver, spec.operators.gpu
     if stated is not None and operator is not None and stated != operator.driver:
         yield Finding(
-            f"the GPU driver has two owners: host_defaults says {stated}, and the GPU operator's "
-            f"driver is {operator.driver}.",
-            (
-                at(("host_defaults", "gpu_driver"), stated),
-                at(("operators", "gpu", "driver"), operator.driver),
-            ),
+            f"host_defaults gives the GPU driver to {stated}, the operator to {operator.driver}.",
+            places(spec, "host_defaults.gpu_driver", "operators.gpu.driver"),
             "write the same in both, or leave gpu_driver out.",
         )
     if stated == "operator" and operator is None:
         yield Finding(
             "the GPU operator shall bring the GPU driver, and there is no GPU operator.",
-            (at(("host_defaults", "gpu_driver"), stated),),
+            places(spec, "host_defaults.gpu_driver"),
             "add operators.gpu with driver: operator, or set gpu_driver to host.",
         )
     if gpu_driver_owner(spec) == "operator":
         for path, version in _gpu_versions(spec):
             yield Finding(
-                f"version {version} of the GPU driver is demanded of the hosts, and the GPU "
-                "operator brings the driver.",
+                f"hosts ask for GPU driver {version}, but the GPU operator brings the driver.",
                 (at(path, version),),
                 "remove it, or let the hosts own the driver (operators.gpu.driver: host).",
             )
@@ -88,7 +86,7 @@ def _gpu_versions(spec: ClusterSpec) -> Iterator[tuple[SpecPath, str]]:
             yield ("host_groups", g, "gpu_driver_version"), group.gpu_driver_version
 
 
-def check_gpu_driver_age(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     """A GPU driver of the hosts is not older than all that the GPU operator's release lists.
 
     NVIDIA lists the drivers that it tried with each release; that a host's own driver has to be of
@@ -114,7 +112,7 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_peer_memory(spec: ClusterSpec) -> Iterator[Finding]:
+def check_peer_memory(spec: ClusterSpec) -> Findings:
     """What a card needs to reach GPU memory is there: the module of that driver, or DMA-BUF.
 
     nvidia_peermem comes with GPU driver 470, and took the place of nv_peer_mem, whose last release
@@ -131,28 +129,24 @@ def check_peer_memory(spec: ClusterSpec) -> Iterator[Finding]:
     mixed = gpu_paths(spec)
     if len(mixed) > 1 and gpu_driver_owner(spec) == "operator":
         yield Finding(
-            f"the workers reach GPU memory by {' and '.join(sorted(mixed))}, and the GPU operator "
-            "loads one driver on all of them.",
-            (at(("host_groups",)), at(("operators", "gpu", "driver"), "operator")),
+            f"one driver of the GPU operator cannot serve both {' and '.join(sorted(mixed))}.",
+            places(spec, "host_groups", "operators.gpu.driver"),
             "use one gpu_direct for all workers, or let the hosts own the GPU driver.",
         )
 
 
-def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Iterator[Finding]:
+def _two_words(path: SpecPath, owner: HostDefaults | HostGroup) -> Findings:
     """The short form and the long one, side by side, say the same."""
     stated = "peermem" in owner.model_fields_set and owner.peermem is not None
     if stated and owner.gpu_direct and owner.peermem != (owner.gpu_direct != "none"):
         yield Finding(
             f"peermem is {str(owner.peermem).lower()}, and gpu_direct is {owner.gpu_direct}.",
-            (
-                at((*path, "peermem"), owner.peermem),
-                at((*path, "gpu_direct"), owner.gpu_direct),
-            ),
+            (at((*path, "peermem"), owner.peermem), at((*path, "gpu_direct"), owner.gpu_direct)),
             "remove peermem: gpu_direct says the same and more.",
         )
 
 
-def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
+def _operator_findings(spec: ClusterSpec) -> Findings:
     """What the GPU operator's one driver container cannot build on."""
     operator = spec.operators.gpu
     if operator is None or operator.driver != "operator":
@@ -171,15 +165,14 @@ def _operator_findings(spec: ClusterSpec) -> Iterator[Finding]:
         )
     elif kinds == {False} and "peermem" in gpu_paths(spec) and network is None:
         yield Finding(
-            "the GPU operator loads nvidia_peermem, which needs MLNX_OFED or DOCA-OFED, and the "
-            "workers' RDMA driver is inbox.",
+            "the GPU operator loads nvidia_peermem, which the workers' inbox driver cannot serve.",
             (where, at(("host_defaults", "driver"), None)),
             "set gpu_direct to dma_buf, or give the hosts a driver package.",
             "warning",
         )
 
 
-def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Iterator[Finding]:
+def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Findings:
     settings = spec.settings_of(host)
     path, branch = settings.gpu_path, gpu_branch(settings.gpu_driver_version or "")
     places = (at(where, host.name), at(*written_gpu_path(spec, host)))
@@ -204,8 +197,7 @@ def _path_findings(spec: ClusterSpec, host: Host, where: SpecPath) -> Iterator[F
     least = {"peermem": PEERMEM_LEAST, "dma_buf": OPEN_MODULES_LEAST}.get(path, 0)
     if branch is not None and branch < least:
         yield Finding(
-            f"gpu_direct is {path}, which comes with GPU driver {least}, and the hosts have "
-            f"{settings.gpu_driver_version}.",
+            f"{path} comes with GPU driver {least}, not {settings.gpu_driver_version}.",
             places,
             f"update the GPU driver to {least} or later, or choose another gpu_direct.",
         )
@@ -239,3 +231,95 @@ def _why_not_nv_peer_mem(
     if found is not None and found.numbers < NV_PEER_MEM_LEAST:
         return f"{needs}, and this is {version}"
     return None
+
+
+_TWO: Final = 2
+_OLD_CODING: Final = 0.8
+"""Data bits of ten on a link of PCIe generation 1 or 2 (8b/10b, PCI Express Base 2.0)."""
+_CODING: Final = 128 / 130
+"""The same from generation 3 on (128b/130b, PCI Express Base 3.0)."""
+_OLD_GT_S: Final = 5.0
+"""The highest speed with the old coding."""
+
+
+def check_gpu_path(spec: ClusterSpec) -> Findings:
+    """A GPU and the card that it sends through are on one NUMA node, best below one switch chip.
+
+    GPUDirect RDMA from one processor to the other (SYS) is slower than without; between the host
+    bridges of one NUMA node (NODE) it loses bandwidth. `railyard discover` finds nearer pairs.
+    """
+    for nic in list_nics(spec):
+        path = nic.nic.gpu_path
+        direct = nic.host.gpus > 0 and spec.settings_of(nic.host).gpu_path != "none"
+        if path not in {"SYS", "NODE"} or not direct:
+            continue
+        crosses = path == "SYS"
+        word = written_gpu_path(spec, nic.host)[0][-1]
+        off = "peermem: false" if word == "peermem" else "gpu_direct: none"
+        yield Finding(
+            f"the GPUs of {nic} reach the card only "
+            f"{'from the other NUMA node' if crosses else 'over another host bridge'} ({path}).",
+            (at((*nic.path, "gpu_path"), path),),
+            "give them to a nearer card (`railyard discover` shows which), move the card, or "
+            f"switch GPUDirect RDMA off with {off}.",
+            "error" if crosses else "warning",
+        )
+
+
+def check_gpu_pair(spec: ClusterSpec) -> Findings:
+    """A GPU sends through one card, and no more GPUs are named than the host has.
+
+    Where there are more cards than GPUs, a GPU may have several.
+    """
+    for h, host in enumerate(spec.hosts):
+        named = [(pci, n) for n, nic in enumerate(host.nics) for pci in nic.gpu_pci]
+        for (pci, n), count in Counter(named).items():
+            if count > 1:
+                yield Finding(
+                    f"the GPU at {pci} is {'twice' if count == _TWO else f'{count} times'} in "
+                    f"gpu_pci of {host.name} {host.nics[n].netdev}.",
+                    (at(_gpus(h, n), pci),),
+                    f"remove {'one of the two' if count == _TWO else 'all but one'}.",
+                )
+        for pci, count in Counter(pci for pci, _ in dict.fromkeys(named)).items():
+            if count > 1 and len(host.nics) <= host.gpus:
+                places = [n for each, n in named if each == pci]
+                yield Finding(
+                    f"the GPU at {pci} of {host.name} is given to {count} cards.",
+                    tuple(at(_gpus(h, n), pci) for n in dict.fromkeys(places)),
+                    "name it at the nearest card alone; `railyard discover` shows which that is.",
+                )
+        unlike = len({pci for pci, _ in named})
+        if named and unlike > host.gpus:
+            yield Finding(
+                f"{unlike} GPUs of {host.name} are named by their cards, and gpus is {host.gpus}.",
+                (at(("hosts", h, "gpus"), host.gpus), at(_gpus(h, named[0][1]))),
+                f"set gpus to {unlike}, or correct gpu_pci.",
+            )
+
+
+def _gpus(host: int, nic: int) -> SpecPath:
+    return ("hosts", host, "nics", nic, "gpu_pci")
+
+
+def check_pcie_rate(spec: ClusterSpec) -> Findings:
+    """The PCIe link of a card carries its port's line rate, where the file says what the link is.
+
+    A card of 200 Gbit/s in a slot of generation 3 with 16 lanes gets 126: no test can be faster.
+    """
+    for nic in list_nics(spec):
+        speed, width = nic.nic.link_gt_s, nic.nic.link_width
+        if speed is None or width is None:
+            continue
+        limit = speed * width * (_OLD_CODING if speed <= _OLD_GT_S else _CODING)
+        if limit < nic.nic.speed_gbit_s:
+            yield Finding(
+                f"{nic} runs at {nic.nic.speed_gbit_s} Gbit/s, but its PCIe link at {limit:.0f}.",
+                (
+                    at((*nic.path, "link_width"), width),
+                    at((*nic.path, "link_gt_s"), speed),
+                    nic.at("speed_gbit_s"),
+                ),
+                f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s.",
+                "warning",
+            )

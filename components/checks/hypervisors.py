@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from components.catalogue.esxi_releases import parse_release
-from components.checks.rule import Finding, at
-from components.core.problem import SpecPath
+from components.checks.rule import Finding, Findings, at, places, unique
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.environments import Hypervisor, VirtualMachine
 from components.model.reach import how_to_pin
@@ -30,7 +30,7 @@ def _machines(spec: ClusterSpec) -> Iterator[_Placed]:
             yield hypervisor, vm, (*path, "vms", v)
 
 
-def check_esxi_release(spec: ClusterSpec) -> Iterator[Finding]:
+def check_esxi_release(spec: ClusterSpec) -> Findings:
     """An ESXi release has the kernel setting atsSupport: 7.0 U2 or later.
 
     Without ATS the GPU and the card of a virtual machine do not reach each other directly. 7.0 and
@@ -41,8 +41,7 @@ def check_esxi_release(spec: ClusterSpec) -> Iterator[Finding]:
         release = parse_release(hypervisor.release)
         if release is not None and release.ats == "other_option":
             yield Finding(
-                f"ESXi {release.text} of {hypervisor.name} has no kernel setting atsSupport (its"
-                " vtdAtsSupport is another one).",
+                f"ESXi {release.text} of {hypervisor.name} has vtdAtsSupport, not atsSupport.",
                 (place,),
                 "update the host to 7.0U2 or later.",
             )
@@ -54,7 +53,7 @@ def check_esxi_release(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_hypervisor_access(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hypervisor_access(spec: ClusterSpec) -> Findings:
     """A hypervisor is reached as root, by key or the SSH agent, at a host key that ESXi has.
 
     ESXi has no sudo: root logs in directly. A password would have to travel with every command. Its
@@ -79,70 +78,58 @@ def check_hypervisor_access(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"the host key of {hypervisor.name} is of ed25519, and ESXi has no such key.",
                 (at((*place, "host_key"), ssh.host_key),),
-                f"{how_to_pin(ssh.address, ssh.port)}. The login key is of ECDSA or RSA,"
-                " too: ssh-keygen -t ecdsa.",
+                f"{how_to_pin(ssh.address, ssh.port)}; make the login key by ssh-keygen -t ecdsa.",
             )
 
 
-def check_vm_host(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vm_host(spec: ClusterSpec) -> Findings:
     """Each virtual machine is a host of the file, and each worker is a machine of one hypervisor.
 
     Otherwise nothing prepares the guest, or no hypervisor gives the worker its devices.
     """
-    placed: dict[str, SpecPath] = {}
+    placed = [(vm.name, at((*path, "name"), vm.name)) for _, vm, path in _machines(spec)]
+    fix = "a machine runs on one hypervisor; take one of the two away."
+    yield from unique(placed, "{} is a virtual machine of two entries.", fix)
     for hypervisor, vm, path in _machines(spec):
-        place = at((*path, "name"), vm.name)
         if spec.host(vm.name) is None:
             yield Finding(
                 f"{vm.name} of {hypervisor.name} is no host of the file.",
-                (place,),
+                (at((*path, "name"), vm.name),),
                 "add it to hosts, or correct the name.",
-            )
-        other = placed.setdefault(vm.name, (*path, "name"))
-        if other != (*path, "name"):
-            yield Finding(
-                f"{vm.name} is a virtual machine of two entries.",
-                (place, at(other, vm.name)),
-                "a machine runs on one hypervisor; take one of the two away.",
             )
     if not spec.hypervisors:
         return
     for h, host in enumerate(spec.hosts):
-        if host.role == "worker" and host.name not in placed:
+        if host.role == "worker" and host.name not in dict(placed):
             yield Finding(
                 f"the worker {host.name} is no virtual machine of any hypervisor.",
-                (at(("hosts", h, "name"), host.name),),
+                places(spec, f"hosts.{h}.name"),
                 "add it to vms of the hypervisor that runs it.",
             )
 
 
-def check_hypervisor_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hypervisor_name(spec: ClusterSpec) -> Findings:
     """A hypervisor has a name of its own among all devices, and an address of its own.
 
     Its name is part of the identity of its resources, and reports name devices by it.
     """
-    names: dict[str, SpecPath] = {
-        **{switch.name: ("switches", s, "name") for s, switch in enumerate(spec.switches)},
-        **{host.name: ("hosts", h, "name") for h, host in enumerate(spec.hosts)},
-    }
-    doors: dict[str, SpecPath] = {}
-    for hypervisor, path in _hypervisors(spec):
-        door = f"{hypervisor.ssh.address}:{hypervisor.ssh.port}"
-        for kind, value, seen, key in (
-            ("called", hypervisor.name, names, ("name",)),
-            ("reached at", door, doors, ("ssh", "address")),
-        ):
-            place: SpecPath = (*path, *key)
-            other = seen.setdefault(value, place)
-            if other != place:
-                yield Finding(
-                    f"two devices are {kind} {value}.",
-                    (at(place, value), at(other, value)),
-                    "give each hypervisor a name and an address of its own.",
-                )
+    names = [
+        (each.name, at((group, number, "name"), each.name))
+        for group, devices in (("switches", spec.switches), ("hosts", spec.hosts))
+        for number, each in enumerate(devices)
+    ]
+    names = list(dict(names).items())  # of two that are no hypervisors `duplicate-name` tells
+    doors: list[tuple[str, Place]] = []
+    for each, path in _hypervisors(spec):
+        door = f"{each.ssh.address}:{each.ssh.port}"
+        names.append((each.name, at((*path, "name"), each.name)))
+        doors.append((door, at((*path, "ssh", "address"), door)))
+    fix = "give each hypervisor a name and an address of its own."
+    yield from unique(names, "two devices are called {}.", fix)
+    yield from unique(doors, "two devices are reached at {}.", fix)
 
 
-def check_vm_devices(spec: ClusterSpec) -> Iterator[Finding]:
+def check_vm_devices(spec: ClusterSpec) -> Findings:
     """The host of a virtual machine has one GPU and one card: those that are passed through."""
     for h, host in enumerate(spec.hosts):
         if host.name not in {vm.name for _, vm, _ in _machines(spec)}:
@@ -150,14 +137,13 @@ def check_vm_devices(spec: ClusterSpec) -> Iterator[Finding]:
         for key, count in (("gpus", host.gpus), ("nics", len(host.nics))):
             if count != 1:
                 yield Finding(
-                    f"the virtual machine {host.name} has one of each passed through, and {count}"
-                    f" {key} in hosts.",
+                    f"the virtual machine {host.name} takes one of each, but has {count} {key}.",
                     (at(("hosts", h, key), count),),
                     f"write the one device in hosts[].{key}; vms[] takes one GPU and one card.",
                 )
 
 
-def check_passthrough_device(spec: ClusterSpec) -> Iterator[Finding]:
+def check_passthrough_device(spec: ClusterSpec) -> Findings:
     """On one hypervisor each PCI device belongs to one virtual machine, as its GPU or its card.
 
     A whole GPU is function 0 of device 0 on its bus, as every PCIe card; what has another address
@@ -168,8 +154,7 @@ def check_passthrough_device(spec: ClusterSpec) -> Iterator[Finding]:
         for v, vm in enumerate(hypervisor.vms):
             if not vm.gpu.endswith(_WHOLE_CARD):
                 yield Finding(
-                    f"the GPU {vm.gpu} of {vm.name} is a VF (vGPU on a GPU in SR-IOV mode), and "
-                    "Railyard passes whole GPUs through.",
+                    f"the GPU {vm.gpu} of {vm.name} is a VF (vGPU); only whole GPUs are passed.",
                     (at((*path, "vms", v, "gpu"), vm.gpu),),
                     "write the address of the GPU itself, which ends in "
                     f"{_WHOLE_CARD}, and take the GPU out of SR-IOV mode; vGPU is not supported.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.ib_switches import IbSwitch, list_ib_switches
@@ -18,7 +18,7 @@ _FEW: Final = 0.05
 distance more than 5 % (opensm, osm_ucast_updn.c; `tests/lab/test_ib_routes.py` asks it)."""
 
 
-def check_ib_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between InfiniBand switches is named by the other end.
 
     The lab cables its fabric by them, and `ib-routing-engine` and `ib-one-subnet` count on them.
@@ -52,20 +52,20 @@ def _why(peer: tuple[str, str], named: Mapping[str, IbSwitch]) -> str:
     return f"{far} says that {other} is plugged in there."
 
 
-def check_ib_one_subnet(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_one_subnet(spec: ClusterSpec) -> Findings:
     """The cables of the file join all InfiniBand switches: one file is one subnet.
 
     Switches without a path to each other have a master each, and their hosts never meet.
     """
     switches = list_ib_switches(spec)
-    if spec.infiniband is None or not switches or _has_others(spec):
+    others = any(each.carries != "infiniband" for each in spec.switches)
+    if spec.infiniband is None or not switches or others:
         return  # `switch-transport` reports the others
     near = _hops(spec)[switches[0].name]
     for switch in switches[1:]:
         if switch.name not in near:
             yield Finding(
-                f"no cable of the file leads from {switches[0].name} to {switch.name}: as "
-                "written, they are two subnets.",
+                f"no cable leads from {switches[0].name} to {switch.name}: these are two subnets.",
                 (at((*switch.path, "name"), switch.name),),
                 f"write the cables between switches at both ends, for example "
                 f'"1/31/1": {switches[0].name}:1/31/1.',
@@ -73,7 +73,7 @@ def check_ib_one_subnet(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_ib_routing_engine(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_routing_engine(spec: ClusterSpec) -> Findings:
     """`updn` and `ftree` have a root to start from.
 
     A root is a switch that has all HCAs at one distance, as a spine has, or the only switch, which
@@ -90,18 +90,10 @@ def check_ib_routing_engine(spec: ClusterSpec) -> Iterator[Finding]:
         why = "one switch is no tree" if alone else "no switch has all HCAs at one distance"
         yield Finding(
             f"{engine} has no root here: {why}, so the subnet manager falls back to minhop.",
-            (at(("infiniband", "routing_engine"), engine),),
+            places(spec, "infiniband.routing_engine"),
             "write routing_engine: minhop, or cable the leaves to spines.",
             "warning",
         )
-
-
-def _has_others(spec: ClusterSpec) -> bool:
-    return any(each.carries != "infiniband" for each in spec.switches)
-
-
-def _hcas_at(switch: IbSwitch) -> int:
-    return sum(switch.peer(port) is None for port in switch.ports)
 
 
 @once
@@ -123,7 +115,10 @@ def _hops(spec: ClusterSpec) -> dict[str, dict[str, int]]:
 
 
 def _roots(spec: ClusterSpec) -> list[str]:
-    hcas = {each.name: _hcas_at(each) for each in list_ib_switches(spec)}
+    hcas = {
+        each.name: sum(each.peer(port) is None for port in each.ports)
+        for each in list_ib_switches(spec)
+    }
     total = sum(hcas.values())
     roots: list[str] = []
     for name, distance in _hops(spec).items():

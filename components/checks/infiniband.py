@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.catalogue.switches.without_login import list_plain
 from components.checks.partitions import list_partitions
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import Place, SpecPath
 from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
@@ -22,7 +20,7 @@ def _manager(value: str) -> Place:
     return at((*_BLOCK, "subnet_manager"), value)
 
 
-def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
+def check_switch_transport(spec: ClusterSpec) -> Findings:
     """Each switch carries the transport of the site: MLNX-OS InfiniBand, the others RoCE."""
     for s, switch in enumerate(spec.switches):
         if switch.carries != spec.rdma.transport:
@@ -32,19 +30,15 @@ def check_switch_transport(spec: ClusterSpec) -> Iterator[Finding]:
                 if entry.carries == spec.rdma.transport
             ]
             yield Finding(
-                f"{switch.name} runs {switch.os}, which carries {switch.carries}, and the "
-                f"transport is {spec.rdma.transport}.",
-                (
-                    at(("switches", s, "os"), switch.os),
-                    at(("rdma", "transport"), spec.rdma.transport),
-                ),
+                f"{switch.name} ({switch.os}) carries {switch.carries}, not {spec.rdma.transport}.",
+                places(spec, f"switches.{s}.os", "rdma.transport"),
                 f"move it to other_switches if it carries management or storage: it is left alone "
                 f"there. Else set rdma.transport to {switch.carries}, or use a switch whose os is "
                 f"one of: {', '.join(fitting)}.",
             )
 
 
-def check_subnet_manager(spec: ClusterSpec) -> Iterator[Finding]:
+def check_subnet_manager(spec: ClusterSpec) -> Findings:
     """The fabric has a subnet manager, and it is known which one is master.
 
     Without one no port becomes active. Two of equal priority are both taken, and the lower GUID
@@ -83,18 +77,18 @@ def check_subnet_manager(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_sm_switch(spec: ClusterSpec) -> Iterator[Finding]:
+def check_sm_switch(spec: ClusterSpec) -> Findings:
     """Only a switch with MLNX-OS has `sm_priority`."""
     for s, switch in enumerate(spec.switches):
         if switch.sm_priority is not None and switch.carries != "infiniband":
             yield Finding(
                 f"{switch.name} runs {switch.os}, which has no subnet manager.",
-                (at(("switches", s, "sm_priority"), switch.sm_priority),),
+                places(spec, f"switches.{s}.sm_priority"),
                 "remove sm_priority.",
             )
 
 
-def check_adaptive_routing(spec: ClusterSpec) -> Iterator[Finding]:
+def check_adaptive_routing(spec: ClusterSpec) -> Findings:
     """Adaptive routing is asked of an external subnet manager only.
 
     The one that runs on MLNX-OS switches does not support it (the vendor's manual, 3.10 to 3.12).
@@ -104,12 +98,11 @@ def check_adaptive_routing(spec: ClusterSpec) -> Iterator[Finding]:
         yield Finding(
             "adaptive routing is on, and the subnet manager of the switches has none.",
             (at((*_BLOCK, "adaptive_routing"), value=True), _manager("switch")),
-            "turn adaptive_routing off, or run UFM or opensm with ar_updn and set subnet_manager "
-            "to external.",
+            "turn it off, or run UFM or opensm (ar_updn) and set subnet_manager to external.",
         )
 
 
-def check_external_partition(spec: ClusterSpec) -> Iterator[Finding]:
+def check_external_partition(spec: ClusterSpec) -> Findings:
     """With an external subnet manager, partitions and routing engine are known to be set there.
 
     Railyard sets partitions in UFM alone; acceptance proves the keys on every member.
@@ -134,9 +127,8 @@ def check_external_partition(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_hca_guid(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hca_guid(spec: ClusterSpec) -> Findings:
     """`hca_guids` lists each HCA of a host once, and no GUID is listed at two hosts."""
-    first: dict[str, SpecPath] = {}
     for h, host in enumerate(spec.hosts):
         path: SpecPath = ("hosts", h, "hca_guids")
         if host.hca_guids and len(host.hca_guids) != host.hcas:
@@ -145,17 +137,16 @@ def check_hca_guid(spec: ClusterSpec) -> Iterator[Finding]:
                 (at(path), at(("hosts", h, "hcas"), host.hcas)),
                 "list the Port GUID of every HCA, and of no Ethernet card.",
             )
-        for g, guid in enumerate(host.hca_guids):
-            other = first.setdefault(guid, (*path, g))
-            if other != (*path, g):
-                yield Finding(
-                    f"the port GUID {guid} is listed twice.",
-                    (at((*path, g), guid), at(other, guid)),
-                    "read both hosts again: a GUID is unique in the world.",
-                )
+    guids = (
+        (guid, at(("hosts", h, "hca_guids", g), guid))
+        for h, host in enumerate(spec.hosts)
+        for g, guid in enumerate(host.hca_guids)
+    )
+    fix = "read both hosts again: a GUID is unique in the world."
+    yield from unique(guids, "the port GUID {} is listed twice.", fix)
 
 
-def check_ib_hcas(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_hcas(spec: ClusterSpec) -> Findings:
     """Every worker has as many HCAs as `infiniband` says, and RoCE cards nowhere.
 
     A worker without GPUs may have none: no job of the fabric runs there. The number is that of what
@@ -168,9 +159,8 @@ def check_ib_hcas(spec: ClusterSpec) -> Iterator[Finding]:
         is_user = host.hcas or host.gpus
         if host.role == "worker" and is_user and host.hcas != fabric.hcas:
             yield Finding(
-                f"{host.name} has {host.hcas} HCAs, and the fabric has {fabric.hcas} on each "
-                "worker.",
-                (at(("hosts", h, "hcas"), host.hcas), at((*_BLOCK, "hcas"), fabric.hcas)),
+                f"{host.name} has {host.hcas} HCAs, and workers of the fabric have {fabric.hcas}.",
+                places(spec, f"hosts.{h}.hcas", "infiniband.hcas"),
                 "correct the number that is wrong.",
             )
         if host.nics:
@@ -181,7 +171,7 @@ def check_ib_hcas(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_rate(spec: ClusterSpec) -> Findings:
     """The fabric's rate is one that every switch's ports have."""
     fabric = spec.infiniband
     if fabric is None:
@@ -190,8 +180,7 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
         if switch.speeds_gbit_s and fabric.rate_gbit_s not in switch.speeds_gbit_s:
             rates = ", ".join(map(str, switch.speeds_gbit_s))
             yield Finding(
-                f"links shall run at {fabric.rate_gbit_s} Gbit/s, and a port of {switch.described} "
-                f"has {rates}.",
+                f"links run at {fabric.rate_gbit_s} Gbit/s, {switch.described}'s ports at {rates}.",
                 (
                     at((*_BLOCK, "rate_gbit_s"), fabric.rate_gbit_s),
                     at((*switch.path, "model"), switch.model),
@@ -200,12 +189,13 @@ def check_ib_rate(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_ib_switch(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_switch(spec: ClusterSpec) -> Findings:
     """Each switch of `infiniband.switches` is of a model that is known, and is one switch.
 
     Its ports and rates are held against the model. Of two switches in one housing each is an entry
     of its own: no link joins them.
     """
+    managed = [name for name, model in MODELS.items() if "mlnxos" in model.ports]
     for switch in list_ib_switches(spec):
         if switch.path[0] == "switches":
             continue  # `switch-model` reports those
@@ -213,7 +203,7 @@ def check_ib_switch(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"nothing is known of the InfiniBand switch model {switch.model}.",
                 (at((*switch.path, "model"), switch.model),),
-                f"use one of: {', '.join((*list_plain(), *_managed_models()))}.",
+                f"use one of: {', '.join((*list_plain(), *managed))}.",
             )
         used = [half for half in switch.halves if {*half} & {*switch.ports}]
         if used[1:]:
@@ -224,11 +214,7 @@ def check_ib_switch(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _managed_models() -> tuple[str, ...]:
-    return tuple(name for name, model in MODELS.items() if "mlnxos" in model.ports)
-
-
-def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_port(spec: ClusterSpec) -> Findings:
     """Each port of an InfiniBand switch is on its model, and leads to an HCA, once, or a switch.
 
     It has no settings: VLANs, MTU, thresholds and routes are the subnet manager's, or not there.
@@ -247,29 +233,27 @@ def check_ib_port(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _targets(spec)
 
 
-def _targets(spec: ClusterSpec) -> Iterator[Finding]:
-    first: dict[str, SpecPath] = {}
+def _targets(spec: ClusterSpec) -> Findings:
+    plugged: list[tuple[str, Place]] = []
     for switch in list_ib_switches(spec):
         for name, to in switch.ports.items() if switch.names else ():
-            path: SpecPath = (*switch.path, "ports", name)
+            place = at((*switch.path, "ports", name), to)
             if switch.peer(name) is not None:
                 continue
             if not _leads_to_hca(spec, to):
                 yield Finding(
                     f"port {name} of {switch.name} leads to {to}, which is no HCA of a host.",
-                    (at(path, to),),
+                    (place,),
                     "write <host>/hca-<n>, with n from 0 to one less than the host's hcas, or "
                     "<switch>:<port> for a link between switches.",
                 )
-            elif first.setdefault(to, path) != path:
-                yield Finding(
-                    f"{to} is plugged into two ports.",
-                    (at(path, to), at(first[to], to)),
-                    "keep the port into which the cable really goes.",
-                )
+            else:
+                plugged.append((to, place))
+    fix = "keep the port into which the cable really goes."
+    yield from unique(plugged, "{} is plugged into two ports.", fix)
 
 
-def _ethernet_settings(index: int, switch: Switch) -> Iterator[Finding]:
+def _ethernet_settings(index: int, switch: Switch) -> Findings:
     if switch.routing is not None:
         yield Finding(
             f"{switch.name} is an InfiniBand switch, which has no BGP.",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
+from components.fabric.waves import leaves_of_hosts
 from components.jobs.environment import nccl_environment
 from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
+from components.model.name_lists import fold_names
 from components.pod_network.attachment import pod_attachment
 
 _KEYS: Final[Mapping[str, str]] = {
@@ -32,7 +34,7 @@ _DECIDED: Final[Mapping[str, str]] = {
 """Variables that a job's pod decides when it starts, and what they are then."""
 
 
-def check_job_environment(spec: ClusterSpec) -> Iterator[Finding]:
+def check_job_environment(spec: ClusterSpec) -> Findings:
     """`jobs.env` sets nothing that the plan decides to another value.
 
     Two values of one variable would depend on which one a shell, mpirun or NCCL reads last; a
@@ -53,7 +55,7 @@ def check_job_environment(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_own_pods(spec: ClusterSpec) -> Iterator[Finding]:
+def check_own_pods(spec: ClusterSpec) -> Findings:
     """The API server knows the policy that `jobs.own_pods.admission` asks for, and its resource.
 
     MutatingAdmissionPolicy is served by default from Kubernetes 1.36 on: an older API server
@@ -74,21 +76,19 @@ def check_own_pods(spec: ClusterSpec) -> Iterator[Finding]:
     major, minor = (int(part) for part in plane.version.lstrip("v").split("+")[0].split(".")[:2])
     if (major, minor) < POLICY_SINCE:
         yield Finding(
-            f"jobs.own_pods.admission is true, and Kubernetes {plane.version} does not serve "
-            "MutatingAdmissionPolicy: 1.36 does.",
+            f"own_pods.admission needs Kubernetes 1.36, and this is {plane.version}.",
             (where, at(("kubernetes", "version"), plane.version)),
             "remove admission, and let pods take the environment by envFrom.",
         )
     if not pod_attachment(spec).resources:
         yield Finding(
-            "jobs.own_pods.admission is true, and the pod network has no resource by which a "
-            "container says that it is on the rails.",
+            "own_pods.admission is true, but the pod network has no resource to match.",
             (where, at(("pod_network", "mode"), spec.pod_network.mode)),
             "remove admission, and let pods take the environment by envFrom.",
         )
 
 
-def check_ssh_port(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ssh_port(spec: ClusterSpec) -> Findings:
     """In the host's network, the workers' sshd does not take port 22, which is the host's own.
 
     The pod's sshd could not start, and the launcher would meet the host's sshd, which looks alive
@@ -100,8 +100,78 @@ def check_ssh_port(spec: ClusterSpec) -> Iterator[Finding]:
         key = "pod_network" if spec.pod_network.host_network else "jobs.deepspeed"
         path = (*key.split("."), "host_network")
         yield Finding(
-            f"jobs.ssh_port is {POD_PORT}, and {key}.host_network is true: there the host's own "
-            "sshd has that port.",
+            f"jobs.ssh_port is {POD_PORT}: with {key}.host_network the host's own sshd has it.",
             (at(("jobs", "ssh_port"), spec.jobs.ssh_port), at(path, value=True)),
             f"remove ssh_port, which is then {HOST_NETWORK_PORT}, or take another free port.",
+        )
+
+
+def check_max_unavailable(spec: ClusterSpec) -> Findings:
+    """Not all workers may be down at once during an update."""
+    count, workers = spec.disruption.max_unavailable, len(spec.workers)
+    if workers and count > workers:
+        yield Finding(
+            f"max_unavailable {count} is more than all {workers}.",
+            places(spec, "disruption.max_unavailable"),
+            "set it to 1: one host after the other.",
+        )
+
+
+def check_ports_drain(spec: ClusterSpec) -> Findings:
+    """Whom `disruption.ports: drain` shall drain can be drained: nodes of a cluster.
+
+    Without one the ports would change under running jobs. A plain exec looks at nothing before it
+    sends its lines, so that no node could leave in time.
+    """
+    if spec.disruption.ports != "drain":
+        return
+    where = at(("disruption", "ports"), "drain")
+    if spec.kubernetes is None:
+        yield Finding(
+            "ports is drain, and the site has no Kubernetes whose nodes could be drained.",
+            (where,),
+            "set ports to deny, and to allow in a window.",
+        )
+    for s, switch in enumerate(spec.switches):
+        if switch.executor == "exec":
+            yield Finding(
+                f"ports is drain, and {switch.name} takes its configuration as one exec.",
+                (where, at(("switches", s, "executor"), switch.executor)),
+                "remove executor, or set ports to allow or deny.",
+            )
+
+
+def check_wave_order(spec: ClusterSpec) -> Findings:
+    """A file that orders its switches has no host on one leaf alone, or drains it first.
+
+    With `disruption.switches` and `ports: allow` redundant switches change one after the other, so
+    that a host keeps a way. A host on one leaf alone has none while that leaf changes, in whichever
+    order. Without the block such hosts are normal.
+    """
+    if spec.disruption.switches is None or spec.disruption.ports != "allow":
+        return
+    alone = {host: next(iter(on)) for host, on in leaves_of_hosts(spec).items() if len(on) == 1}
+    for number, switch in enumerate(spec.switches):
+        ends = {port.to.partition("/")[0]: name for name, port in reversed(switch.ports.items())}
+        cut = [host for host in alone if alone[host] == switch.name and host in ends]
+        if cut:
+            verb, port = ("have" if len(cut) > 1 else "has"), ends[cut[0]]
+            yield Finding(
+                f"{fold_names(cut)} {verb} no other leaf than {switch.name}: no order of the"
+                " switches keeps them in service while it changes.",
+                (
+                    at(("switches", number, "ports", port), switch.ports[port].to),
+                    at(("disruption", "switches")),
+                ),
+                "write ports: drain, or give them a link to another leaf.",
+            )
+
+
+def check_mpi_operator(spec: ClusterSpec) -> Findings:
+    """The MPI operator is installed: the NCCL acceptance test is an MPIJob."""
+    if not spec.jobs.mpi_operator:
+        yield Finding(
+            "the MPI operator is off, and the NCCL acceptance test is an MPIJob.",
+            places(spec, "jobs.mpi_operator"),
+            "set mpi_operator to true.",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
@@ -54,7 +54,7 @@ def _blocks(spec: ClusterSpec) -> Iterator[_Block]:
             yield _Block(group.kernel, ("host_groups", number, "kernel"), members)
 
 
-def check_sysctl_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_sysctl_name(spec: ClusterSpec) -> Findings:
     """The name of a kernel setting is not nearly that of a common one.
 
     The folders of /proc/sys are known, their contents differ from kernel to kernel: such a name is
@@ -89,7 +89,7 @@ def _distance(one: str, other: str) -> int:
     return row[-1]
 
 
-def check_sysctl_conflict(spec: ClusterSpec) -> Iterator[Finding]:
+def check_sysctl_conflict(spec: ClusterSpec) -> Findings:
     """No kernel setting takes away what the file asks for elsewhere.
 
     With several rails on a host, strict reverse-path filtering drops packets that come in by
@@ -110,15 +110,13 @@ def check_sysctl_conflict(spec: ClusterSpec) -> Iterator[Finding]:
                 what = f"{name} = {value}, and pods reach nothing without it."
                 yield Finding(what, where, "remove the line: Kubernetes sets it to 1.")
             for host, nic in _rail_cards(block):
-                reason = _against_rail(name, value, nic, routed=_is_routed(block))
+                reason = _against_rail(
+                    name, value, nic, routed=block.kernel.source_routing == "auto"
+                )
                 if reason:
                     what = f"{name} = {value} on {host.name}, which has several rails: {reason}."
                     fix = "remove the line: Railyard sets what several rails need."
                     yield Finding(what, where, fix)
-
-
-def _is_routed(block: _Block) -> bool:
-    return block.kernel.source_routing == "auto"
 
 
 def _rail_cards(block: _Block) -> Iterator[tuple[Host, Nic]]:
@@ -146,7 +144,7 @@ def _against_rail(name: str, value: str, nic: Nic, *, routed: bool) -> str:
     return ""
 
 
-def check_hugepages(spec: ClusterSpec) -> Iterator[Finding]:
+def check_hugepages(spec: ClusterSpec) -> Findings:
     """Huge pages are counted in all or node by node, and fit into the memory of virtual machines.
 
     How much memory a bare machine has, the file does not say: there the kernel's answer is read
@@ -162,8 +160,7 @@ def check_hugepages(spec: ClusterSpec) -> Iterator[Finding]:
             total_mib += _MIB[size] * ((total or 0) + sum(nodes))
             if total is not None and nodes:
                 yield Finding(
-                    f"hugepages_{size} counts {total} in all, and hugepages_{size}_per_node "
-                    f"{sum(nodes)} on the nodes.",
+                    f"hugepages_{size} is {total}, and its per_node is {sum(nodes)} in all.",
                     (
                         at((*block.path, f"hugepages_{size}"), total),
                         at((*block.path, f"hugepages_{size}_per_node"), nodes),
@@ -173,21 +170,20 @@ def check_hugepages(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _too_many(spec, block, total_mib)
 
 
-def _too_many(spec: ClusterSpec, block: _Block, total_mib: int) -> Iterator[Finding]:
+def _too_many(spec: ClusterSpec, block: _Block, total_mib: int) -> Findings:
     names = {host.name for host in block.hosts}
     for number, hypervisor in enumerate(spec.hypervisors):
         for place, machine in enumerate(hypervisor.vms):
             if machine.name in names and total_mib >= machine.memory_mib:
                 path = ("environment", "hypervisors", number, "vms", place, "memory_mib")
                 yield Finding(
-                    f"huge pages of {total_mib} MiB leave nothing of the {machine.memory_mib} MiB "
-                    f"of {machine.name}.",
+                    f"huge pages take {total_mib} of {machine.memory_mib} MiB of {machine.name}.",
                     (at(block.path, block.kernel), at(path, machine.memory_mib)),
                     "ask for fewer pages; half of the memory is much.",
                 )
 
 
-def check_guest_kernel(spec: ClusterSpec) -> Iterator[Finding]:
+def check_guest_kernel(spec: ClusterSpec) -> Findings:
     """ACS, IOMMU and CPU frequency are set on bare metal, not in a virtual machine.
 
     In virtual machines GPUDirect RDMA goes by translated addresses (ATS), which need ACS of the
@@ -212,7 +208,7 @@ def check_guest_kernel(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_passed_vfs(spec: ClusterSpec) -> Iterator[Finding]:
+def check_passed_vfs(spec: ClusterSpec) -> Findings:
     """A host that passes VFs to virtual machines keeps ACS and the IOMMU.
 
     Without them one machine's device could reach the memory of another, and no VF can be passed.
@@ -222,15 +218,13 @@ def check_passed_vfs(spec: ClusterSpec) -> Iterator[Finding]:
         for key in ("acs", "iommu"):
             if passed and getattr(block.kernel, key) == "off":
                 yield Finding(
-                    f"{key} is off, and virtual machines take the VFs of {passed[0]} (autoprobe is "
-                    "false).",
+                    f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false).",
                     (at((*block.path, key), "off"),),
-                    f"set {key} to {'keep' if key == 'acs' else 'pt'}; or remove autoprobe, where "
-                    "no machine takes the VFs.",
+                    f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe.",
                 )
 
 
-def check_rdma_netns(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rdma_netns(spec: ClusterSpec) -> Findings:
     """RDMA namespaces of the hosts and `rdma_isolation` of the pods go together.
 
     In exclusive mode an RDMA device is only where it was moved to, by the CNI plugin of a VF: pods
@@ -246,8 +240,7 @@ def check_rdma_netns(spec: ClusterSpec) -> Iterator[Finding]:
             continue
         if kernel == "exclusive" and not isolated:
             yield Finding(
-                f"rdma_netns is exclusive, and pod_network.mode {mode} leaves RDMA devices in the "
-                "host's namespace: no pod would see one.",
+                f"rdma_netns is exclusive, but pods of mode {mode} need the host's RDMA devices.",
                 (where, at(("pod_network", "mode"), mode)),
                 "set rdma_isolation to true, or remove rdma_netns."
                 if mode == "sriov"
@@ -263,7 +256,7 @@ def check_rdma_netns(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_source_routing(spec: ClusterSpec) -> Iterator[Finding]:
+def check_source_routing(spec: ClusterSpec) -> Findings:
     """Where a host has several rails with addresses, each address sends by its own card.
 
     Without a route by source address, the kernel sends by the first card whose subnet fits, or by

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.kubernetes.kubespray.settings import fights_ours
 from components.model.cluster import ClusterSpec
 
 
-def check_kubespray_variable(spec: ClusterSpec) -> Iterator[Finding]:
+def check_kubespray_variable(spec: ClusterSpec) -> Findings:
     """`extra_vars` sets no variable that follows from the file, or that a run needs.
 
     Two values for one thing are two truths: the plan would say one and the nodes have the other.
@@ -26,7 +24,7 @@ def check_kubespray_variable(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_kubespray_balancer(spec: ClusterSpec) -> Iterator[Finding]:
+def check_kubespray_balancer(spec: ClusterSpec) -> Findings:
     """No host is a balancer: each of kubespray's nodes has one of its own.
 
     A proxy on every worker knows all API servers, so that the loss of one is not felt there.
@@ -37,12 +35,12 @@ def check_kubespray_balancer(spec: ClusterSpec) -> Iterator[Finding]:
         if host.role == "balancer":
             yield Finding(
                 f"{host.name} is a balancer, and kubespray's nodes have one each.",
-                (at(("hosts", number, "role"), host.role),),
+                places(spec, f"hosts.{number}.role"),
                 "take the host out, or use plane: k3s.",
             )
 
 
-def check_kubespray_nodes(spec: ClusterSpec) -> Iterator[Finding]:
+def check_kubespray_nodes(spec: ClusterSpec) -> Findings:
     """The pod network has a block for each node.
 
     Each takes one of the length `node_prefix`; kubespray's own validation refuses less, but only
@@ -55,17 +53,13 @@ def check_kubespray_nodes(spec: ClusterSpec) -> Iterator[Finding]:
     nodes = len(spec.servers) + len(spec.workers)
     if blocks < nodes:
         yield Finding(
-            f"the pod network {plane.pod_cidr} has {int(blocks)} blocks of /{plane.node_prefix}"
-            f" for {nodes} nodes.",
-            (
-                at(("kubernetes", "pod_cidr"), plane.pod_cidr),
-                at(("kubernetes", "node_prefix"), plane.node_prefix),
-            ),
+            f"{plane.pod_cidr} has {int(blocks)} blocks of /{plane.node_prefix} for {nodes} nodes.",
+            places(spec, "kubernetes.pod_cidr", "kubernetes.node_prefix"),
             "choose a larger pod network, or a longer node_prefix.",
         )
 
 
-def check_kubespray_registry(spec: ClusterSpec) -> Iterator[Finding]:
+def check_kubespray_registry(spec: ClusterSpec) -> Findings:
     """The site's registry is one that its nodes trust and pull from without a login.
 
     The containerd of kubespray 2.31 reads no login for a mirror, and its playbooks bring no
@@ -77,14 +71,13 @@ def check_kubespray_registry(spec: ClusterSpec) -> Iterator[Finding]:
     for key, value in (("login", registry.login), ("ca", registry.ca)):
         if value is not None:
             yield Finding(
-                f"the registry {registry.address} has a {key}, which kubespray does not bring to"
-                " the nodes.",
+                f"the registry {registry.address} has a {key}, which nodes do not get.",
                 (at(("sources", "registry", key)), at(("kubernetes", "plane"), "kubespray")),
                 f"remove {key} and let the hosts' own settings have it, or use plane: k3s.",
             )
 
 
-def check_kubespray_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+def check_kubespray_mtu(spec: ClusterSpec) -> Findings:
     """`mtu_bytes` is set only where the CNI takes it.
 
     flannel takes its MTU from the interface of the default route.
@@ -93,15 +86,12 @@ def check_kubespray_mtu(spec: ClusterSpec) -> Iterator[Finding]:
     if plane is not None and plane.mtu_bytes is not None and plane.cni != "calico":
         yield Finding(
             f"mtu_bytes is set, and {plane.cni} takes its MTU from the node's interface.",
-            (
-                at(("kubernetes", "mtu_bytes"), plane.mtu_bytes),
-                at(("kubernetes", "cni"), plane.cni),
-            ),
+            places(spec, "kubernetes.mtu_bytes", "kubernetes.cni"),
             "remove mtu_bytes, or use cni: calico.",
         )
 
 
-def check_kubespray_login(spec: ClusterSpec) -> Iterator[Finding]:
+def check_kubespray_login(spec: ClusterSpec) -> Findings:
     """Jump hosts on the way to kubespray's nodes take a key or the agent, and no password.
 
     Ansible goes through them with OpenSSH, which asks a person for a password.

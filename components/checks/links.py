@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from components.checks.rule import Finding, at
-from components.checks.topology import PlacedPort, list_all_ports, list_link_ports
+from components.checks.rule import Finding, Findings, at
+from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.problem import Place
 from components.fabric.queues import link_speed
-from components.fabric.splits import part_speeds
+from components.fabric.splits import fecs_of, part_speeds, speeds_of, splits_by_speed, splits_of
+from components.fabric.systems import driver_of, system_of
+from components.fabric.systems.switch_system import LinkForm
 from components.model.cluster import ClusterSpec
 from components.model.switch_ports import LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
 
-def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_ends(spec: ClusterSpec) -> Findings:
     """Each end of a link between switches is named by the other end.
 
     A link of which the file has one end only would get VLANs, MTU and queues on one side. A port
@@ -33,9 +35,8 @@ def check_link_ends(spec: ClusterSpec) -> Iterator[Finding]:
         seen.add(key)
         other = ends.get(peer)
         yield Finding(
-            f"port {port.name} of {port.switch.name} is a link to {port.port.to}, and "
-            f"{_why_no_end(spec, port)}",
-            tuple(dict.fromkeys(at(end.path, end.port.to) for end in (port, other) if end)),
+            f"{port} is a link to {port.port.to}, and {_why_no_end(spec, port)}",
+            tuple(dict.fromkeys(end.place for end in (port, other) if end)),
             _end_fix(spec, port),
         )
 
@@ -69,7 +70,7 @@ def _why_no_end(spec: ClusterSpec, port: PlacedPort) -> str:
     return f"{name} says that {switch.ports[far].to} is plugged in there."
 
 
-def check_link_form(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_form(spec: ClusterSpec) -> Findings:
     """A link between switches is a trunk of rails or routed; a port to a host carries one rail.
 
     `vlan` is one host's exception, and `rails` are those of a trunk. A routed port is in no VLAN.
@@ -77,7 +78,7 @@ def check_link_form(spec: ClusterSpec) -> Iterator[Finding]:
     rails = [rail.name for rail in spec.rails]
     for port in list_all_ports(spec):
         is_link = port.port.peer is not None
-        named = f"port {port.name} of {port.switch.name}"
+        named = f"{port}"
         if is_link and port.port.mode == "access":
             yield _misplaced(
                 port, "mode", f"{named} is a link, and an access port carries one rail"
@@ -106,7 +107,7 @@ def _misplaced(port: PlacedPort, key: str, what: str, hint: str = "") -> Finding
     )
 
 
-def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_match(spec: ClusterSpec) -> Findings:
     """Both ends of a link have the same mode, MTU and rails, and run at the same.
 
     A trunk against a routed port carries nothing. The smaller MTU drops the large packets of the
@@ -137,7 +138,7 @@ def check_link_match(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
+def _speeds(one: PlacedPort, other: PlacedPort) -> Findings:
     """A part of a split port, or a port whose speed is set, and what it leads to."""
     ends = (one, other)
     said = [end.switch.link_of(end.name).speed_gbit_s is not None for end in ends]
@@ -155,7 +156,7 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
             f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} is "
             f"set to {(ours, theirs)[said[1]]} Gbit/s at one end, and the other is left at "
             f"{(theirs, ours)[said[1]]}.",
-            tuple(at(end.path, end.port.to) for end in ends),
+            tuple(end.place for end in ends),
             "write the same speed_gbit_s at both ends.",
             "error" if is_stuck else "warning",
         )
@@ -163,7 +164,7 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
     yield Finding(
         f"the link from {one.switch.name} {one.name} to {other.switch.name} {other.name} has "
         f"{ours} Gbit/s at one end and {theirs} at the other.",
-        tuple(at(end.path, end.port.to) for end in ends),
+        tuple(end.place for end in ends),
         "split the ports at both ends alike, or neither."
         if is_stuck
         else "split the ports at both ends alike, or neither; where the module of the whole port "
@@ -172,7 +173,7 @@ def _speeds(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
     )
 
 
-def _settings(one: PlacedPort, other: PlacedPort) -> Iterator[Finding]:
+def _settings(one: PlacedPort, other: PlacedPort) -> Findings:
     """What both ends set, and not alike."""
     ours, theirs = (end.switch.link_of(end.name) for end in (one, other))
     for key in LinkSettings.model_fields:
@@ -211,3 +212,114 @@ def list_pairs(spec: ClusterSpec) -> Iterator[tuple[PlacedPort, PlacedPort]]:
             continue
         seen.add((other.switch.name, other.name))
         yield port, other
+
+
+def check_link_setting(spec: ClusterSpec) -> Findings:
+    """A port runs only at what it, its system and the card in it have.
+
+    A speed is one of the port, or of the part of one. Lanes of 50 Gbit/s and more have no link
+    without Reed-Solomon (IEEE 802.3bs, 802.3cd). A card that is slower than the speed that its port
+    is set to has no link. EOS writes auto-negotiation with the speed, and speed with its lanes.
+    """
+    yield from _trained(spec)
+    for port in list_all_ports(spec):
+        said = port.switch.link_of(port.name)
+        if said != LinkSettings():
+            yield from _port(port, said)
+    for cable in list_cables(spec):
+        nic, speed = cable.nic.nic, cable.port.switch.link_of(cable.port.name).speed_gbit_s
+        able = link_speed(cable.port.switch, cable.port.name) == speed
+        if speed is not None and able and nic.speed_gbit_s < speed:
+            yield Finding(
+                f"{cable.nic} has {nic.speed_gbit_s} Gbit/s, and its port is set to {speed}.",
+                (
+                    at((*cable.nic.path, "speed_gbit_s"), nic.speed_gbit_s),
+                    link_place(cable.port, "speed_gbit_s"),
+                ),
+                f"set the port's speed_gbit_s to {nic.speed_gbit_s}, or the card's to {speed}.",
+            )
+
+
+def _trained(spec: ClusterSpec) -> Findings:
+    """A line for all ports of an InfiniBand switch; `ib-port` names keys of a port."""
+    for s, switch in enumerate(spec.switches):
+        form = system_of(switch.os).links
+        if switch.carries != "roce" and switch.links != LinkSettings() and isinstance(form, str):
+            yield Finding(
+                f"links of {switch.name} cannot be set on {driver_of(switch.os).title}: {form}.",
+                (at(("switches", s, "links")), at(("switches", s, "os"), switch.os)),
+                "remove links.",
+            )
+
+
+def _port(port: PlacedPort, said: LinkSettings) -> Findings:
+    switch, form = port.switch, system_of(port.switch.os).links
+    title = driver_of(switch.os).title
+    keys = [key for key, value in said if value is not None]
+    if isinstance(form, str):
+        yield Finding(
+            f"{' and '.join(keys)} of port {port.name} cannot be set on {title}: {form}.",
+            _where(port, *keys),
+            f"remove {' and '.join(keys)}, and set it by the switch's own commands.",
+        )
+        return
+    if said.autoneg is not None and said.speed_gbit_s is None and form.by_lanes:
+        yield Finding(
+            f"{title} writes auto-negotiation with the speed, and port {port.name} has none.",
+            _where(port, "autoneg"),
+            "add speed_gbit_s beside it, or remove autoneg.",
+        )
+    yield from _release(port, form, keys)
+    yield from _speed(port, said)
+
+
+def _release(port: PlacedPort, form: LinkForm, keys: list[str]) -> Findings:
+    system, switch = system_of(port.switch.os), port.switch
+    if system.parse_release(switch.release) >= max(form.since, system.min_release):
+        return
+    if form.since <= system.min_release:
+        return  # `switch-release` names that alone
+    yield Finding(
+        f"{' and '.join(keys)} of port {port.name} cannot be set on {switch.release}: the lines "
+        f"are known from {system.show_release(form.since)} on.",
+        _where(port, *keys),
+        f"upgrade the switch, or remove {' and '.join(keys)}.",
+    )
+
+
+def _speed(port: PlacedPort, said: LinkSettings) -> Findings:
+    """A speed that the port has not; else error correction that the speed has not."""
+    known = speeds_of(port.switch, port.name)
+    splits = splits_of(port.switch).values()
+    model, split = port.switch.hardware, any(port.name in each.parts for each in splits)
+    if not known or model is None:
+        return  # `switch-model` and `port-capability` name the cause
+    what = "a part of it" if split else f"a port of {model.described}"
+    if said.speed_gbit_s is not None and said.speed_gbit_s not in known:
+        lanes = " on lanes that are known" if splits_by_speed(system_of(port.switch.os)) else ""
+        yield Finding(
+            f"{port} is set to {said.speed_gbit_s} Gbit/s, and {what} has {_listed(known)}{lanes}.",
+            _where(port, "speed_gbit_s"),
+            f"set speed_gbit_s to {_listed(known, 'or')}, or remove it.",
+        )
+        return
+    speed = said.speed_gbit_s or max(known)
+    able = fecs_of(speed, known.get(speed))
+    if said.fec is not None and said.fec not in able:
+        yield Finding(
+            f"{port} has no link at {speed} Gbit/s with fec {said.fec}.",
+            _where(port, "fec", *(["speed_gbit_s"] if said.speed_gbit_s else [])),
+            f"set fec to {' or '.join(able)}, or remove it.",
+        )
+
+
+def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
+    """The port, so that ports are counted, and where the file says it for all of them."""
+    places = tuple(link_place(port, key) for key in keys)
+    own = any(place.path[:4] == port.path for place in places)
+    return places if own else (port.place, *places)
+
+
+def _listed(speeds: Iterable[int], word: str = "and") -> str:
+    texts = [str(each) for each in sorted(speeds)]
+    return f" {word} ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.core.problem import Place, SpecPath
 from components.model.cards import Firmware, HostQos, Sriov
 from components.model.cluster import ClusterSpec
@@ -47,7 +47,7 @@ _OF_NICS: Final[tuple[tuple[str, str, Asks], ...]] = (
 """The same of keys of a card."""
 
 
-def check_host_login(spec: ClusterSpec) -> Iterator[Finding]:
+def check_host_login(spec: ClusterSpec) -> Findings:
     """Each host says how it is logged in to, or that nothing logs in to it (`login: none`).
 
     The latter is for workers of an existing cluster, as managed nodes of AKS, EKS and OKE are.
@@ -65,7 +65,7 @@ def check_host_login(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _none(spec: ClusterSpec, h: int, host: Host) -> Iterator[Finding]:
+def _none(spec: ClusterSpec, h: int, host: Host) -> Findings:
     """Why `login: none` cannot be."""
     path: SpecPath = ("hosts", h)
     place = at((*path, "login"), host.login)
@@ -90,8 +90,7 @@ def _none(spec: ClusterSpec, h: int, host: Host) -> Iterator[Finding]:
         yield Finding(
             f"nothing logs in to {host.name}, and {ours} is Railyard's to set up.",
             (place, kind if foreign else _plane(spec)),
-            "add its ssh; or, where the cluster is another's, use plane: existing on machines of "
-            "its own.",
+            "add its ssh; or use plane: existing if someone else runs the cluster.",
         )
 
 
@@ -101,7 +100,7 @@ def _plane(spec: ClusterSpec) -> Place:
     return at(("kubernetes", "plane"), spec.kubernetes.plane)
 
 
-def check_untouched_host(spec: ClusterSpec) -> Iterator[Finding]:
+def check_untouched_host(spec: ClusterSpec) -> Findings:
     """What needs a login is not asked of a host that nothing logs in to.
 
     Drivers, QoS, VFs, firmware, names, kernel settings and what is to be verified on a host would

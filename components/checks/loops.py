@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from components.checks.links import list_pairs
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedPort
 from components.core.problem import Place
 from components.fabric.systems import driver_of, system_of
@@ -32,7 +32,7 @@ class _Edge:
         return frozenset(name for name, _ in self.ends)
 
 
-def check_link_loop(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_loop(spec: ClusterSpec) -> Findings:
     """The trunks and bundles between switches form no loop.
 
     Spanning tree would block one link of each loop: its bandwidth is lost, and which one it is
@@ -77,7 +77,8 @@ def _trunks(spec: ClusterSpec, one_of: Mapping[str, str]) -> Iterator[_Edge]:
     for one, other in list_pairs(spec):
         if "routed" in {one.port.mode, other.port.mode}:
             continue
-        fix = f"remove one link of the loop: {_not_routed(one, other)} is not routed."
+        title = driver_of((other if _can_route(one) else one).switch.os).title
+        fix = f"remove one link of the loop: {title} is not routed."
         if _can_route(one) and _can_route(other):
             fix = (
                 "remove one link of the loop, or make the links routed: mode: routed at both ends."
@@ -85,7 +86,7 @@ def _trunks(spec: ClusterSpec, one_of: Mapping[str, str]) -> Iterator[_Edge]:
         yield _Edge(
             ((one_of[one.switch.name], one.name), (one_of[other.switch.name], other.name)),
             f"the trunk from {one.switch.name} {one.name} to {other.switch.name} {other.name}",
-            (at(one.path, one.port.to), at(other.path, other.port.to)),
+            (one.place, other.place),
             fix,
         )
 
@@ -118,10 +119,6 @@ def _bundles(spec: ClusterSpec, one_of: Mapping[str, str]) -> Iterator[_Edge]:
                 "remove one link of the loop.",
                 is_bundle=True,
             )
-
-
-def _not_routed(one: PlacedPort, other: PlacedPort) -> str:
-    return driver_of((other if _can_route(one) else one).switch.os).title
 
 
 def _can_route(port: PlacedPort) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import (
     Cable,
     PlacedNic,
@@ -66,7 +65,7 @@ def _port(spec: ClusterSpec, cable: Cable) -> _Hop:
     return _Hop("switch port", mtu_bytes, (*cable.port.path, "mtu_bytes"))
 
 
-def check_mtu_chain(spec: ClusterSpec) -> Iterator[Finding]:
+def check_mtu_chain(spec: ClusterSpec) -> Findings:
     """The MTU never shrinks on the way out: pod <= VF <= PF <= switch port.
 
     A NIC never fragments an RDMA packet. A hop with a smaller MTU drops the large ones silently:
@@ -78,7 +77,7 @@ def check_mtu_chain(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _compare(_pf(spec, cable.nic), _port(spec, cable))
 
 
-def _compare(*chain: _Hop) -> Iterator[Finding]:
+def _compare(*chain: _Hop) -> Findings:
     for inner, outer in pairwise(chain):
         if inner.mtu_bytes > outer.mtu_bytes:
             yield Finding(
@@ -101,7 +100,7 @@ def _largest(spec: ClusterSpec) -> _Hop:
     return max(fit, key=lambda pf: pf.mtu_bytes, default=_site_mtu(spec, "PF"))
 
 
-def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+def check_link_mtu(spec: ClusterSpec) -> Findings:
     """A link between switches takes the packets of the cards, and IPv6 where BGP speaks by it.
 
     A smaller one drops the large packets of every rail that crosses it, and none of the small ones:
@@ -124,14 +123,13 @@ def check_link_mtu(spec: ClusterSpec) -> Iterator[Finding]:
         if mtu < least:
             where = at(card.path, card.mtu_bytes)
             yield Finding(
-                f"the link at port {port.name} of {port.switch.name} has an MTU of {mtu}, and "
-                f"{why} {least}.",
+                f"the link at {port} has an MTU of {mtu}, and {why} {least}.",
                 (at(path, mtu), *([where] if why.startswith("the") else [])),
                 f"raise it to {least} or more at both ends.",
             )
 
 
-def check_rdma_path_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
     """The VF's MTU leaves room for an RDMA path MTU of 4096.
 
     The kernel takes the largest of 256, 512, 1024, 2048 and 4096 that fits after 96 bytes of RoCE
@@ -150,7 +148,7 @@ def check_rdma_path_mtu(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_rail_mtu(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_mtu(spec: ClusterSpec) -> Findings:
     """All VFs of one rail have the same MTU.
 
     The path MTU of a connection is the smaller one of its two ends: one host with a small MTU
@@ -162,8 +160,7 @@ def check_rail_mtu(spec: ClusterSpec) -> Iterator[Finding]:
         other = first.setdefault(nic.nic.rail, vf)
         if other.mtu_bytes != vf.mtu_bytes:
             yield Finding(
-                f"on {nic.nic.rail} the VFs of {nic.host.name} have MTU {vf.mtu_bytes}, and others "
-                f"have {other.mtu_bytes}.",
+                f"VFs of {nic} have MTU {vf.mtu_bytes}, others of the rail {other.mtu_bytes}.",
                 (at(vf.path, vf.mtu_bytes), at(other.path, other.mtu_bytes)),
                 f"give all NICs of {nic.nic.rail} the same MTU.",
             )

@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
+from typing import Final
 
-from components.checks.rule import Finding, at
-from components.checks.topology import list_nics
-from components.core.problem import SpecPath
+from components.checks.rule import Finding, Findings, at, places, repeated, unique
+from components.checks.topology import PlacedNic, list_nics, nics_by_host
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
+from components.reading.wording import did_you_mean
 
 
-def repeated(named: Iterable[tuple[str, SpecPath]]) -> Iterator[tuple[str, SpecPath, SpecPath]]:
-    """Each name that comes again, its place, and the place where it came first."""
-    first: dict[str, SpecPath] = {}
-    for name, path in named:
-        if first.setdefault(name, path) != path:
-            yield name, path, first[name]
-
-
-def check_duplicate_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_duplicate_name(spec: ClusterSpec) -> Findings:
     """Devices have unique names, and so have rails.
 
     A device's name is part of the identity of its resources: two devices of one name would be one.
     """
     devices: list[tuple[str, SpecPath]] = [
-        *((switch.name, ("switches", s, "name")) for s, switch in enumerate(spec.switches)),
-        *((each.name, ("other_switches", s, "name")) for s, each in enumerate(spec.other_switches)),
-        *((host.name, ("hosts", h, "name")) for h, host in enumerate(spec.hosts)),
+        *((switch.name, ("switches", s)) for s, switch in enumerate(spec.switches)),
+        *((each.name, ("other_switches", s)) for s, each in enumerate(spec.other_switches)),
+        *((host.name, ("hosts", h)) for h, host in enumerate(spec.hosts)),
     ]
     for s, plain in enumerate(spec.infiniband.switches if spec.infiniband else ()):
-        devices.append((plain.name, ("infiniband", "switches", s, "name")))
+        devices.append((plain.name, ("infiniband", "switches", s)))
     if spec.infiniband is not None and spec.infiniband.ufm is not None:
-        devices.append((spec.infiniband.ufm.name, ("infiniband", "ufm", "name")))
-    rails = [(rail.name, ("rails", r, "name")) for r, rail in enumerate(spec.rails)]
+        devices.append((spec.infiniband.ufm.name, ("infiniband", "ufm")))
+    rails = [(rail.name, ("rails", r)) for r, rail in enumerate(spec.rails)]
     for kind, named in (("devices", devices), ("rails", rails)):
-        for name, path, other in repeated(named):
-            yield Finding(
-                f"two {kind} are called {name}.",
-                (at(path, name), at(other, name)),
-                "rename one of them.",
-            )
+        values = ((name, at((*path, "name"), name)) for name, path in named)
+        yield from unique(values, f"two {kind} are called {{}}.", "rename one of them.")
 
 
-def check_renamed(spec: ClusterSpec) -> Iterator[Finding]:
+def check_renamed(spec: ClusterSpec) -> Findings:
     """Each entry of `renamed` says which former device one of the file is.
 
     `railyard rename` writes it. An entry may stay, until another device gets the former name: the
@@ -66,52 +57,42 @@ def check_renamed(spec: ClusterSpec) -> Iterator[Finding]:
                 yield Finding(what, where, "remove one of the entries.")
 
 
-def check_resource_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_resource_name(spec: ClusterSpec) -> Findings:
     """Each rail has an extended resource of its own.
 
     Two rails of one name would be one pool, and a pod could get two VFs of one rail; case
     makes no difference, since the plugin hands a pod its VFs in variables of upper case. With
     `rdma_shared` one unit gives a pod all cards, and rails may share a resource.
     """
-    written: dict[SpecPath, str] = {
-        ("rails", r, "resource"): rail.resource for r, rail in enumerate(spec.rails)
-    }
     if spec.pod_network.mode != "sriov":
         return
-    for _, path, other in repeated((name.lower(), path) for path, name in written.items()):
-        yield Finding(
-            f"two rails share the resource {written[path]}.",
-            (at(path, written[path]), at(other, written[other])),
-            "give each rail a resource of its own.",
-        )
+    fix = "give each rail a resource of its own."
+    yield from unique(_of_rails(spec, "resource"), "two rails share the resource {}.", fix)
 
 
-def check_network_name(spec: ClusterSpec) -> Iterator[Finding]:
+def _of_rails(spec: ClusterSpec, key: str) -> Iterator[tuple[str, Place]]:
+    for r, rail in enumerate(spec.rails):
+        value = getattr(rail, key)
+        yield str(value).lower(), at(("rails", r, key), value)
+
+
+def check_network_name(spec: ClusterSpec) -> Findings:
     """Each rail has a network attachment of its own."""
-    named = ((rail.network, ("rails", r, "network")) for r, rail in enumerate(spec.rails))
-    for name, path, other in repeated(named):
-        yield Finding(
-            f"two rails share the network attachment {name}.",
-            (at(path, name), at(other, name)),
-            "give each rail an attachment of its own, for example sriov111 and sriov112.",
-        )
+    what = "two rails share the network attachment {}."
+    fix = "give each rail an attachment of its own, for example sriov111 and sriov112."
+    yield from unique(_of_rails(spec, "network"), what, fix)
 
 
-def check_duplicate_vlan(spec: ClusterSpec) -> Iterator[Finding]:
+def check_duplicate_vlan(spec: ClusterSpec) -> Findings:
     """Each rail has a VLAN of its own.
 
     On a shared VLAN the answer to an address of one rail may leave through another rail's NIC.
     """
-    named = ((str(rail.vlan), ("rails", r, "vlan")) for r, rail in enumerate(spec.rails))
-    for vlan, path, other in repeated(named):
-        yield Finding(
-            f"two rails share VLAN {vlan}.",
-            (at(path, vlan), at(other, vlan)),
-            "give each rail a VLAN and a subnet of its own.",
-        )
+    fix = "give each rail a VLAN and a subnet of its own."
+    yield from unique(_of_rails(spec, "vlan"), "two rails share VLAN {}.", fix)
 
 
-def check_unused_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_unused_rail(spec: ClusterSpec) -> Findings:
     """There is a rail, and each has a NIC: a job asking for a VF of an empty rail would wait.
 
     InfiniBand of a cloud has no rails of ours.
@@ -119,15 +100,88 @@ def check_unused_rail(spec: ClusterSpec) -> Iterator[Finding]:
     if not spec.rails and spec.rdma.transport == "roce":
         yield Finding(
             "the site has no rail, so its workers have no RDMA network.",
-            (at(("rails",)),),
+            places(spec, "rails"),
             "add a rail for each NIC of a worker; examples/dgx-roce/site.yaml shows two.",
         )
     used = {nic.nic.rail for nic in list_nics(spec)}
     for r, rail in enumerate(spec.rails):
         if rail.name not in used:
             yield Finding(
-                f"no NIC is on {rail.name}, and a job that asks for its resource would wait for "
-                "ever.",
-                (at(("rails", r, "name"), rail.name),),
+                f"no NIC is on {rail.name}: a job that asks for its resource waits for ever.",
+                places(spec, f"rails.{r}.name"),
                 "add the NICs or remove the rail.",
+            )
+
+
+def check_host_group(spec: ClusterSpec) -> Findings:
+    """A host names a group that exists, and a group has hosts.
+
+    A misspelt group would leave its host with `host_defaults`, and no message would say so.
+    """
+    known = [group.name for group in spec.host_groups]
+    for h, host in enumerate(spec.hosts):
+        if host.group is not None and host.group not in known:
+            yield Finding(
+                f"{host.name} is of the group {host.group}, which is not in host_groups.",
+                places(spec, f"hosts.{h}.group"),
+                "name a group of host_groups, or add this one there."
+                + did_you_mean(host.group, known),
+            )
+    groups = enumerate(spec.host_groups)
+    named = [(each.name, at(("host_groups", g, "name"), each.name)) for g, each in groups]
+    for place, other in repeated(named):
+        what = f"two groups of hosts are called {place.value}."
+        yield Finding(what, (place, at(other.path)), "rename one of them, or make them one.")
+    used = {host.group for host in spec.hosts}
+    for name, place in dict(reversed(named)).items():
+        if name not in used:
+            fix = f"write `group: {name}` at its hosts, or remove the group."
+            yield Finding(f"no host is of the group {name}.", (place,), fix)
+
+
+_KERNELS_OWN: Final = re.compile(r"(eth|ib|wlan|mlx\d_)\d+")
+"""Names that the kernel itself gives out, in the order in which devices come up."""
+
+
+def check_rail_names(spec: ClusterSpec) -> Findings:
+    """A name that Railyard writes is no other card's, and none that the kernel gives out.
+
+    Udev renames one device after another at boot. A name that a device has by then, or gets from
+    the kernel later, is not given, and the card keeps its old one. In switchdev mode the devices of
+    VFs are at the card's own address, and would be asked to take its name.
+    """
+    if not spec.host_defaults.rail_names:
+        yield from _unwritten(spec)
+        return
+    for nics in nics_by_host(spec):
+        names = [(each.nic.rdma, each.at("rdma")) for each in nics if each.nic.rdma]
+        what = f"two RDMA devices of {nics[0].host.name} shall be called {{}}."
+        yield from unique(names, what, "give each one a name of its own.")
+    for each in list_nics(spec):
+        yield from _kernels_own(each)
+        if each.nic.sriov.eswitch == "switchdev":
+            yield Finding(
+                f"{each} is in switchdev mode: its VFs' devices would get its name too.",
+                (at((*each.path, "sriov", "eswitch"), "switchdev"),),
+                "name these cards by hand (phys_port_name), and set rail_names to false.",
+            )
+
+
+def _unwritten(spec: ClusterSpec) -> Findings:
+    for each in list_nics(spec):
+        if each.nic.rdma is not None:
+            yield Finding(
+                f"{each} shall have the RDMA device {each.nic.rdma}, and names are not written.",
+                (each.at("rdma"),),
+                "set host_defaults.rail_names to true, or remove rdma.",
+            )
+
+
+def _kernels_own(each: PlacedNic) -> Findings:
+    for key, name in (("netdev", each.nic.netdev), ("rdma", each.nic.rdma)):
+        if name is not None and _KERNELS_OWN.fullmatch(name):
+            yield Finding(
+                f"the kernel itself gives out names like {name}, so udev may not be able to.",
+                (at((*each.path, key), name),),
+                "choose a name of your own, for example rail0.",
             )

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
-from components.core.problem import SpecPath
+from components.checks.rule import Finding, Findings, at, places, repeated, unique
+from components.core.problem import Place, SpecPath
 from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
-from components.model.infiniband import IbPartition, InfiniBand
+from components.model.cni import way_of
+from components.model.infiniband import IbPartition, IbRail, InfiniBand
+from components.model.operator_owned import vfs_by_operator
+from components.model.operators import IbKubernetes
+from components.pod_network.ib_rails import rail_ports
+from components.pod_network.matrix import WAYS
 from components.reading.wording import did_you_mean
 
 _KEY_TABLE: Final = 128
@@ -17,39 +22,31 @@ _KEY_TABLE: Final = 128
 _BLOCK: SpecPath = ("infiniband",)
 
 
-def list_partitions(fabric: InfiniBand) -> Iterator[tuple[IbPartition, SpecPath]]:
+def list_partitions(fabric: InfiniBand | None) -> Iterator[tuple[IbPartition, SpecPath]]:
     """List the partitions with their paths, in the order of the file."""
-    for p, partition in enumerate(fabric.partitions):
+    for p, partition in enumerate(fabric.partitions if fabric else ()):
         yield partition, (*_BLOCK, "partitions", p)
 
 
-def check_partition_key(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_key(spec: ClusterSpec) -> Findings:
     """Each partition has a key and a name of its own."""
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    first: dict[tuple[str, str], SpecPath] = {}
-    for partition, path in list_partitions(fabric):
-        for field, shown in (("pkey", show_pkey(partition.pkey)), ("name", partition.name)):
-            other = first.setdefault((field, shown), path)
-            if other != path:
-                yield Finding(
-                    f"two partitions have the {field} {shown}.",
-                    (at((*path, field), shown), at((*other, field), shown)),
-                    f"give each partition a {field} of its own.",
-                )
+    listed = [
+        (each.name, show_pkey(each.pkey), path) for each, path in list_partitions(spec.infiniband)
+    ]
+    keys = [(key, at((*path, "pkey"), key)) for _, key, path in listed]
+    names = [(name, at((*path, "name"), name)) for name, _, path in listed]
+    for kind, values in (("pkey", keys), ("name", names)):
+        fix = f"give each partition a {kind} of its own."
+        yield from unique(values, f"two partitions have the {kind} {{}}.", fix)
 
 
-def check_partition_member(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_member(spec: ClusterSpec) -> Findings:
     """Each member of a partition is a host of the file whose port GUIDs are known.
 
     A subnet manager knows ports, not hosts. There is a member, and at least one is full: limited
     ones do not reach each other.
     """
-    fabric = spec.infiniband
-    if fabric is None:
-        return
-    for partition, path in list_partitions(fabric):
+    for partition, path in list_partitions(spec.infiniband):
         if not partition.members:
             yield Finding(
                 f"partition {partition.name} has no members.",
@@ -69,7 +66,7 @@ def check_partition_member(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _wrong_members(spec, partition, path)
 
 
-def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) -> Iterator[Finding]:
+def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) -> Findings:
     members = () if partition.members == "all" else partition.members
     seen: set[str] = set()
     for m, member in enumerate(members):
@@ -92,7 +89,7 @@ def _wrong_members(spec: ClusterSpec, partition: IbPartition, path: SpecPath) ->
         yield Finding(f"partition {partition.name}: {what}", (where,), fix)
 
 
-def check_partition_limit(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_limit(spec: ClusterSpec) -> Findings:
     """No partition asks for a larger MTU or a higher rate than the fabric has.
 
     The multicast group of IPoIB is then made by no host, or joined by none.
@@ -113,7 +110,7 @@ def check_partition_limit(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_partition_count(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_count(spec: ClusterSpec) -> Findings:
     """No host is in more partitions than the key table of a port has entries beside Default's.
 
     The table of a ConnectX card has 128 entries. A key without a place in it cannot be used.
@@ -136,22 +133,186 @@ def check_partition_count(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_partition_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_partition_name(spec: ClusterSpec) -> Findings:
     """No two partitions have names that differ in case only.
 
     Whether MLNX-OS tells them apart is not published. If not, the second would give the first one
     its key.
+    """
+    named = ((each.name, (*path, "name")) for each, path in list_partitions(spec.infiniband))
+    for one, other in repeated((name.lower(), at(path, name)) for name, path in named):
+        if one.value != other.value:
+            what = f"the partitions {other.value} and {one.value} differ in case only."
+            yield Finding(what, (one, other), "rename one of them.", "warning")
+
+
+def check_ufm(spec: ClusterSpec) -> Findings:
+    """UFM is the subnet manager where the file says how it is reached.
+
+    A switch that runs one beside it takes over with partitions of its own.
+    """
+    fabric = spec.infiniband
+    if fabric is not None and fabric.ufm is not None and fabric.subnet_manager == "switch":
+        yield Finding(
+            "ufm says how UFM is reached, and the subnet manager is on the switches.",
+            places(spec, "infiniband.ufm.address", "infiniband.subnet_manager"),
+            "set subnet_manager to external, or remove ufm.",
+        )
+
+
+def check_ufm_partition(spec: ClusterSpec) -> Findings:
+    """Partitions in UFM name their members, and have what its API sets for each of them.
+
+    It knows port GUIDs alone, and no word for all of them; MTU and rate of a partition go together
+    with its service level there, which the file does not have. Only UFM puts a key first in a
+    port's table, and a table has one first entry.
     """
     fabric = spec.infiniband
     if fabric is None:
         return
     first: dict[str, tuple[str, SpecPath]] = {}
     for partition, path in list_partitions(fabric):
-        other, where = first.setdefault(partition.name.lower(), (partition.name, path))
-        if other != partition.name:
+        if fabric.ufm is not None:
+            yield from _unsettable(partition, path)
+        elif partition.index0:
             yield Finding(
-                f"the partitions {other} and {partition.name} differ in case only.",
-                (at((*path, "name"), partition.name), at((*where, "name"), other)),
-                "rename one of them.",
-                "warning",
+                f"the key of partition {partition.name} is to be at index 0, which only UFM sets.",
+                (at((*path, "index0"), value=True),),
+                "remove index0, or say in infiniband.ufm how UFM is reached.",
             )
+        hosts = () if partition.members == "all" else partition.members
+        for m, member in enumerate(hosts if partition.index0 else ()):
+            for guid in member.ports_of(host.hca_guids if (host := spec.host(member.host)) else ()):
+                where: SpecPath = (*path, "members", m)
+                other, there = first.setdefault(guid, (partition.name, where))
+                if there != where:
+                    yield Finding(
+                        f"{partition.name} and {other} are both to be at index 0 of {member.host}.",
+                        (at(where, member.host), at(there, member.host)),
+                        "remove index0 of one of them.",
+                    )
+
+
+def _unsettable(partition: IbPartition, path: SpecPath) -> Findings:
+    if partition.members == "all":
+        yield Finding(
+            f"partition {partition.name} is of all ports, and UFM knows members by their GUIDs.",
+            (at((*path, "members"), "all"),),
+            "name its hosts; their hca_guids become the members.",
+        )
+    for key in ("mtu_bytes", "rate_gbit_s"):
+        value = getattr(partition, key)
+        if value is not None:
+            yield Finding(
+                f"partition {partition.name} has {key} {value}, which is not set in UFM.",
+                (at((*path, key), value),),
+                f"remove {key}, and set it in UFM with the service level of the partition.",
+            )
+
+
+_FABRIC: SpecPath = ("infiniband",)
+
+
+def check_pod_partition(spec: ClusterSpec) -> Findings:
+    """A partition of a rail's VFs is one that they are put into by their GUIDs.
+
+    On switches Railyard does, with the GUIDs that the hosts give the VFs. With UFM ib-kubernetes
+    does, with a GUID for each pod. No CNI plugin sets a partition key by itself.
+    """
+    fabric = spec.infiniband
+    if spec.kubernetes is None or fabric is None:
+        return
+    network = spec.operators.network
+    keys = network.ib_kubernetes if network is not None else None
+    rails = [(r, rail) for r, rail in enumerate(fabric.rails) if rail.partition is not None]
+    if keys is not None and not rails:
+        yield Finding(
+            "ib_kubernetes puts pods into partitions, and no rail of the fabric names one.",
+            (at(("operators", "network", "ib_kubernetes")), at((*_FABRIC, "rails"))),
+            "write partition at the rails, or remove ib_kubernetes.",
+        )
+    for r, rail in rails:
+        where = at((*_FABRIC, "rails", r, "partition"), rail.partition)
+        yield from _rail(spec, fabric, rail, where, keys)
+    by_switch = keys is None and fabric.subnet_manager == "switch"
+    if rails and by_switch and way_of(spec) == "sriov":
+        yield Finding(
+            "VFs are members of a partition only where the subnet manager of the switches knows "
+            "virtual ports, which Railyard neither sets nor reads.",
+            tuple(at((*_FABRIC, "rails", r, "partition"), rail.partition) for r, rail in rails),
+            "enter `ib sm virt enable` on each switch with sm_priority.",
+            "warning",
+        )
+
+
+def _rail(
+    spec: ClusterSpec, fabric: InfiniBand, rail: IbRail, where: Place, keys: IbKubernetes | None
+) -> Findings:
+    names = {each.name: each for each in fabric.partitions}
+    partition = names.get(rail.partition or "")
+    if partition is None:
+        hint = did_you_mean(rail.partition or "", [*names])
+        yield Finding(
+            f"{rail.name} is in {rail.partition}, and the fabric has no such partition.{hint}",
+            (where, at((*_FABRIC, "partitions"))),
+            "add it to infiniband.partitions, or correct the name.",
+        )
+        return
+    if (wrong := _wrong(spec, fabric, partition, keys)) is not None:
+        yield Finding(
+            f"the VFs of {rail.name} do not come into the partition {partition.name}: {wrong[0]}.",
+            (where,),
+            f"{wrong[1]}.",
+        )
+        return
+    if keys is None:
+        yield from _members(spec, rail, partition, where)
+
+
+def _wrong(
+    spec: ClusterSpec, fabric: InfiniBand, partition: IbPartition, keys: IbKubernetes | None
+) -> tuple[str, str] | None:
+    """Why VFs would not come into a partition, and what mends it; None: they do."""
+    external = fabric.subnet_manager == "external"
+    if way_of(spec) != "sriov":
+        return (
+            f"with {WAYS[way_of(spec)]} the partition is that of the host's port or device",
+            "remove partition; with IPoIB name the partition's device: interface: ibs0f0.8101",
+        )
+    if vfs_by_operator(spec):
+        return (
+            "the SR-IOV network operator gives VFs other GUIDs at each boot",
+            "set operators.network.vfs to host",
+        )
+    if external and keys is None and fabric.ufm is None:
+        return (
+            "the subnet manager is external, and the file does not say how to reach it",
+            "say in infiniband.ufm how UFM is reached, or add operators.network.ib_kubernetes",
+        )
+    if not external and keys is not None:
+        return (
+            "ib-kubernetes talks to UFM alone, and the switches run the subnet manager",
+            "remove ib_kubernetes: Railyard puts the VFs there itself",
+        )
+    if keys is None and partition.members == "all":
+        return (
+            "its members are all, and whether that takes in VFs is not published",
+            "list its members",
+        )
+    return None
+
+
+def _members(spec: ClusterSpec, rail: IbRail, partition: IbPartition, where: Place) -> Findings:
+    lacking = [
+        host.name
+        for host in spec.workers
+        if rail_ports(host, rail) and partition.membership_of(host.name) is None
+    ]
+    if lacking:
+        yield Finding(
+            f"{', '.join(lacking)} {'has' if len(lacking) == 1 else 'have'} VFs on {rail.name}, "
+            f"and {'is' if len(lacking) == 1 else 'are'} no member of {partition.name}: pods there "
+            "would reach no other.",
+            (where,),
+            f"add {', '.join(lacking)} to the members of {partition.name}.",
+        )

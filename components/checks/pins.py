@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from components.artefacts.bundle import INDEX, open_bundle, wanted_of
 from components.artefacts.listing import Artefact, artefacts_of
 from components.artefacts.lock import Entry, Lock
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.core.errors import SpecError
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
@@ -21,7 +21,7 @@ _NAMED: Final = 6
 """Names in one sentence; the rest is a number."""
 
 
-def check_project_path(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
+def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
     """A chart or bundle of the project is there.
 
     The path is relative to the folder of `Pulumi.yaml`, from which the engine reads it.
@@ -37,12 +37,12 @@ def check_project_path(spec: ClusterSpec, project: Path) -> Iterator[Finding]:
     if bundle is not None and not (project / bundle / INDEX).is_file():
         yield Finding(
             f"the bundle {bundle} is not there: it has no bundle.json.",
-            (at(("sources", "bundle"), bundle),),
+            places(spec, "sources.bundle"),
             "make it with `railyard bundle SITE DIR` where there is a network, and copy it here.",
         )
 
 
-def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Iterator[Finding]:
+def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
     """The bundle has everything that the site brings, each as the lock says.
 
     It is copied by hand, of another day perhaps; what it lacks would be missed in the middle of an
@@ -130,7 +130,7 @@ def refused_unpinned(spec: ClusterSpec, lock: Lock, *, lab: bool) -> Unpinned:
     return replace(found, artefacts=tuple(e for e in found.artefacts if e.kind != "image"))
 
 
-def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
+def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
     """The lock is that of the site: of its addresses and versions, and of nothing else.
 
     A checksum of another release would be refused by every host, in the middle of an update.
@@ -149,7 +149,7 @@ def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
     yield from _unused(wanted, lock)
 
 
-def _unused(wanted: Mapping[tuple[str, str], Artefact], lock: Lock) -> Iterator[Finding]:
+def _unused(wanted: Mapping[tuple[str, str], Artefact], lock: Lock) -> Findings:
     charts = {key for entry in lock.entries.values() for key in entry.images.values()}
     stale = [lock.of(artefact) for artefact in wanted.values()]
     left = [

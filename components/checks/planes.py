@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.addresses import as_ipv4
+from components.checks.rule import Finding, Findings, at, places
+from components.core.placeholder import has_placeholder
 from components.core.problem import SpecPath
+from components.kubernetes.planes.alignment import kubelet_fields
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.kubernetes import ExistingPlane
+from components.model.kubernetes import ExistingPlane, K3sPlane, cpus_of
 from components.model.ways import each_ssh
 
 _PAIR: Final = 2
 """What a balancer is for begins here; two servers are refused by etcd-members."""
 
 
-def _with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
+def with_role(spec: ClusterSpec, role: str) -> list[tuple[int, Host]]:
+    """The hosts of one role, each with its place in the list."""
     return [(number, host) for number, host in enumerate(spec.hosts) if host.role == role]
 
 
-def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
+def check_balancer(spec: ClusterSpec) -> Findings:
     """Several servers have a balancer before them, or two with one address; one server has none.
 
     Without it agents and users hold the address of one server, whose loss cuts them off from the
@@ -28,8 +31,8 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
     third one would add only a machine. Of a cloud's
     instances cloud-balancer says the same; kubespray-balancer has what holds there.
     """
-    balancers = _with_role(spec, "balancer")
-    servers = _with_role(spec, "control_plane")
+    balancers = with_role(spec, "balancer")
+    servers = with_role(spec, "control_plane")
     places = tuple(at(("hosts", number, "role"), host.role) for number, host in balancers)
     shared = spec.k3s.virtual_address if spec.k3s is not None else None
     if len(balancers) > (_PAIR if shared else 1) and spec.cloud is None:
@@ -40,8 +43,7 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
         )
     if balancers and len(servers) < _PAIR and spec.k3s is not None:
         yield Finding(
-            f"the balancer has {'one server' if servers else 'no server'} behind it, so it only "
-            "adds one more machine that can fail.",
+            f"the balancer has {len(servers) or 'no'} server behind it, and only adds a machine.",
             places,
             "use three control-plane hosts, or take the balancer out.",
         )
@@ -55,7 +57,7 @@ def check_balancer(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_virtual_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_virtual_address(spec: ClusterSpec) -> Findings:
     """The virtual address moves between two balancers, and nothing else has it.
 
     It lies in the network of both, which the hosts themselves are asked for at the first update.
@@ -66,18 +68,16 @@ def check_virtual_address(spec: ClusterSpec) -> Iterator[Finding]:
     if shared is None:
         return
     path: SpecPath = ("kubernetes", "virtual_address", "address")
-    balancers = _with_role(spec, "balancer")
+    balancers = with_role(spec, "balancer")
     if spec.cloud is not None:
         yield Finding(
-            f"the address {shared.address} would have to move between instances, and a cloud does "
-            "not let it.",
+            f"{shared.address} would move between instances, which a cloud does not allow.",
             (at(path, shared.address),),
             "remove virtual_address, and keep one balancer.",
         )
     elif len(balancers) < _PAIR:
         yield Finding(
-            f"the virtual address {shared.address} has {len(balancers) or 'no'} balancer to be at, "
-            "and is for two.",
+            f"the virtual address {shared.address} needs two balancers and has {len(balancers)}.",
             (
                 at(path, shared.address),
                 *(at(("hosts", h, "role"), "balancer") for h, _ in balancers),
@@ -95,7 +95,7 @@ def check_virtual_address(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
+def check_existing_plane(spec: ClusterSpec) -> Findings:
     """Nothing is installed on a cluster that is there already."""
     plane = spec.kubernetes
     if not isinstance(plane, ExistingPlane):
@@ -104,15 +104,12 @@ def check_existing_plane(spec: ClusterSpec) -> Iterator[Finding]:
         if host.role in {"control_plane", "balancer"}:
             yield Finding(
                 f'{host.name} is a {host.role}, but with "plane: existing" Railyard installs none.',
-                (
-                    at(("hosts", number, "role"), host.role),
-                    at(("kubernetes", "plane"), plane.plane),
-                ),
+                places(spec, f"hosts.{number}.role", "kubernetes.plane"),
                 "list only the workers that Railyard prepares, or use plane: k3s.",
             )
 
 
-def check_node_name(spec: ClusterSpec) -> Iterator[Finding]:
+def check_node_name(spec: ClusterSpec) -> Findings:
     """Each node has a name of its own: two nodes of one name would be one."""
     first: dict[str, int] = {}
     for number, host in enumerate(spec.hosts):
@@ -124,3 +121,169 @@ def check_node_name(spec: ClusterSpec) -> Iterator[Finding]:
                 (place, at(("hosts", other, "name"), spec.hosts[other].name)),
                 "correct one of them: `kubectl get nodes` shows the names.",
             )
+
+
+_PATH = ("kubernetes", "alignment")
+
+
+def check_alignment_owner(spec: ClusterSpec) -> Findings:
+    """The kubelets that `kubernetes.alignment` is for are installed by Railyard.
+
+    On a cluster that is there, whoever installed it sets them, and drains each worker for it: a
+    kubelet does not start with the state of another policy.
+    """
+    plane = spec.kubernetes
+    if isinstance(plane, ExistingPlane) and plane.alignment is not None:
+        values = kubelet_fields(plane.alignment).items()
+        fields = ", ".join(f"{key}: {value}" for key, value in values)
+        yield Finding(
+            "kubernetes.alignment is set, but Railyard sets no kubelets of an existing cluster.",
+            (at(_PATH), at(("kubernetes", "plane"), plane.plane)),
+            f"remove it, and write {fields} into the KubeletConfiguration of the workers: drain "
+            "each, remove /var/lib/kubelet/cpu_manager_state, start its kubelet again.",
+        )
+
+
+def check_alignment_numa(spec: ClusterSpec) -> Findings:
+    """A policy of `kubernetes.alignment` takes the pods of jobs, which have all cards of a host.
+
+    `single-numa-node` refuses each pod that has cards of two NUMA nodes (TopologyAffinityError);
+    `restricted` does so where its CPUs would fit into one of them, and is a warning.
+    """
+    alignment = spec.kubernetes.alignment if spec.kubernetes else None
+    if alignment is None or alignment.policy == "best-effort":
+        return
+    for host in spec.workers:
+        nodes = sorted({nic.numa for nic in host.nics if nic.numa >= 0})
+        if len(nodes) > 1:
+            always = alignment.policy == "single-numa-node"
+            which = "refuses" if always else "refuses, where one of them has all their CPUs,"
+            yield Finding(
+                f"{host.name} has cards on NUMA nodes {' and '.join(map(str, nodes))}, and "
+                f"alignment.policy {alignment.policy} {which} the pods of jobs, which take all.",
+                places(spec, "kubernetes.alignment.policy"),
+                "write policy: best-effort.",
+                "error" if always else "warning",
+            )
+            return
+
+
+def check_reserved_cpus(spec: ClusterSpec) -> Findings:
+    """`reserved_cpus` names each CPU once, upwards, and CPU 0 among them.
+
+    Interrupts and the kernel's own work are on CPU 0 unless something moved them; a job that has
+    it for itself is late on one rank, and all others wait for that.
+    """
+    alignment = spec.kubernetes.alignment if spec.kubernetes else None
+    if alignment is None:
+        return
+    text, cpus = alignment.reserved_cpus, cpus_of(alignment.reserved_cpus)
+    place = at((*_PATH, "reserved_cpus"), text)
+    if not cpus or list(cpus) != sorted(set(cpus)):
+        yield Finding(
+            f"reserved_cpus is {text}, which does not name each CPU once, upwards.",
+            (place,),
+            "write the CPUs as `lscpu -e` counts them, lowest first, such as 0-1,64-65.",
+        )
+    elif 0 not in cpus:
+        yield Finding(
+            f"reserved_cpus is {text}: CPU 0, which does the kernel's own work, may go to a job.",
+            (place,),
+            f"reserve it too, with its sibling: 0,{text}.",
+            "warning",
+        )
+
+
+def check_api_from(spec: ClusterSpec) -> Findings:
+    """`kubernetes.api_from` shuts out no node, and no way of our own to a host.
+
+    Nodes join by the API's port and keep to it, and a balancer asks the servers from its own
+    address. The filter names that port alone: where SSH of the same host has it too, SSH would be
+    shut with it. Whether Railyard's own address is in the list is looked at by every preview, since
+    the servers alone know where it comes from.
+    """
+    plane = spec.k3s
+    if plane is None or not plane.api_from:
+        return
+    here = at(("kubernetes", "api_from"), [str(each) for each in plane.api_from])
+    for number, host in enumerate(spec.hosts):
+        if host.is_outside or not host.address:
+            continue
+        key = ("node_ip",) if host.node_ip else ("ssh", "address")
+        place = at(("hosts", number, *key), host.address)
+        if has_placeholder(host.address):
+            yield Finding(
+                f"api_from may shut out {host.name}, whose address is not known yet.",
+                (here,),
+                "leave api_from out: the cloud's own firewall says who reaches the API.",
+            )
+            return
+        address = as_ipv4(host.address)
+        if address is None:
+            continue  # a name: the host itself knows where it comes from
+        if not any(address in network for network in plane.api_from):
+            yield Finding(
+                f"{host.name} cannot reach the API: {host.address} is not in api_from.",
+                (place, here),
+                "add the network of the nodes to api_from.",
+            )
+    yield from _ssh_on_the_port(spec, plane)
+
+
+def _ssh_on_the_port(spec: ClusterSpec, plane: K3sPlane) -> Findings:
+    for number, host in enumerate(spec.hosts):
+        port = host.ssh.port if host.ssh else 0
+        if host.role in {"control_plane", "balancer"} and port == plane.api_port:
+            yield Finding(
+                f"SSH of {host.name} has the API's port {port}: api_from would shut it too.",
+                places(spec, f"hosts.{number}.ssh.port", "kubernetes.api_port"),
+                "give the API another port.",
+            )
+
+
+def check_k3s_secrets(spec: ClusterSpec) -> Findings:
+    """Workers of K3s join with a token of their own, and Secrets are encrypted in etcd.
+
+    Without `agent_token` each worker holds the servers' token: root on one GPU node can join as a
+    server, and read everything that the cluster stores. Without `secrets_encryption` a snapshot of
+    etcd shows every Secret. Choose both before the first install. An update refuses to add either
+    to a cluster that runs: waive the rule there, until the cluster is made again. `api_from` can be
+    added at any time; it lists the networks of the nodes and of whoever runs Railyard.
+    """
+    plane = spec.k3s
+    if plane is None:
+        return
+    wanted = {
+        "agent_token": (plane.agent_token, "agent_token: {secret: k3s_agent_token}"),
+        "secrets_encryption": (plane.secrets_encryption, "secrets_encryption: true"),
+    }
+    missing = {key: line for key, (value, line) in wanted.items() if not value}
+    if missing:
+        later = (
+            ""
+            if plane.api_from
+            else " api_from limits who reaches the API, and can be added later."
+        )
+        yield Finding(
+            f"kubernetes has no {' and no '.join(missing)}.",
+            places(spec, "kubernetes"),
+            f"add {' and '.join(missing.values())} before the first install. A cluster that runs "
+            f"cannot get {'them' if len(missing) > 1 else 'it'} by an update: waive the rule there."
+            + later,
+            "warning",
+        )
+
+
+def check_agent_token(spec: ClusterSpec) -> Findings:
+    """The token of agents is another secret than the one of servers.
+
+    With the servers' token a machine joins as a server, gets the cluster's own keys, and reads all
+    that is stored in it. Whether two secrets have one value is looked at on the servers.
+    """
+    plane = spec.k3s
+    if plane is not None and plane.agent_token == plane.token:
+        yield Finding(
+            f"agent_token and token are both {plane.token.name}: workers get the servers' token.",
+            places(spec, "kubernetes.agent_token", "kubernetes.token"),
+            "make another secret for agents, or leave agent_token out.",
+        )

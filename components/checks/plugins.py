@@ -15,7 +15,7 @@ from components.catalogue.operator_versions import (
     show_version,
 )
 from components.checks.drivers import list_drivers
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
@@ -32,7 +32,7 @@ def _worker_nics(spec: ClusterSpec, rail: Rail | None = None) -> Iterator[Placed
             yield nic
 
 
-def check_shared_devices(spec: ClusterSpec) -> Iterator[Finding]:
+def check_shared_devices(spec: ClusterSpec) -> Findings:
     """Each shared resource has a name of its own and takes a card of every worker that has cards.
 
     The plugin refuses an entry without selectors. A resource that no card belongs to is never
@@ -64,15 +64,13 @@ def check_shared_devices(spec: ClusterSpec) -> Iterator[Finding]:
         ]
         if without:
             yield Finding(
-                f"{device.resource} takes no card of {', '.join(without)}, so a pod that asks for "
-                "it is never placed there.",
+                f"{device.resource} takes no card of {', '.join(without)}: no pod gets it there.",
                 (at((*path, d, "resource"), device.resource),),
-                "correct its selectors: `cat /sys/class/infiniband/*/device/device` on a worker "
-                "shows the device ids.",
+                "correct its selectors; /sys/class/infiniband/*/device/device shows device ids.",
             )
 
 
-def _resource_names(spec: ClusterSpec, path: SpecPath) -> Iterator[Finding]:
+def _resource_names(spec: ClusterSpec, path: SpecPath) -> Findings:
     devices = spec.pod_network.shared_devices
     counts = Counter(device.resource for device in devices)
     for d, device in enumerate(devices):
@@ -85,7 +83,7 @@ def _resource_names(spec: ClusterSpec, path: SpecPath) -> Iterator[Finding]:
             )
 
 
-def check_rail_resource(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_resource(spec: ClusterSpec) -> Findings:
     """With `rdma_shared`, the resource of a rail is one that the plugin publishes for its cards.
 
     Jobs ask for the resources of the rails. One unit gives a pod all cards of the entry, so
@@ -100,8 +98,7 @@ def check_rail_resource(spec: ClusterSpec) -> Iterator[Finding]:
         device = devices.get(rail.resource)
         if device is None:
             yield Finding(
-                f"jobs on {rail.name} ask for {network.resource_prefix}/{rail.resource}, which "
-                "the shared plugin does not publish.",
+                f"the plugin has no {network.resource_prefix}/{rail.resource} for {rail.name}.",
                 (place, at(("pod_network", "shared_devices"))),
                 f"write one of {', '.join(devices)}, or publish {rail.resource}.",
             )
@@ -109,14 +106,13 @@ def check_rail_resource(spec: ClusterSpec) -> Iterator[Finding]:
         for nic in _worker_nics(spec, rail):
             if not takes_nic(device, nic.nic):
                 yield Finding(
-                    f"{rail.resource} does not take {nic.nic.netdev} of {nic.host.name}, the card "
-                    f"of {rail.name}.",
-                    (place, at((*nic.path, "model"), nic.nic.model)),
+                    f"{rail.resource} does not take {nic}, the card of {rail.name}.",
+                    (place, nic.at("model")),
                     "correct the selectors of the resource, or give the rail another one.",
                 )
 
 
-def check_macvlan_master(spec: ClusterSpec) -> Iterator[Finding]:
+def check_macvlan_master(spec: ClusterSpec) -> Findings:
     """With macvlan, the cards of one rail have the same network device name on all workers.
 
     An attachment names the device on which it makes the pod's interface, for all nodes alike.
@@ -131,15 +127,12 @@ def check_macvlan_master(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"the card of {rail.name} is {first.nic.netdev} on {first.host.name} and "
                 f"{other.nic.netdev} on {other.host.name}: a macvlan attachment names one device.",
-                (
-                    at((*first.path, "netdev"), first.nic.netdev),
-                    at((*other.path, "netdev"), other.nic.netdev),
-                ),
+                (first.at("netdev"), other.at("netdev")),
                 "give them one name (host_defaults.rail_names), or set host_network.",
             )
 
 
-def check_untagged_port(spec: ClusterSpec) -> Iterator[Finding]:
+def check_untagged_port(spec: ClusterSpec) -> Findings:
     """Cards that send on a rail themselves are plugged into access ports.
 
     Neither a macvlan interface nor the card itself tags its frames; a trunk port would put them
@@ -153,17 +146,13 @@ def check_untagged_port(spec: ClusterSpec) -> Iterator[Finding]:
     for port in list_ports(spec):
         if port.port.mode == "trunk":
             yield Finding(
-                f"port {port.name} of {port.switch.name} is a trunk, and pods that share the cards "
-                f"of {port.rail} send untagged frames.",
-                (
-                    at((*port.path, "mode"), port.port.mode),
-                    at(("pod_network", "mode"), spec.pod_network.mode),
-                ),
+                f"{port} is a trunk, but pods that share {port.rail} send untagged frames.",
+                (port.at("mode"), at(("pod_network", "mode"), spec.pod_network.mode)),
                 f'write {{to: {port.port.to}, mode: access}} for port "{port.name}".',
             )
 
 
-def _addresses_on_trunks(spec: ClusterSpec) -> Iterator[Finding]:
+def _addresses_on_trunks(spec: ClusterSpec) -> Findings:
     for cable in list_cables(spec):
         port, nic = cable.port, cable.nic
         if nic.nic.address is None or port.port.mode != "trunk":
@@ -172,18 +161,15 @@ def _addresses_on_trunks(spec: ClusterSpec) -> Iterator[Finding]:
         on_card = f"{access}, unless all jobs run on VFs."
         on_vfs = "remove it: jobs have theirs on VFs, whose frames are tagged."
         yield Finding(
-            f"{nic.host.name} {nic.nic.netdev} has an address of {port.rail}, and port {port.name} "
+            f"{nic} has an address of {port.rail}, and port {port.name} "
             f"of {port.switch.name} is a trunk: untagged frames are not in the rail's VLAN.",
-            (
-                at((*nic.path, "address"), nic.nic.address),
-                at((*port.path, "mode"), port.port.mode),
-            ),
+            (nic.at("address"), port.at("mode")),
             (on_card if spec.containers else on_vfs) if nic.nic.vfs else f"{access}.",
             "warning" if nic.nic.vfs else "error",
         )
 
 
-def check_host_network(spec: ClusterSpec) -> Iterator[Finding]:
+def check_host_network(spec: ClusterSpec) -> Findings:
     """Jobs in the host's network need `rdma_shared`, and an address on each card of a rail.
 
     RoCE takes its GID from the card's address; a pod with an interface of its own has one there.
@@ -206,9 +192,8 @@ def check_host_network(spec: ClusterSpec) -> Iterator[Finding]:
             if not _is_on(subnet, nic.nic.address):
                 has = f"{nic.nic.address}, not of" if nic.nic.address else "no address of"
                 yield Finding(
-                    f"{nic.host.name} {nic.nic.netdev} has {has} {subnet}, and jobs in the "
-                    f"host's network use it on {rail.name}.",
-                    (at((*nic.path, "netdev"), nic.nic.netdev), place),
+                    f"{nic} has {has} {subnet}, as host_network needs on {rail.name}.",
+                    (nic.at("netdev"), place),
                     f"give the card an address of {subnet}, or remove host_network.",
                 )
 
@@ -220,7 +205,7 @@ def _is_on(subnet: IPv4Network, address: str | None) -> bool:
         return False
 
 
-def check_host_device(spec: ClusterSpec) -> Iterator[Finding]:
+def check_host_device(spec: ClusterSpec) -> Findings:
     """`host_device` counts whole InfiniBand HCAs, none of which has VFs.
 
     The device plugin leaves out an HCA with VFs, and publishes each VF in its place: eight HCAs of
@@ -238,7 +223,7 @@ def check_host_device(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def _split_hcas(spec: ClusterSpec, place: Place) -> Iterator[Finding]:
+def _split_hcas(spec: ClusterSpec, place: Place) -> Findings:
     for h, host in enumerate(spec.hosts):
         split = {p: pf.vfs for p, pf in enumerate(host.hca_sriov) if pf.vfs}
         if host.role != "worker" or not split:
@@ -252,7 +237,7 @@ def _split_hcas(spec: ClusterSpec, place: Place) -> Iterator[Finding]:
         )
 
 
-def check_gpu_publisher(spec: ClusterSpec) -> Iterator[Finding]:
+def check_gpu_publisher(spec: ClusterSpec) -> Findings:
     """The GPU operator or the device plugin publishes the GPUs, not both.
 
     The operator runs a device plugin of its own. Two of them register the same resource, and the
@@ -271,7 +256,7 @@ def check_gpu_publisher(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_driver_owner(spec: ClusterSpec) -> Iterator[Finding]:
+def check_driver_owner(spec: ClusterSpec) -> Findings:
     """Each driver has one owner: the host (or its image), or an operator's container.
 
     A driver container unloads the host's modules and loads its own. A cloud's GPU image brings
@@ -284,8 +269,7 @@ def check_driver_owner(spec: ClusterSpec) -> Iterator[Finding]:
         if network is None or not by_operator or not driver.is_ofed or spec.cloud is not None:
             continue
         yield Finding(
-            f"the RDMA driver of the hosts is {driver.shown}, and the network operator would load "
-            "another one.",
+            f"the hosts' RDMA driver is {driver.shown}; the network operator loads another one.",
             (
                 at(("operators", "network", "driver"), network.driver),
                 at((*path, "kind"), driver.kind),
@@ -297,12 +281,12 @@ def check_driver_owner(spec: ClusterSpec) -> Iterator[Finding]:
         if spec.cloud is not None and owner == "operator":
             yield Finding(
                 f"the cloud's image brings the driver, and the {key} operator would load another.",
-                (at(("operators", key, "driver"), owner),),
+                places(spec, f"operators.{key}.driver"),
                 f"set operators.{key}.driver to host.",
             )
 
 
-def check_plugin_version(spec: ClusterSpec) -> Iterator[Finding]:
+def check_plugin_version(spec: ClusterSpec) -> Findings:
     """The network operator and the GPU device plugin are of a line that is known with Kubernetes.
 
     The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
@@ -324,7 +308,7 @@ def _known_with(
     chart: ChartSource,
     path: SpecPath,
     catalogue: tuple[KubernetesRange, ...],
-) -> Iterator[Finding]:
+) -> Findings:
     k3s = parse_k3s(spec.kubernetes.version) if spec.kubernetes else None
     if spec.kubernetes is None or k3s is None:
         return
@@ -339,9 +323,9 @@ def _known_with(
             "warning",
         )
     elif not line.holds(minor):
+        here = show_version(minor)
         yield Finding(
-            f"the {what} {chart.version} is stated for Kubernetes {line.describe()}, and this is "
-            f"{show_version(minor)}.",
+            f"{what} {chart.version} needs Kubernetes {line.describe()}, not {here}.",
             where,
             f"use another line ({known}) or Kubernetes. Source: {line.source}.",
             "error" if minor < line.lowest else "warning",

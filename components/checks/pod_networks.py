@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
@@ -27,7 +26,7 @@ _ATTACHED: Final = ("sriov", "macvlan", "ipoib")
 _NO_INTERFACE: Final = ("pods have no interface on a rail to send by", "remove routes")
 
 
-def check_pod_network(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_network(spec: ClusterSpec) -> Findings:
     """The pod network is one that the transport can carry.
 
     docs/reference/pod-networks.md has all of them, with the reason of each that is refused.
@@ -51,14 +50,13 @@ def check_pod_network(spec: ClusterSpec) -> Iterator[Finding]:
         )
     if network.rdma_isolation and network.mode != "sriov":
         yield Finding(
-            f"rdma_isolation moves the device of a VF into its pod, and the mode is "
-            f"{network.mode}.",
-            (at((*_BLOCK, "rdma_isolation"), value=True), at((*_BLOCK, "mode"), network.mode)),
+            f"rdma_isolation moves a VF's device into its pod, but the mode is {network.mode}.",
+            places(spec, "pod_network.rdma_isolation", "pod_network.mode"),
             "remove rdma_isolation, or choose sriov.",
         )
 
 
-def check_ib_rail(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ib_rail(spec: ClusterSpec) -> Findings:
     """Each rail of an InfiniBand fabric is one HCA of every worker, with names of its own.
 
     With `sriov` that HCA has VFs. With `host_device` it has none: a whole HCA has one pod. With
@@ -80,7 +78,7 @@ def check_ib_rail(spec: ClusterSpec) -> Iterator[Finding]:
         if way == "ipoib" and rail.interface is None:
             yield Finding(
                 f"{rail.name} names no IPoIB device on which the pods' interfaces are made.",
-                (at((*_RAILS, r, "name"), rail.name),),
+                places(spec, f"infiniband.rails.{r}.name"),
                 "add interface with the name that `ip link` shows, for example ibs1f0.",
             )
     if way in {"sriov", "host_device"}:
@@ -88,20 +86,15 @@ def check_ib_rail(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _unknown_rails(spec)
 
 
-def _same_names(spec: ClusterSpec) -> Iterator[Finding]:
+def _same_names(spec: ClusterSpec) -> Findings:
     for key in ("name", "resource", "network"):
-        seen: dict[str, int] = {}
-        for r, rail in enumerate(ib_rails(spec)):
-            value = str(getattr(rail, key))
-            if seen.setdefault(value, r) != r:
-                yield Finding(
-                    f"two rails of the fabric have the {key} {value}.",
-                    (at((*_RAILS, r, key), value), at((*_RAILS, seen[value], key), value)),
-                    f"give each rail a {key} of its own.",
-                )
+        values = [getattr(rail, key) for rail in ib_rails(spec)]
+        named = ((value, at((*_RAILS, r, key), value)) for r, value in enumerate(values))
+        fix = f"give each rail a {key} of its own."
+        yield from unique(named, f"two rails of the fabric have the {key} {{}}.", fix)
 
 
-def _ports(spec: ClusterSpec) -> Iterator[Finding]:
+def _ports(spec: ClusterSpec) -> Findings:
     whole = spec.pod_network.mode == "host_device"
     for h, host in enumerate(spec.hosts):
         if host.role != "worker" or not host.hcas:
@@ -110,8 +103,7 @@ def _ports(spec: ClusterSpec) -> Iterator[Finding]:
             ports, where = rail_ports(host, rail), at((*_RAILS, r, "name"), rail.name)
             if len(ports) != 1:
                 yield Finding(
-                    f"{host.name} has {len(ports) or 'no'} HCA{'s' if ports else ''} on "
-                    f"{rail.name}, and pods ask every worker for one.",
+                    f"{host.name} needs one HCA on {rail.name} and has {len(ports) or 'none'}.",
                     (at(("hosts", h, "hca_sriov")), where),
                     f"write rail: {rail.name} at one port of hca_sriov.",
                 )
@@ -124,7 +116,7 @@ def _ports(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def _unknown_rails(spec: ClusterSpec) -> Iterator[Finding]:
+def _unknown_rails(spec: ClusterSpec) -> Findings:
     known = [rail.name for rail in ib_rails(spec)]
     owners: dict[str, str] = {}
     for h, host in enumerate(spec.hosts):
@@ -145,7 +137,7 @@ def _unknown_rails(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_address(spec: ClusterSpec) -> Findings:
     """Pods get addresses in a way that their interfaces and their jobs can use.
 
     IPoIB has no DHCP: both of its CNI plugins refuse it. With DHCP each rail has a server, and the
@@ -168,15 +160,14 @@ def check_pod_address(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _unserved_rails(spec, ipam)
     if network.ipam == "static" and spec.jobs.mpi_operator:
         yield Finding(
-            "ipam is static, and the workers of an MPIJob are made of one template: all would "
-            "have the same address.",
+            "ipam is static: all workers of an MPIJob would have one address.",
             (ipam, at(("jobs", "mpi_operator"), value=True)),
             "set ipam to whereabouts, or mpi_operator to false: pods that say their own addresses "
             "need no MPIJob.",
         )
 
 
-def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Iterator[Finding]:
+def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Findings:
     """Rails whose pods would get no address of their node's leaf, or of no server."""
     network = spec.pod_network
     for r, rail in enumerate(spec.rails):
@@ -191,12 +182,11 @@ def _unserved_rails(spec: ClusterSpec, ipam: Place) -> Iterator[Finding]:
             yield Finding(
                 f"ipam is dhcp, and {rail.name} names no DHCP server: who serves VLAN {rail.vlan}?",
                 (ipam, at(("rails", r, "name"), rail.name)),
-                f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts, "
-                "which needs no server.",
+                f"add dhcp_server with its address on {rail.subnet}, or set ipam to whereabouts.",
             )
 
 
-def check_pod_route(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_route(spec: ClusterSpec) -> Findings:
     """Each route of pods is over a rail that has addresses, by a next hop on it, to elsewhere.
 
     A DHCP server gives routes itself: the CNI plugin takes no others. `source_routing` sends by the
@@ -207,7 +197,7 @@ def check_pod_route(spec: ClusterSpec) -> Iterator[Finding]:
     if network.source_routing and not attached:
         yield Finding(
             "source_routing is for interfaces on rails, and these pods have none.",
-            (at((*_BLOCK, "source_routing"), value=True), at((*_BLOCK, "mode"), network.mode)),
+            places(spec, "pod_network.source_routing", "pod_network.mode"),
             "remove source_routing.",
         )
     for n, route in enumerate(network.routes):

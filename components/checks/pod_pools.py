@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from itertools import islice
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import uses_multus
@@ -22,7 +22,7 @@ _LEAST = 4
 """Addresses of a subnet that has one beside the network's, the broadcast's and the probe's."""
 
 
-def check_pod_pool(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_pool(spec: ClusterSpec) -> Findings:
     """Each worker gets a block of its own of each rail's subnet, with an address for each VF.
 
     nv-ipam gives blocks of one size, from the first address on, until the next one would hold the
@@ -34,11 +34,11 @@ def check_pod_pool(spec: ClusterSpec) -> Iterator[Finding]:
     if size is not None and network.ipam != "nv-ipam":
         yield Finding(
             f"addresses_per_node is the size of nv-ipam's blocks, and ipam is {network.ipam}.",
-            (at((*_BLOCK, "addresses_per_node"), size), at((*_BLOCK, "ipam"), network.ipam)),
+            places(spec, "pod_network.addresses_per_node", "pod_network.ipam"),
             "remove addresses_per_node, or set ipam to nv-ipam.",
         )
-    places = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec)}
-    small = [each for each in places.items() if each[1][1].num_addresses < _LEAST]
+    listed = {(rail, leaf): (path, subnet) for rail, leaf, path, subnet in _subnets(spec)}
+    small = [each for each in listed.items() if each[1][1].num_addresses < _LEAST]
     for (name, _), (path, subnet) in small:
         yield Finding(
             f"{name} has {subnet.num_addresses} addresses in {subnet}: none is left for pods.",
@@ -46,7 +46,7 @@ def check_pod_pool(spec: ClusterSpec) -> Iterator[Finding]:
             "give the rail a larger subnet.",
         )
     for pool in () if small else plan_pools(spec):
-        path, _ = places[pool.rail, pool.leaf]
+        path, _ = listed[pool.rail, pool.leaf]
         yield from _pool(spec, pool, path)
 
 
@@ -62,7 +62,7 @@ def _subnets(spec: ClusterSpec) -> Iterator[tuple[str, str, SpecPath, IPv4Networ
             yield rail.name, "", ("infiniband", "rails", r, "subnet"), rail.subnet
 
 
-def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Iterator[Finding]:
+def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Findings:
     size, nodes = spec.pod_network.addresses_per_node, len(pool.nodes)
     blocks = [*islice(pool.blocks(), nodes)]
     where = (at(path, pool.subnet), at((*_BLOCK, "addresses_per_node"), size or pool.block))
@@ -86,7 +86,7 @@ def _pool(spec: ClusterSpec, pool: Pool, path: SpecPath) -> Iterator[Finding]:
         )
 
 
-def check_pod_exclusion(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pod_exclusion(spec: ClusterSpec) -> Findings:
     """Addresses that pods do not get are in the subnet of the rail that they are written for.
 
     The API server takes any; nv-ipam's webhook, which is not installed, would refuse them.
@@ -118,7 +118,7 @@ def check_pod_exclusion(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_multus_owner(spec: ClusterSpec) -> Iterator[Finding]:
+def check_multus_owner(spec: ClusterSpec) -> Findings:
     """Where Multus is left to the network operator, the site has one, and pods have networks.
 
     Its policy brings the reference plugins too, and what our own DaemonSets of them would bring is

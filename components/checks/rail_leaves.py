@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 from typing import Final
 
-from components.checks.as_numbers import in_words
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_ports
 from components.core.problem import SpecPath
 from components.fabric.links import (
@@ -28,6 +27,16 @@ _SMALLEST: Final = 30
 """Prefix length of a subnet for one machine and its gateway."""
 
 
+_NAMED: Final = 2
+"""So many names are in a sentence; the others are counted."""
+
+
+def in_words(names: Sequence[str]) -> str:
+    """`a and b`, `a, b and 30 more`."""
+    first, more = names[:_NAMED], len(names) - _NAMED
+    return f"{', '.join(first)} and {more} more" if more > 0 else " and ".join(first)
+
+
 def suggest_leaves(rail: Rail, leaves: Sequence[str]) -> str:
     """What a fix writes: the rail's subnet in equal parts, one for each leaf."""
     prefix = rail.subnet.prefixlen + (len(leaves) - 1).bit_length()
@@ -42,7 +51,7 @@ def _part_text(leaf: str, part: IPv4Network) -> str:
     return f"{leaf}: {{subnet: {part}, gateway: {part.network_address + 1}}}"
 
 
-def check_rail_leaf(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_leaf(spec: ClusterSpec) -> Findings:
     """Of a rail with `leaves`, each leaf that has hosts of it has a part of the rail's subnet.
 
     The parts have no address in common, since a pod's address tells which leaf it is behind. Each
@@ -62,7 +71,7 @@ def _path(r: int, leaf: str, *more: str) -> SpecPath:
     return ("rails", r, "leaves", leaf, *more)
 
 
-def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iterator[Finding]:
+def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
     """Each leaf is a switch with hosts of the rail, and it is routed."""
     switches = {switch.name: switch for switch in spec.switches}
     # A port that leads to no rail may be the missing one: `port-target` tells of it.
@@ -78,28 +87,26 @@ def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Ite
             )
         elif leaf not in holders and leaf not in odd:
             yield Finding(
-                f"{rail.name} has a subnet on {leaf}, and no host of {rail.name} is plugged in "
-                "there.",
+                f"{rail.name} has a subnet on {leaf}, but no host of it is plugged in there.",
                 where,
                 "remove it, or add the ports of its hosts to the switch.",
             )
-        elif leaf in holders and not _is_routed(switches[leaf]):
+        elif leaf in holders and not is_routed(switches[leaf]):
             yield Finding(
                 f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed.",
                 where,
-                "add routing: {asn: 65101, router_id: 10.255.0.1} with numbers of its own, and "
-                "links with mode: routed.",
+                "add routing: {asn: 65101, router_id: 10.255.0.1}, and links with mode: routed.",
             )
 
 
-def _is_routed(switch: Switch) -> bool:
+def is_routed(switch: Switch) -> bool:
     """It has numbers, or links for which `routing` asks for them."""
     return switch.routing is not None or any(
         port.mode == "routed" for port in switch.ports.values()
     )
 
 
-def _without(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
+def _without(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     """Each host of the rail is on a leaf that has a part of it."""
     seen: set[str] = set()
     for port in list_ports(spec):
@@ -110,7 +117,7 @@ def _without(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
         part = _free_part(rail)
         yield Finding(
             f"{port.port.to} is plugged into {leaf}, and {rail.name} has no subnet on {leaf}.",
-            (at(port.path, port.port.to), at(("rails", r, "leaves"), ", ".join(rail.leaves))),
+            (port.place, at(("rails", r, "leaves"), ", ".join(rail.leaves))),
             f"add to its leaves {_part_text(leaf, part)}."
             if part
             else f"give the rail a larger subnet, and {leaf} a part of it.",
@@ -125,7 +132,7 @@ def _free_part(rail: Rail) -> IPv4Network | None:
     return next((part for part in parts if not any(map(part.overlaps, taken))), None)
 
 
-def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
+def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     whole = at(("rails", r, "subnet"), rail.subnet)
     # Then the rail's own subnet is the wrong one, which `subnet-overlap` tells.
     is_wrong = any(each.subnet.overlaps(rail.subnet) for each in spec.rails if each is not rail)
@@ -140,11 +147,9 @@ def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
     for group in _overlapping(rail):
         parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
         yield Finding(
-            f"the subnets of {rail.name} {in_words(parts)} overlap: these leaves would announce "
-            "the same addresses.",
+            f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them.",
             tuple(at(_path(r, leaf, "subnet"), rail.leaves[leaf].subnet) for leaf in group),
-            f"choose parts that have no address in common, for example "
-            f"{suggest_leaves(rail, [*rail.leaves])}.",
+            f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}.",
         )
 
 
@@ -161,7 +166,7 @@ def _overlapping(rail: Rail) -> Iterator[list[str]]:
     yield from [group] if len(group) > 1 else []
 
 
-def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iterator[Finding]:
+def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Findings:
     """From the first leaf to each other one there is a way over routed links, and no trunk."""
     leaves = [leaf for leaf in rail.leaves if leaf in holders]
     joined = joined_by_routes(spec)
@@ -169,22 +174,19 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Iter
         where = (at(_path(r, leaves[0])), at(_path(r, leaf)))
         if leaf in reachable(spec, rail.name, leaves[0]):
             yield Finding(
-                f"a trunk carries {rail.name} from {leaves[0]} to {leaf}, which have different "
-                "subnets of it.",
+                f"a trunk joins {leaves[0]} and {leaf}, two subnets of {rail.name}.",
                 where,
-                f"set mode: routed at both ends of the link, or leave {rail.name} out of its "
-                "rails.",
+                f"set mode: routed at both ends, or leave {rail.name} out of the link's rails.",
             )
         elif leaf not in joined.get(leaves[0], frozenset()):
             yield Finding(
-                f"{rail.name} is on {leaves[0]} and on {leaf}, and no routed links of the file "
-                "lead from one to the other.",
+                f"no routed links join {leaves[0]} and {leaf}, which both have {rail.name}.",
                 where,
                 f"write links with mode: routed from {leaf} to the spines of {leaves[0]}.",
             )
 
 
-def check_spine_link(spec: ClusterSpec) -> Iterator[Finding]:
+def check_spine_link(spec: ClusterSpec) -> Findings:
     """A spine that serves one leaf of a rail serves all of them in its scalable unit.
 
     A spine without a link to one leaf knows no way there: the others send to that leaf over fewer

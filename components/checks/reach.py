@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from components.checks.naming import repeated
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import SpecPath
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
@@ -17,19 +14,15 @@ from components.reading.wording import did_you_mean
 from components.remote.endpoint import endpoint_of
 
 
-def check_jump_host(spec: ClusterSpec) -> Iterator[Finding]:
+def check_jump_host(spec: ClusterSpec) -> Findings:
     """Each jump host that a device names is in `jump_hosts`, once, and lies behind no circle.
 
     Railyard runs nothing on a jump host: it needs no rights there, and asks for none.
     """
     known = {hop.name: hop for hop in reversed(spec.jump_hosts)}
-    named = [(hop.name, ("jump_hosts", j, "name")) for j, hop in enumerate(spec.jump_hosts)]
-    for name, path, other in repeated(named):
-        yield Finding(
-            f"two jump hosts are called {name}.",
-            (at(path, name), at(other, name)),
-            "rename one of them.",
-        )
+    hops = enumerate(spec.jump_hosts)
+    named = ((hop.name, at(("jump_hosts", j, "name"), hop.name)) for j, hop in hops)
+    yield from unique(named, "two jump hosts are called {}.", "rename one of them.")
     for device, ssh, path in each_ssh(spec):
         names = default_way(spec, path) if ssh.jump is None else ssh.jump
         place = ("host_defaults", "jump") if ssh.jump is None else (*path, "jump")
@@ -53,7 +46,7 @@ def check_jump_host(spec: ClusterSpec) -> Iterator[Finding]:
                 )
 
 
-def check_login_rights(spec: ClusterSpec) -> Iterator[Finding]:
+def check_login_rights(spec: ClusterSpec) -> Findings:
     """A password of sudo or `enable` is where there is something that asks for it.
 
     Elsewhere it would be decrypted and handed out for nothing, and a typo would stay unseen.
@@ -71,14 +64,14 @@ def check_login_rights(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _switch_rights(switch, ("switches", s, "ssh"))
 
 
-def _host_rights(name: str, ssh: Ssh, path: SpecPath) -> Iterator[Finding]:
+def _host_rights(name: str, ssh: Ssh, path: SpecPath) -> Findings:
     if ssh.sudo_password is not None and ssh.user == "root":
         yield _needless(name, path, "sudo_password", "root needs no sudo")
     if ssh.enable_password is not None:
         yield _needless(name, path, "enable_password", "a Linux host has no `enable`")
 
 
-def _switch_rights(switch: Switch, path: SpecPath) -> Iterator[Finding]:
+def _switch_rights(switch: Switch, path: SpecPath) -> Findings:
     session = system_of(switch.os).session
     if switch.ssh.sudo_password is not None and not session.has_status:
         yield _needless(switch.name, path, "sudo_password", f"{switch.os} has no sudo")
@@ -90,7 +83,7 @@ def _needless(device: str, path: SpecPath, key: str, why: str) -> Finding:
     return Finding(f"{device} has {key}, and {why}.", (at((*path, key)),), f"remove {key}.")
 
 
-def check_exec_reach(spec: ClusterSpec) -> Iterator[Finding]:
+def check_exec_reach(spec: ClusterSpec) -> Findings:
     """A switch with `executor: exec` is reached by what the command provider can do.
 
     Its SSH client takes one jump host, offers SHA-1 alone for an RSA host key, and answers no
@@ -117,7 +110,7 @@ def _provider_lacks(ssh: Ssh) -> str:
     return "it has nothing but old algorithms" if ssh.legacy_algorithms else ""
 
 
-def check_legacy_algorithms(spec: ClusterSpec) -> Iterator[Finding]:
+def check_legacy_algorithms(spec: ClusterSpec) -> Findings:
     """SHA-1 is let pass for switches alone, and each of them is named in every report.
 
     Who can make a collision of SHA-1 can stand in for the device. OpenSSH refuses such host keys
@@ -142,7 +135,7 @@ def check_legacy_algorithms(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_proxy(spec: ClusterSpec) -> Iterator[Finding]:
+def check_proxy(spec: ClusterSpec) -> Findings:
     """A proxy has an address, and what downloads on the hosts knows of it.
 
     Its own scripts and K3s get it from Railyard. Docker's daemon reads a file of its own.
@@ -152,13 +145,15 @@ def check_proxy(spec: ClusterSpec) -> Iterator[Finding]:
         return
     if proxy.http is None and proxy.https is None:
         yield Finding(
-            "the proxy has no address.", (at(("proxy",)),), "add http or https, or remove proxy."
+            "the proxy has no address.",
+            places(spec, "proxy"),
+            "add http or https, or remove proxy.",
         )
     by_docker = spec.k3s is not None and spec.k3s.container_runtime == "docker"
     if by_docker or spec.containers is not None:
         yield Finding(
             "images are pulled by Docker, whose daemon does not know of the proxy.",
-            (at(("proxy",)),),
+            places(spec, "proxy"),
             "set `proxies` in /etc/docker/daemon.json of the hosts, or use a mirror of the site.",
             "warning",
         )

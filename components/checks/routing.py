@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
-from components.checks.as_numbers import find_wrong_numbers
-from components.checks.rail_leaves import suggest_leaves
-from components.checks.rule import Finding, at
+from components.checks.rail_leaves import in_words, is_routed, suggest_leaves
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
-from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
+from components.core.problem import Place
+from components.fabric.links import (
+    LEAF,
+    SPINE,
+    above,
+    bridging_switches_of_rails,
+    joined_by_routes,
+    leaves_below,
+    link_addresses,
+    list_links,
+    tiers_of,
+)
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.leaf_pools import probe_address
 
 
-def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
+def check_routing(spec: ClusterSpec) -> Findings:
     """A switch with routed links has `routing`, and numbers that let every path be used.
 
     Each leaf has a number of its own: BGP refuses a route that has passed the same number before.
@@ -39,14 +49,14 @@ def check_routing(spec: ClusterSpec) -> Iterator[Finding]:
         if other != name:
             yield Finding(
                 f"{other} and {name} have the same router_id {routing.router_id}.",
-                (at(("switches", index, "routing", "router_id"), routing.router_id),),
+                places(spec, f"switches.{index}.routing.router_id"),
                 "give each switch an address of its own.",
             )
         why = _why_no_identifier(spec, name, routing.router_id)
         if why is not None:
             yield Finding(
                 f"the router_id of {name}, {routing.router_id}, {why}.",
-                (at(("switches", index, "routing", "router_id"), routing.router_id),),
+                places(spec, f"switches.{index}.routing.router_id"),
                 "choose an address that nothing else has, for example 10.255.0.1.",
             )
     yield from find_wrong_numbers(spec)
@@ -68,7 +78,7 @@ def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> st
     return f"is the address of {link[0]} on its link {link[1]}" if link else None
 
 
-def _one_sided(spec: ClusterSpec) -> Iterator[Finding]:
+def _one_sided(spec: ClusterSpec) -> Findings:
     """BFD is a talk of two: what only one side has stays down, and notices nothing."""
     indexes = {switch.name: index for index, switch in enumerate(spec.switches)}
     seen: set[tuple[str, str]] = set()
@@ -93,7 +103,7 @@ def _has_no_bfd(switch: Switch) -> bool:
     return switch.routing is None or not switch.routing.bfd
 
 
-def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
+def check_rail_gateway(spec: ClusterSpec) -> Findings:
     """A rail that is reached over the spines has a gateway: a free address of its subnet, once.
 
     The leaf that carries the rail has it. On two leaves it would be one address on two machines, so
@@ -119,11 +129,9 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
         elif rail.gateway is None:
             if routed:
                 yield Finding(
-                    f"{routed[0]} is routed, and {rail.name} on it has no gateway, so that nothing "
-                    "leads to it.",
+                    f"{routed[0]} is routed, but nothing leads to {rail.name}: it has no gateway.",
                     where,
-                    f"set gateway to a free address of {rail.subnet}, for example "
-                    f"{rail.subnet.network_address + 1}.",
+                    f"set gateway to a free address, such as {rail.subnet.network_address + 1}.",
                 )
         elif why := _why_no_gateway(spec, rail, [switches[name] for name in holders[rail.name]]):
             yield Finding(
@@ -133,12 +141,11 @@ def check_rail_gateway(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
+def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
     if rail.gateway is not None:
         yield Finding(
-            f"{rail.name} has the gateway {rail.gateway}, and each of its {len(rail.leaves)} "
-            "leaves has one of its own.",
-            (at(("rails", r, "gateway"), rail.gateway),),
+            f"{rail.name} has the gateway {rail.gateway}, and each of its leaves another.",
+            places(spec, f"rails.{r}.gateway"),
             "remove gateway.",
         )
     for leaf, part in rail.leaves.items():
@@ -147,17 +154,12 @@ def _leaf_gateways(spec: ClusterSpec, r: int, rail: Rail) -> Iterator[Finding]:
             yield Finding(
                 f"the gateway of {rail.name} on {leaf}, {part.gateway}, {why}.",
                 (at(("rails", r, "leaves", leaf, "gateway"), part.gateway),),
-                f"use a free address of {part.subnet}, for example "
-                f"{part.subnet.network_address + 1}.",
+                f"use a free address, for example {part.subnet.network_address + 1}.",
             )
 
 
-def _is_routed(switch: Switch) -> bool:
-    return any(port.mode == "routed" for port in switch.ports.values())
-
-
 def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str | None:
-    if holders and not any(switch.routing or _is_routed(switch) for switch in holders):
+    if holders and not any(map(is_routed, holders)):
         return "is on no routed switch"
     if len(holders) > 1:
         return f"would be on {' and '.join(switch.name for switch in holders)}"
@@ -167,7 +169,7 @@ def _why_no_gateway(spec: ClusterSpec, rail: Rail, holders: list[Switch]) -> str
 def _why_no_address(
     spec: ClusterSpec, address: IPv4Address | None, subnet: IPv4Network
 ) -> str | None:
-    cards = {nic.nic.address: f"{nic.host.name} {nic.nic.netdev}" for nic in list_nics(spec)}
+    cards = {nic.nic.address: f"{nic}" for nic in list_nics(spec)}
     if address not in subnet or address in {subnet.network_address, subnet.broadcast_address}:
         return f"is no address of a machine in {subnet}"
     if address == probe_address(subnet):
@@ -175,3 +177,104 @@ def _why_no_address(
     if str(address) in cards:
         return f"is the address of {cards[str(address)]}"
     return None
+
+
+Numbers = Mapping[str, tuple[int, int]]
+"""Switch to its place in the file and its number."""
+
+
+def find_wrong_numbers(spec: ClusterSpec) -> Findings:
+    """Numbers that lose routes or paths, each cause once."""
+    numbers = {s.name: (i, s.routing.asn) for i, s in enumerate(spec.switches) if s.routing}
+    yield from _same_leaves(spec, numbers)
+    yield from _same_ends(spec, numbers)
+    yield from _uneven_paths(spec, numbers)
+    yield from _same_units(spec, numbers)
+
+
+def _places(names: Iterable[str], numbers: Numbers) -> tuple[Place, ...]:
+    return tuple(at(("switches", numbers[n][0], "routing", "asn"), numbers[n][1]) for n in names)
+
+
+def _by_number(names: Iterable[str], numbers: Numbers) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for name in names:
+        if name in numbers:
+            found.setdefault(numbers[name][1], []).append(name)
+    return found
+
+
+def _same_leaves(spec: ClusterSpec, numbers: Numbers) -> Findings:
+    leaves = [name for name in numbers if tiers_of(spec).get(name) == LEAF]
+    for asn, names in _by_number(leaves, numbers).items():
+        if len(names) > 1:
+            yield Finding(
+                f"leaves {in_words(names)} share asn {asn} and would refuse each other's routes.",
+                _places(names[1:], numbers),
+                "give each leaf a number of its own, for example 65101, 65102 and so on.",
+            )
+
+
+def _same_ends(spec: ClusterSpec, numbers: Numbers) -> Findings:
+    leaves = [name for name in numbers if tiers_of(spec).get(name) == LEAF]
+    alike = {name for names in _by_number(leaves, numbers).values() if names[1:] for name in names}
+    found: dict[int, dict[str, None]] = {}
+    for link in list_links(spec):
+        one, other = link.one.switch.name, link.other.switch.name
+        if link.one.port.mode != "routed" or not {one, other} <= {*numbers}:
+            continue
+        # Leaves with one number get others, and so differ from what is above them.
+        if numbers[one][1] == numbers[other][1] and not {one, other} & alike:
+            found.setdefault(numbers[one][1], {}).update({one: None, other: None})
+    for asn, names in found.items():
+        yield Finding(
+            f"{in_words([*names])} have a routed link and the same asn {asn}; BGP needs two.",
+            _places(names, numbers),
+            "give the two sides of a routed link different numbers.",
+        )
+
+
+def _uneven_paths(spec: ClusterSpec, numbers: Numbers) -> Findings:
+    """All that a leaf climbs over to one tier has one number."""
+    seen: set[frozenset[str]] = set()
+    for leaf in (name for name, tier in tiers_of(spec).items() if tier == LEAF):
+        climbed, tier = above(spec, leaf), SPINE
+        while climbed:
+            found = _by_number(climbed, numbers)
+            if len(found) > 1 and frozenset(climbed) not in seen:
+                seen.add(frozenset(climbed))
+                yield _uneven(leaf, tier, found, numbers)
+            upper = (far for name in climbed for far in above(spec, name))
+            climbed, tier = tuple(dict.fromkeys(upper)), tier + 1
+
+
+def _uneven(leaf: str, tier: int, found: Mapping[int, list[str]], numbers: Numbers) -> Finding:
+    firsts = {names[0]: asn for asn, names in found.items()}
+    ways = [f"over {name} with asn {asn}" for name, asn in firsts.items()]
+    return Finding(
+        f"{leaf} goes {in_words(ways)}: paths of different numbers are not used together.",
+        _places(firsts, numbers),
+        "give all super-spines the same asn."
+        if tier > SPINE
+        else "give all spines above a leaf the same asn.",
+    )
+
+
+def _same_units(spec: ClusterSpec, numbers: Numbers) -> Findings:
+    """Switches above leaves that have no leaf in common: each needs the other's routes."""
+    tiers, under = tiers_of(spec), leaves_below(spec)
+    upper = [name for name in numbers if tiers.get(name, LEAF) > LEAF]
+    for asn, names in _by_number(upper, numbers).items():
+        first = names[0]
+        apart = [
+            name
+            for name in names[1:]
+            if not under[name] & under[first] and name in joined_by_routes(spec).get(first, ())
+        ]
+        if apart:
+            yield Finding(
+                f"{in_words([first, *apart])} have the same asn {asn} above different leaves, so "
+                "that each would refuse the routes to the other's.",
+                _places([first, *apart], numbers),
+                "give the spines of each scalable unit another number: 65001, 65002.",
+            )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
+
+from pydantic import BaseModel
 
 from components.core.problem import Place, Problem, Severity, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.units import SecretRef
 from components.reading.wording import show_value
 
 
@@ -22,6 +25,8 @@ class Finding:
     severity: Severity = "error"
 
 
+Findings: TypeAlias = Iterator[Finding]
+"""What a rule yields."""
 Check: TypeAlias = Callable[[ClusterSpec], Iterable[Finding]]
 
 
@@ -30,21 +35,53 @@ def at(path: SpecPath, value: object = None) -> Place:
     return Place(path, None if value is None else show_value(value))
 
 
+def places(spec: ClusterSpec, *keys: str) -> tuple[Place, ...]:
+    """Name values of the spec by their keys: `places(spec, "rdma.mode", f"switches.{s}.os")`.
+
+    A list or a mapping is named without its content.
+    """
+    return tuple(_place(spec, key.split(".")) for key in keys)
+
+
+def _place(spec: ClusterSpec, keys: list[str]) -> Place:
+    path: SpecPath = tuple(int(key) if key.isdigit() else key for key in keys)
+    value: object = spec
+    for key in path:
+        value = _value(value, key)
+    if isinstance(value, SecretRef):
+        return at(path, value.name)
+    return at(path, None if isinstance(value, BaseModel | tuple | dict) else value)
+
+
+def _value(owner: object, key: str | int) -> object:
+    if isinstance(key, int):
+        return cast("Sequence[object]", owner)[key]
+    return getattr(owner, key, None)
+
+
+def repeated(values: Iterable[tuple[Hashable, Place]]) -> Iterator[tuple[Place, Place]]:
+    """Each place whose value another one had before, and the first place of that value."""
+    first: dict[Hashable, Place] = {}
+    for value, place in values:
+        other = first.setdefault(value, place)
+        if other.path != place.path:
+            yield place, other
+
+
+def unique(values: Iterable[tuple[Hashable, Place]], what: str, fix: str) -> Findings:
+    """A finding for each value that another place has too; `{}` in `what` is the value."""
+    for place, other in repeated(values):
+        yield Finding(what.replace("{}", place.value or ""), (place, other), fix)
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; its name and its text come from its function."""
+    """One rule; `rule_of` makes it of a function."""
 
     check: Check
-
-    @property
-    def name(self) -> str:
-        """`check_mtu_chain` is the rule `mtu-chain`."""
-        return str(getattr(self.check, "__name__", "")).removeprefix("check_").replace("_", "-")
-
-    @property
-    def text(self) -> str:
-        """What it demands and why, for the reference."""
-        return inspect.getdoc(self.check) or ""
+    name: str
+    text: str
+    """What it demands and why, for the reference."""
 
     def problems(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Run it; what it says several times in the same words is one problem in several places."""
@@ -54,3 +91,9 @@ class Rule:
             places.setdefault(said, {}).update(dict.fromkeys(found.where))
         for (what, fix, severity), where in places.items():
             yield Problem(self.name, what, tuple(where), fix, severity)
+
+
+def rule_of(check: Check) -> Rule:
+    """The rule of a function: `check_mtu_chain` is `mtu-chain`, and its docstring is the text."""
+    name = str(getattr(check, "__name__", "")).removeprefix("check_").replace("_", "-")
+    return Rule(check, name, inspect.getdoc(check) or "")

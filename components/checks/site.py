@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from components.artefacts.lock import Lock, read_lock
-from components.checks.access import check_secret_value
 from components.checks.pins import (
     Unpinned,
     check_bundle,
@@ -20,7 +19,7 @@ from components.checks.pins import (
 )
 from components.checks.registry import RULES
 from components.checks.render import render_text
-from components.checks.stack_keys import check_stack_key
+from components.checks.stack_keys import check_secret_value, check_stack_key
 from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath

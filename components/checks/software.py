@@ -11,54 +11,63 @@ from components.catalogue.operator_versions import (
     parse_k3s,
     show_version,
 )
-from components.checks.rule import Finding, at
+from components.catalogue.version_pairs import (
+    DRIVER_TAGS,
+    TITLES,
+    Component,
+    conflicts_of,
+    driver_tag,
+)
+from components.checks.planes import with_role
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.operators import ChartSource
+from components.model.version_sets import VERSION_PATHS, versions_of
+from components.operators.network import container_tag
 
 _MIN_TEST_WORKERS: Final = 2
 
 
-def check_control_plane(spec: ClusterSpec) -> Iterator[Finding]:
+def check_control_plane(spec: ClusterSpec) -> Findings:
     """There is at least one control-plane host."""
     if (spec.k3s or spec.kubespray) is not None and not spec.servers:
         yield Finding(
             "no host is a control_plane, so there is nothing to install the cluster on.",
-            (at(("hosts",)),),
+            places(spec, "hosts"),
             "give one host, or three, the role control_plane.",
         )
 
 
-def check_worker_count(spec: ClusterSpec) -> Iterator[Finding]:
+def check_worker_count(spec: ClusterSpec) -> Findings:
     """There are at least two workers: RDMA is proven between two hosts."""
     count = len(spec.workers)
     if count < _MIN_TEST_WORKERS:
         yield Finding(
             f"{count} of the hosts {'is a worker' if count == 1 else 'are workers'}, and RDMA is "
             "proven between two.",
-            (at(("hosts",)),),
+            places(spec, "hosts"),
             "give at least two hosts the role worker.",
         )
 
 
-def check_etcd_members(spec: ClusterSpec) -> Iterator[Finding]:
+def check_etcd_members(spec: ClusterSpec) -> Findings:
     """The number of control-plane hosts is odd.
 
     etcd needs a majority: four members survive one failure, as three do, and have one more host
     that can fail; two survive none.
     """
-    servers = [(h, host) for h, host in enumerate(spec.hosts) if host.role == "control_plane"]
+    servers = with_role(spec, "control_plane")
     count = len(servers)
     if count and count % 2 == 0:
         yield Finding(
-            f"{count} control-plane hosts survive the loss of {(count - 1) // 2}, no more than "
-            f"{count - 1} would.",
+            f"{count} servers survive {(count - 1) // 2} failures, as {count - 1} would.",
             tuple(at(("hosts", h, "role"), host.role) for h, host in servers),
             f"use {count - 1} or {count + 1}.",
         )
 
 
-def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
+def check_version_pair(spec: ClusterSpec) -> Findings:
     """The GPU operator's release line supports the Kubernetes minor.
 
     The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
@@ -83,16 +92,16 @@ def check_version_pair(spec: ClusterSpec) -> Iterator[Finding]:
             "warning",
         )
     elif not line.holds(k3s[:2]):
+        minor = show_version(k3s[:2])
         yield Finding(
-            f"GPU operator {version} works with Kubernetes {line.describe()}, and this is "
-            f"{show_version(k3s[:2])}.",
+            f"GPU operator {version} needs Kubernetes {line.describe()}, not {minor}.",
             where,
             f"choose a {'K3s' if spec.k3s else 'Kubernetes'} of that range, or another line of the "
             f"operator. Source: {line.source}.",
         )
 
 
-def check_chart_repository(spec: ClusterSpec) -> Iterator[Finding]:
+def check_chart_repository(spec: ClusterSpec) -> Findings:
     """A chart from a repository says which one, and another chart names none."""
     for name, chart in _charts(spec):
         yield from _chart_home(chart.chart, chart.repo, ("operators", name, "chart"))
@@ -109,7 +118,7 @@ def _charts(spec: ClusterSpec) -> Iterator[tuple[str, ChartSource]]:
             yield name, operator.chart
 
 
-def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Finding]:
+def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Findings:
     bare = "/" not in chart
     if bare and repo is None:
         yield Finding(
@@ -123,3 +132,56 @@ def _chart_home(chart: str, repo: str | None, path: SpecPath) -> Iterator[Findin
             (at((*path, "repo"), repo), at((*path, "chart"), chart)),
             "use a chart name with a repository, or no repository.",
         )
+
+
+def check_version_conflict(spec: ClusterSpec) -> Findings:
+    """No two components are of versions that are known to fail together.
+
+    The pairs, what fails and who says so are in components/catalogue/version_pairs.py, and
+    `railyard versions` prints them. Where the source names a neighbour of the release, it is a
+    warning.
+    """
+    versions, network = versions_of(spec), spec.operators.network
+    container = network is not None and network.driver == "operator"
+    for conflict in conflicts_of(versions, container=container):
+        parts = (conflict.one, conflict.other) if conflict.other else (conflict.one,)
+        pair: list[Component] = [each.component for each in parts]
+        names = " and ".join(f"{TITLES[each]} {versions[each]}" for each in pair)
+        yield Finding(
+            f"{names} {conflict.reason}.",
+            tuple(at(VERSION_PATHS[each], versions[each]) for each in pair),
+            f"{conflict.fix} Source: {conflict.source}.",
+            conflict.severity,
+        )
+
+
+def check_driver_tag(spec: ClusterSpec) -> Findings:
+    """The network operator's driver container has a tag that its own release names, or the file.
+
+    NVIDIA makes a container for each release of the operator and for no other. A tag that does not
+    exist leaves each node without its RDMA driver until its image pull is looked at.
+    """
+    operator = spec.operators.network
+    if operator is None:
+        return
+    path: SpecPath = ("operators", "network", "driver_tag")
+    if operator.driver == "host":
+        if operator.driver_tag is not None:
+            yield Finding(
+                f"driver_tag is {operator.driver_tag}, and the hosts own the RDMA driver.",
+                (at(path, operator.driver_tag),),
+                "remove driver_tag, or set operators.network.driver to operator.",
+            )
+        return
+    if container_tag(operator) is not None:
+        return
+    release = operator.chart.version.removeprefix("v")
+    seen = DRIVER_TAGS.get(release)
+    known = ", ".join(each for each in DRIVER_TAGS if driver_tag(each) is not None)
+    hint = f" Reported, and not confirmed, is {seen.tag}." if seen is not None else ""
+    yield Finding(
+        f"the driver container of network operator {release} is not known.{hint}",
+        places(spec, "operators.network.chart.version", "operators.network.driver"),
+        "write its tag as operators.network.driver_tag (catalog.ngc.nvidia.com lists them), take "
+        f"a release of {known}, or set driver to host.",
+    )

@@ -8,7 +8,7 @@ from typing import Final, cast
 from pydantic import BaseModel, JsonValue
 
 from components.artefacts.listing import artefacts_of, charts_by_release
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.instances import crusoe_of
@@ -22,7 +22,7 @@ _PINNED: Final = (
 _UFM: Final = "write what `openssl x509 -outform der | sha256sum` prints of UFM's certificate."
 
 
-def check_checksum_zeros(spec: ClusterSpec) -> Iterator[Finding]:
+def check_checksum_zeros(spec: ClusterSpec) -> Findings:
     """A checksum is that of a file, and not a row of zeros.
 
     Zeros take the place of a checksum in examples. No file has that one, so every host would refuse
@@ -48,7 +48,7 @@ def _zeros(value: object, path: SpecPath) -> Iterator[SpecPath]:
         yield path
 
 
-def check_made_host_source(spec: ClusterSpec) -> Iterator[Finding]:
+def check_made_host_source(spec: ClusterSpec) -> Findings:
     """Machines that the same update makes have no file yet, so nothing is taken from a path there.
 
     Their image is the cloud's: what lies on it is not ours to say.
@@ -58,14 +58,13 @@ def check_made_host_source(spec: ClusterSpec) -> Iterator[Finding]:
     for artefact in artefacts_of(spec):
         if artefact.path[0] == "kubernetes" and artefact.local:
             yield Finding(
-                f"{artefact.name} is at {artefact.address} on the hosts, and this update makes "
-                "them: they have no such file.",
+                f"{artefact.name} is at {artefact.address}, but hosts made by this update lack it.",
                 (at(artefact.path, artefact.address), at(("environment", "instances"))),
                 "write an https address, or leave it out: the default is upstream's own.",
             )
 
 
-def check_chart_values(spec: ClusterSpec) -> Iterator[Finding]:
+def check_chart_values(spec: ClusterSpec) -> Findings:
     """`values` of a chart add to what the plan decides, and do not contradict it.
 
     Other parts of the plan count on those values: who brings a driver, where CNI plugins are, what
@@ -78,8 +77,7 @@ def check_chart_values(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"{name} of {release} is {_shown(theirs)}, and the plan needs {_shown(mine)}.",
                 (at((*path[:-1], "values", *keys), _shown(theirs)),),
-                f"remove {name} from values; to decide it otherwise, change the setting of the "
-                "site that it follows from.",
+                f"remove {name} from values, or change the setting that it follows from.",
             )
 
 
@@ -98,7 +96,7 @@ def _contradictions(
         yield path, ours, theirs
 
 
-def check_registry_docker(spec: ClusterSpec) -> Iterator[Finding]:
+def check_registry_docker(spec: ClusterSpec) -> Findings:
     """A registry of the site's own is set up for containerd, K3s' own runtime.
 
     Docker takes a CA, a login and plain HTTP from files of its own (`/etc/docker`), which are
@@ -113,7 +111,7 @@ def check_registry_docker(spec: ClusterSpec) -> Iterator[Finding]:
     yield Finding(
         f"the registry {registry.address} has a CA, a login or no TLS, and the hosts' images are "
         "pulled by Docker, which has settings of its own.",
-        (at(("sources", "registry", "address"), registry.address),),
+        places(spec, "sources.registry.address"),
         "set it up in /etc/docker/daemon.json and /etc/docker/certs.d of the hosts and leave ca, "
         "login and insecure out, or use container_runtime: containerd.",
     )

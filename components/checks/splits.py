@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from components.catalogue.switches.switch_model import SwitchModel
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import Cable, list_cables
 from components.core.problem import Place
 from components.fabric.splits import PortSplit, splits_of, used_ports
@@ -14,7 +14,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 
 
-def check_port_split(spec: ClusterSpec) -> Iterator[Finding]:
+def check_port_split(spec: ClusterSpec) -> Findings:
     """A port is split as its model can be, and nothing else is plugged into what that takes.
 
     The parts that `ports` names say into how many a port is split, unless `breakouts` of the switch
@@ -22,7 +22,7 @@ def check_port_split(spec: ClusterSpec) -> Iterator[Finding]:
     one port are alike, so that cards of two speeds cannot both have theirs. Cumulus splits ports
     from release 5.4 on by the line that is sent.
     """
-    cables = _cables_of(spec)
+    cables = {(cable.port.switch.name, cable.port.name): cable for cable in list_cables(spec)}
     for s, switch in enumerate(spec.switches):
         model = switch.hardware
         if model is None or switch.os not in model.ports:
@@ -35,7 +35,7 @@ def check_port_split(spec: ClusterSpec) -> Iterator[Finding]:
             yield from _unlike(s, switch, split, cables)
 
 
-def _forms(s: int, switch: Switch, model: SwitchModel) -> Iterator[Finding]:
+def _forms(s: int, switch: Switch, model: SwitchModel) -> Findings:
     """What `breakouts` says and the model has not."""
     wrong: dict[str, list[str]] = {}
     for whole, mode in switch.breakouts.items():
@@ -46,8 +46,7 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Iterator[Finding]:
         if whole not in model.ports[switch.os]:
             ports = model.describe_ports(switch.os).partition(", split")[0]
             yield Finding(
-                f"breakouts of {switch.name} names {whole}, which is no whole port of "
-                f"{model.described}.",
+                f"breakouts of {switch.name} names {whole}, not a whole port of {model.described}.",
                 (where,),
                 f"name whole ports: {ports}.",
             )
@@ -71,21 +70,15 @@ def _forms(s: int, switch: Switch, model: SwitchModel) -> Iterator[Finding]:
             )
 
 
-def _taken(
-    s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, PortSplit]
-) -> Iterator[Finding]:
+def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, PortSplit]) -> Findings:
     """Ports in use that are not there beside the splits."""
     for split in splits.values():
         said = switch.breakouts.get(split.whole)
         for name in split.named:
             if name not in split.parts and said is not None:
                 yield Finding(
-                    f"port {name} of {switch.name} is not there: breakouts splits {split.whole} in "
-                    f"{split.count}.",
-                    (
-                        _place(s, switch, name),
-                        at(("switches", s, "breakouts", split.whole), said),
-                    ),
+                    f"{switch.name} has no {name}: breakouts makes {split.count} of {split.whole}.",
+                    (_place(s, switch, name), at(("switches", s, "breakouts", split.whole), said)),
                     f"use {', '.join(split.parts)}, or correct breakouts.",
                 )
         blocked = model.blocked_by(switch.os, split.whole, split.count)
@@ -93,8 +86,7 @@ def _taken(
         for name in used:
             if name in used_ports(switch):
                 yield Finding(
-                    f"port {name} of {switch.name} is gone, since {split.whole} before it is split "
-                    f"in {split.count}.",
+                    f"{switch.name} has no {name}: {split.whole} is split in {split.count}.",
                     (
                         _place(s, switch, name),
                         *(_place(s, switch, part) for part in split.named[-1:]),
@@ -110,7 +102,7 @@ def _place(s: int, switch: Switch, name: str) -> Place:
     return at(("switches", s, *used_ports(switch)[name]), plugged.to if plugged else name)
 
 
-def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Iterator[Finding]:
+def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findings:
     system = system_of(switch.os)
     release = system.parse_release(switch.release)
     if not splits or system.splits is None or release >= system.splits:
@@ -119,8 +111,7 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Iterat
         return  # `switch-release` names that alone
     title = driver_of(switch.os).title
     yield Finding(
-        f"{switch.name} has ports to split, and {title} {switch.release} splits them by other "
-        "lines.",
+        f"{switch.name} has ports to split; {title} {switch.release} uses other lines for it.",
         (at(("switches", s, "release"), switch.release),),
         f"upgrade it to {system.show_release(system.splits)} or later, or use whole ports.",
     )
@@ -128,7 +119,7 @@ def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Iterat
 
 def _unlike(
     s: int, switch: Switch, split: PortSplit, cables: Mapping[tuple[str, str], Cable]
-) -> Iterator[Finding]:
+) -> Findings:
     """Cards of several speeds on one port."""
     found = [
         (name, cables[switch.name, name].nic)
@@ -152,7 +143,3 @@ def _unlike(
         ),
         "plug cards of one speed into the parts of one port.",
     )
-
-
-def _cables_of(spec: ClusterSpec) -> Mapping[tuple[str, str], Cable]:
-    return {(cable.port.switch.name, cable.port.name): cable for cable in list_cables(spec)}

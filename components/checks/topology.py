@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
-from components.core.problem import SpecPath
+from components.checks.rule import at
+from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
 from components.model.hosts import Host, Nic
@@ -19,6 +23,14 @@ class PlacedNic:
     nic: Nic
     path: SpecPath
 
+    def __str__(self) -> str:
+        """`gpu01 eth2`, for people."""
+        return f"{self.host.name} {self.nic.netdev}"
+
+    def at(self, *keys: str) -> Place:
+        """Name one value of it: `nic.at("sriov", "vlan")`."""
+        return at((*self.path, *keys), attrgetter(".".join(keys))(self.nic))
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedPort:
@@ -28,6 +40,19 @@ class PlacedPort:
     name: str
     port: SwitchPort
     path: SpecPath
+
+    def __str__(self) -> str:
+        """`port 1/1 of leaf-01`, for people."""
+        return f"port {self.name} of {self.switch.name}"
+
+    @property
+    def place(self) -> Place:
+        """Where the file says what is plugged in."""
+        return at(self.path, self.port.to)
+
+    def at(self, key: str) -> Place:
+        """Name one value of it: `port.at("mode")`."""
+        return at((*self.path, key), getattr(self.port, key))
 
     @property
     def host(self) -> str:
@@ -56,6 +81,12 @@ def list_nics(spec: ClusterSpec) -> tuple[PlacedNic, ...]:
         for h, host in enumerate(spec.hosts)
         for n, nic in enumerate(host.nics)
     )
+
+
+def nics_by_host(spec: ClusterSpec) -> Iterator[list[PlacedNic]]:
+    """The NICs of each host that has some; two hosts may have one name by mistake."""
+    for _, nics in groupby(list_nics(spec), key=lambda nic: nic.path[:2]):
+        yield list(nics)
 
 
 @once

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_all_ports
 from components.fabric.queues import marking_of, port_marking
 from components.fabric.systems import system_of
@@ -13,7 +12,7 @@ from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.model.cluster import ClusterSpec
 
 
-def check_one_traffic_class(spec: ClusterSpec) -> Iterator[Finding]:
+def check_one_traffic_class(spec: ClusterSpec) -> Findings:
     """NCCL_IB_TC is the ToS byte of `rdma.dscp`, with an ECN-capable codepoint.
 
     What the application writes into its packets decides the queue on every hop. Packets that are
@@ -32,7 +31,7 @@ def check_one_traffic_class(spec: ClusterSpec) -> Iterator[Finding]:
     yield Finding(
         f"NCCL would send with traffic class {actual}, {reason}; every hop expects {wanted} "
         f"(DSCP {spec.rdma.dscp}, ECN-capable).",
-        (at(("jobs", "nccl_ib_tc"), actual), at(("rdma", "dscp"), spec.rdma.dscp)),
+        places(spec, "jobs.nccl_ib_tc", "rdma.dscp"),
         f"remove nccl_ib_tc (it follows rdma.dscp), or set it to {wanted}.",
     )
 
@@ -46,7 +45,7 @@ _NOT_CAPABLE: Final = {
 """RFC 3168, section 5."""
 
 
-def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
+def check_cnp_separate(spec: ClusterSpec) -> Findings:
     """Congestion notifications do not share the queue of the RoCE data.
 
     They are served strictly before it; in the same queue they would wait for what they are to
@@ -63,7 +62,7 @@ def check_cnp_separate(spec: ClusterSpec) -> Iterator[Finding]:
         )
 
 
-def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
+def check_ecn_thresholds(spec: ClusterSpec) -> Findings:
     """Marking begins at a smaller queue than the one at which most packets are marked.
 
     Equal or swapped thresholds mark everything or nothing. They are in KiB here; other systems
@@ -76,10 +75,7 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
             yield Finding(
                 f"on ports of {speed} Gbit/s ECN marking would begin at {marking.min_kib} KiB, "
                 f"not below its maximum of {marking.max_kib} KiB.",
-                (
-                    at((*path, "min_kib"), marking.min_kib),
-                    at((*path, "max_kib"), marking.max_kib),
-                ),
+                (at((*path, "min_kib"), marking.min_kib), at((*path, "max_kib"), marking.max_kib)),
                 "make min_kib the smaller one.",
             )
     for port in list_all_ports(spec):
@@ -88,14 +84,13 @@ def check_ecn_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
         if (port.port.ecn_min_kib or port.port.ecn_max_kib) and low >= high:
             key = "ecn_min_kib" if port.port.ecn_min_kib else "ecn_max_kib"
             yield Finding(
-                f"on port {port.name} of {port.switch.name} ECN marking would begin at {low} KiB, "
-                f"not below its maximum of {high} KiB.",
+                f"on {port} ECN marking begins at {low} KiB, not below its maximum {high} KiB.",
                 (at((*port.path, key), low if key == "ecn_min_kib" else high),),
                 "give the port both thresholds, the smaller one first.",
             )
 
 
-def _common_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
+def _common_thresholds(spec: ClusterSpec) -> Findings:
     """What the file says for every speed, beside what is recommended for the rest."""
     rdma = spec.rdma
     said = {"ecn_min_kib": rdma.ecn_min_kib, "ecn_max_kib": rdma.ecn_max_kib}
@@ -104,15 +99,14 @@ def _common_thresholds(spec: ClusterSpec) -> Iterator[Finding]:
         marking = marking_of(rdma, os)
         if marking.min_kib >= marking.max_kib:
             yield Finding(
-                f"ECN marking would begin at {marking.min_kib} KiB, not below its maximum of "
-                f"{marking.max_kib} KiB.",
+                f"ECN marking begins at {marking.min_kib} KiB, not below {marking.max_kib} KiB.",
                 places,
                 "make ecn_min_kib the smaller one; 150 and 1500 suit 100 Gbit/s ports.",
             )
             return
 
 
-def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
+def check_pfc_priority(spec: ClusterSpec) -> Findings:
     """A lossless class is neither priority 0 nor 7.
 
     PFC pauses all that is in the priority. Priority 0 holds every unmarked packet, and
@@ -123,17 +117,59 @@ def check_pfc_priority(spec: ClusterSpec) -> Iterator[Finding]:
     if rdma.host_pfc and rdma.priority in {0, 7}:
         content = "all unmarked traffic" if rdma.priority == 0 else "network control traffic"
         yield Finding(
-            f"PFC on priority {rdma.priority}, which is that of DSCP {rdma.dscp}, would pause "
-            f"{content}.",
-            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "mode"), rdma.mode)),
+            f"PFC on priority {rdma.priority} (DSCP {rdma.dscp}) would pause {content}.",
+            places(spec, "rdma.dscp", "rdma.mode"),
             "use DSCP 26, which is priority 3, or mode lossy_ecn.",
         )
         return
     bound = [s for s in spec.switches if rdma.mode in system_of(s.os).one_shot_modes]
     if rdma.host_pfc and rdma.priority != ONE_SHOT_PRIORITY and bound:
         yield Finding(
-            f"{bound[0].name} can make only priority {ONE_SHOT_PRIORITY} lossless, and "
-            f"DSCP {rdma.dscp} is priority {rdma.priority}.",
-            (at(("rdma", "dscp"), rdma.dscp), at(("rdma", "mode"), rdma.mode)),
+            f"{bound[0].name} makes priority {ONE_SHOT_PRIORITY} lossless, not {rdma.priority}.",
+            places(spec, "rdma.dscp", "rdma.mode"),
             "use DSCP 26, which is priority 3, or mode lossy_ecn.",
+        )
+
+
+WHOLE: Final = 100
+"""Percent of a port. Cumulus refuses more; EOS and SONiC would weigh what is over it again."""
+BEST_EFFORT: Final = 0
+"""The class of everything that is not marked (NIC and switch maps)."""
+
+
+def check_queue_shares(spec: ClusterSpec) -> Findings:
+    """The shares of a port are 100 together, and RoCE and everything unmarked have one.
+
+    A class without a share gets what the others leave, which is nothing while RoCE sends: then
+    the unmarked traffic of class 0, such as SSH and Kubernetes over the same port, starves. A
+    strict class goes before every share, so it is for small traffic alone.
+    """
+    rdma, schedule = spec.rdma, spec.rdma.schedule
+    if schedule is None:
+        return
+    place = ("rdma", "schedule", "shares")
+    shares, total = schedule.shares, sum(schedule.shares.values())
+    said = ", ".join(f"{tc}: {share}" for tc, share in sorted(shares.items()))
+    where = (at(place, f"{{{said}}}"),)
+    strict = {*schedule.strict, rdma.cnp_priority}
+    both = sorted({*shares} & strict)
+    needed = [tc for tc in (rdma.traffic_class, BEST_EFFORT) if tc not in shares]
+    example = f"{{{BEST_EFFORT}: 50, {rdma.traffic_class}: 50}}"
+    if both:
+        yield Finding(
+            f"class {both[0]} has a share of the port and is served strictly, before all shares.",
+            where,
+            f"leave it out of shares, for example shares: {example}.",
+        )
+    elif needed:
+        yield Finding(
+            f"class {needed[0]} has no share of the port: it would starve while others send.",
+            where,
+            f"give it one, for example shares: {example}.",
+        )
+    elif total != WHOLE:
+        yield Finding(
+            f"the shares of the classes are {total} % of the port together.",
+            where,
+            f"make them {WHOLE}, for example shares: {example}.",
         )

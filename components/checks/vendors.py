@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from components.catalogue.cards import CARDS
 from components.catalogue.other_vendors import (
     gpu_vendor,
@@ -11,7 +9,7 @@ from components.catalogue.other_vendors import (
     prefix_vendor,
     software_vendor,
 )
-from components.checks.rule import Finding, at
+from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_nics
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
@@ -25,14 +23,14 @@ _FACTS = {
 }
 
 
-def check_nic_model(spec: ClusterSpec) -> Iterator[Finding]:
+def check_nic_model(spec: ClusterSpec) -> Findings:
     """Each card is of a model that is known here or described in `nic_models`.
 
     Limits of VFs, rates and PCI ids are held against it. Of another model of NVIDIA they are not
     checked, which is a warning each time; its firmware and link type are left as they are.
     """
     for nic in list_nics(spec):
-        model, where = nic.nic.model, at((*nic.path, "model"), nic.nic.model)
+        model, where = nic.nic.model, nic.at("model")
         if nic.nic.card is not None or nic_vendor(model) is not None:
             continue  # of another maker's card `other-vendor` tells
         described = spec.nic_models.get(model)
@@ -58,7 +56,7 @@ def check_nic_model(spec: ClusterSpec) -> Iterator[Finding]:
             )
 
 
-def check_other_vendor(spec: ClusterSpec) -> Iterator[Finding]:
+def check_other_vendor(spec: ClusterSpec) -> Findings:
     """Cards and GPUs are NVIDIA's, and so is what is installed for them.
 
     Cards are set up by mlx5's tools and files, and GPUs by NVIDIA's operators: the parts of other
@@ -68,7 +66,7 @@ def check_other_vendor(spec: ClusterSpec) -> Iterator[Finding]:
         yield from _refuse(
             nic_vendor(nic.nic.model),
             f"{nic.nic.model} is a card",
-            at((*nic.path, "model"), nic.nic.model),
+            nic.at("model"),
             "Railyard plans NVIDIA's ConnectX and BlueField",
         )
     for h, host in enumerate(spec.hosts):
@@ -81,7 +79,7 @@ def check_other_vendor(spec: ClusterSpec) -> Iterator[Finding]:
     yield from _software(spec)
 
 
-def _software(spec: ClusterSpec) -> Iterator[Finding]:
+def _software(spec: ClusterSpec) -> Findings:
     for name in ("gpu", "network", "gpu_device_plugin"):
         operator = getattr(spec.operators, name)
         if operator is not None:
@@ -107,7 +105,7 @@ def _software(spec: ClusterSpec) -> Iterator[Finding]:
     )
 
 
-def _refuse(vendor: str | None, what: str, where: Place, why: str) -> Iterator[Finding]:
+def _refuse(vendor: str | None, what: str, where: Place, why: str) -> Findings:
     if vendor is not None:
         yield Finding(
             f"{what} of {vendor}: {why}.",

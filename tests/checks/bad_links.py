@@ -71,7 +71,7 @@ BAD_LINKS: Final[dict[str, Wrong]] = {
         swap(("ConnectX-7, speed_gbit_s: 400", "ConnectX-7, speed_gbit_s: 200")),
         "link-setting",
         "gpu01 rdma0 has 200 Gbit/s, and its port is set to 400 (and 1 more NIC)",
-        "set speed_gbit_s of the port to 200",
+        "set the port's speed_gbit_s to 200",
         swap((f"links: {{{SET}", "links: {speed_gbit_s: 200, fec: rs")),
     ),
     "a system whose words are not known": Wrong(

@@ -131,7 +131,7 @@ WRONG: Final[dict[str, Wrong]] = {
         SPINES,
         each(r"asn: 6510[1-8]", "asn: 65100"),
         "routing",
-        "the leaves leaf-01, leaf-02 and 6 more have the same asn 65100",
+        "leaves leaf-01, leaf-02 and 6 more share asn 65100",
         "give each leaf a number of its own, for example 65101, 65102 and so on.",
         each(r"asn: 65100, router_id: 10.255.0.([1-8])\}", r"asn: 6510\1, router_id: 10.255.0.\1}"),
     ),
@@ -184,7 +184,7 @@ WRONG: Final[dict[str, Wrong]] = {
             )
         ),
         "rail-leaf",
-        "the subnets of rail-0 on leaf-01, 10.10.111.0/25 and on leaf-05, 10.10.111.0/25 overlap",
+        "rail-0 has overlapping subnets on leaf-01, 10.10.111.0/25 and on leaf-05, 10.10.111.0/25",
         "leaf-05: {subnet: 10.10.111.128/25, gateway: 10.10.111.129}}",
         swap(
             (
@@ -232,7 +232,7 @@ WRONG: Final[dict[str, Wrong]] = {
         SMALL,
         rdma("ecn_min_kib: 1500, ecn_max_kib: 150"),
         "ecn-thresholds",
-        "ECN marking would begin at 1500 KiB, not below its maximum of 150 KiB",
+        "ECN marking begins at 1500 KiB, not below 150 KiB",
         "make ecn_min_kib the smaller one; 150 and 1500 suit",
         swap(("ecn_min_kib: 1500, ecn_max_kib: 150", "ecn_min_kib: 150, ecn_max_kib: 1500")),
     ),

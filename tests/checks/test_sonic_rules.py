@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.checks.executors import ALLOWED, check_exec_system
+from components.checks.asked import ALLOWED, check_exec_system
 from components.checks.site import load_checked_site
 from components.fabric.plan import plan_fabric
 from tests.checks.cases import CLEAN

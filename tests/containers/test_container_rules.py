@@ -6,7 +6,7 @@ import pytest
 
 from components.checks import containers
 from components.checks.access import list_secrets
-from components.checks.rule import Rule
+from components.checks.rule import rule_of
 from components.model.containers import ImageBuild
 from tests.containers.site import load_spec
 
@@ -24,7 +24,7 @@ SHA256 = "0123456789abcdef" * 4
 
 def broken(**changes: object) -> set[str]:
     spec = load_spec(**({"build": BUILD} | changes))
-    return {rule.name for rule in map(Rule, RULES) if list(rule.problems(spec))}
+    return {rule.name for rule in map(rule_of, RULES) if list(rule.problems(spec))}
 
 
 def test_the_guides_site_is_clean() -> None:
