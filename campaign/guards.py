@@ -19,8 +19,10 @@ import pulumi
 from campaign.seams import giving
 from components.cli import device as steps
 from components.fabric import exchange, targets
+from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
 from components.fabric.hand_splits import plan_changes
+from components.fabric.state import SwitchState
 from components.preview import from_plans
 from components.remote import switch_session
 from components.update import refuse
@@ -160,6 +162,18 @@ GUARDS: Final[dict[str, Guard]] = {
         2,
         "VLANs and classes of others stay beside ours",
         _patched(targets, "_union", _ours_alone),
+    ),
+    "recorded": Guard(
+        2,
+        3,
+        "a switch under another name is refused, so that our values are not recorded as its own",
+        _without_refusal("identity_refused"),
+    ),
+    "given-back": Guard(
+        2,
+        3,
+        "what an edit no longer wants gets its recorded value back while it is still ours",
+        _patched(Edit, "gone", property(giving(SwitchState()))),
     ),
     "step-deny": Guard(
         2,
