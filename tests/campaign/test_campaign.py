@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from campaign.command import fixed, main
+from campaign.device.ssh import EVERY
 from campaign.guards import GUARDS, without
 from campaign.history import INVARIANTS, History
 from campaign.intent import play as intent
@@ -49,6 +50,13 @@ def test_both_ways_of_an_update_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     played = [play_one(1, seed) for seed in (4, 9)]
     assert sum(each.counts["updates also by the recording engine"] for each in played) >= 4
     assert [each.text for history in played for each in history.findings] == []
+
+
+def test_a_share_of_the_switches_is_reached_over_real_ssh() -> None:
+    history = play_one(2, 9 * EVERY)
+    assert history.counts["histories over SSH"] == 1
+    assert history.counts["steps"] >= 3
+    assert history.findings == []
 
 
 @pytest.mark.parametrize("name", FALLS)
