@@ -33,9 +33,11 @@ TRIES: Final = 4
 """How many edits a person makes until the rules let one pass."""
 SHORT: Final = 8
 """Characters of a password that may be a plain word of an output."""
-EVENTS: Final = 500
+EVENTS: Final = 450
 """So many events an engine writes in an update of a few settings. A signal comes at one of them,
 which is the same one on a slow machine; a moment in seconds would not be."""
+LATER_S: Final = 6.0
+"""Half of the signals come up to so much later: a step that is at work writes no event."""
 EVENT_LOG: Final = {"PULUMI_DEBUG_COMMANDS": "true"}
 """Without it the engine knows no `--event-log`."""
 POLL_S: Final = 0.05
@@ -52,11 +54,13 @@ class Cut:
     """It comes after so many events of the engine."""
     whole: bool
     """To the engine and all that it started, as a terminal sends it; else to the engine alone."""
+    later_s: float = 0.0
 
     def __str__(self) -> str:
         """For people."""
         to = "the engine and all below it" if self.whole else "the engine alone"
-        return f"{self.number.name} to {to} at event {self.event}"
+        later = f" and {self.later_s:.1f} s" if self.later_s else ""
+        return f"{self.number.name} to {to} at event {self.event}{later}"
 
     def send(self, pid: int) -> None:
         """Send it to an engine that leads a session of its own."""
@@ -148,13 +152,6 @@ def _lossless(_chance: random.Random, site: dict[str, Any]) -> str:
     return "rdma.mode lossless"
 
 
-def _worker_goes(_chance: random.Random, site: dict[str, Any]) -> str:
-    site["hosts"] = site["hosts"][:2]
-    for port in ("1/3", "1/4"):
-        del site["switches"][0]["ports"][port]
-    return "gpu02 goes"
-
-
 def _rail_denied(_chance: random.Random, site: dict[str, Any]) -> str:
     site["disruption"] |= {"ports": "deny", "reboots": "deny"}
     site["rails"][1]["vlan"] = 212
@@ -177,7 +174,7 @@ def _swap(_chance: random.Random, site: dict[str, Any]) -> str:
 
 _EDITS: Final[tuple[Edit, ...]] = (
     *(_ecn, _mtu, _vfs, _memlock, _nothing),
-    *(_vlan, _lossless, _worker_goes, _rail_denied, _rename, _swap),
+    *(_vlan, _lossless, _rail_denied, _rename, _swap),
 )
 _BY_HAND: Final[tuple[tuple[str, ...], ...]] = (
     ("leaf-01", "mtu", "1/1", "1600"),
@@ -216,6 +213,7 @@ def _broken_update(game: Game) -> None:
             game.chance.choice(_SIGNALS),
             game.chance.randint(1, EVENTS),
             whole=game.chance.random() < 0.5,  # noqa: PLR2004 - a coin
+            later_s=game.chance.choice([0.0, game.chance.uniform(0, LATER_S)]),
         )
         game.history.say(f"  fault: {cut}")
         done = _up(game, cut)
@@ -239,7 +237,7 @@ def _up(game: Game, cut: Cut | None = None) -> Done:
         text=True,
         start_new_session=True,
     )
-    met = cut is not None and _wait_for(cut.event, process, events)
+    met = cut is not None and _wait_for(cut, process, events)
     if cut is not None and met:
         cut.send(process.pid)
         game.history.counts["updates cut by a signal"] += 1
@@ -255,15 +253,23 @@ def _up(game: Game, cut: Cut | None = None) -> Done:
     return done
 
 
-def _wait_for(number: int, process: subprocess.Popen[str], events: Path) -> bool:
-    """Wait until the engine has written so many events; False: it ended before."""
+def _wait_for(cut: Cut, process: subprocess.Popen[str], events: Path) -> bool:
+    """Wait until it is time for the signal; False: the engine ended before."""
     ends_at_s, seen = time.monotonic() + UPDATE_DEADLINE_S, 0
     while process.poll() is None and time.monotonic() < ends_at_s:
         if events.exists():
             seen = events.read_bytes().count(b"\n")
-        if seen >= number:
-            return True
+        if seen >= cut.event:
+            return _runs_on(process, cut.later_s)
         time.sleep(POLL_S)
+    return False
+
+
+def _runs_on(process: subprocess.Popen[str], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return True
     return False
 
 

@@ -38,7 +38,7 @@ def own_folder() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("tier", [1, 2])
+@pytest.mark.parametrize("tier", [1, 2, 4])
 def test_the_same_seed_plays_the_same_history(tier: int) -> None:
     one, other = play_one(tier, 7), play_one(tier, 7)
     assert len(one.lines) > 3
