@@ -18,6 +18,7 @@ import pulumi
 
 from campaign.seams import giving
 from components.cli import device as steps
+from components.fabric import component as fabric
 from components.fabric import exchange, targets
 from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
@@ -113,6 +114,15 @@ def _leaves_keys(endpoint: Any) -> Generator[Path]:  # noqa: ANN401 - as the pro
     yield path
 
 
+_local_call: Final = fabric.local_call
+
+
+def _heeds_changes(call: Any, opts: pulumi.ResourceOptions) -> object:  # noqa: ANN401 - as the product's
+    """The engine runs a step again when its request is another one."""
+    opts.ignore_changes = None
+    return _local_call(call, opts)
+
+
 _items_of_plan: Final = from_plans.items_of_plan
 
 
@@ -156,6 +166,12 @@ GUARDS: Final[dict[str, Guard]] = {
         9,
         "secrets of the stack are secret outputs",
         _patched(pulumi.Config, "require_secret", pulumi.Config.require),
+    ),
+    "once": Guard(
+        1,
+        3,
+        "the values of before are recorded once, and not again at an edit",
+        _patched(fabric, "local_call", _heeds_changes),
     ),
     "others": Guard(
         2,

@@ -19,6 +19,7 @@ FALLS: dict[str, int] = {
     "deny": 8,
     "preview": 5,
     "sealed": 40,
+    "once": 40,
     "others": 2,
     "recorded": 10,
     "given-back": 9,
