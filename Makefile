@@ -70,7 +70,7 @@ mutants: ## would a test notice a wrong line? ROOM=judge (or another of mutants/
 	@bash lab/bootstrap.sh
 	@$(PY) -m mutants $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
-campaign: ## random histories judged by ten invariants: TIER=1|2|3 SEEDS=<first>..<last> or a count, JOBS=2
+campaign: ## random histories judged by ten invariants: TIER=1|2|3|4 SEEDS=<first>..<last> or a count, JOBS=2
 	@bash lab/bootstrap.sh
 	@$(PY) -m campaign --tier $(TIER) --seeds $(SEEDS) $(if $(JOBS),--jobs $(JOBS))
 

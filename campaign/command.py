@@ -39,7 +39,7 @@ def main() -> int:
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make campaign", description=__doc__)
-    parser.add_argument("--tier", type=int, choices=(1, 2, 3), required=True)
+    parser.add_argument("--tier", type=int, choices=(1, 2, 3, 4), required=True)
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--seeds", help="FIRST..LAST, or how many from 1 on")
     chosen.add_argument("--seed", type=int, help="one seed again")

@@ -18,9 +18,12 @@ import pulumi
 
 from campaign.seams import giving
 from components.cli import device as steps
+from components.fabric import component as fabric
 from components.fabric import exchange, targets
+from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
 from components.fabric.hand_splits import plan_changes
+from components.fabric.state import SwitchState
 from components.preview import from_plans
 from components.remote import switch_session
 from components.update import refuse
@@ -111,6 +114,15 @@ def _leaves_keys(endpoint: Any) -> Generator[Path]:  # noqa: ANN401 - as the pro
     yield path
 
 
+_local_call: Final = fabric.local_call
+
+
+def _heeds_changes(call: Any, opts: pulumi.ResourceOptions) -> object:  # noqa: ANN401 - as the product's
+    """The engine runs a step again when its request is another one."""
+    opts.ignore_changes = None
+    return _local_call(call, opts)
+
+
 _items_of_plan: Final = from_plans.items_of_plan
 
 
@@ -155,11 +167,29 @@ GUARDS: Final[dict[str, Guard]] = {
         "secrets of the stack are secret outputs",
         _patched(pulumi.Config, "require_secret", pulumi.Config.require),
     ),
+    "once": Guard(
+        1,
+        3,
+        "the values of before are recorded once, and not again at an edit",
+        _patched(fabric, "local_call", _heeds_changes),
+    ),
     "others": Guard(
         2,
         2,
         "VLANs and classes of others stay beside ours",
         _patched(targets, "_union", _ours_alone),
+    ),
+    "recorded": Guard(
+        2,
+        3,
+        "a switch under another name is refused, so that our values are not recorded as its own",
+        _without_refusal("identity_refused"),
+    ),
+    "given-back": Guard(
+        2,
+        3,
+        "what an edit no longer wants gets its recorded value back while it is still ours",
+        _patched(Edit, "gone", property(giving(SwitchState()))),
     ),
     "step-deny": Guard(
         2,

@@ -25,11 +25,16 @@ from campaign.guards import without
 from campaign.history import CRASH, History
 from campaign.intent.quick import remembering
 
-TIERS: Final = {1: "campaign.intent.play", 2: "campaign.device.play", 3: "campaign.whole.play"}
+TIERS: Final = {
+    1: "campaign.intent.play",
+    2: "campaign.device.play",
+    3: "campaign.whole.play",
+    4: "campaign.host.play",
+}
 WHOLE: Final = 3
 CHUNK: Final = 25
 """Seeds that one worker plays before it reports."""
-LIMIT_S: Final = {1: 60, 2: 120, 3: 900}
+LIMIT_S: Final = {1: 60, 2: 300, 3: 900, 4: 300}
 """Seconds of one history, after which it is a finding: the machine may be busy."""
 LIMIT_MB: Final = 500
 """What one history may add to the memory of its worker."""

@@ -52,21 +52,25 @@ def secret_found(history: History, ended: Ended, secret: str) -> None:
 
 def check_others(history: History, what: str, before: object, now: object) -> None:
     """Invariant 2: nothing outside our settings differs from its snapshot."""
-    if before != now:
+    if where := difference(before, now):
         history.fail(2, f"{what} changes what is not ours")
-        history.say(f"    {_first_difference(before, now, '')}")
+        history.say(f"    {where}")
 
 
 def check_end(history: History, place: Place, *, touched: bool) -> None:
     """Invariants 2 and 3: after the undo the switch is as its twin, on which Railyard never was."""
     now, before = place.running(place.room), place.running(place.twin)
-    if now != before:
-        where = _first_difference(now, before, "")
+    if where := difference(now, before):
         beside = " (another admin was there)" if touched else ""
         ours = any(name in where for name in place.plan.desired.ports)
         words = "the undo does not lead back" if ours else "others' settings are not as before"
         history.fail(3 if ours else 2, f"{place.system}: {words}{beside}")
         history.say(f"    {where}")
+
+
+def difference(one: object, other: object) -> str:
+    """Where two snapshots differ first; empty: they do not."""
+    return _first_difference(one, other, "") if one != other else ""
 
 
 def _first_difference(one: object, other: object, path: str) -> str:
@@ -79,7 +83,7 @@ def _first_difference(one: object, other: object, path: str) -> str:
 
 
 def _parts(value: object) -> dict[object, object] | None:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return dict(enumerate(cast("tuple[object, ...]", value)))
     return cast("dict[object, object]", value) if isinstance(value, dict) else None
 

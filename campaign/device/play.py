@@ -29,8 +29,9 @@ from campaign.device.site import (
     make_place,
     other_pieces,
 )
+from campaign.device.ssh import EVERY, listening
 from campaign.device.step import Ended, Runner
-from campaign.device.wire import KINDS, Fault, Time, Wire
+from campaign.device.wire import Fault, Time, Wire
 from campaign.history import History
 from components.fabric.baselines import pack_baseline
 from components.fabric.device import BASELINE_VARIABLE, PREVIOUS_OUTPUT
@@ -101,9 +102,14 @@ def play(history: History) -> None:
         history.say(f"{place.system}, {place.plan.name}: {place.pieces}")
         history.say(f"  others' lines before: {'; '.join(lines) or 'none'}")
         wire = Wire(place.room.switch.session, Time(), REFUSALS[place.system])
-        game = Game(history, chance, place, Runner(wire), Stack(place.plan.name))
         history.counts["histories"] += 1
-        _live(game)
+        if history.seed % EVERY:
+            _live(Game(history, chance, place, Runner(wire), Stack(place.plan.name)))
+        else:
+            history.say("  over SSH")
+            history.counts["histories over SSH"] += 1
+            with listening(place, wire, SECRET) as runner:
+                _live(Game(history, chance, place, runner, Stack(place.plan.name)))
         check_rest(history)
 
 
@@ -128,7 +134,7 @@ def _check_end(game: Game) -> None:
 def _fault(game: Game) -> Fault | None:
     if game.chance.random() > FAULTY:
         return None
-    kind = game.chance.choice(KINDS)
+    kind = game.chance.choice(game.runner.kinds)
     at = game.chance.randrange(EXCHANGES[game.place.system])
     return Fault(kind, at, random.Random(game.chance.random()), _hook(game, kind))  # noqa: S311 - replays
 

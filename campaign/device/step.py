@@ -7,14 +7,22 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from types import FrameType, SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
-from campaign.device.wire import PATIENCE_S, Killed, Overrun, Time, Wire, connection_over
+from campaign.device.wire import (
+    KINDS,
+    PATIENCE_S,
+    Killed,
+    Overrun,
+    Time,
+    Wire,
+    connection_over,
+)
 from components.cli import main as cli
 from components.fabric import device, gate
 from components.remote import device_session, switch_session
@@ -50,6 +58,8 @@ class Runner:
     real_connection: Any = (
         switch_session._Connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the seam
     )
+    kinds: tuple[str, ...] = KINDS
+    """The faults that this way can have."""
 
     def run(self, verb: str, stdin: str, environ: Mapping[str, str]) -> Ended:
         """Run `railyard device VERB` to its end."""
@@ -82,23 +92,12 @@ class Runner:
         environ: Mapping[str, str],
         time: Time,
     ) -> Generator[None]:
-        opened = device_session.open_command_line
-
-        def opens(endpoint: Any, profile: Any, secrets: Any, deadline_s: float) -> object:  # noqa: ANN401 - as the product's
-            renewed = 2 if hasattr(switch_session.SwitchSession, "renew") else 1
-            time.ends_at_s = time.now_s + deadline_s * renewed + PATIENCE_S
-            self.wire.dead = False
-            return opened(endpoint, profile, secrets, deadline_s)
-
-        made = connection_over(self.wire, self.real_connection)
         clock = SimpleNamespace(
             time_ns=lambda: next(_CLOCK) * 1_000_000, monotonic=time.monotonic, time=time.monotonic
         )
         with ExitStack() as stack:
             for target, name, value in (
-                (device_session, "open_command_line", opens),
-                (switch_session, "_Connection", made),
-                (switch_session, "time", time),
+                *self.seams(time),
                 (device, "time", clock),
                 (gate, "time", time),
                 (gate, "Event", time.event),
@@ -108,6 +107,22 @@ class Runner:
                 stack.enter_context(patch.object(target, name, value))
             stack.enter_context(patch.dict(os.environ, environ))
             yield
+
+    def seams(self, time: Time) -> Sequence[tuple[object, str, object]]:
+        """What is put in the place of the product's connection: object, name, and stand-in."""
+        opened = device_session.open_command_line
+
+        def opens(endpoint: Any, profile: Any, secrets: Any, deadline_s: float) -> object:  # noqa: ANN401 - as the product's
+            renewed = 2 if hasattr(switch_session.SwitchSession, "renew") else 1
+            time.ends_at_s = time.now_s + deadline_s * renewed + PATIENCE_S
+            self.wire.dead = False
+            return opened(endpoint, profile, secrets, deadline_s)
+
+        return (
+            (device_session, "open_command_line", opens),
+            (switch_session, "_Connection", connection_over(self.wire, self.real_connection)),
+            (switch_session, "time", time),
+        )
 
 
 @contextmanager

@@ -118,6 +118,20 @@ class Wire:
     """Called after each command that the switch ran."""
 
 
+def cut_short(output: str, chance: random.Random) -> str:
+    """The beginning of an answer."""
+    return output[: chance.randint(0, max(len(output) - 1, 0))]
+
+
+def garbled(output: str, chance: random.Random) -> str:
+    """An answer in which some characters are others."""
+    found = [*output]
+    for _ in range(max(len(found) // 40, 1)):
+        if found:
+            found[chance.randrange(len(found))] = chance.choice(GARBAGE)
+    return "".join(found)
+
+
 class WireChannel(Channel):
     """What paramiko would give: bytes of the switch, and the fault."""
 
@@ -297,17 +311,11 @@ class WireChannel(Channel):
 
     def truncate(self, command: str, fault: Fault) -> None:
         """The end of the answer is lost, the prompt is not."""
-        output = self._run(command)
-        kept = output[: fault.chance.randint(0, max(len(output) - 1, 0))]
-        self._send(self._answered(command, kept))
+        self._send(self._answered(command, cut_short(self._run(command), fault.chance)))
 
     def garble(self, command: str, fault: Fault) -> None:
         """Some characters of the answer are others."""
-        output = [*self._run(command)]
-        for _ in range(max(len(output) // 40, 1)):
-            if output:
-                output[fault.chance.randrange(len(output))] = fault.chance.choice(GARBAGE)
-        self._send(self._answered(command, "".join(output)))
+        self._send(self._answered(command, garbled(self._run(command), fault.chance)))
 
     def escape(self, command: str, fault: Fault) -> None:
         """The switch moves the cursor about, as a console does: nothing of it is an answer."""

@@ -72,6 +72,13 @@ def _is_ours(name: str) -> bool:
     return not name.startswith(_OTHERS) and not name.endswith("-restore")
 
 
+def recorded_again(graph: Graph) -> Iterator[Finding]:
+    """Invariant 3: the values of before are recorded once, whatever the file asks for later."""
+    for item in graph.of_type("command:"):
+        if item.name.endswith("-baseline") and item.options.get("ignoreChanges") != ["*"]:
+            yield Finding(3, f"{item.name}: another request would record our own values")
+
+
 def in_clear(graph: Graph) -> Iterator[Finding]:
     """Invariant 9: secrets are in envelopes, wherever they are registered."""
     for item in graph.resources:

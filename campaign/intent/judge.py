@@ -37,7 +37,8 @@ BOOTS: Final = re.compile(
 another RDMA driver (MLNX_OFED user manual: `openibd restart`)."""
 FLAPS: Final = re.compile(r"nic\.[^ ]*\.(pfc|eswitch|vfs)")
 """Settings of a running card that stop its traffic: mlx5 takes the port down for another PFC
-(mlx5_core, `mlx5e_port_set_pfc` followed by a toggle), and VFs go with their count."""
+(mlx5_core, `mlx5e_port_set_pfc` followed by a toggle), and VFs go with their count. A card
+without VFs loses none when it gets some."""
 ALARM: Final = re.compile(r"\bWILL\b|INTERRUPT|interrupts:|RESTORED|LOSES")
 """What says, beside the name of a switch, that its ports lose something."""
 QUIET: Final = ("-baseline", "-tools", "-reboot", "-cluster-access", "-k3s-token", "-agent-token")
@@ -146,8 +147,14 @@ def _rebooted(update: Update) -> Iterator[str]:
             continue
         was, now = (parse_state(each.step.stdin).values for each in (held, step))
         for key, value in now.items():
-            if key in was and was[key] != value and (BOOTS.fullmatch(key) or FLAPS.fullmatch(key)):
+            if key in was and was[key] != value and _interrupts(key, was[key]):
                 yield f"{_owner(step)}: reboots are denied, and {key} {was[key]} to {value} is set"
+
+
+def _interrupts(key: str, was: str) -> bool:
+    if key.endswith(".vfs") and was == "0":
+        return False
+    return bool(BOOTS.fullmatch(key) or FLAPS.fullmatch(key))
 
 
 def _owner(step: Registered) -> str:

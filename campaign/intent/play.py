@@ -12,7 +12,7 @@ from typing import Final
 from campaign.history import CRASH, History
 from campaign.intent.decide import Circumstances, Decision, decide
 from campaign.intent.edits import edit_site
-from campaign.intent.engine import by_engine, disagreements, in_clear
+from campaign.intent.engine import by_engine, disagreements, in_clear, recorded_again
 from campaign.intent.judge import Update, judge, summary
 from campaign.intent.record import Registration, register
 from campaign.intent.sites import Base, Site, base_of, choose_base
@@ -162,7 +162,7 @@ def _compare(
     history.counts["updates also by the recording engine"] += 1
     for words in disagreements(decision, made, graph, refused):
         history.fail(CRASH, f"both ways differ: {words}")
-    for finding in in_clear(graph):
+    for finding in (*in_clear(graph), *recorded_again(graph)):
         history.fail(finding.invariant, finding.text)
 
 

@@ -187,7 +187,8 @@ def _moved(old: Item | None, new: Item | None) -> Iterator[Moved]:
     for key in {**was, **wanted}:
         place, setting = key
         before, after = was.get(key, ABSENT), wanted.get(key, ABSENT)
-        if before != after and not (has_placeholder(after) and matches(after, before)):
+        from_file = has_placeholder(before)  # another file's text, which no instance has filled
+        if before != after and (from_file or not matches(after, before)):
             yield Moved(place, setting, before, after)
 
 

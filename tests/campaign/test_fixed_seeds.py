@@ -1,4 +1,4 @@
-"""The fixed seeds of the suite: 300 of edits and 60 of devices, shared among the workers."""
+"""The fixed seeds of the suite: 300 of edits, 60 of switches, 5 of hosts, shared by the workers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from campaign.command import fixed
 
 INTENT = [range(first, first + 50) for first in range(1, 301, 50)]
 DEVICE = [range(first, first + 15) for first in range(1, 61, 15)]
+HOST = range(1, 6)
 
 
 @pytest.mark.parametrize("seeds", INTENT, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
@@ -18,3 +19,7 @@ def test_no_edit_breaks_an_invariant(seeds: range) -> None:
 @pytest.mark.parametrize("seeds", DEVICE, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 def test_no_fault_of_a_switch_breaks_an_invariant(seeds: range) -> None:
     assert fixed(2, seeds) == []
+
+
+def test_no_fault_of_a_host_breaks_an_invariant() -> None:
+    assert fixed(4, HOST) == []

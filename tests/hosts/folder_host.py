@@ -63,10 +63,13 @@ class FolderHost:
         (self.root / f"sys/class/net/{netdev}").symlink_to(device / f"net/{netdev}")
         return device
 
-    def run(self, script: Verb | Literal["boot"], *lines: str) -> subprocess.CompletedProcess[str]:
-        """Run a script with these lines and the stack's on stdin."""
+    def run(
+        self, script: Verb | Literal["boot"], *lines: str, first: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a script with these lines and the stack's on stdin, `first` before all others."""
         text = boot_script_text() if script == "boot" else script_text(script)
-        return self._execute(text, "".join(f"{line}\n" for line in (f"stack={STACK}", *lines)))
+        stdin = "".join(f"{line}\n" for line in (f"stack={STACK}", *lines))
+        return self._execute(first + text, stdin)
 
     def sh(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run something after the library."""

@@ -102,6 +102,14 @@ def test_a_word_that_none_takes_back_is_told_with_its_file(
     assert host.sh("next_cmdline | iommu_mode").stdout == "absent\n"
 
 
+def test_undo_takes_our_words_from_the_menu_though_our_file_is_gone(host: FolderHost) -> None:
+    booted(host, "GenuineIntel", "quiet")
+    host.report("converge", PT)
+    (host.root / OURS).unlink()
+    assert host.report("undo")["left"] == []
+    assert host.sh("next_cmdline | iommu_mode").stdout == "absent\n"
+
+
 def test_without_update_grub_the_word_is_to_be_taken_off_by_hand(host: FolderHost) -> None:
     booted(host, "AuthenticAMD", "amd_iommu=off")
     (host.root / "boot/grub/grub.cfg").unlink()

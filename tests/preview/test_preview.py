@@ -122,6 +122,12 @@ def test_a_hole_that_is_filled_is_no_change() -> None:
     assert compare_items({"a-host": was}, {"a-host": wanted}) == ()
 
 
+def test_a_hole_for_another_instance_is_a_change() -> None:
+    was, wanted = (Item("host", "w", {("", "server"): f"@{{{lb}.ip}}"}) for lb in ("lb-0", "lb-1"))
+    (change,) = compare_items({"w-k3s": was}, {"w-k3s": wanted})
+    assert change.settings == (Moved("", "server", "@{lb-0.ip}", "@{lb-1.ip}"),)
+
+
 def test_json_holds_all_of_it() -> None:
     document = json.loads(render_json(preview_of("the VLAN of a rail")))
     (switch,) = [each for each in document["edits"] if each["kind"] == "switch"]

@@ -83,7 +83,7 @@ def _plays_the_dev_stack(item: pytest.Item) -> bool:
     return item.get_closest_marker("site") is not None and "site" in fixtures
 
 
-def _refuse_a_running_lab(spec: ClusterSpec, stack: str) -> None:
+def refuse_a_running_lab(spec: ClusterSpec, stack: str) -> None:
     for address in [ssh.address for _, ssh, _ in each_ssh(spec)]:
         with suppress(OSError), socket.create_connection((address, 2222), timeout=1):
             pytest.fail(
@@ -93,7 +93,7 @@ def _refuse_a_running_lab(spec: ClusterSpec, stack: str) -> None:
 
 
 @contextmanager
-def _own_state_aside() -> Generator[None]:
+def own_state_aside() -> Generator[None]:
     """Put a person's lab and stack aside, and back at the end, whatever happens."""
     if {str(PROJECT / name) for name in OWN} <= {*mount_points()}:
         yield  # they are these tests' own: `make test` mounted them (lab.suite)
@@ -154,7 +154,7 @@ def mark() -> Generator[str]:
     mark = uuid.uuid4().hex
     os.environ[MARK] = mark
     try:
-        with _own_state_aside():
+        with own_state_aside():
             yield mark
     finally:
         del os.environ[MARK]
@@ -164,7 +164,7 @@ def mark() -> Generator[str]:
 def site(mark: str) -> Generator[Playground]:
     """The lab, before anything was ever applied to it."""
     spec = load_spec(choose_site([]))
-    _refuse_a_running_lab(spec, STACK)
+    refuse_a_running_lab(spec, STACK)
     start_lab(spec, STACK)
     try:
         yield Playground(mark, take_snapshot())
@@ -184,7 +184,7 @@ def play_site(mark: str, argument: str) -> Generator[Playground]:
     """The same of what `SITE=` names, with the cluster of an owner where one exists already."""
     chosen = choose_site([argument])
     name, spec = chosen.stack, load_spec(chosen)
-    _refuse_a_running_lab(spec, name)
+    refuse_a_running_lab(spec, name)
     try:
         play(chosen, spec)
         yield Playground(mark, take_snapshot(name), name, argument)

@@ -280,7 +280,7 @@ write_iommu() { # pt|off, or what was there before us: then our file goes
       "update-grub: add '$(iommu_words "$1")' to the kernel's command line by hand (RHEL: grubby" \
       "--update-kernel=ALL --args='$(iommu_words "$1")'), reboot, then run again"
   }
-  if [ -e "$GRUB_FILE" ]; then
+  if [ -e "$GRUB_FILE" ] || [ "$restoring" = yes ]; then # somebody may have removed our file alone
     owe update-grub
     rm -f "$GRUB_FILE"
     update_grub
