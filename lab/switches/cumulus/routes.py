@@ -43,6 +43,7 @@ def router_view(switch: str, tree: Tree) -> RouterView:
         },
         networks=tuple(child(family, "network")),
         router_id=str(router_id) if router_id is not None else None,
+        drained=child(tree, "router", "bgp").get("graceful-shutdown") in {"on", "enabled"},
         max_paths=int(str(child(family, "multipaths").get("ebgp", _MAX_PATHS))),
         bfd={
             name: _bfd(held)

@@ -307,6 +307,7 @@ _SHOWS: Final = (
     ("show ip bgp summary", _bgp_summary),
     ("show ip route", _routes),
     ("show bfd peers", _bfd_peers),
+    ("show maintenance", _tree(show.maintenance)),
     ("show priority-flow-control", _plain(show.pfc)),
     ("show priority-flow-control counters", _plain(show.pfc_counters)),
     ("show priority-flow-control counters detail", _tree(show.pfc_detail)),

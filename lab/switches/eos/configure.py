@@ -42,12 +42,14 @@ class Place:
     family: bool = False
     bundle: int | None = None
     mlag: bool = False
+    maintenance: str = ""
+    """`maintenance`, or the unit in it."""
 
     @property
     def is_inside(self) -> bool:
         """Whether it is in a mode below the configuration itself."""
         inner = (self.port, self.vlans, self.interface, self.router, self.bundle, self.mlag)
-        return any(inner)
+        return any(inner) or bool(self.maintenance)
 
     def held(self) -> Port:
         """The port or the bundle that is being edited."""
@@ -149,8 +151,30 @@ def _hostname(place: Place, text: str) -> str:
     return ""
 
 
+def _maintain(place: Place) -> str:
+    place.maintenance = "maintenance"
+    return ""
+
+
+def _unit(place: Place) -> str:
+    place.maintenance = "System"
+    return ""
+
+
+def _quiesce(*, on: bool) -> Callable[[Place], str]:
+    def change(place: Place) -> str:
+        place.config.quiesced = on
+        return ""
+
+    return change
+
+
+MAINTENANCE: Final = table((("unit System", _unit),))
+UNIT: Final = table((("quiesce", _quiesce(on=True)), ("no quiesce", _quiesce(on=False))))
+"""AVD, template of `maintenance`. That nothing of it stays after `no quiesce` is a guess."""
 CONFIG: Final = table(
     (
+        ("maintenance", _maintain),
         ("vlan <vlans>", _vlan),
         ("no vlan <vlans>", _no_vlan),
         ("interface <port>", _interface),
