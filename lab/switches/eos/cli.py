@@ -14,16 +14,15 @@ from lab.switches.eos import bundles, show
 from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, Switch
 from lab.switches.eos.configure import (
     CONFIG,
-    MAINTENANCE,
     PORT,
     QUEUE,
-    UNIT,
     VLAN,
     Place,
     tidy,
 )
 from lab.switches.eos.grammar import INVALID, Command, EosError, UnknownCommandError, run
 from lab.switches.eos.link_lines import LINK
+from lab.switches.eos.maintenance import MAINTENANCE, UNIT, UNITS
 from lab.switches.eos.render import section
 from lab.switches.eos.routing import FAMILY, GLOBAL, ROUTED, ROUTER
 from lab.switches.plain_faults import PlainFaults
@@ -33,7 +32,7 @@ _BUNDLES: Final = (
     *(bundles.VLAN_GROUP, bundles.MLAG),
 )
 _EDITING: Final = (
-    *(QUEUE, PORT, LINK, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, UNIT, MAINTENANCE),
+    *(QUEUE, PORT, LINK, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, UNIT, UNITS, MAINTENANCE),
     *_BUNDLES,
 )
 SHOWN_NAME: Final = 6
@@ -176,12 +175,13 @@ def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
         (ROUTED, port is not None, Place(config, port)),
         (ROUTED, place.interface is not None, Place(config, interface=place.interface)),
         (UNIT, place.maintenance == "System", Place(config, maintenance="System")),
-        (MAINTENANCE, bool(place.maintenance), Place(config, maintenance="maintenance")),
+        (UNITS, bool(place.maintenance), Place(config, maintenance="maintenance")),
         (FAMILY, place.family, Place(config, router=True, family=True)),
         (ROUTER, place.router, Place(config, router=True)),
         (VLAN, bool(place.vlans), Place(config, vlans=place.vlans)),
         (CONFIG, True, Place(config)),
         (GLOBAL, True, Place(config)),
+        (MAINTENANCE, True, Place(config)),
         (bundles.GLOBAL, True, Place(config)),
     )
     return [(commands, inside) for commands, is_in, inside in modes if is_in]

@@ -151,30 +151,8 @@ def _hostname(place: Place, text: str) -> str:
     return ""
 
 
-def _maintain(place: Place) -> str:
-    place.maintenance = "maintenance"
-    return ""
-
-
-def _unit(place: Place) -> str:
-    place.maintenance = "System"
-    return ""
-
-
-def _quiesce(*, on: bool) -> Callable[[Place], str]:
-    def change(place: Place) -> str:
-        place.config.quiesced = on
-        return ""
-
-    return change
-
-
-MAINTENANCE: Final = table((("unit System", _unit),))
-UNIT: Final = table((("quiesce", _quiesce(on=True)), ("no quiesce", _quiesce(on=False))))
-"""AVD, template of `maintenance`. That nothing of it stays after `no quiesce` is a guess."""
 CONFIG: Final = table(
     (
-        ("maintenance", _maintain),
         ("vlan <vlans>", _vlan),
         ("no vlan <vlans>", _no_vlan),
         ("interface <port>", _interface),

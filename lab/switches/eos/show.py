@@ -91,27 +91,6 @@ def mtu_bytes(port: Port) -> int:
     return FACTORY_MTU_BYTES if port.l2_mtu is None else min(port.l2_mtu, FACTORY_MTU_BYTES)
 
 
-def maintenance(device: Device) -> Tree:
-    """`show maintenance | json`: the answers in ANTA's unit tests of VerifyMaintenance."""
-    if not device.running.quiesced:
-        return {
-            "units": {},
-            "interfaces": {},
-            "vrfs": {},
-            "warnings": ["Maintenance Mode is disabled."],
-        }
-    unit: Tree = {
-        "state": "underMaintenance",
-        "adminState": "underMaintenance",
-        "stateChangeTime": 1741258774.3756502,
-        "onBootMaintenance": False,
-        "intfsViolatingTrafficThreshold": False,
-        "aggInBpsRate": 0,
-        "aggOutBpsRate": 0,
-    }
-    return {"units": {"System": unit}, "interfaces": {}, "vrfs": {}}
-
-
 def version(device: Device) -> tuple[str, Tree]:
     """`show version`; its text is a capture of 4.28.0F (sources.md)."""
     serial, digits = device.chassis.serial, device.chassis.base_mac
