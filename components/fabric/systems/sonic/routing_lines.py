@@ -24,6 +24,7 @@ from components.fabric.systems.sonic.routing import (
     NETWORK,
     OUR_MAPS,
     POLICY,
+    SHUTDOWN,
     USE_LINK_LOCAL,
     bgp_of_rows,
     rows_of,
@@ -121,7 +122,9 @@ def _is_known(row: str, fields: Fields) -> bool:
     table = row.partition("|")[0]
     if row.startswith(("ROUTE_MAP|", "ROUTE_MAP_SET|")):
         return True  # only those of our name are read
-    return not table.startswith(("BGP_", "ROUTE_")) or {*fields} <= _KNOWN.get(table, frozenset())
+    return not table.startswith(("BGP_", "ROUTE_")) or {*fields} - {SHUTDOWN} <= _KNOWN.get(
+        table, frozenset()
+    )
 
 
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:

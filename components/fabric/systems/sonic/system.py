@@ -9,12 +9,19 @@ from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.marking import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import Script
+from components.fabric.systems.base import Drain, Script
 from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.sonic import exec as sonic_exec
+from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.systems.sonic.facts import MBIT_PER_GBIT, MIN_RELEASE, parse_branch
-from components.fabric.systems.sonic.routing import LINK_LOCAL, LOOPBACK, MAX_PATHS
+from components.fabric.systems.sonic.routing import (
+    GLOBALS,
+    LINK_LOCAL,
+    LOOPBACK,
+    MAX_PATHS,
+    SHUTDOWN,
+)
 from components.fabric.systems.switch_system import (
     BondForm,
     Intent,
@@ -106,6 +113,16 @@ SYSTEM: Final = SwitchSystem(
         max_paths=MAX_PATHS,
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
+    ),
+    # TSA does nothing with frrcfgd (sonic-buildimage, issue 22729), which our BGP needs. The field
+    # is in sonic-bgp-global.yang and frrcfgd.py (sources.md#graceful-drain). A release without it
+    # shows nothing in FRR, and then the switch is not changed.
+    drain=Drain(
+        title="BGP graceful shutdown",
+        away=(*say.write_rows({GLOBALS: {SHUTDOWN: "true"}}),),
+        back=(*say.write_rows({GLOBALS: {SHUTDOWN: "false"}}), say.delete_field(GLOBALS, SHUTDOWN)),
+        asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
+        is_away=r"^ +bgp graceful-shutdown\s*$",
     ),
     # Names: sonic-portchannel.yang. ICCP: INCLUDE_ICCPD in rules/config of sonic-buildimage.
     bonds=BondForm(
