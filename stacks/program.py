@@ -13,10 +13,9 @@ from typing import Final, Literal, cast
 
 import pulumi
 
-from components.acceptance.beside import as_seen
+from components.acceptance.evidence import as_seen
 from components.acceptance.report.archive import keep_beside
 from components.acceptance.request import EVIDENCE_STEP, UNASKED
-from components.acceptance.scope import Accept, narrow
 from components.artefacts.lock import Lock
 from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Reach
@@ -32,12 +31,12 @@ from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import class_changes, host_changes
 from components.kubernetes.live.judge import CLUSTER, ClusterDrift
 from components.kubernetes.manifest import HELD
-from components.kubernetes.server_version import check_existing
 from components.model.cluster import ClusterSpec
-from components.model.left_alone import not_touched
+from components.model.owners import not_touched
 from components.plan.make import PARTS, ClusterPlan, Part, make_plan
+from components.preflight.cluster import check_existing
 from components.project.lab_refusal import refuse_lab_parts
-from components.reading.run_settings import choose_setting
+from components.reading.load import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
@@ -46,7 +45,7 @@ from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
 from components.update.own_state import note_names, read_own_state
 from components.update.parts import look_at_existing, parts_refused
-from components.update.proof import stale_after
+from components.update.proof import Accept, narrow, stale_after
 from components.update.refusals import host_departures, switch_changes
 from components.update.refuse import Situation, played_playbooks, refuse_update
 from components.update.secret_names import secret_names

@@ -1,8 +1,9 @@
-"""The ports that a packet may take from one routed leaf to another: which, the switches choose."""
+"""The ports that a packet may take between two routed leaves, and how many flows use them all."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from components.acceptance.evidence import HopRole
 from components.fabric.links import list_links, routed_neighbours
@@ -62,3 +63,20 @@ def _distances(spec: ClusterSpec, to: str) -> dict[str, int]:
                 found[far] = found[name] + 1
                 waiting.append(far)
     return found
+
+
+FLOWS: Final = (16, 32, 64, 128)
+"""Connections that a test may have: for 2, 4, 8 and 16 links. With more than these a test of five
+seconds would be one of setting up connections."""
+_RARE: Final = 0.01
+"""How likely it may be that some link gets none, although each connection is hashed fairly."""
+
+
+def is_telling(flows: int, links: int) -> bool:
+    """Whether a link without one of so many connections is more than chance."""
+    return links > 1 and links * (1 - 1 / links) ** flows < _RARE
+
+
+def flows_for(links: int) -> int:
+    """The least number that tells; 1 where there is one link, or too many."""
+    return next((flows for flows in FLOWS if is_telling(flows, links)), 1)

@@ -8,7 +8,6 @@ import pulumi
 
 from components.acceptance.handover import hand_over
 from components.acceptance.request import (
-    COLLECT,
     EVIDENCE_STEP,
     UNASKED,
     VERDICT_STEP,
@@ -54,7 +53,7 @@ class Acceptance(pulumi.ComponentResource):
         evidence = local_call(
             LocalCall(
                 EVIDENCE_STEP,
-                f"{COLLECT} --number {run}",
+                f"evidence collect --number {run}",
                 _stdin(request, remote),
                 environment,
             ),

@@ -6,10 +6,13 @@ The parsers are here and not beside what they make: most that reads evidence rea
 from __future__ import annotations
 
 import hashlib
+import re
+from typing import Final
 
 from components.acceptance.evidence import Outcome, Probe, ProbeEvidence, ProbeKind
 from components.acceptance.logs.deepspeed import parse_deepspeed_log
-from components.acceptance.logs.image import parse_image_log
+from components.acceptance.logs.failures import launched_finder
+from components.acceptance.logs.lines import split_lines
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
     ImageLog,
@@ -19,7 +22,6 @@ from components.acceptance.logs.log_model import (
     PerftestLog,
     TrainingLog,
 )
-from components.acceptance.logs.mpi import parse_mpi_log
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.training import parse_training_log
@@ -30,14 +32,7 @@ _TAIL_COLUMNS = 300
 
 
 def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") -> ProbeEvidence:
-    """The evidence of a probe's log: parsed, with its fingerprint and its end.
-
-    Args:
-        probe: The planned probe.
-        log: The whole log; of a perftest, the client's.
-        outcome: How the job ended.
-        log_file: Where the raw log was written.
-    """
+    """The evidence of a probe's log: parsed, with its fingerprint and its end."""
     data = log.encode("utf-8", "replace")
     base = ProbeEvidence(
         probe=probe,
@@ -82,3 +77,59 @@ def _parse(kind: ProbeKind, log: str) -> ParsedLog | ParseProblem:
             return parse_training_log(log)
         case "mpi_hosts" | "mpi_gpus":
             return parse_mpi_log(log)
+
+
+_HOST = re.compile(r"^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$")
+_TABLE_GPU = re.compile(r"^\|\s*\d+\s+\S.*\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d ")
+_LISTED_GPU = re.compile(r"^GPU \d+: ")
+
+
+def parse_mpi_log(text: str) -> MpiLog | ParseProblem:
+    """Reads the output of a command that mpirun started once on every host."""
+    if not text.strip():
+        return ParseProblem(kind="empty", what="the log is empty")
+    lines = split_lines(text)
+    finder = launched_finder()
+    for line in lines:
+        finder.feed(line)
+    return MpiLog(
+        hosts=tuple(line.strip() for line in lines if _HOST.match(line.strip())),
+        gpus=sum(bool(_TABLE_GPU.match(line) or _LISTED_GPU.match(line)) for line in lines),
+        failures=tuple(finder.failures),
+    )
+
+
+_MARK: Final = "railyard-image: "
+
+
+def parse_image_log(text: str) -> ImageLog | ParseProblem:
+    """The facts of one image."""
+    facts: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        name, known, value = line.removeprefix(_MARK).partition("=")
+        if line.startswith(_MARK) and known:
+            facts.append((name, value))
+    if not facts:
+        said = (text.strip().splitlines() or ["nothing"])[-1]
+        kind = "unrecognised" if text.strip() else "empty"
+        return ParseProblem(kind=kind, what=f"the pod said nothing of its image, but: {said}")
+    single = dict(facts)
+    return ImageLog(
+        programs={key.removeprefix("program "): path for key, path in facts if _is(key, "program")},
+        mpi={key.removeprefix("mpi "): word for key, word in facts if _is(key, "mpi")},
+        missing=tuple(
+            f"{key.removeprefix('library ')} {name}" for key, name in facts if _is(key, "library")
+        ),
+        mpirun_version=single.get("mpirun version", ""),
+        daemon=single.get("daemon", ""),
+        uid=single.get("uid", ""),
+        home=single.get("home", ""),
+        path=single.get("path", ""),
+        login=single.get("login", ""),
+        said=tuple(text for key, text in facts if key == "said"),
+        complete="end" in single,
+    )
+
+
+def _is(key: str, family: str) -> bool:
+    return key.startswith(f"{family} ")

@@ -13,7 +13,6 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from components.acceptance.beside import BesideSeen
 from components.acceptance.logs.ib_facts import IbFacts
 from components.acceptance.logs.log_model import (
     DeepSpeedLog,
@@ -25,8 +24,8 @@ from components.acceptance.logs.log_model import (
     TrainingLog,
 )
 from components.acceptance.probes.ib_limits import IbLimits
-from components.acceptance.routing import RoutingSeen
 from components.acceptance.seen import Seen, cut_texts
+from components.core.beside import Beside, LostWay
 from components.core.errors import UsageError
 
 SCHEMA_VERSION = 1
@@ -299,3 +298,50 @@ def parse_evidence(text: str) -> Evidence:
         return Evidence.model_validate_json(text)
     except ValidationError as error:
         raise UsageError(f"this is no acceptance evidence: {error}") from error
+
+
+class RoutingSeen(Seen):
+    """One routed link on the way of a probe, as its switch was asked after it."""
+
+    device: str
+    where: str
+    """`port swp31`, or `switch`."""
+    what: str
+    fix: str
+    """What to ask next on the switch."""
+    kind: Literal["lost", "unread", "unsaid"] = "lost"
+
+
+def as_routing(device: str, lost: LostWay) -> RoutingSeen:
+    """One finding, for the evidence."""
+    return RoutingSeen(
+        device=device, where=lost.where, what=lost.what, fix=lost.fix, kind=lost.kind
+    )
+
+
+class BesideSeen(Seen):
+    """One setting that is not ours and breaks our traffic, on one device."""
+
+    device: str
+    kind: str
+    """As the file names it under `guards`."""
+    setting: str
+    """`rewrite_dscp of port 1/1`."""
+    actual: str
+    harmless: str
+    breaks: str
+    fix: str
+
+
+def as_seen(device: str, beside: Beside) -> BesideSeen:
+    """One finding of a look, for the evidence."""
+    found = beside.found
+    return BesideSeen(
+        device=device,
+        kind=beside.kind,
+        setting=f"{found.setting} of {found.where}",
+        actual=found.actual,
+        harmless=found.desired,
+        breaks=beside.breaks,
+        fix=beside.fix,
+    )

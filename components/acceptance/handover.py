@@ -49,7 +49,7 @@ class Asked:
     request: str
     """Digest of the whole request."""
     shared: str = ""
-    """Digest of what all hosts share; empty in states of an earlier release."""
+    """Digest of what all hosts share."""
 
     @property
     def place(self) -> Archived:
@@ -116,8 +116,7 @@ def parse_named(text: str) -> Named:
     """Read the stdout of the evidence step.
 
     Raises:
-        UsageError: It is another text, for example the evidence itself, as a state of an earlier
-            release holds it.
+        UsageError: It is another text.
     """
     try:
         return _NAMED.validate_json(as_json(text))

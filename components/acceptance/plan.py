@@ -12,8 +12,7 @@ from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.plan import plan_probes
-from components.acceptance.probes.probe_job import ProbeJob
-from components.acceptance.probes.rates import rail_speeds
+from components.acceptance.probes.probe_job import ProbeJob, rail_speeds
 from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.plan import switch_endpoint
@@ -24,9 +23,9 @@ from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.acceptance import Acceptance
 from components.model.cloud import InfiniBandFabric
 from components.model.cluster import ClusterSpec
-from components.model.gpu_direct import gpu_paths
-from components.model.hosts import Host, Nic
+from components.model.hosts import Host
 from components.model.once import once
+from components.model.operator_owned import gpu_paths
 from components.model.worker_kinds import on_infiniband
 from components.pod_network.plan import expected_allocatable
 from components.remote.endpoint import host_endpoint
@@ -283,10 +282,6 @@ def _adapter_hops(worker: Host) -> tuple[HopPlan, ...]:
     )
 
 
-def _nic(host: Host, rail: str) -> Nic | None:
-    return next((nic for nic in host.nics if nic.rail == rail), None)
-
-
 @once
 def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
     """What is plugged in, `gpu01/rail-0`, to its switch and port; of two the first."""
@@ -307,7 +302,7 @@ def _hops(spec: ClusterSpec, rail: str, sender: Host, receiver: Host) -> list[Ho
     middle: Ends = (("switch_ingress", sender), ("switch_egress", receiver))
     places: list[tuple[HopRole, str, str]] = []
     for role, host in ends:
-        nic = _nic(host, rail)
+        nic = next((nic for nic in host.nics if nic.rail == rail), None)
         if nic is not None:
             places.append((role, host.name, nic.netdev))
     for role, host in middle:

@@ -16,8 +16,6 @@ EVIDENCE_STEP: Final = "acceptance-evidence"
 VERDICT_STEP: Final = "acceptance-gate"
 UNASKED: Final = "nothing asks for another proof"
 """The note of the evidence step in such a run; it is in no input."""
-COLLECT: Final = "evidence collect"
-"""What the evidence step calls; older states have `accept run` there."""
 
 
 @dataclass(frozen=True, slots=True)

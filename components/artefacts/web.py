@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from components.artefacts.digests import digest_of, wrong_checksum
 from components.core.errors import RailyardError
-from components.core.limits import Deadline, end_at
+from components.core.limits import Deadline, end_within, timed
 
 TIMEOUT_S: Final = 30.0
 """Seconds without a byte after which a server counts as silent."""
@@ -199,11 +199,11 @@ def open_call(call: Call, access: Access) -> Generator[Answer]:
         request.add_unredirected_header("Authorization", sent)
     deadline, trusted = Deadline(call.deadline_s), ssl.create_default_context(cadata=access.ca)
     opener = urllib.request.build_opener(
-        urllib.request.HTTPSHandler(context=end_at(trusted, deadline)),
+        urllib.request.HTTPSHandler(context=timed(trusted)),
         _SameServer(),
     )
     try:
-        with opener.open(request, timeout=TIMEOUT_S) as raw:
+        with end_within(deadline), opener.open(request, timeout=TIMEOUT_S) as raw:
             found = cast("http.client.HTTPResponse", raw)
             headers = {name.lower(): value for name, value in found.headers.items()}
             yield Answer(found.url, found.status, headers, found, deadline)

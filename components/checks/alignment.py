@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from components.checks.rule import Finding, at
 from components.kubernetes.planes.alignment import kubelet_fields
-from components.model.alignment import cpus_of
 from components.model.cluster import ClusterSpec
-from components.model.kubernetes import ExistingPlane
+from components.model.kubernetes import ExistingPlane, cpus_of
 
 _PATH = ("kubernetes", "alignment")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
+from components.catalogue.other_vendors import why_unplanned
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.catalogue.switches.unplanned import why_unplanned
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath

@@ -16,8 +16,8 @@ from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
-from components.model.gpu_direct import gpu_driver_owner, gpu_paths
 from components.model.hosts import Host, HostDefaults, HostGroup
+from components.model.operator_owned import gpu_driver_owner, gpu_paths
 
 
 def check_gpu_direct(spec: ClusterSpec) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
 from components.model.rail_subnets import routed_cards, subnet_of
-from components.pod_network.kept import probe_address
+from components.pod_network.leaf_pools import probe_address
 
 _NO_MACHINES: Final = 31
 """Bits of a subnet that is all network and broadcast address."""

@@ -9,7 +9,7 @@ from components.catalogue.esxi_releases import parse_release
 from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.hypervisors import Hypervisor, VirtualMachine
+from components.model.environments import Hypervisor, VirtualMachine
 from components.model.reach import how_to_pin
 
 _Placed: TypeAlias = tuple[Hypervisor, VirtualMachine, SpecPath]

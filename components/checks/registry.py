@@ -341,12 +341,6 @@ FILE_RULES: Final = (
         "a later one, overlaps no other entry, and has one end of a cable for each port.",
     ),
     FileRule(
-        "derived-key",
-        "`rdma.priority` and `rdma.traffic_class` follow from `rdma.dscp`, and `rdma.cnp_priority` "
-        "from `rdma.cnp_dscp`, as NIC and switch map them: DSCP 8n to 8n+7 is priority n and class "
-        "n. Older files may still have these keys, with the values that follow.",
-    ),
-    FileRule(
         "site-file",
         "`railyard:site` of a stack names a site that may be read. The path is relative to the "
         "stack's file and leads to a file in the folder of the Pulumi project, also through "

@@ -12,7 +12,7 @@ from components.checks.topology import list_nics
 from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
-from components.pod_network.kept import probe_address
+from components.pod_network.leaf_pools import probe_address
 
 
 def check_routing(spec: ClusterSpec) -> Iterator[Finding]:

@@ -26,8 +26,8 @@ from components.core.errors import SpecError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.fabric.splits import splits_of, used_ports
 from components.model.cluster import ClusterSpec
-from components.model.collector import without_collector
 from components.model.instances import written_at
+from components.model.once import without_collector
 from components.reading import port_ranges
 from components.reading.load import Loaded, load_config_value, load_site
 from components.reading.site_path import find_project
@@ -51,7 +51,7 @@ _NOUNS: Final = {
 }
 """Key of the file to what one entry, and several, are called."""
 CAUSES: Final = frozenset(
-    {"derived-key", "duplicate-key", "duplicate-name", "payload-choice", "switch-model"}
+    {"duplicate-key", "duplicate-name", "payload-choice", "switch-model"}
     | {"switch-release", "switch-system", "switch-transport"}
 )
 """Rules whose fix changes what others find: they are reported first."""

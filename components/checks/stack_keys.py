@@ -8,8 +8,7 @@ from components.checks.access import list_secrets
 from components.checks.rule import Finding
 from components.core.problem import Place
 from components.model.cluster import ClusterSpec
-from components.reading.load import StackSecrets
-from components.reading.run_settings import SETTINGS
+from components.reading.load import SETTINGS, StackSecrets
 from components.reading.wording import did_you_mean
 
 _SITES = frozenset({"cluster", "site"})

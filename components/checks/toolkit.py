@@ -8,7 +8,7 @@ from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.drivers import ContainerToolkit
-from components.model.gpu_direct import runs_docker, toolkit_owner
+from components.model.operator_owned import runs_docker, toolkit_owner
 
 _PATH: SpecPath = ("host_defaults", "toolkit")
 

@@ -27,13 +27,7 @@ def command_app(summary: str | None = None) -> typer.Typer:
 
 
 def say(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text; what a terminal would obey in it is shown and not sent (`plain_text`).
-
-    Args:
-        text: What to print.
-        nl: A newline follows.
-        err: To stderr.
-    """
+    """Print a text; what a terminal would obey in it is shown and not sent (`plain_text`)."""
     typer.echo(plain_text(text), nl=nl, err=err)  # noqa: TID251 - this is `say`
 
 

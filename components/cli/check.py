@@ -11,7 +11,7 @@ from components.checks.registry import RULES
 from components.checks.render import render_json, render_text
 from components.checks.site import CheckedSite, load_checked_site
 from components.cli.app import command_app, say
-from components.model.left_alone import left_alone
+from components.model.owners import left_alone
 
 app = command_app()
 

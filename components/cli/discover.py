@@ -16,8 +16,7 @@ from components.cli.stack import read_config
 from components.core.errors import UsageError
 from components.core.problem import SpecPath
 from components.discover.report import render_report, report_json
-from components.discover.run import compare, replace_file
-from components.discover.session import look_at_hosts
+from components.discover.run import compare, look_at_hosts, replace_file
 from components.discover.site_file import SiteFile, read_site_file
 from components.discover.targets import Target, find_targets
 from components.model.jump_hosts import ReachedSsh

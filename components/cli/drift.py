@@ -11,7 +11,7 @@ from components.cli.app import StackName, command_app, say
 from components.cli.stack import load_stack, under_way
 from components.core.to_json import to_json
 from components.drift.device_drift import drift_exit_code, render_drift
-from components.model.left_alone import not_touched
+from components.model.owners import not_touched
 from components.update.cluster import judge_cluster
 from components.update.decide import judge_drift
 from components.update.observe import observe_site

@@ -19,9 +19,10 @@ from components.acceptance.judge.log import (
     judge_training_text,
 )
 from components.acceptance.judge.nccl_checks import NcclAsked
-from components.acceptance.logs.decode import read_chunks
+from components.acceptance.logs.lines import read_chunks
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
+from components.core.limits import bounded, refuse_endless
 from components.core.to_json import to_json
 
 app = command_app("Judge a log of NCCL, perftest, DeepSpeed or training.")
@@ -33,9 +34,10 @@ Format = Annotated[Literal["text", "json"], typer.Option("--format")]
 def _chunks(path: Path) -> Iterator[str]:
     """The log piece by piece: it may be as long as a disk."""
     if str(path) == "-":
-        yield from read_chunks(sys.stdin.buffer)
+        yield from read_chunks(bounded(sys.stdin.buffer))
         return
     try:
+        refuse_endless(path)
         with path.open("rb") as file:
             yield from read_chunks(file)
     except OSError as error:

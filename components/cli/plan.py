@@ -12,9 +12,15 @@ from components.checks.site import load_checked_site
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
 from components.model.kubernetes import ExistingPlane
-from components.plan.data import plan_json
 from components.plan.make import make_plan
-from components.plan.text import STAGES, choose, render_plan, render_summary, summary_json
+from components.plan.text import (
+    STAGES,
+    choose,
+    plan_json,
+    render_plan,
+    render_summary,
+    summary_json,
+)
 from components.preflight.logins import render_logins
 
 app = command_app()

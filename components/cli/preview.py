@@ -32,12 +32,12 @@ from components.plan.make import make_plan
 from components.preview.engine import read_engine
 from components.preview.from_plans import (
     PROVEN_AGAIN,
+    added_programs,
     edited_names,
     preview_plans,
     preview_state,
 )
 from components.preview.items import renamed_items
-from components.preview.programs import added_programs
 from components.preview.report import Preview, render_json
 from components.preview.state_items import items_of_state, recorded_inputs
 from components.preview.text import GITHUB_LIMIT, render_markdown, render_text

@@ -11,7 +11,7 @@ from components.checks.site import load_checked_site
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
 from components.plan.make import make_plan
-from components.preflight.rbac import NAME, render_rbac
+from components.preflight.logins import NAME, render_rbac
 from components.preflight.rights import rights_of
 from components.update.cluster import manifests_of
 

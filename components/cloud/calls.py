@@ -43,12 +43,7 @@ class CloudCall:
 
 
 def list_calls(plan: CloudPlan, notes: Mapping[str, str]) -> tuple[CloudCall, ...]:
-    """All calls of a plan, each after those that it needs.
-
-    Args:
-        plan: With the generations of what was found gone.
-        notes: Step to repair note.
-    """
+    """All calls of a plan, each after those that it needs."""
     return tuple(_calls(plan, notes))
 
 

@@ -7,6 +7,7 @@ asked again; what happened to a change whose answer was lost is for the caller t
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -109,7 +110,9 @@ class CrusoeApi:
         self._access = access
         self._base = urlsplit(access.endpoint.rstrip("/"))
         self._pool = urllib3.PoolManager(
-            retries=False, timeout=urllib3.Timeout(total=self.patience.request_s)
+            retries=False,
+            timeout=urllib3.Timeout(total=self.patience.request_s),
+            ssl_context=limits.timed(ssl.create_default_context()),
         )
 
     def below_project(self, path: str) -> str:
@@ -174,15 +177,16 @@ class CrusoeApi:
         }
         total = limits.Deadline(self.patience.request_s)
         try:
-            answer = self._pool.request(
-                method,
-                url,
-                body=None if body is None else json.dumps(body).encode(),
-                headers=headers,
-                redirect=False,
-                preload_content=False,
-            )
-            data = limits.read_all(answer.read1, total, limits.ANSWER_BYTES)
+            with limits.end_within(total):
+                answer = self._pool.request(
+                    method,
+                    url,
+                    body=None if body is None else json.dumps(body).encode(),
+                    headers=headers,
+                    redirect=False,
+                    preload_content=False,
+                )
+                data = limits.read_all(answer.read1, total, limits.ANSWER_BYTES)
             answer.release_conn()
         except (HTTPError, OSError) as error:
             raise AmbiguousError(f"{self._where(method, path)}: no answer: {error}") from error

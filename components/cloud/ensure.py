@@ -206,14 +206,12 @@ def remove(api: CrusoeApi, request: ObjectRequest, previous: Printed) -> Printed
     identity = previous.get("id", "")
     if not identity:
         found = find(api, kind, request.name)
-        if found is None or any(each[0] in kind.fixed for each in _known(kind, found, request)):
+        if found is None or any(
+            each[0] in kind.fixed for each in differing(kind, found, request.body)
+        ):
             return {"name": request.name, "did": "absent"}
         identity = found.id
     return {"name": request.name, "did": delete(api, kind, request.name, identity)}
-
-
-def _known(kind: Kind, found: Item, request: ObjectRequest) -> tuple[tuple[str, str, str], ...]:
-    return differing(kind, found, request.body)
 
 
 def delete(api: CrusoeApi, kind: Kind, name: str, identity: str) -> str:

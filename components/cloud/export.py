@@ -20,10 +20,6 @@ from components.model.instances import crusoe_of, with_instances
 def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
     """The site with its instances as hosts, as plain data for YAML.
 
-    Args:
-        spec: A site whose instances were made.
-        facts: Instance to `public_ip`, `private_ip` and `host_key`.
-
     Raises:
         UsageError: The site makes no instances, or one of them is not there yet.
     """

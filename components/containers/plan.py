@@ -90,12 +90,7 @@ def containers_tool() -> Tool:
 
 
 def containers_call(verb: Verb, **arguments: str) -> ToolCall:
-    """One verb of the tool of this room.
-
-    Args:
-        verb: Which.
-        arguments: Shell variables that are set before it.
-    """
+    """One verb of the tool of this room."""
     words = tuple(f"{key}={value}" for key, value in sorted(arguments.items()))
     return ToolCall(containers_tool(), verb, words)
 
@@ -247,13 +242,13 @@ def _numbered(name: str, lines: Sequence[str]) -> dict[str, str]:
     return {f"{name}.line_{number:03}": line for number, line in enumerate(lines, 1)}
 
 
-def _build_inputs(build: ImageBuild) -> dict[str, str]:
-    return _arguments(build) | _numbered("dockerfile", dockerfile_text().splitlines())
-
-
 def build_digest(build: ImageBuild) -> str:
     """The fingerprint of a build: the image carries it as its label `railyard.build`."""
-    return short_digest(HostState(_build_inputs(build)).render())
+    return short_digest(
+        HostState(
+            _arguments(build) | _numbered("dockerfile", dockerfile_text().splitlines())
+        ).render()
+    )
 
 
 def _build_step(containers: Containers, build: ImageBuild, host: Host, stack: str) -> RemoteStep:

@@ -16,12 +16,7 @@ from importlib import import_module
 
 
 def on_demand(room: str, *names: str) -> Callable[[str], object]:
-    """The `__getattr__` of a room that imports its `component` module when a name is asked for.
-
-    Args:
-        room: Name of the package.
-        names: The components that it gives.
-    """
+    """The `__getattr__` of a room that imports its `component` module when a name is asked for."""
 
     def get(name: str) -> object:
         if name not in names:

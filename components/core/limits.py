@@ -6,13 +6,18 @@ without end, never meets it. Readers here look at a clock between two pieces and
 
 from __future__ import annotations
 
+import io
+import os
+import select
 import ssl
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from components.core.errors import UsageError
 
@@ -24,6 +29,10 @@ LOG_BYTES: Final = 64 << 20
 FILE_BYTES: Final = 32 << 20
 """Of a file that a user names: a site of 1,000 hosts has about 4 MB."""
 PIECE_BYTES: Final = 1 << 16
+STREAM_BYTES: Final = 2 << 30
+"""Of a log on standard input: 1,000 ranks with `NCCL_DEBUG=INFO` write less than 1 GB."""
+STREAM_DEADLINE_S: Final = 3600.0
+"""For a log on standard input, which may be one that a job is still writing."""
 
 
 class TooLongError(OSError):
@@ -95,16 +104,30 @@ def read_all(read: Callable[[int], bytes], deadline: Deadline, limit: int) -> by
     return b"".join(held.pieces)
 
 
-def end_at(context: ssl.SSLContext, deadline: Deadline) -> ssl.SSLContext:
-    """Make each read of the connections of a context end at the deadline, headers included."""
+_ENDS: Final[ContextVar[Deadline | None]] = ContextVar("ends", default=None)
 
-    class Timed(ssl.SSLSocket):
-        def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ANN401 - any buffer
+
+@contextmanager
+def end_within(deadline: Deadline) -> Generator[Deadline]:
+    """Make each read of a `timed` connection in this thread end at a deadline."""
+    before = _ENDS.set(deadline)
+    try:
+        yield deadline
+    finally:
+        _ENDS.reset(before)
+
+
+class _TimedSocket(ssl.SSLSocket):
+    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ANN401 - any buffer
+        if (deadline := _ENDS.get()) is not None:
             left_s = deadline.left_s()
             self.settimeout(min(self.gettimeout() or left_s, left_s))
-            return super().recv_into(buffer, nbytes, flags)
+        return super().recv_into(buffer, nbytes, flags)
 
-    context.sslsocket_class = Timed
+
+def timed(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Make the connections of a context obey `end_within`, also while they read headers."""
+    context.sslsocket_class = _TimedSocket
     return context
 
 
@@ -123,13 +146,64 @@ def read_text(path: Path, limit: int = FILE_BYTES) -> str:
     return _sound(path, limit).read_text(encoding="utf-8")
 
 
-def _sound(path: Path, limit: int) -> Path:
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+def refuse_endless(path: Path) -> None:
+    """Refuse a device or a pipe: to open one may wait for ever, and to read one may never end.
+
+    Raises:
+        UsageError: It is one.
+        OSError: It is not there.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise UsageError(f"{path}: not a regular file. Save its text as a file and name that.")
+
+
+def _sound(path: Path, limit: int) -> Path:
+    refuse_endless(path)
+    found = path.stat()
     if stat.S_ISREG(found.st_mode) and found.st_size > limit:
         raise UsageError(
             f"{path}: longer than {limit >> 20} MiB, the limit of a file that Railyard reads. Is"
             " it the right file?"
         )
     return path
+
+
+@dataclass(slots=True)
+class Stream:
+    """A pipe, read with a deadline for all of it and a limit of bytes."""
+
+    file: IO[bytes]
+    deadline: Deadline = field(default_factory=lambda: Deadline(STREAM_DEADLINE_S))
+    limit: int = STREAM_BYTES
+    size: int = 0
+
+    def read(self, size: int) -> bytes:
+        """The next piece, at most `size` bytes; empty at the end.
+
+        Raises:
+            UsageError: The deadline passed, or there is more than the limit.
+        """
+        try:
+            ready, _, _ = select.select([self.file], [], [], self.deadline.left_s())
+        except TimeoutError:
+            ready = []
+        if not ready:
+            raise UsageError(
+                f"standard input: no end within {self.deadline.seconds:g} s. Save the log as a"
+                " file once it is complete, and name that."
+            )
+        piece = os.read(self.file.fileno(), size)
+        self.size += len(piece)
+        if self.size > self.limit:
+            raise UsageError(
+                f"standard input: more than {self.limit >> 20} MiB. Save the log as a file, and"
+                " name that."
+            )
+        return piece
+
+
+def bounded(file: IO[bytes]) -> Stream | IO[bytes]:
+    """Standard input with its limits; what is in memory already needs none."""
+    in_memory: IO[bytes] | None = file if isinstance(file, io.BytesIO) else None
+    return in_memory or Stream(file)

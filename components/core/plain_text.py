@@ -3,11 +3,17 @@
 A host name, a description of a port or a line of a log may hold what a terminal obeys: it clears
 the screen, sets the title, or turns the direction of what follows, so that a reader sees another
 text than the one that is there. Here such a character is shown as what it is.
+
+In a comment or a report the same text must not be read as Markdown: it may hold HTML, links,
+images, mentions, references to issues, or a GitLab quick action at the start of a line. Code spans
+and code blocks show all of it literally: CommonMark 0.31 6.1 and 4.5 read no markup inside them,
+and GitHub and GitLab look for no mention there.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _OBEYED: Final = re.compile(
@@ -30,3 +36,47 @@ def one_line(text: str) -> str:
 def indented(text: str) -> str:
     """Indent every line but the first, so that no later line looks like a message of its own."""
     return "\n    ".join(text.splitlines())
+
+
+_LONGEST: Final = 2_000
+"""Characters of one code span: a whole log in one line would push all else out of a comment."""
+_BREAK: Final = re.compile(r"\s*[\r\n]+\s*")
+
+
+def code_span(text: str) -> str:
+    """Render a text as one code span on one line.
+
+    The fence is longer than every run of backticks inside. A space on each side, which CommonMark
+    strips again, keeps a backtick or a space at an end apart from the fence. A line break becomes
+    a visible mark. An empty text is a span with one space: CommonMark has no empty span.
+
+    Args:
+        text: Anything; what is longer than 2,000 characters is cut, and its length is named.
+    """
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}… ({len(text):,} characters)"
+    line = one_line(_BREAK.sub(" ⏎ ", text.strip("\r\n")))
+    fence = "`" * (_longest_run(line) + 1)
+    has_words = bool(line.strip(" "))
+    pad = " " if not line or (has_words and (line[0] in "` " or line[-1] in "` ")) else ""
+    return f"{fence}{pad}{line}{pad if line else ''}{fence}"
+
+
+def code_cell(text: str) -> str:
+    """Render a text as a code span in a cell of a table.
+
+    GitHub Flavored Markdown 4.10 splits cells at each `|` without a backslash, also in a span. A
+    backslash of the text right before one is set apart by a space, because readers disagree on two.
+    """
+    return code_span(text).replace("\\|", "\\ |").replace("|", "\\|")
+
+
+def code_block(lines: Iterable[str]) -> str:
+    """Render lines as one fenced block; its fence is longer than every run of backticks inside."""
+    body = "\n".join(map(one_line, lines))
+    fence = "`" * max(3, _longest_run(body) + 1)
+    return f"{fence}text\n{body}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)

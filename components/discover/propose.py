@@ -95,12 +95,6 @@ class Proposal:
 def propose(host: Mapping[str, Json], path: SpecPath, look: HostLook, site: SiteRails) -> Proposal:
     """Compare one host of the file with what is plugged into it.
 
-    Args:
-        host: Its entry, as the file has it.
-        path: Its place in the file.
-        look: What was seen.
-        site: The site's rails and what is cabled to them.
-
     Raises:
         UsageError: Its cards are no list of mappings.
     """

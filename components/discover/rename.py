@@ -83,11 +83,6 @@ class Renaming:
 def rename_device(file: SiteFile, asked: Rename, applied: Applied) -> Renaming:
     """Give a device another name in the text of its site.
 
-    Args:
-        file: The file that holds the site.
-        asked: What is asked.
-        applied: What the state of the stack has.
-
     Raises:
         UsageError: There is no such device, or it cannot get that name.
         SpecError: The file has problems, or would have some with that name.

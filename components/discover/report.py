@@ -12,7 +12,7 @@ from components.discover.site_file import SiteFile
 from components.discover.targets import Target, has_no_login
 from components.hosts.look import CardFact
 from components.hosts.topology import Pair, matrix
-from components.model.left_alone import not_touched
+from components.model.owners import not_touched
 from components.reading.wording import show_value
 
 

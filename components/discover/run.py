@@ -1,7 +1,8 @@
-"""From looks at hosts to a report, and to the text of the file."""
+"""From looks at hosts, one read-only connection each, to a report and to the text of the file."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +15,14 @@ from components.discover.rails import site_rails
 from components.discover.report import Found, Report
 from components.discover.site_file import SiteFile, diff_texts, read_text, write_proposals
 from components.discover.targets import Target
-from components.hosts.look import HostLook
+from components.hosts.look import HostLook, parse_look
+from components.hosts.scripts import discover_text
 from components.model.units import DNS_LABEL
+from components.remote.host_session import connect_to_host
+from components.remote.jump import JumpHosts, jump_hosts
+from components.remote.script import render_remote_command
+from components.remote.step import Endpoint
+from components.update.observe import AT_ONCE, refusal_words
 
 _LABEL: Final = re.compile(DNS_LABEL)
 
@@ -59,11 +66,6 @@ def compare(
 
 def _named(target: Target, look: HostLook, taken: dict[str, str]) -> Target:
     """A new host under the name that it has itself.
-
-    Args:
-        target: The host.
-        look: What was seen of it.
-        taken: Name to who has it; this host is added.
 
     Raises:
         UsageError: Another host has that name.
@@ -126,3 +128,40 @@ def replace_file(file: SiteFile, text: str) -> None:
     except OSError as error:
         new.unlink(missing_ok=True)
         raise UsageError(f"{file.path}: it cannot be written: {error.strerror}") from error
+
+
+LOOK_DEADLINE_S: Final = 60.0
+"""Seconds for one host: the look itself is short, reading a card's product data is not always."""
+
+
+def look_at_hosts(
+    endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
+) -> tuple[HostLook | DeviceError, ...]:
+    """Look at each host, or say why there was nothing to see."""
+    return asyncio.run(_look_at_all(endpoints, secrets))
+
+
+async def _look_at_all(
+    endpoints: Sequence[Endpoint], secrets: Mapping[str, str]
+) -> tuple[HostLook | DeviceError, ...]:
+    slots = asyncio.Semaphore(AT_ONCE)
+    async with jump_hosts(secrets) as jumps:
+        looks = [_look_at(each, secrets, jumps, slots) for each in endpoints]
+        return tuple(await asyncio.gather(*looks))
+
+
+async def _look_at(
+    endpoint: Endpoint, secrets: Mapping[str, str], jumps: JumpHosts, slots: asyncio.Semaphore
+) -> HostLook | DeviceError:
+    try:
+        async with slots, connect_to_host(endpoint, secrets, jumps=jumps) as session:
+            command = render_remote_command(discover_text(), LOOK_DEADLINE_S)
+            answer = await session.run(command, deadline_s=LOOK_DEADLINE_S)
+    except DeviceError as error:
+        return error
+    if answer.exit_status != 0:
+        return DeviceError(refusal_words(endpoint, answer.stderr, answer.exit_status))
+    look = parse_look(answer.stdout.splitlines())
+    if not look.seen:
+        return DeviceError(f"{endpoint.where} answered nothing that the look knows: is it Linux?")
+    return look

@@ -155,11 +155,6 @@ def write_proposals(
 ) -> str:
     """The file's text with what the proposals add.
 
-    Args:
-        file: The file as it is.
-        proposals: What was found on hosts of the file.
-        new_hosts: Whole entries of hosts that are not in it.
-
     Raises:
         UsageError: Its form does not let a value be added; nothing was written.
     """

@@ -78,11 +78,6 @@ def plan_departures(
 
     In a cluster of others a node stays when its host is gone from the file, and taking it out of
     service is for its owners.
-
-    Args:
-        spec: The checked site.
-        stack: Its stack.
-        kubernetes: Its control plane.
     """
     cluster = refer_to(spec, kubernetes)
     if kubernetes is None or cluster is None or kubernetes.existing or not spec.switches:
@@ -91,12 +86,7 @@ def plan_departures(
 
 
 def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
-    """The nodes that a stack made and that the file has no more.
-
-    Args:
-        kubernetes: The control plane of today's file.
-        applied: What was last applied.
-    """
+    """The nodes that a stack made and that the file has no more."""
     if kubernetes is None or kubernetes.existing is not None:
         return ()
     kept = {*kubernetes.own_nodes}
@@ -104,12 +94,7 @@ def leaving_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[
 
 
 def renamed_nodes(kubernetes: KubernetesPlan | None, applied: Applied) -> tuple[str, ...]:
-    """Refuse another name for a node that is there: Kubernetes has no such change.
-
-    Args:
-        kubernetes: The control plane of today's file.
-        applied: What was last applied.
-    """
+    """Refuse another name for a node that is there: Kubernetes has no such change."""
     found: list[str] = []
     for step in (*kubernetes.servers, *kubernetes.agents) if kubernetes else ():
         recorded, host = applied.step(step.name), step.endpoint.device
@@ -142,11 +127,6 @@ def choose_departures(
     """The step of this update; None where no node leaves and none ever left.
 
     A name that left and is in the file again goes from the list, so that it can leave once more.
-
-    Args:
-        step: As it was planned.
-        kubernetes: The control plane of today's file.
-        applied: What was last applied.
     """
     if step is None or kubernetes is None:
         return None

@@ -94,13 +94,7 @@ def worker_groups(workers: Sequence[Host], max_unavailable: int) -> Iterator[tup
 def plan_reboots(
     spec: ClusterSpec, plans: Sequence[HostPlan], kubernetes: KubernetesPlan | None
 ) -> tuple[RebootGroup, ...]:
-    """Plan the groups of all hosts on which something can wait for a drain or a boot.
-
-    Args:
-        spec: The checked site.
-        plans: The plans of its hosts.
-        kubernetes: The control plane, or None for a site without one.
-    """
+    """Plan the groups of all hosts on which something can wait for a drain or a boot."""
     by_name = {plan.name: plan for plan in plans}
     hosts = [host for host in spec.reached if may_wait(by_name[host.name])]
     cluster = refer_to(spec, kubernetes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
 from pydantic import TypeAdapter
@@ -38,6 +38,8 @@ class PortsRun(LeaveRun):
     """The nodes of one switch while its ports change."""
 
     ports: PortsLeave
+    served: list[str] = field(default_factory=list[str])
+    """Nodes that are back after their ports changed."""
 
     @contextmanager
     def out_of_service(self, ports: Sequence[str]) -> Generator[tuple[str, ...]]:
@@ -78,6 +80,7 @@ class PortsRun(LeaveRun):
                 node.await_service((), READY_DEADLINE_S)
                 node.uncordon()
                 node.sign(None)
+        self.served += names
 
     def _became_of(self, nodes: Sequence[Node], back: Sequence[Node]) -> str:
         """Return some nodes to service after a failure; the text says what became of all."""
@@ -86,6 +89,8 @@ class PortsRun(LeaveRun):
                 node.uncordon()
                 node.sign(None)
         switch, lines = self.ports.switch, ""
+        if self.served:
+            lines = f"\n  before  the ports of {', '.join(self.served)} were changed, and saved"
         returned = [node.name for node in back if "uncordoned" in node.done]
         stay = [node.name for node in nodes if _may_be_held(node)]
         if returned:

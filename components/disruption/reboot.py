@@ -48,9 +48,6 @@ class HostRun(Turn[HostReboot]):
     def perform(self) -> dict[str, object]:
         """Do what waits, or finish what was begun; nothing where nothing waits.
 
-        Returns:
-            The evidence.
-
         Raises:
             DeviceError: What was done, what was not, the last known state and the next command.
         """

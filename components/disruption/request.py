@@ -1,4 +1,9 @@
-"""What `railyard device reboot-host` is asked: one host, what may wait there, and its cluster."""
+"""What `railyard device reboot-host` is asked: one host, what may wait there, and its cluster.
+
+A request names by digest what may be long: the lines of a step, and the list of workers. The texts
+are kept on this machine, so that a state holds them once; lines that wait for a created instance
+are on stdin, where holes are filled.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,16 @@ from typing import Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter
 
-from components.core.key_values import HostState
-from components.core.to_json import HIDDEN
-from components.disruption.named import load_named, render_named, split_lines
+from components.core.key_values import HostState, parse_state
+from components.core.placeholder import has_placeholder
+from components.core.to_json import HIDDEN, to_json
 from components.kubernetes.reference import ClusterRef
 from components.model.hosts import HostRole
 from components.model.name_lists import fold_names, unfold_names
+from components.remote.lines import parse_lines, render_lines
 from components.remote.request import read_request
 from components.remote.step import Endpoint
-from components.remote.tool_files import load_current
+from components.remote.tool_files import digest_of, load_current, load_text
 
 READY_DEADLINE_S: Final = 600.0
 """Seconds from the boot until the cards, the node and its device plugins are back: the boot unit
@@ -112,3 +118,40 @@ def _of_group(document: Mapping[str, JsonValue], text: str) -> dict[str, JsonVal
     workers, *groups = text.splitlines() or [""]
     members = (unfold_names(line) for line in groups)
     return {"workers": workers, "group": list(next((m for m in members if name in m), (name,)))}
+
+
+def split_lines(lines: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The lines that are known, and those that wait for a created instance."""
+    waiting = {key: value for key, value in lines.items() if has_placeholder(value)}
+    return {key: lines[key] for key in lines.keys() - waiting.keys()}, waiting
+
+
+def render_named(request: object, texts: Mapping[str, str], waiting: Mapping[str, str]) -> str:
+    """A request, a line a value: a preview shows the changed ones.
+
+    Args:
+        request: The request.
+        texts: Field to the text that is named by its digest.
+        waiting: Lines that wait for a created instance.
+    """
+    digests = {key: digest_of(text) for key, text in texts.items()}
+    return render_lines({**to_json(request), **digests, "of_instance": {**waiting}})
+
+
+def load_named(text: str, field: str, *others: str) -> dict[str, JsonValue]:
+    """A request as a document, with `field` as its lines and the others as their texts.
+
+    Raises:
+        UsageError: What it names is not on this machine.
+    """
+    try:
+        document = parse_lines(text)
+    except ValueError:
+        document = {}
+    digests = {key: document.pop(key, None) for key in (field, *others)}
+    texts = {key: load_text(key, name) for key, name in digests.items() if isinstance(name, str)}
+    if len(texts) == len(digests):
+        own = cast("dict[str, JsonValue]", document.pop("of_instance", {}))
+        lines = parse_state(texts.pop(field)).values
+        document |= {field: {**lines, **own}, **texts}
+    return document

@@ -22,10 +22,9 @@ from components.disruption.ports_plan import how_to_allow
 from components.kubernetes.calls import Calls
 from components.kubernetes.reference import ClusterRef
 from components.model.name_lists import unfold_names
-from components.remote.host_runs import Run, run_on_hosts
+from components.remote.host_runs import Run, run_call, run_on_hosts
 from components.remote.lock import hold_lock
 from components.remote.step import Endpoint
-from components.remote.tool_runs import run_call
 from components.remote.tools import ToolCall
 
 
@@ -58,10 +57,6 @@ def check_allowance(calls: Calls, request: Leaving) -> None:
 
     The hosts of a group ask at the same time. So each asks before its cordon, to leave all as it
     is, and again after it: of too many, the last one to cordon sees all the others.
-
-    Args:
-        calls: The cluster.
-        request: What is asked of the host that shall go.
 
     Raises:
         DeviceError: Which workers are out of service, which are leaving, and what is allowed.

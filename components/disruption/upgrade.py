@@ -43,9 +43,6 @@ class UpgradeRun(Turn[NodeUpgrade]):
     def perform(self) -> dict[str, object]:
         """Upgrade the node, or finish what was begun; nothing where it runs the release already.
 
-        Returns:
-            The evidence.
-
         Raises:
             DeviceError: What was done, what was not, and the next command.
         """

@@ -2,14 +2,18 @@
 
 A step is there only from a node's first upgrade on: the state of a site that was never upgraded
 holds none, and its first install waits for no group (`chosen`).
+
+What an edit of `kubernetes.version` may ask for follows Kubernetes' version skew policy and K3s'
+documentation of upgrades (docs/explanation/sources.md#k3s).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
 from components.disruption.plan import worker_groups
 from components.disruption.upgrade_request import NodeUpgrade
@@ -57,12 +61,7 @@ class UpgradeGroup:
 
 
 def plan_upgrades(spec: ClusterSpec, kubernetes: KubernetesPlan | None) -> tuple[UpgradeGroup, ...]:
-    """Plan the groups of all nodes; empty where Railyard does not install K3s.
-
-    Args:
-        spec: The checked site.
-        kubernetes: Its control plane.
-    """
+    """Plan the groups of all nodes; empty where Railyard does not install K3s."""
     if spec.k3s is None or kubernetes is None:
         return ()
     installs = {step.endpoint.device: step for step in (*kubernetes.servers, *kubernetes.agents)}
@@ -175,3 +174,63 @@ def due(groups: tuple[UpgradeGroup, ...]) -> tuple[UpgradeGroup, ...]:
     """The groups of which something is to be done in this update, with those nodes alone."""
     left = (UpgradeGroup(tuple(s for s in group.steps if not s.kept)) for group in groups)
     return tuple(group for group in left if group.steps)
+
+
+UPGRADE_PAGE: Final = "docs/howto/upgrade-k3s.md"
+_SHOWN: Final = 8
+"""Nodes that a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionProblem:
+    """Why the version of the file cannot be reached from what the nodes run."""
+
+    what: str
+    fix: str
+
+
+def judge_versions(found: Mapping[str, str], wanted: str) -> VersionProblem | None:
+    """Refuse a way back, and a way over more than one minor release.
+
+    Args:
+        found: Node to the release that it runs; one that cannot be read as K3s' is passed over.
+        wanted: `kubernetes.version`.
+    """
+    target = parse_k3s(wanted)
+    known = {node: each for node, text in found.items() if (each := parse_k3s(text))}
+    if target is None:
+        return None
+    newer = [node for node, each in known.items() if each > target]
+    if newer:
+        latest = found[max(newer, key=lambda node: known[node])]
+        return VersionProblem(
+            f"{_runs(newer, found)}, and kubernetes.version is {wanted}: neither K3s nor etcd goes"
+            " back to an earlier release.",
+            f"write version: {latest}; there is no way back to an earlier one ({UPGRADE_PAGE})",
+        )
+    major, minor = target[:2]
+    far = [node for node, each in known.items() if (each[0], each[1] + 1) < (major, minor)]
+    if not far:
+        return None
+    first = min(known[node][:2] for node in far)
+    return VersionProblem(
+        f"{_runs(far, found)}, and kubernetes.version is {wanted}: Kubernetes is upgraded one minor"
+        " release at a time.",
+        f"write a release of {first[0]}.{first[1] + 1} first and run `pulumi up`; then {wanted}",
+    )
+
+
+def _runs(nodes: Sequence[str], found: Mapping[str, str]) -> str:
+    """`gpu01, gpu02 run K3s v1.36.3+k3s1; mgmt01 runs K3s v1.37.1+k3s1`."""
+    by_release: dict[str, list[str]] = {}
+    for node in nodes:
+        by_release.setdefault(found[node], []).append(node)
+    return "; ".join(
+        f"{_named(names)} {'run' if len(names) > 1 else 'runs'} K3s {release}"
+        for release, names in by_release.items()
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from components.core.key_values import HostState, parse_state
 from components.core.to_json import HIDDEN, OMIT_EMPTY
-from components.disruption.named import load_named, render_named, split_lines
+from components.disruption.request import load_named, render_named, split_lines
 from components.kubernetes.reference import ClusterRef
 from components.remote.request import read_request
 from components.remote.step import Endpoint

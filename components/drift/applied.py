@@ -61,11 +61,7 @@ class Applied:
         return found
 
     def follow(self, spec: ClusterSpec) -> Applied:
-        """The same with the steps of renamed devices under their new names.
-
-        Args:
-            spec: The site; `renamed` says what was renamed.
-        """
+        """The same with the steps of renamed devices under their new names."""
         by_old = {old: new for new, old in spec.renamed.all.items()}
         former: dict[str, str] = {}
         for name, old in self.devices_of(spec).items() if by_old else ():

@@ -88,8 +88,9 @@ class Fabric(pulumi.ComponentResource):
     def _switch(self, plan: SwitchPlan, remote: Remote) -> pulumi.Resource:
         environment = remote.environment(plan.endpoint)
         desired = plan.desired.model_dump(mode="json")
-        serial = {"serial": plan.serial} if plan.serial else {}
-        request = render_request(plan.endpoint, os=plan.os, desired=fold_ports(desired), **serial)
+        who = {"serial": plan.serial} if plan.serial else {}
+        who |= {"stack": pulumi.get_stack()} if plan.marks else {}
+        request = render_request(plan.endpoint, os=plan.os, desired=fold_ports(desired), **who)
         # The baseline is taken once, before the first change, and kept: its inputs are ignored.
         baseline = local_call(
             LocalCall(
@@ -103,7 +104,7 @@ class Fabric(pulumi.ComponentResource):
         recorded = join_text(baseline.stdout, pack_baseline)
         note = remote.note(plan.step)
         # Only where it refuses: a request that allows it is as it was before there was the key.
-        policy: dict[str, object] = dict(serial)
+        policy: dict[str, object] = dict(who)
         policy |= {"ports": plan.ports} if plan.ports != "allow" else {}
         leave = self._leaves.get(plan.name)
         if leave:

@@ -28,7 +28,12 @@ from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.failure_text import InterruptedRunError
 from components.fabric.gate import Gate, open_gate
-from components.fabric.identity import Identity, recorded_identity, refuse_other
+from components.fabric.identity import (
+    Identity,
+    recorded_identity,
+    refuse_other,
+    refuse_other_stack,
+)
 from components.fabric.moves import (
     SwitchEvidence,
     describe_moves,
@@ -36,7 +41,7 @@ from components.fabric.moves import (
     join_outcomes,
     previous_of,
 )
-from components.fabric.session_look import look, read_sessions
+from components.fabric.session_look import keep_mark, look, read_sessions
 from components.fabric.session_state import Sessions
 from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
@@ -88,6 +93,8 @@ class SwitchRequest:
     looks first, and hosts leave service. An undo gives back what was there in any case."""
     serial: str = ""
     """Serial number that the file says; empty: the recorded one counts."""
+    stack: str = ""
+    """The stack that manages the switch, if the switch can keep its name."""
     judges: Judged | None = None
     """Of a plain exec: see `components/fabric/judge.py`."""
 
@@ -133,8 +140,10 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
         exchange.enter(configure=False)
         who = exchange.who(system_of(request.os).identity)
         refuse_other(request.endpoint.where, who, None, request.serial)
+        refuse_other_stack(request.endpoint.where, who, request.stack)
         wanted = every_key(exchange.list_ports(), request.desired)
-        return render_baseline(exchange.record(wanted).model_copy(update={"identity": who}))
+        kept = replace(who, stacks=()) if who else None
+        return render_baseline(exchange.record(wanted).model_copy(update={"identity": kept}))
 
 
 def run_observe(text: str, environ: Mapping[str, str]) -> str:
@@ -173,22 +182,10 @@ def run_apply(
         for number, ports in enumerate(parts):
             later = tuple(port for part in parts[number + 1 :] for port in part)
             leaving = out_of_service(ports) if out_of_service else nullcontext()
-            with _names_done(drained), leaving as names:
+            with leaving as names:
                 done.append(step.change(edit.wanted, partial(edit.part, later), last=not later))
             drained += names or ()
     return step.render(join_outcomes(done), request.desired, drained)
-
-
-@contextmanager
-def _names_done(drained: Sequence[str]) -> Generator[None, None, None]:
-    """Say in a failure of a later group what the groups before it have."""
-    try:
-        yield
-    except DeviceError as error:
-        if not drained:
-            raise
-        done = f"the ports of {', '.join(drained)} were changed before, and saved"
-        raise type(error)(f"{error}\n  before  {done}") from error
 
 
 def run_restore(text: str, environ: Mapping[str, str]) -> str:
@@ -241,7 +238,8 @@ def look_at_switch(
     questions = system_of(system).identity
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()
-        return _look(exchange, system, desired), identity
+        who = Identity(serial=identity.serial, base_mac=identity.base_mac, stacks=identity.stacks)
+        return look(exchange, desired).model_copy(update={"identity": who}), identity
 
 
 def read_counters(
@@ -307,6 +305,7 @@ class _Step:
         last = recorded_identity(self.environ.get(PREVIOUS_OUTPUT, "").strip())
         was = last or (request.baseline.identity if request.baseline else None)
         refuse_other(request.endpoint.where, self.who, was, request.serial)
+        refuse_other_stack(request.endpoint.where, self.who, request.stack)
 
     def find_stopped(self, edit: Edit) -> tuple[str, ...]:
         """The ports that the changes interrupt, as `ports_of` names them, before anyone leaves.
@@ -340,8 +339,7 @@ class _Step:
             DeviceError: See `Exchange.converge`; `kept` says whether the switch is as it was.
         """
         request, gate, kept = self.request, self.gate, True
-        write_s = request.endpoint.write_s or WRITE_DEADLINE_S
-        write_s += gate.place.settle_s if self.shifts else 0
+        write_s = (request.endpoint.write_s or WRITE_DEADLINE_S) + self.shifts * gate.place.settle_s
         try:
             with _exchange(request, self.environ, write_s) as exchange:
                 exchange.enter(configure=False)
@@ -355,6 +353,8 @@ class _Step:
                         )
                 finally:
                     kept = not exchange.altered
+                if request.stack:
+                    keep_mark(exchange, request.stack, self.who, keep=not undoes)
             self._settle(wanted, outcome, last=last)
         except DeviceError as error:
             error.kept = kept
@@ -387,7 +387,7 @@ class _Step:
             interrupted=tuple(texts),
             saved=True,
             desired=owned,
-            identity=self.who,
+            identity=replace(self.who, stacks=()) if self.who else None,
             drained=tuple(drained),
             shifted=self.gate.shift.used,
         )

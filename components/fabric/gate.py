@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 from typing import Final, TypeVar
 
@@ -155,13 +156,6 @@ def _kept_sessions(outcome: Outcome) -> set[str]:
     return {name for name, number in was.neighbors.items() if now.neighbors.get(name) == number}
 
 
-class _Away(_Frozen):
-    """The content of the file that says so."""
-
-    by: str
-    """The lines that bring it back, for people who look."""
-
-
 @dataclass(slots=True)
 class Shift:
     """Traffic that leaves a switch with BGP sessions before it changes, and comes back after it.
@@ -184,8 +178,8 @@ class Shift:
         return "" if isinstance(self.drain, str) else self.drain.title
 
     @property
-    def _file(self) -> str:
-        return f"{place_file(self.endpoint)}-away"
+    def _path(self) -> Path:
+        return FOLDER.parent / f"{place_file(self.endpoint)}-away"
 
     @contextmanager
     def around(self, exchange: Exchange, *, away: bool, back: bool) -> Generator[None, None, None]:
@@ -199,10 +193,10 @@ class Shift:
         Raises:
             DeviceError: The switch refuses a line, or does not say that traffic is sent away.
         """
-        kept = _load(_Away, self._file) is not None
-        self.ours = kept and self._shows(exchange, "is_away")
-        if kept and not self.ours:
-            self._forget()
+        if self._path.is_file():
+            self.ours = self._shows(exchange, "is_away")
+            if not self.ours:
+                self._path.unlink()
         if back and self.ours:
             self.come_back(exchange)
         try:
@@ -219,7 +213,7 @@ class Shift:
         drain = self.drain
         if isinstance(drain, str) or self._shows(exchange, "is_away"):
             return
-        keep_current(self._file, _Away(by="; ".join(drain.back)).model_dump_json() + "\n")
+        keep_current(self._path.name, f"back: {'; '.join(drain.back)}\n")
         self.ours = True
         word = drain.on(exchange.read(SwitchState()).state) if "{on}" in str(drain.away) else ""
         self._send(exchange, tuple(line.replace("{on}", word) for line in drain.away))
@@ -244,16 +238,12 @@ class Shift:
         try:
             self._send(exchange, (*self.drain.back, *filter(None, [exchange.driver.save])))
         finally:
-            if not self._shows(exchange, "is_away"):
-                self._forget()
+            self.ours = self._shows(exchange, "is_away")
         if self.ours:
             raise DeviceError(
                 f"{exchange.session.where} still shows {self.title} in `{self.drain.asks}`"
             )
-
-    def _forget(self) -> None:
-        self.ours = False
-        (FOLDER.parent / self._file).unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
 
     def _shows(self, exchange: Exchange, what: str) -> bool:
         """Whether the switch shows one of the two patterns."""

@@ -6,9 +6,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Final, cast
 
 from components.core.errors import DeviceError
+
+MARKS: Final = "/var/lib/railyard"
+"""Folder on a switch that is a Linux machine, with one folder in it for the stack that manages it,
+as on hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Identity:
     """Serial number of the chassis: what tells it from another one of its model."""
     base_mac: str = ""
     """Its first MAC address, as the switch writes it; only shown."""
+    stacks: tuple[str, ...] = ()
+    """The stacks that manage it, as it says itself; never recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +61,26 @@ class IdentityQuestions:
     tries: tuple[str, str] | None = None
     """A line that opens the configuration, which a login that may only look is refused, and the
     line that leaves it as it was."""
+    marks: bool = False
+    """Whether it is a Linux machine, where `MARKS` says which stack manages it."""
 
     @property
     def commands(self) -> tuple[str, ...]:
         """What to ask, each once."""
-        return _commands(self.release, *self.model, self.serial, self.base_mac, self.rights)
+        return (*_commands(self.release, *self.model, self.rights), *self.unique)
 
     @property
     def unique(self) -> tuple[str, ...]:
-        """What to ask for the serial number and base MAC alone; empty if no form is published."""
-        return _commands(self.serial, self.base_mac)
+        """What to ask for serial number, base MAC and stack; empty if no form is published."""
+        marks = (f"ls -1 {MARKS}",) if self.marks else ()
+        return (*_commands(self.serial, self.base_mac), *marks)
 
     def parse_unique(self, answers: Mapping[str, str]) -> Identity:
         """Read the answers to `unique`."""
         serial, mac = (each.find(answers) if each else "" for each in (self.serial, self.base_mac))
-        return Identity(serial=serial, base_mac=mac)
+        found = answers[f"ls -1 {MARKS}"] if self.marks else ""
+        stacks = re.findall(r"^[\w.-]+(?=\s*$)", found, re.MULTILINE)
+        return Identity(serial=serial, base_mac=mac, stacks=tuple(stacks))
 
     def parse(self, answers: Mapping[str, str]) -> Identity:
         """Read the answers."""
@@ -110,6 +121,27 @@ def refuse_other(where: str, now: Identity | None, was: Identity | None, serial:
     )
 
 
+def refuse_other_stack(where: str, now: Identity | None, stack: str) -> None:
+    """End a step before its first write if another stack manages the switch.
+
+    Raises:
+        DeviceError: The switch has the mark of another stack; the text names it.
+    """
+    for other in now.stacks if now and stack else ():
+        if other != stack:
+            raise DeviceError(f"{where}: {other_stack_text(stack, other)}")
+
+
+def other_stack_text(stack: str, other: str) -> str:
+    """What happened and how to go on if a switch has the mark of another stack."""
+    return (
+        f"the stack {other} manages this switch, and this is the stack {stack}: destroying one of"
+        " them would take the settings of the other. Nothing was changed.\n"
+        f"  fix    keep the switch in one file; if {other} is gone for good, run `sudo rmdir"
+        f" {MARKS}/{other}` on the switch"
+    )
+
+
 def recorded_identity(stdout: str) -> Identity | None:
     """What an apply, a restore or a baseline recorded of its switch; None if it says nothing."""
     if not stdout.startswith("{"):
@@ -118,4 +150,7 @@ def recorded_identity(stdout: str) -> Identity | None:
         found = cast("Mapping[str, object]", json.loads(stdout)).get("identity")
     except ValueError:
         return None
-    return Identity(**cast("dict[str, str]", found)) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    said = cast("Mapping[str, str]", found)
+    return Identity(serial=said.get("serial", ""), base_mac=said.get("base_mac", ""))

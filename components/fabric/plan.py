@@ -86,6 +86,12 @@ class SwitchPlan(BaseModel):
         return next(found, len(self.waves))
 
     @property
+    def marks(self) -> bool:
+        """Whether the switch itself keeps the name of the stack that manages it."""
+        questions = system_of(self.os).identity
+        return questions is not None and questions.marks
+
+    @property
     def baseline_step(self) -> str:
         """Name of the step that records what was there before the first change."""
         return f"{self.name}-baseline"

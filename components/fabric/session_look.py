@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.fabric.exchange import Exchange
+from components.fabric.identity import MARKS, Identity
 from components.fabric.session_state import Sessions
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import SessionReader, Unreadable
@@ -39,3 +40,22 @@ def look(exchange: Exchange, desired: SwitchState) -> SwitchState:
     if sessions is not None:
         beside["sessions"] = sessions
     return reading.state.model_copy(update=beside)
+
+
+def keep_mark(exchange: Exchange, stack: str, who: Identity | None, *, keep: bool) -> None:
+    """Write on the switch which stack manages it, or take that away again.
+
+    A login without the right to do so goes on without a mark: it protects against a second stack,
+    and no setting depends on it.
+
+    Args:
+        exchange: The session, after the change.
+        stack: Name of the stack.
+        who: What the switch said of itself before the change.
+        keep: False after an undo.
+    """
+    folder, is_there = f"{MARKS}/{stack}", who is not None and stack in who.stacks
+    if keep and not is_there:
+        exchange.session.run(f"sudo -n mkdir -p {folder}")
+    elif is_there and not keep:
+        exchange.session.run(f"sudo -n rmdir {folder} {MARKS}")

@@ -24,13 +24,7 @@ from components.hosts.routing import CARD_SYSCTLS, conf_name
 
 
 def find_beside(guarded: Guarded, desired: HostState, facts: HostState) -> tuple[Beside, ...]:
-    """All that harms our traffic on a host and is not ours.
-
-    Args:
-        guarded: What the plan makes of it.
-        desired: Its settings in the plan: these are ours.
-        facts: What a look found, of `Guarded.asked` too.
-    """
+    """All that harms our traffic on a host and is not ours."""
     owned = frozenset(desired.values)
     return (
         *_of_cards(guarded, owned, facts.values),

@@ -254,48 +254,29 @@ class VfRule:
     """Asked with the card, one VF's values, and those of this setting of all its VFs."""
 
 
-def _below_line(card: GuardedCard, vf: Mapping[str, str], _all: Mapping[str, str]) -> bool:
-    return 0 < int(vf["max_rate_mbit_s"]) < card.gbit_s * 1000
-
-
-def _more_than_others(_card: GuardedCard, vf: Mapping[str, str], of_all: Mapping[str, str]) -> bool:
-    return vf["min_rate_mbit_s"] != "0" and len({*of_all.values()}) > 1
-
-
-def _is_off(_card: GuardedCard, vf: Mapping[str, str], _all: Mapping[str, str]) -> bool:
-    return vf["link_state"] == "disable"
-
-
-def _distrusted(_card: GuardedCard, vf: Mapping[str, str], _all: Mapping[str, str]) -> bool:
-    return vf["trust"] == "off" and vf.get("place") == "away"
-
-
-def _spoof_checked(_card: GuardedCard, vf: Mapping[str, str], _all: Mapping[str, str]) -> bool:
-    return vf["spoofchk"] == "on" and vf.get("place") == "away"
-
-
 VF_RULES: Final = (
     VfRule(
         "host.rate_limit", "max_rate_mbit_s", "0", "the rate of the pods that have them",
-        "max_tx_rate", _below_line,
+        "max_tx_rate", lambda card, vf, _all: 0 < int(vf["max_rate_mbit_s"]) < card.gbit_s * 1000,
     ),
     VfRule(
         "host.rate_limit", "min_rate_mbit_s", "0", "the share of the card's other VFs",
-        "min_tx_rate", _more_than_others,
+        "min_tx_rate",
+        lambda _card, vf, of_all: vf["min_rate_mbit_s"] != "0" and len({*of_all.values()}) > 1,
     ),
     VfRule(
         "host.vf_rights", "link_state", "auto", "the link of the pods that have them", "state",
-        _is_off,
+        lambda _card, vf, _all: vf["link_state"] == "disable",
     ),
     VfRule(
         "host.vf_rights", "trust", "on",
         "what the network attachment gave their pods: other addresses and multicast", "trust",
-        _distrusted,
+        lambda _card, vf, _all: vf["trust"] == "off" and vf.get("place") == "away",
     ),
     VfRule(
         "host.vf_rights", "spoofchk", "off",
         "what the network attachment gave their pods: frames from another address are dropped",
-        "spoofchk", _spoof_checked,
+        "spoofchk", lambda _card, vf, _all: vf["spoofchk"] == "on" and vf.get("place") == "away",
     ),
 )  # fmt: skip
 

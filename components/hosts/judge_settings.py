@@ -15,12 +15,7 @@ _OFED: Final = frozenset({"doca_ofed", "mlnx_ofed", "other"})
 
 
 def judge_settings(plan: HostPlan, seen: Mapping[str, str]) -> tuple[Finding, ...]:
-    """What no step may change, and is otherwise than the file says.
-
-    Args:
-        plan: The host's plan.
-        seen: Setting to the value that the host has.
-    """
+    """What no step may change, and is otherwise than the file says."""
     wanted = plan.desired.values
     return (*_cards(plan.name, wanted, seen), *_drivers(plan.name, wanted, seen))
 

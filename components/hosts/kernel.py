@@ -9,9 +9,9 @@ from components.catalogue.operator_versions import parse_numbers
 from components.hosts.keys.ask import module_of
 from components.hosts.routing import rail_sysctls
 from components.model.cluster import ClusterSpec
-from components.model.gpu_direct import gpu_driver_owner
 from components.model.hosts import Host
 from components.model.kernel import KernelSettings
+from components.model.operator_owned import gpu_driver_owner
 
 _PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem"}
 """GPUDirect RDMA to the module that it needs; DMA-BUF needs none."""

@@ -23,8 +23,7 @@ from components.hosts.drivers import (
 from components.hosts.firmware import firmware_settings
 from components.hosts.guards import Guarded, plan_guards, repaired_settings
 from components.hosts.kernel import kernel_settings
-from components.hosts.keys.ask import lost_at_reboot
-from components.hosts.leftovers import Leftovers, leftovers
+from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
 from components.hosts.look import LOOK_LINE
 from components.hosts.placement import Placement, plan_placement
 from components.hosts.proxy import through_proxy
@@ -33,10 +32,9 @@ from components.hosts.routing import routing_settings
 from components.hosts.scripts import boot_files_digest, host_call
 from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec
-from components.model.gpu_direct import runs_docker, toolkit_owner
 from components.model.hosts import Host, HostDefaults, Nic
 from components.model.instances import crusoe_of
-from components.model.operator_owned import vfs_by_operator
+from components.model.operator_owned import runs_docker, toolkit_owner, vfs_by_operator
 from components.model.rail_subnets import subnet_of
 from components.remote.endpoint import host_endpoint
 from components.remote.file_plan import plan_files

@@ -103,13 +103,6 @@ def boot_unit_text() -> str:
 
 
 def boot_files_digest(config: str) -> str:
-    """The digest that a host reports for its three boot files.
-
-    Args:
-        config: Content of `/etc/railyard/nics.conf`.
-
-    Returns:
-        The first 16 hexadecimal digits of the SHA-256 of unit, script and configuration together.
-    """
+    """The digest that a host reports for its three boot files."""
     together = boot_unit_text() + boot_script_text() + config
     return hashlib.sha256(together.encode()).hexdigest()[:16]

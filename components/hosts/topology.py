@@ -79,10 +79,6 @@ def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
     nearest to a card come first. Where there are more cards than GPUs, a card that is left gets the
     nearest GPU of its node with the fewest cards.
 
-    Args:
-        look: What the host has.
-        cards: PCI addresses of the cards that carry rails.
-
     Returns:
         The pairs by GPU and card; none where there are no cards.
     """
@@ -101,11 +97,7 @@ def assign_gpus(look: HostLook, cards: Iterable[str]) -> tuple[Pair, ...]:
             load[card] += 1
             found[gpu] = Pair(gpu, card, steps)
     more = _left_cards(pairs, found) if len(functions) > len(look.gpus) else []
-    return tuple(sorted([*found.values(), *more], key=_addresses))
-
-
-def _addresses(pair: Pair) -> tuple[str, str]:
-    return pair.gpu, pair.card
+    return tuple(sorted([*found.values(), *more], key=lambda pair: (pair.gpu, pair.card)))
 
 
 def _left_cards(pairs: list[tuple[Distance, str, str]], found: Mapping[str, Pair]) -> list[Pair]:

@@ -19,8 +19,8 @@ from components.drift.watched import Watched
 from components.hypervisor.request import Guest, RebootRequest
 from components.hypervisor.scripts import hypervisor_call
 from components.model.cluster import ClusterSpec
+from components.model.environments import Hypervisor, VirtualMachine
 from components.model.hosts import Host
-from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.remote.endpoint import endpoint_of, host_endpoint
 from components.remote.sending import plan_sending
 from components.remote.step import Endpoint, RemoteStep

@@ -18,14 +18,12 @@ from typing import Final
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.core.key_values import HostState, parse_state
 from components.hosts.scripts import host_call
-from components.hypervisor.access import explain_refusal
 from components.hypervisor.plan import PASSED_THROUGH
 from components.hypervisor.request import Guest, RebootRequest, parse_request
 from components.hypervisor.scripts import hypervisor_call
-from components.remote.host_runs import Run, run_on_hosts
+from components.remote.host_runs import Run, run_call, run_on_hosts
 from components.remote.host_session import HostAnswer
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
-from components.remote.tool_runs import run_call
 
 POLL_S: Final = 2.0
 """Seconds between two looks at a host that is rebooting."""
@@ -49,9 +47,6 @@ class Reboot:
 
     def perform(self) -> dict[str, object]:
         """Reboot if something waits for it, or finish a reboot that was begun.
-
-        Returns:
-            The evidence.
 
         Raises:
             DeviceError: What was done, what was not, the last known state and the next command.
@@ -253,3 +248,25 @@ def run_reboot(text: str, environ: Mapping[str, str]) -> str:
             raise
 
     return json.dumps(Reboot(request, run).perform(), indent=2, sort_keys=True) + "\n"
+
+
+def explain_refusal(error: DeviceError) -> str:
+    """The words of a failed connection, and what usually is behind it on ESXi.
+
+    SSH is off by default and may be closed by a timeout; lockdown mode refuses a key that is
+    right (sources.md#esxi).
+    """
+    if isinstance(error, HostKeyError):
+        return str(error)
+    if isinstance(error, UnreachableError) and isinstance(error.__cause__, ConnectionRefusedError):
+        return (
+            f"{error}\n  fix        SSH is off by default on ESXi, and UserVars.ESXiShellTimeOut"
+            " closes it: `govc host.service start TSM-SSH`, or Host > Services in the host client"
+        )
+    if "refused our SSH key" in str(error):
+        return (
+            f"{error}\n  fix        look for the public key in /etc/ssh/keys-root/authorized_keys;"
+            " if it is there, the host is in lockdown mode: end it in vCenter (Security Profile)"
+            " or at the console, or make root an exception user"
+        )
+    return str(error)

@@ -1,4 +1,4 @@
-"""MPIJobs: a launcher, and workers on the rails that it reaches by SSH."""
+"""MPIJobs: a launcher, and workers that it reaches by SSH on their rails."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.jobs.environment import job_environment
-from components.jobs.ssh import ssh_port, sshd_command
+from components.jobs.environment import job_environment, launch_command
+from components.jobs.ssh import launcher_env, ssh_port, sshd_command
 from components.jobs.templates import (
     RUN,
     JsonObject,
@@ -19,7 +19,8 @@ from components.jobs.templates import (
 )
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
-from components.pod_network.attachment import PodAttachment
+from components.model.worker_kinds import WorkerKind
+from components.pod_network.attachment import PodAttachment, pod_attachment
 from components.pod_network.tolerations import gpu_runtime, tolerations
 
 SHM_SIZE: Final = "16Gi"
@@ -181,3 +182,39 @@ def _topology_volume(spec: ClusterSpec) -> list[JsonValue]:
     if file is None:
         return []
     return [{"name": _TOPOLOGY, "hostPath": {"path": file.host_path, "type": "File"}}]
+
+
+def launched_job(
+    spec: ClusterSpec,
+    name: str,
+    kind: WorkerKind,
+    command: tuple[str, ...],
+    image: str,
+    *,
+    twice: bool = False,
+) -> Body:
+    """The MPIJob that runs a command of `mpirun_command` over all workers of a kind.
+
+    Args:
+        spec: The site.
+        name: Its name, without the number of the run.
+        kind: The workers.
+        command: `mpirun` with all its arguments.
+        image: Of launcher and workers.
+        twice: Run it again over TCP afterwards.
+    """
+    workers = MpiWorkers(
+        image=image,
+        count=len(kind.hosts),
+        gpus=kind.gpus,
+        attachment=pod_attachment(spec, kind.rails_of(spec)),
+        nodes=kind.nodes,
+    )
+    port = ssh_port(spec, host_network=workers.attachment.host_network)
+    launcher: JsonObject = {
+        "name": "launcher",
+        "image": image,
+        "command": [*launch_command(command, twice=twice)],
+        "env": env_list(launcher_env(port)),
+    }
+    return mpi_job(spec, name, workers, launcher)

@@ -12,10 +12,16 @@ from pydantic import JsonValue
 from components.jobs.deepspeed import plan_deepspeed
 from components.jobs.environment import job_environment, on_devices
 from components.jobs.templates import JsonObject
-from components.kubernetes.fields import name_of
 from components.kubernetes.login import login_manifests
-from components.kubernetes.manifest import Body, Manifest, make_manifest
-from components.kubernetes.pods import pods_in, pulling, with_image
+from components.kubernetes.manifest import (
+    Body,
+    Manifest,
+    make_manifest,
+    name_of,
+    pods_in,
+    pulling,
+    with_image,
+)
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
 from components.model.jobs import TopologyFile
@@ -40,12 +46,7 @@ _SH_C: Final = 2
 
 
 def plan_own_pods(spec: ClusterSpec, group: int) -> tuple[Manifest, ...]:
-    """The objects for pods of users; none where the file does not ask for them.
-
-    Args:
-        spec: The checked site.
-        group: Their place in the order.
-    """
+    """The objects for pods of users; none where the file does not ask for them."""
     own = spec.jobs.own_pods
     if own is None:
         return ()

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 from components.core.errors import UnreachableError
-from components.core.limits import LOG_BYTES, Deadline, read_all
+from components.core.limits import LOG_BYTES, Deadline, end_within, read_all
 from components.kubernetes.client import make_client
 
 Body = Mapping[str, Any]
 REQUEST_DEADLINE_S: Final = 5.0
-"""Seconds for one request; the client tries four times before it gives up."""
+"""Seconds for one try of a request."""
+TRIES: Final = 4
+"""How often the client tries before it gives up: urllib3's three retries, and the first try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,9 @@ class KubernetesCalls:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
-            data = read_answer(answer, REQUEST_DEADLINE_S)
+            with end_within(Deadline(TRIES * REQUEST_DEADLINE_S)):
+                answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
+                data = read_answer(answer, REQUEST_DEADLINE_S)
         except (HTTPError, ApiException, OSError) as error:
             words = str(error).strip().splitlines()[-1]
             raise UnreachableError(

@@ -20,6 +20,7 @@ from typing import IO, Any, Final, cast
 import yaml
 
 from components.core.errors import DeviceError
+from components.core.limits import timed
 
 _FILES: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
@@ -44,6 +45,7 @@ def make_client(kubeconfig: str) -> Any:  # noqa: ANN401 - the client library sh
         # A part of another shape; the error's words may hold a token or a key.
         raise _unusable() from error.__cause__
     context = _Context(ssl.PROTOCOL_TLS_CLIENT)
+    timed(context)
     context.pems = pems
     if not client.configuration.verify_ssl:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

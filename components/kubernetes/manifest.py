@@ -1,12 +1,16 @@
-"""One Kubernetes object of a plan, as a plain value."""
+"""One Kubernetes object as a plain value: its fields, its pods, their images."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from pydantic import JsonValue
+
+from components.artefacts.resolve import PULL_SECRET
+from components.model.cluster import ClusterSpec
 
 Body: TypeAlias = dict[str, JsonValue]
 """The JSON of one object; the only place of the plan where keys are free."""
@@ -79,13 +83,9 @@ def make_manifest(owner: str, body: Body, group: int) -> Manifest:
     name = metadata["name"] if isinstance(metadata, dict) else ""
     kind = str(body["kind"])
     if kind in _SETTLED and (kind != "ClusterRole" or _FROM_OTHERS in body):
-        body = _awaited(body, _SETTLED[kind])
+        body = _annotated(body, {WAIT_FOR: _SETTLED[kind], **annotations_of(body)})
     resource_name = f"{owner}-{kind.lower()}-{name}" if name != owner else f"{owner}-{kind.lower()}"
     return Manifest(resource_name, str(body["apiVersion"]), kind, body, group)
-
-
-def _awaited(body: Body, condition: str) -> Body:
-    return _annotated(body, {WAIT_FOR: condition, **annotations_of(body)})
 
 
 def repaired(body: Body, note: str) -> Body:
@@ -104,3 +104,69 @@ def _annotated(body: Body, annotations: Body) -> Body:
     metadata = body["metadata"]
     found = metadata if isinstance(metadata, dict) else {}
     return {**body, "metadata": {**found, "annotations": annotations}}
+
+
+def map_at(owner: object, *path: str) -> Mapping[str, Any]:
+    """The mapping at a path of keys."""
+    found = owner
+    for key in path:
+        found = cast("Mapping[str, Any]", found).get(key) if isinstance(found, Mapping) else None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def list_at(owner: object, *path: str) -> list[Mapping[str, Any]]:
+    """The mappings of the list at a path of keys."""
+    found: object = map_at(owner, *path[:-1]).get(path[-1])
+    items = cast("list[object]", found) if isinstance(found, list) else []
+    return [cast("Mapping[str, Any]", each) for each in items if isinstance(each, Mapping)]
+
+
+def name_of(body: object) -> str:
+    """The object's own name."""
+    return str(map_at(body, "metadata").get("name", ""))
+
+
+_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
+
+
+def pods_in(value: JsonValue) -> Iterator[dict[str, JsonValue]]:
+    """Every pod in an object: what has a list of containers."""
+    if isinstance(value, list):
+        for item in value:
+            yield from pods_in(item)
+    elif isinstance(value, dict):
+        if isinstance(value.get("containers"), list):
+            yield value
+        for item in value.values():
+            yield from pods_in(item)
+
+
+def containers_in(value: JsonValue) -> Iterator[dict[str, JsonValue]]:
+    """Every container of every pod in an object."""
+    for pod in pods_in(value):
+        for key in _LISTS:
+            for item in cast("list[JsonValue]", pod.get(key) or []):
+                if isinstance(item, dict):
+                    yield item
+
+
+def with_image(body: Body, image: str) -> Body:
+    """The same object with another image in all its containers."""
+    changed = copy.deepcopy(body)
+    for container in containers_in(changed):
+        container["image"] = image
+    return changed
+
+
+def pulling(spec: ClusterSpec, body: Body) -> Body:
+    """The same object, whose pods pull with the registry's login where the site has one.
+
+    The login is a Secret of their namespace: `components/kubernetes/login.py` makes it.
+    """
+    registry = spec.sources.registry
+    if registry is None or registry.login is None:
+        return body
+    changed = copy.deepcopy(body)
+    for pod in pods_in(changed):
+        pod["imagePullSecrets"] = [{"name": PULL_SECRET}]
+    return changed

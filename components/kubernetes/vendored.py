@@ -111,15 +111,11 @@ def _opened(schema: JsonValue, levels: int) -> JsonValue:
     if not _properties(schema):
         return schema
     if not levels:
-        return _anything()
+        return {"type": "object", _OPEN: True}
     fields: Schema = {
         name: _opened(field, levels - 1) for name, field in _properties(schema).items()
     }
     return {**schema, "properties": fields}
-
-
-def _anything() -> Schema:
-    return {"type": "object", _OPEN: True}
 
 
 _BODIES: Final = TypeAdapter(list[Body])

@@ -7,8 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 
-from components.model.refusal import refuse
-from components.model.texts import LineText
+from components.model.texts import LineText, refuse
 from components.model.units import Frozen, ReleaseText
 
 CASE_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$"

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from components.model.refusal import refuse
+from components.model.texts import refuse
 from components.model.units import PORT_TARGET, DnsLabel, Frozen, Ipv4, PortName, VlanId
 
 BOND_NAME: Final = r"^[A-Za-z][A-Za-z-]*[0-9]+$"

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from components.model.reach import OCTET, PublicKey
-from components.model.refusal import refuse
-from components.model.texts import URL_SIGNS, HcaName, PlainName
+from components.model.texts import URL_SIGNS, HcaName, PlainName, refuse
 from components.model.units import (
     IPV4_NET,
     DnsLabel,

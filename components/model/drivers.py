@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, StringConstraints, WithJsonSchema
 
-from components.model.refusal import refuse
+from components.model.texts import refuse
 from components.model.units import Frozen, ReleaseText, Sha256
 
 GpuDirect: TypeAlias = Literal["peermem", "dma_buf", "none", "nv_peer_mem"]

@@ -12,12 +12,19 @@ from components.catalogue.switches.model_file import Mode
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
 from components.model.bonds import Bond, BondName, Mlag
-from components.model.link_settings import Fec, LinkSettings
-from components.model.queues import Gbit, Marking, Percent, Schedule, TrafficClass, WatchdogTimes
+from components.model.queues import (
+    Fec,
+    Gbit,
+    LinkSettings,
+    Marking,
+    Percent,
+    Schedule,
+    TrafficClass,
+    WatchdogTimes,
+)
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
-from components.model.refusal import refuse
 from components.model.switch_models import DescribedSwitch
-from components.model.texts import ModelName, PluggedIn
+from components.model.texts import ModelName, PluggedIn, refuse
 from components.model.units import (
     PORT_TARGET,
     DnsLabel,

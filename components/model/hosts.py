@@ -13,13 +13,11 @@ from components.core.errors import Bug
 from components.model.drivers import ContainerToolkit, DriverPackage, GpuDirect, GpuDriverVersion
 from components.model.firmware import Firmware
 from components.model.kernel import KernelSettings
-from components.model.nic_models import DescribedNic
-from components.model.qos import HostQos
+from components.model.qos import GpuPath, HostQos, LinkGtS, LinkWidth, PortLanes
 from components.model.reach import CardAddress, NodeAddress
-from components.model.refusal import refuse
 from components.model.sriov import CardSerial, HcaPf, Sriov
-from components.model.texts import ModelName
-from components.model.topology import GpuPath, LinkGtS, LinkWidth, PortLanes
+from components.model.switch_models import DescribedNic
+from components.model.texts import ModelName, refuse
 from components.model.units import (
     DNS_LABEL,
     DnsLabel,

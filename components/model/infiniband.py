@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, 
 
 from components.model.cloud import InfiniBandFabric
 from components.model.fabric import RailResource
-from components.model.refusal import refuse
-from components.model.texts import ModelName
+from components.model.texts import ModelName, refuse
 from components.model.units import (
     PORT_TARGET,
     DnsLabel,

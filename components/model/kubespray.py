@@ -7,8 +7,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
-from components.model.refusal import refuse
-from components.model.texts import LocalPath
+from components.model.texts import LocalPath, refuse
 from components.model.units import Frozen, PinnedSource, Sha256
 
 KUBERNETES_RELEASE: Final = r"^v1\.[0-9]+\.[0-9]+$"

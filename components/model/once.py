@@ -1,9 +1,11 @@
-"""What follows from a frozen value is worked out once, however many ask for it."""
+"""What keeps a large site fast: values worked out once, and a garbage collector that waits."""
 
 from __future__ import annotations
 
+import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import wraps
 from typing import TypeVar
 
@@ -29,3 +31,19 @@ def once(build: Callable[[Source], Result]) -> Callable[[Source], Result]:
         return found[1]
 
     return recall
+
+
+@contextmanager
+def without_collector() -> Generator[None, None, None]:
+    """Let the collector wait: for work that makes values and no cycles of them.
+
+    It looks for cycles each time a quarter more values is there, and finds none among millions:
+    half of the time that the plan of 1,000 hosts takes. What nothing refers to still goes at once.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,11 +1,11 @@
-"""Who brings each part of the cluster, as the whole file says it."""
+"""Who brings each part of the cluster, and what of a site Railyard leaves alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
 
-from components.catalogue.cluster_parts import PARTS, Part
+from components.catalogue.cluster_parts import PARTS, TABLE, Part
 from components.model.cluster import ClusterSpec
 from components.model.cluster_parts import ClusterParts, Owner
 from components.model.cni import (
@@ -118,3 +118,30 @@ def cni_check_image(spec: ClusterSpec) -> Literal["whereabouts", "cni_plugins"] 
     if spec.k3s is not None or not ours:
         return None
     return "whereabouts" if installs(spec, "whereabouts") else "cni_plugins"
+
+
+_SHOWN: Final = 8
+"""Hosts that a line names; `hosts` of the file has all of them."""
+
+
+def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
+    """What becomes of hosts that nothing logs in to, as one line; none without such hosts."""
+    if not hosts:
+        return ()
+    more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+    named = f"{', '.join(hosts[:_SHOWN])}{more}"
+    return (f"{named}: not touched and not looked at: no login (login: none)",)
+
+
+def left_alone(spec: ClusterSpec) -> tuple[str, ...]:
+    """Say what stays untouched: devices that the file names, and all that it does not name."""
+    named = [f"{each.name} ({each.network} switch)" for each in spec.other_switches]
+    plain = spec.infiniband.switches if spec.infiniband else ()
+    named += [f"{each.name} ({each.model}, not logged in to)" for each in plain]
+    rest = ["network devices of hosts that are not under nics: bonds, management, storage"]
+    if spec.switches:
+        rest.append("switch ports that are not under ports, but for what holds for a whole switch")
+    theirs = [TABLE[part].title for part, owner in owners_of(spec).items() if owner == "theirs"]
+    if theirs:
+        rest.append(f"of others in the cluster, and looked at: {', '.join(theirs)}")
+    return (*named, *rest, *not_touched([host.name for host in spec.unreached]))

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from components.catalogue.upstream import SHARED_DEVICE_PLUGIN
 from components.model.hosts import NetdevName
-from components.model.nic_models import PciId
-from components.model.refusal import refuse
+from components.model.switch_models import PciId
+from components.model.texts import refuse
 from components.model.units import (
     IMAGE,
     DnsLabel,

@@ -1,8 +1,8 @@
-"""The queues of a switch port: when they mark, and how they share the port."""
+"""The queues of a switch port and the settings of its link."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -42,3 +42,21 @@ class WatchdogTimes(Frozen):
     """How long a class is held up until what it holds is dropped. 100 to 5000: sonic-pfcwd.yang."""
     restore: Annotated[int, Field(ge=100, le=60_000)]
     """For how long it is dropped then."""
+
+
+Fec = Literal["rs", "fc", "none"]
+"""Forward error correction: Reed-Solomon, Fire code (BASE-R), or none."""
+
+
+class LinkSettings(Frozen):
+    """Speed, error correction and auto-negotiation of the ports in `ports`."""
+
+    speed_gbit_s: Gbit | None = None
+    """Speed in Gbit/s: 400. Default: left to the switch, which takes that of the module or the
+    fastest of the port."""
+    fec: Fec | None = None
+    """`rs`, `fc` (BASE-R, for lanes of up to 25 Gbit/s) or `none`. Default: left to the switch.
+    Lanes of 50 Gbit/s and more have no link without `rs` (IEEE 802.3bs and 802.3cd)."""
+    autoneg: bool | None = None
+    """Whether speed and more are negotiated with the other end; with a speed, only that one is
+    offered. Default: left to the switch. EOS says it with the speed, so needs that too."""

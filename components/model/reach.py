@@ -15,8 +15,7 @@ from pydantic import AfterValidator, ValidationInfo, WithJsonSchema
 
 from components.core.placeholder import has_placeholder
 from components.core.plain_text import one_line
-from components.model.refusal import refuse
-from components.model.texts import ANY_LINE
+from components.model.texts import ANY_LINE, refuse
 
 OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4: Final = rf"{OCTET}(\.{OCTET}){{3}}"
@@ -110,10 +109,6 @@ def how_to_pin(address: str, port: int) -> str:
 
     All its keys are asked for: an ESXi host has none of ed25519, and switches differ by system and
     release. An RSA key comes last, since the Pulumi command provider knows only SHA-1 for it.
-
-    Args:
-        address: Of the device.
-        port: Of its SSH server.
     """
     return (
         f"run `ssh-keyscan -p {port} {address}` on a trusted network, take the key of ed25519, "

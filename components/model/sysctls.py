@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from components.model.refusal import refuse
+from components.model.texts import refuse
 
 SYSCTL_VALUE: Final = r"^[A-Za-z0-9_:/,+-][A-Za-z0-9 ._:/,+-]*$"
 _WRITTEN: Final = r"^[ \t]*[A-Za-z0-9_:/,+-][A-Za-z0-9 \t._:/,+-]*\s*$"

@@ -8,12 +8,15 @@ the system that would refuse the value in the middle of an update.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Final, TypeAlias
 
 from pydantic import StringConstraints
+from pydantic_core import PydanticCustomError
 
 _ACTS: Final = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """The characters that `components/core/plain_text.py` shows as escapes, and tab and newline."""
+RULE_NAME: Final = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 ANY_LINE: Final = rf"^[^{_ACTS}]*$"
 LINE: Final = rf"^[ \t]*[^{_ACTS}]*[^\s{_ACTS}][^{_ACTS}]*\s*$"
 MODEL_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9 ._()/+:-]*$"
@@ -60,5 +63,23 @@ LabelValue = Annotated[str, StringConstraints(pattern=LABEL_VALUE)]
 QualifiedName = Annotated[str, StringConstraints(pattern=QUALIFIED_NAME, max_length=317)]
 """The key of a label or a taint: a name of 63 characters after a DNS name of 253 and a slash
 (Kubernetes, IsQualifiedName)."""
+RuleName: TypeAlias = Annotated[str, StringConstraints(pattern=RULE_NAME)]
+Waivers: TypeAlias = dict[RuleName, LineText]
+"""Rules that a site goes without, each with the reason why."""
 HcaName = Annotated[str, StringConstraints(pattern=HCA)]
 """An RDMA device of Linux: `mlx5_0`; the kernel has 63 characters for it (IB_DEVICE_NAME_MAX)."""
+
+
+REFUSED: Final = "refused_value"
+"""The type of such an error, among pydantic's own."""
+
+
+def refuse(what: str, fix: str, known: Sequence[str] = ()) -> PydanticCustomError:
+    """Make the error of a type that says more than a pattern could.
+
+    Args:
+        what: One clause on the value, without a full stop; the report puts the path before it.
+        fix: One sentence on what to write.
+        known: Right values, of which the report names the nearest one.
+    """
+    return PydanticCustomError(REFUSED, "{what}", {"what": what, "fix": fix, "known": list(known)})

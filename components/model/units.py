@@ -20,8 +20,7 @@ from pydantic import (
 )
 
 from components.model.reach import IPV4, HostKey, SshAddress
-from components.model.refusal import refuse
-from components.model.texts import URL_SIGNS, AnyLine
+from components.model.texts import URL_SIGNS, AnyLine, refuse
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 POOL_NAME = r"^[a-z0-9]([-a-z0-9]{0,56}[a-z0-9])?$"

@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.environments import Esxi
+from components.model.environments import Esxi, Hypervisor
 from components.model.fabric import Switch
 from components.model.hosts import Host
-from components.model.hypervisors import Hypervisor
 from components.model.jump_hosts import JumpError, with_way
 from components.model.units import Ssh
 

@@ -1,10 +1,15 @@
 """The operators: Helm values, and the status that says that an operator has done its work.
 
-Sources: the GPU operator's chart and documentation (platform support, RDMA, CDI pages).
+Sources: the GPU operator's chart and documentation (platform support, RDMA, CDI pages); for the
+firmware of cards, README and definitions of nic-configuration-operator 8bfbeb3 and of network
+operator v26.4.1 (docs/explanation/sources.md#operators). Of two templates that take one card that
+operator applies none, so each takes the cards of nodes with a label of its own.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,14 +18,21 @@ from pydantic import JsonValue
 
 from components.artefacts.listing import charts_by_release
 from components.artefacts.resolve import merged
+from components.core.errors import SpecError
+from components.hosts.firmware import asked_settings
+from components.hosts.keys.ask import parameter_of
 from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body, Manifest, make_manifest
 from components.model.cluster import ClusterSpec
-from components.model.gpu_direct import gpu_paths, has_own_rdma_driver, toolkit_owner
-from components.model.hosts import Host
+from components.model.hosts import Host, Nic
 from components.model.kubernetes import ExistingPlane
+from components.model.operator_owned import (
+    firmware_by_operator,
+    gpu_paths,
+    has_own_rdma_driver,
+    toolkit_owner,
+)
 from components.model.operators import ByChart, ChartSource, GpuOperator
-from components.operators.firmware import firmware_labels, firmware_templates
 from components.operators.network import network_operator_values, nic_cluster_policy
 from components.pod_network.pools import NETWORK_NAMESPACE, pool_labels
 from components.pod_network.sriov_operator import vf_labels
@@ -253,3 +265,81 @@ def _policy_gate() -> Manifest:
         },
     }
     return Manifest("gpu-operator-ready", "nvidia.com/v1", "ClusterPolicyPatch", body, 0)
+
+
+_LABELS: Final = "firmware.railyard.dev"
+_OWN_FIELDS: Final = frozenset(
+    {"fw_sriov_en", "fw_num_of_vfs", "fw_link_type_p1", "fw_link_type_p2"}
+)
+"""Settings for which a template has fields."""
+_SWITCHES: Final = {"on": "True", "off": "False"}
+"""As mlxconfig calls them; the operator takes its words."""
+
+
+def firmware_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
+    """The labels by which templates find a node."""
+    return {f"{_LABELS}/{name}": "true" for name, _ in _templates(spec, host)}
+
+
+def firmware_templates(spec: ClusterSpec) -> tuple[Body, ...]:
+    """The templates of a site, each once, sorted by their names."""
+    found = {name: wanted for host in spec.workers for name, wanted in _templates(spec, host)}
+    return tuple(
+        {
+            "apiVersion": "configuration.net.nvidia.com/v1alpha1",
+            "kind": "NicConfigurationTemplate",
+            "metadata": {"name": name, "namespace": NETWORK_NAMESPACE},
+            "spec": {"nodeSelector": {f"{_LABELS}/{name}": "true"}, **found[name]},
+        }
+        for name in sorted(found)
+    )
+
+
+def _templates(spec: ClusterSpec, host: Host) -> Iterator[tuple[str, Body]]:
+    """What a node's cards are asked for: one for each model and set of settings.
+
+    The name carries a digest of it, so that it follows from this node alone.
+
+    Raises:
+        SpecError: The device id of a card is not known, and a template names it.
+    """
+    if host.role != "worker" or not firmware_by_operator(spec):
+        return
+    cards: dict[str, list[Nic]] = {}
+    for nic in host.nics:
+        settings = asked_settings(spec, host, nic)
+        if settings:
+            shown = json.dumps([_device(host, nic), settings], sort_keys=True)
+            cards.setdefault(shown, []).append(nic)
+    for shown, nics in cards.items():
+        device, settings = json.loads(shown)
+        addresses: list[JsonValue] = [*sorted(nic.pci for nic in nics)]
+        wanted: Body = {
+            "nicSelector": {"nicType": device, "pciAddresses": addresses},
+            "template": {
+                "numVfs": int(settings.get("fw_num_of_vfs", "0")),
+                "linkType": "Infiniband" if "ib" in settings.values() else "Ethernet",
+                **_raw(settings),
+            },
+        }
+        digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()
+        yield f"{device}-{digest[:8]}", wanted
+
+
+def _device(host: Host, nic: Nic) -> str:
+    if nic.pf_device is None:
+        raise SpecError(
+            f"the PCI device id of {host.name} {nic.netdev}, a {nic.model}, is not known, and a "
+            "template of the NIC configuration operator names it. Write pci_id in nic_models"
+        )
+    return nic.pf_device
+
+
+def _raw(settings: dict[str, str]) -> Body:
+    """The parameters for which a template has no field, as mlxconfig calls them."""
+    raw: list[JsonValue] = [
+        {"name": parameter_of(f"nic.0000:00:00.0.{key}"), "value": _SWITCHES.get(value, value)}
+        for key, value in sorted(settings.items())
+        if key not in _OWN_FIELDS
+    ]
+    return {"rawNvConfig": raw} if raw else {}

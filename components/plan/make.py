@@ -21,7 +21,7 @@ from components.disruption.ports_plan import PortsLeave, plan_ports
 from components.disruption.upgrade_plan import UpgradeGroup, plan_upgrades
 from components.drift.watched import Watched
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.hosts.leftovers import Leftovers
+from components.hosts.keys.ask import Leftovers
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hypervisor.plan import HypervisorPlan, plan_hypervisors
 from components.jobs.plan import JobsPlan, plan_jobs
@@ -29,8 +29,8 @@ from components.kubernetes.manifest import outlives
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
-from components.model.collector import without_collector
-from components.model.left_alone import left_alone
+from components.model.once import without_collector
+from components.model.owners import left_alone
 from components.operators.plan import OperatorsPlan, plan_operators
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.remote.step import OBSERVE_DEADLINE_S, RemoteStep

@@ -18,8 +18,7 @@ from components.model.hosts import Host, Nic
 from components.model.owners import owners_of
 from components.model.pod_network import SharedDevice
 from components.pod_network.ib_rails import ib_rails, rail_ports, rail_resources
-from components.pod_network.kept import probe_address
-from components.pod_network.leaf_pools import pool_of
+from components.pod_network.leaf_pools import pool_of, probe_address
 from components.pod_network.networks import client_address, probe_network
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"

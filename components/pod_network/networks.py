@@ -13,8 +13,7 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.fabric import Rail
 from components.model.infiniband import IbRail
-from components.pod_network.kept import kept_addresses, probe_address
-from components.pod_network.leaf_pools import Pool, pools_of
+from components.pod_network.leaf_pools import Pool, kept_addresses, pools_of, probe_address
 from components.pod_network.pools import AnyRail, pool_name
 
 CNI_VERSION: Final = "1.0.0"

@@ -9,8 +9,7 @@ from pydantic import JsonValue
 
 from components.core.errors import SpecError
 from components.kubernetes.login import login_manifests
-from components.kubernetes.manifest import Body, Manifest, make_manifest
-from components.kubernetes.pods import pulling
+from components.kubernetes.manifest import Body, Manifest, make_manifest, pulling
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, cni_programs, way_of

@@ -22,8 +22,7 @@ from components.model.hosts import Host
 from components.model.infiniband import IbRail
 from components.model.rail_subnets import RailSubnet, subnet_of
 from components.pod_network.ib_rails import ib_rails, rail_ports
-from components.pod_network.kept import Kept, kept_addresses
-from components.pod_network.leaf_pools import pools_of
+from components.pod_network.leaf_pools import Kept, kept_addresses, pools_of
 from components.pod_network.manifests import NAMESPACE
 
 AnyRail: TypeAlias = Rail | IbRail

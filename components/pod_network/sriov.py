@@ -15,7 +15,6 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
-from components.model.hosts import Nic
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.leaf_pools import Pool
 from components.pod_network.networks import (
@@ -39,10 +38,6 @@ def device_plugin_config(spec: ClusterSpec) -> str:
     return json.dumps({"resourceList": resources}, indent=1, sort_keys=True) + "\n"
 
 
-def _nics(spec: ClusterSpec, rail: Rail) -> list[Nic]:
-    return [nic for host in spec.workers for nic in host.nics if nic.rail == rail.name]
-
-
 def _check_pf_names(spec: ClusterSpec) -> None:
     rails: dict[str, str] = {}
     for host in spec.workers:
@@ -57,7 +52,7 @@ def _check_pf_names(spec: ClusterSpec) -> None:
 
 
 def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
-    nics = _nics(spec, rail)
+    nics = [nic for host in spec.workers for nic in host.nics if nic.rail == rail.name]
     # 101e is the VF of several models: `pfNames` tell the rails apart.
     devices = {nic.vf_device for nic in nics}
     known = sorted(device for device in devices if device is not None)

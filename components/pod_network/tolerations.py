@@ -23,12 +23,7 @@ _CONTROL_PLANE: Final[dict[str, JsonValue]] = {
 
 
 def tolerated(spec: ClusterSpec, *before: dict[str, JsonValue]) -> list[JsonValue]:
-    """The file's tolerations behind those of a chart, whose list they replace; empty without any.
-
-    Args:
-        spec: The site.
-        before: What the chart tolerates by itself.
-    """
+    """The tolerations of a chart, then those of the file; empty if the file has none."""
     ours = tolerations(spec).get("tolerations")
     if not isinstance(ours, list):
         return []

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.catalogue.cluster_parts import TABLE
-from components.kubernetes.fields import map_at, name_of
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, map_at, name_of
 from components.model.cluster import ClusterSpec
 from components.model.owners import owners_of
 from components.operators.plan import OperatorsPlan

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from components.fabric.preview import MARKS
-from components.preview.compare import compare_items
-from components.preview.items import without_secrets
+from components.preview.items import compare_items, without_secrets
 from components.preview.state_items import items_of_state
 
 _MARKS: Final = re.compile(r"<\{%[^%]*%\}>")

@@ -70,13 +70,7 @@ def foretell(
 
 
 def foretell_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
-    """What an update of nodes that run what they were last brought to refuses and upgrades.
-
-    Args:
-        spec: What the file says, for what it allows.
-        plan: What is wanted.
-        applied: The state that recorded the nodes.
-    """
+    """What an update of nodes that run what they were last brought to refuses and upgrades."""
     seen = Seen()
     chosen = choose_upgrades(plan, applied, seen, ())
     refused = upgrades_refused(spec, plan, applied, seen, Lines())

@@ -1,15 +1,24 @@
-"""A preview from two plans: no engine, no state, no secret and no device."""
+"""A preview from two plans: no engine, no state, no secret and no device.
+
+A reviewer also hears of each program of the site file that would run on the machine with Pulumi.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from components.catalogue.switches import find_model
+from components.checks.access import list_secrets
+from components.cloud.calls import list_calls
+from components.core.problem import render_path
 from components.drift.applied import Applied
+from components.kubernetes.manifest import Manifest
+from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.model.cluster import ClusterSpec
-from components.model.left_alone import not_touched
+from components.model.kubernetes import ExistingPlane
+from components.model.owners import not_touched
+from components.operators.plan import ChartPlan
 from components.plan.make import ClusterPlan
-from components.preview.compare import Change, compare_items
 from components.preview.forecast import (
     as_recorded,
     facts_of_plan,
@@ -18,10 +27,19 @@ from components.preview.forecast import (
     foretell_upgrades,
     replaced,
 )
-from components.preview.items import Item, renamed_items
-from components.preview.plan_items import items_of_plan
-from components.preview.programs import programs_of
+from components.preview.items import (
+    Change,
+    Item,
+    compare_items,
+    object_subject,
+    release_fields,
+    renamed_items,
+    settings_of_fields,
+    settings_of_text,
+)
 from components.preview.report import Preview
+from components.remote.lines import flatten, parse_lines
+from components.remote.step import RemoteStep
 from components.update.seen import Facts
 
 NOT_READ = "Nothing was read from devices: drift is not known."
@@ -31,14 +49,7 @@ PROVEN_AGAIN = "Acceptance proves the path again after the update."
 def preview_plans(
     spec: ClusterSpec, before: ClusterPlan, after: ClusterPlan, reference: str
 ) -> Preview:
-    """What the difference of two files would do to devices that are as the first one says.
-
-    Args:
-        spec: The site of the second file.
-        before: Plan of the first file.
-        after: Plan of the second file.
-        reference: Where the first file comes from, in words.
-    """
+    """What the difference of two files would do to devices that are as the first one says."""
     was = renamed_items(items_of_plan(before, with_limits=True), spec)
     edits = compare_items(was, items_of_plan(after, with_limits=True))
     new = {old: name for name, old in spec.renamed.all.items()}
@@ -60,14 +71,7 @@ def preview_plans(
 def preview_state(
     spec: ClusterSpec, plan: ClusterPlan, recorded: Mapping[str, Item], applied: Applied
 ) -> Preview:
-    """What the file would do to devices that are as they were last applied.
-
-    Args:
-        spec: The site of the file.
-        plan: Its plan.
-        recorded: The items of the recorded state.
-        applied: The same state, as steps.
-    """
+    """What the file would do to devices that are as they were last applied."""
     edits = edits_of(plan, recorded)
     facts = facts_of_state(plan, applied)
     return Preview(
@@ -119,3 +123,105 @@ def port_orders(plan: ClusterPlan) -> dict[str, dict[str, int]]:
         known = model.ports.get(switch.os, ()) if model else ()
         found[switch.name] = {name: number for number, name in enumerate(known)}
     return found
+
+
+def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
+    """Resource name to item.
+
+    Args:
+        plan: The plan.
+        with_limits: With what acceptance expects; a recorded state knows its digest alone.
+    """
+    found = dict(_cloud(plan))
+    for switch in plan.switches:
+        found[switch.step] = Item("switch", switch.name, switch.desired.settings())
+    hypervisors = {each.converge.name for each in plan.hypervisors}
+    for step in plan.steps:
+        if is_told(step):
+            kind = "hypervisor" if step.name in hypervisors else "host"
+            found[step.name] = Item(kind, _subject(step), settings_of_text(step.desired))
+    found |= {chart.release: _release(chart) for chart in plan.operators.charts}
+    rooms = (plan.operators, plan.pod_network, plan.jobs)
+    found |= {each.resource_name: _object(each) for room in rooms for each in room.manifests}
+    if with_limits:
+        limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
+        found["acceptance"] = Item("acceptance", "acceptance", settings_of_fields(limits))
+    return found
+
+
+def is_told(step: RemoteStep) -> bool:
+    """Whether the step's stdin is settings; a reboot repeats those of its host."""
+    return step.dialect != "device" and step.secret_stdin is None
+
+
+def _subject(step: RemoteStep) -> str:
+    """Whose settings a step carries: a node's are written on the first server, and are its own."""
+    for suffix in (NODE_SUFFIX, REMOVAL_SUFFIX):
+        if step.name.endswith(suffix):
+            return step.name.removesuffix(suffix)
+    return step.endpoint.device
+
+
+def _cloud(plan: ClusterPlan) -> Iterator[tuple[str, Item]]:
+    for call in list_calls(plan.cloud, {}) if plan.cloud else ():
+        if call.verb == "ensure":
+            fields = flatten(parse_lines(call.stdin))
+            yield call.step, Item("cloud", call.step, settings_of_fields(fields))
+
+
+def _release(chart: ChartPlan) -> Item:
+    inputs = {
+        "chart": chart.chart,
+        "version": chart.version,
+        "namespace": chart.namespace,
+        "values": chart.values,
+        "repositoryOpts": {"repo": chart.repo} if chart.repo else None,
+    }
+    return Item("release", chart.release, settings_of_fields(flatten(release_fields(inputs))))
+
+
+def _object(manifest: Manifest) -> Item:
+    subject = object_subject(manifest.body, manifest.kind)
+    return Item("object", subject, settings_of_fields(flatten(manifest.body)))
+
+
+_HERE = "runs on the machine that runs Pulumi, with all that its user may read"
+
+
+def programs_of(spec: ClusterSpec) -> Mapping[object, str]:
+    """What exactly runs, to words on it: its place and its name, never its arguments.
+
+    Arguments may hold a token, and are compared only.
+    """
+    return dict(_programs(spec))
+
+
+def added_programs(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
+    """An alarm for each program that only the second file has, or has with other arguments."""
+    known = programs_of(before)
+    return tuple(
+        f"this edit adds a program: {words}"
+        for key, words in programs_of(after).items()
+        if key not in known
+    )
+
+
+def _programs(spec: ClusterSpec) -> Iterator[tuple[object, str]]:
+    for reference, path in list_secrets(spec):
+        if reference.command is not None:
+            yield reference.command, f"{reference.command[0]} of {render_path(path)} {_HERE}"
+    if (plane := spec.kubespray) is not None:
+        source = plane.source
+        yield ("python", plane.python), f"{plane.python} of kubernetes.python {_HERE}"
+        tree = f"kubespray {source.release} of kubernetes.source, with {plane.requirements},"
+        yield (source.pin, plane.requirements), f"{tree} {_HERE}"
+    if isinstance(spec.kubernetes, ExistingPlane):
+        name = spec.kubernetes.kubeconfig.name
+        users = "a user of kubernetes.kubeconfig may name one with `exec` in the secret, and that"
+        yield ("kubeconfig", name), f"{users} {_HERE}"
+    for key in ("gpu", "network", "gpu_device_plugin"):
+        operator = getattr(spec.operators, key)
+        chart = operator.chart if operator is not None else None
+        if chart is not None and chart.repo is None and not chart.chart.startswith("oci://"):
+            words = f"the chart {chart.chart} of operators.{key} is a folder of this project: Helm"
+            yield ("chart", chart.chart), f"{words} renders it here, and what it makes runs as pods"

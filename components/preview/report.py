@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from components.preview.compare import Change
+from components.preview.items import Change
 
 MARKER = "<!-- railyard-preview -->"
 """First line of the Markdown form: a pipeline finds the comment by it and edits it in place."""

@@ -38,11 +38,7 @@ def recorded_inputs(text: str) -> dict[str, Inputs]:
 
 
 def items_of_state(inputs: Mapping[str, Inputs]) -> dict[str, Item]:
-    """Resource name to item.
-
-    Args:
-        inputs: URN to recorded inputs.
-    """
+    """Resource name to item."""
     return {name: item for urn, each in inputs.items() for name, item in _items(urn, each)}
 
 

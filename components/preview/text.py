@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from components.core.markdown import code_block, code_span
-from components.core.plain_text import indented, one_line
+from components.core.plain_text import code_block, code_span, indented, one_line
 from components.fabric.setting_text import group_settings
-from components.preview.compare import Alike, Moved, gather_alike
-from components.preview.items import Kind
+from components.preview.items import Alike, Kind, gather_alike
 from components.preview.report import MARKER, Preview
 
 GITHUB_LIMIT: Final = 65_536
@@ -120,7 +118,10 @@ def _block(alike: Alike, ports: Mapping[str, Mapping[str, int]]) -> list[str]:
         many = len(alike.settings)
         return [f"{names}: {_VERBS[alike.verb]}, {many} setting{'' if many == 1 else 's'}"]
     order = ports.get(alike.subjects[0], {})
-    words = {(each.place, each.setting): _arrow(each) for each in alike.settings}
+    words = {
+        (each.place, each.setting): f"{_short(each.old)} -> {_short(each.new)}"
+        for each in alike.settings
+    }
     return [f"{names}:", *_settings(words, order)]
 
 
@@ -129,10 +130,6 @@ def _settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int]) ->
     yield from (f"  {setting}: {said}" for (_, setting), said in whole.items())
     placed = {key: said for key, said in words.items() if key[0]}
     yield from (f"  {line}" for line in group_settings(placed, order))
-
-
-def _arrow(moved: Moved) -> str:
-    return f"{_short(moved.old)} -> {_short(moved.new)}"
 
 
 def _short(value: str) -> str:

@@ -58,17 +58,15 @@ def mark_example(text: str) -> str:
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     found: dict[int, dict[str, None]] = {}
     for path, node in _leaves(root, ""):
-        words = _explain(path)
+        words = next(
+            (words for form, words in _EXPLAINED.items() if re.fullmatch(form, path)), None
+        )
         if words is not None and node.start_mark.line == node.end_mark.line:
             found.setdefault(node.start_mark.line, {})[words] = None
     lines = text.splitlines()
     for number, words in found.items():
         lines[number] += f"  {MARK}{'; '.join(words)}"
     return "\n".join(lines) + "\n"
-
-
-def _explain(path: str) -> str | None:
-    return next((words for form, words in _EXPLAINED.items() if re.fullmatch(form, path)), None)
 
 
 def _leaves(node: Node | None, path: str) -> Iterator[tuple[str, ScalarNode]]:

@@ -1,4 +1,7 @@
-"""Whether an update of a stack is running, or was ended by force: its state is then half-made."""
+"""Whether an update of a stack is running, or was ended by force: its state is then half-made.
+
+The locks of the engine's file backend say who works on a stack.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final, cast
-
-from components.project.engine_lock import Lock, read_locks
 
 _FILE: Final = "file://"
 _MOST_NAMED: Final = 5
@@ -97,3 +99,55 @@ def _is_gone(lock: Lock) -> bool:
     except PermissionError:
         return False  # another user's process: it lives
     return False
+
+
+_FOLDER: Final = ".pulumi/locks/organization"
+"""Where they lie (pkg/backend/diy/lock.go); services keep theirs to themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """One lock file."""
+
+    file: Path
+    pid: int
+    """0 where the file does not say."""
+    user: str
+    host: str
+    stamp: str
+    """When it was taken, as the engine wrote it: RFC 3339 with nanoseconds."""
+
+    @property
+    def taken_at(self) -> datetime:
+        """The same as a time.
+
+        Raises:
+            ValueError: It is none.
+        """
+        return datetime.fromisoformat(self.stamp)
+
+
+def read_locks(backend: Path, project: str, stack: str) -> Iterator[Lock]:
+    """The locks on a stack, one after the other."""
+    for file in sorted((backend / _FOLDER).glob(f"{project}/{stack}/*.json")):
+        try:
+            yield parse_lock(file, file.read_text())
+        except (OSError, ValueError):
+            continue  # it was given back while we looked
+
+
+def parse_lock(file: Path, text: str) -> Lock:
+    """Read a lock file.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    held = cast("Mapping[str, object]", json.loads(text))
+    pid = held.get("pid")
+    return Lock(
+        file=file,
+        pid=pid if isinstance(pid, int) else 0,
+        user=str(held.get("username")),
+        host=str(held.get("hostname")),
+        stamp=str(held.get("timestamp")),
+    )

@@ -59,10 +59,6 @@ def replace_package(folder: Path, files: Mapping[str, bytes]) -> tuple[str, ...]
 
     The requirements come last: until then the project installs what it did before.
 
-    Args:
-        folder: A project.
-        files: From `render_package`.
-
     Returns:
         The older wheels, which are gone now.
 

@@ -9,18 +9,16 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from components.core.errors import UsageError
+from components.core.errors import SpecError, UsageError
 from components.core.limits import read_text
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.collector import without_collector
 from components.model.instances import with_instances
+from components.model.once import without_collector
 from components.model.ways import with_ways
-from components.reading.derived_keys import drop_derived
 from components.reading.example_marks import find_marks
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
-from components.reading.run_settings import SETTINGS
 from components.reading.site_path import SITE_KEY, SitePathError, read_site
 from components.reading.stand_in import find_stand_in, replace_wrong
 from components.reading.unions import settle_unions
@@ -91,9 +89,6 @@ def load_config_value(value: Json, source_file: Path | None, site: Json = None) 
         value: The parsed value of `railyard:cluster`; None when the stack has no such key.
         source_file: The stack's file, for the lines; None or absent: problems show paths only.
         site: The value of `railyard:site`; None when the stack has no such key.
-
-    Returns:
-        The spec, or all problems of the value.
     """
     whole = YamlText(None, Lines(), ())
     if source_file is not None and source_file.is_file():
@@ -231,18 +226,18 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
         encrypted=frozenset(encrypted),
         in_clear=frozenset(ours.keys() - encrypted),
         complete="environment" not in value,
-        switches={k: show_value(v) for k, v in ours.items() if k in SETTINGS and _is_plain(v)},
+        switches={
+            k: show_value(v)
+            for k, v in ours.items()
+            if k in SETTINGS and not isinstance(v, dict | list)
+        },
         file=text.lines.file,
         lines={key: line for key in config if (line := text.lines.line_of(("config", key)))},
     )
 
 
-def _is_plain(value: Json) -> bool:
-    return not isinstance(value, dict | list)
-
-
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
-    text = drop_derived(spread_ports(written))
+    text = spread_ports(written)
     loose = find_loose_types(ClusterSpec, text.value)
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]
@@ -287,3 +282,33 @@ def _validate_rest(
         except ValidationError:
             continue
     return None
+
+
+SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "observe": ("always", "never"),
+    "accept": ("changed", "always", "never", "canary"),
+    "lab": ("false", "true"),
+}
+"""Name to what it may be; the first is the default. docs/reference/cli.md says what each does."""
+
+
+def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
+    """Decide the value of one switch: the environment wins, so that no run edits the file.
+
+    Args:
+        name: Its name, without `railyard:`.
+        from_environment: The value of `RAILYARD_<NAME>`; empty without one.
+        from_stack: The value in the stack's configuration; empty without one.
+
+    Raises:
+        SpecError: It is none of the values that there are.
+    """
+    choices = SETTINGS[name]
+    value = from_environment or from_stack or choices[0]
+    if value not in choices:
+        source = f"RAILYARD_{name.upper()}" if from_environment else f"railyard:{name}"
+        raise SpecError(
+            f"{source} cannot be {value!r}. Nothing was touched.\n"
+            f"  fix    choose one of: {', '.join(choices)}."
+        )
+    return value

@@ -8,21 +8,20 @@ from typing import Final
 
 from components.catalogue.switches.model_file import MODE
 from components.model.acceptance import CASE_NAME
-from components.model.alignment import CPU_LIST
 from components.model.bonds import BOND_NAME, MAC
 from components.model.cloud import INSTANCE_IMAGE, LOCATION
 from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
+from components.model.environments import ESXI_RELEASE
 from components.model.fabric import RAIL_RESOURCE
 from components.model.firmware import FIRMWARE_VERSION
 from components.model.hosts import DOMAIN_NAME
-from components.model.hypervisors import ESXI_RELEASE
 from components.model.infiniband import IB_PORT, IPOIB_DEVICE, PARTITION_NAME
 from components.model.jump_hosts import NO_PROXY, PROXY_URL
-from components.model.kubernetes import CRON, KUBERNETES_VERSION
+from components.model.kubernetes import CPU_LIST, CRON, KUBERNETES_VERSION
 from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
-from components.model.nic_models import PCI_ID
 from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
 from components.model.sriov import CARD_SERIAL
+from components.model.switch_models import PCI_ID
 from components.model.sysctls import SYSCTL_VALUE
 from components.model.texts import (
     ABSOLUTE_PATH,
@@ -38,6 +37,7 @@ from components.model.texts import (
     PLUGGED,
     QUALIFIED_NAME,
     REGISTRY_USER,
+    RULE_NAME,
 )
 from components.model.units import (
     DNS_LABEL,
@@ -60,15 +60,10 @@ from components.model.units import (
     SHA_256,
     SWITCH_SERIAL,
 )
-from components.model.waivers import RULE_NAME
 
 
 def _as_label(text: str) -> str:
     return re.sub(r"[^a-z0-9-]+", "-", text.lower()).strip("-")[:63].strip("-")
-
-
-def _as_key(text: str) -> str:
-    return re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_")
 
 
 def _as_variable(text: str) -> str:
@@ -223,7 +218,10 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     HCA: ("the name of an RDMA device such as mlx5_0", _no_idea),
     TOOLKIT_VERSION: ("a version of the container toolkit such as 1.17.8-1", _no_idea),
     RELEASE: ("a version such as 3.2.0 or 24.10-1.1.4.0", _no_idea),
-    r"^[a-z][a-z0-9_]*$": ("a name of lower-case letters, digits and underscores", _as_key),
+    r"^[a-z][a-z0-9_]*$": (
+        "a name of lower-case letters, digits and underscores",
+        lambda text: re.sub(r"[^a-z0-9_]+", "_", text.lower()).strip("_"),
+    ),
 }
 """Pattern to what it means, and to a guess at what a refused text was meant to be."""
 _VERSIONS: Final = frozenset(

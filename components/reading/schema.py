@@ -13,7 +13,6 @@ from components.core.errors import Bug
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.units import DNS_LABEL, PORT_TARGET
-from components.reading.derived_keys import DERIVED
 from components.reading.key_docs import docs_of
 
 _SHORT_FORMS: Final = {
@@ -66,7 +65,6 @@ def render_schema() -> dict[str, Json]:
             raise Bug(f"the schema of {owner}.{key} is not what render_schema expects")
         properties[key] = mended
     _name_default_plane(schema)
-    _keep_derived(schema)
     _suggest_models(schema)
     titled = {
         "$schema": GenerateJsonSchema.schema_dialect,
@@ -92,20 +90,6 @@ def _name_default_plane(schema: dict[str, Any]) -> None:
     k3s = schema["$defs"]["K3sPlane"]
     k3s["required"] = [key for key in k3s["required"] if key != "plane"]
     k3s["properties"]["plane"]["default"] = "k3s"
-
-
-def _keep_derived(schema: dict[str, Any]) -> None:
-    """Take the keys of older files that follow from others: an editor strikes them through."""
-    properties = schema["$defs"]["Rdma"]["properties"]
-    for key, derived in DERIVED.items():
-        for each in derived:
-            properties[each] = {
-                "type": "integer",
-                "minimum": 0,
-                "maximum": 7,
-                "deprecated": True,
-                "description": f"Follows from `{key}`: remove it.",
-            }
 
 
 def _suggest_models(schema: dict[str, Any]) -> None:

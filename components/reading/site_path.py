@@ -118,7 +118,7 @@ def _inside(written: str, stack_file: Path) -> Path:
             "write the path relative to the stack's file, to a file inside the project.",
         )
     folder = stack_file.parent.resolve()
-    project = _project_of(folder)
+    project = find_project(folder) or folder
     try:
         real = (folder / written).resolve()
     except (OSError, RuntimeError) as error:
@@ -134,11 +134,6 @@ def _inside(written: str, stack_file: Path) -> Path:
             "move the site into the project, and name it relative to the stack's file.",
         )
     return real
-
-
-def _project_of(folder: Path) -> Path:
-    """The folder of the Pulumi project that a folder is in; the folder itself outside of any."""
-    return find_project(folder) or folder
 
 
 def find_project(folder: Path) -> Path | None:

@@ -40,11 +40,6 @@ host key, resource, image, address, location, memory, and lists that must not be
 def find_stand_in(path: SpecPath, detail: ErrorDetails, model: type[BaseModel]) -> Json:
     """Choose a value that the model takes where it refused the user's.
 
-    Args:
-        path: Place of the refused value, or where one is missing.
-        detail: The refusal.
-        model: The model that refused.
-
     Returns:
         The value, or None where there is none as simple as that.
     """

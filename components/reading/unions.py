@@ -24,13 +24,6 @@ def settle_unions(details: Sequence[ErrorDetails], model: type[BaseModel]) -> li
     That is the kind which took the value and refused something in it. Where each kind refused the
     value itself, one refusal says so. Locations lose the name that pydantic gives to a kind. A
     union inside of another one is not looked for: the model has none.
-
-    Args:
-        details: `ValidationError.errors()`.
-        model: The model that refused.
-
-    Returns:
-        The refusals, in their order.
     """
     settled: list[ErrorDetails] = []
     unions: dict[tuple[str | int, ...], list[ErrorDetails]] = {}

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from components.core.plain_text import one_line
 from components.core.problem import Place, Problem, SpecPath, render_path
-from components.model.refusal import REFUSED
+from components.model.texts import REFUSED
 from components.model.units import SecretRef
 from components.reading.key_docs import docs_of
 from components.reading.members import Owner, models_at, owner_of, pattern_of, quoted_words
@@ -47,10 +47,6 @@ _KINDS: Final = {
     "ip_v4_network_error": "an IPv4 network such as 10.10.111.0/24",
     "ip_v4_address": "an IPv4 address such as 10.10.111.1",
 }
-_MOVED: Final[Mapping[SpecPath, str]] = {
-    ("host_defaults", "ats"): "host_defaults.firmware.ats (`firmware: {ats: true}`)",
-}
-"""Keys of earlier files, and where what they said is said now."""
 _BOUNDS: Final = {
     "greater_than": ("gt", "greater than"),
     "greater_than_equal": ("ge", "at least"),
@@ -100,9 +96,6 @@ def word_error(detail: ErrorDetails, model: type[BaseModel]) -> tuple[SpecPath, 
     Args:
         detail: One item of pydantic's `ValidationError.errors()`.
         model: The model that refused, for the names of its keys and their texts.
-
-    Returns:
-        The path of the wrong value, and the problem without its line.
     """
     path, owner = owner_of(detail, model)
     return path, _WORDINGS.get(detail["type"], _other)(path, detail, owner)
@@ -158,8 +151,6 @@ def _missing(path: SpecPath, _detail: ErrorDetails, owner: Owner) -> Problem:
 def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     if owner is SecretRef:
         return no_source(path)
-    if path in _MOVED:
-        return _moved(path, detail)
     known = sorted(owner.model_fields) if owner else []
     hint = did_you_mean(str(path[-1]), known)
     listed = f"; the keys known here are {', '.join(known)}" if known else ""
@@ -168,16 +159,6 @@ def _unknown(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
         what=f"`{path[-1]}` is not a key of {render_path(path[:-1])}.{hint}",
         where=(Place(path, show_value(detail["input"])),),
         fix="correct the spelling, or remove it." if hint else f"remove it{listed}.",
-    )
-
-
-def _moved(path: SpecPath, detail: ErrorDetails) -> Problem:
-    place = _MOVED[path]
-    return Problem(
-        rule="unknown-key",
-        what=f"`{path[-1]}` is not a key of {render_path(path[:-1])} any more.",
-        where=(Place(path, show_value(detail["input"])),),
-        fix=f"write it as {place}.",
     )
 
 

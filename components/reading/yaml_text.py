@@ -320,10 +320,6 @@ def _copied(value: Json) -> Json:
 def parse_yaml(text: str, file: str) -> YamlText:
     """Read one YAML document.
 
-    Args:
-        text: The text of the file.
-        file: Its name, as problems show it.
-
     Returns:
         The value, the line of each value, and the problems of the text itself (syntax, duplicate
         keys). After a syntax error the value is None.

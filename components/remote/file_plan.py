@@ -30,12 +30,7 @@ REQUEST: Final = TypeAdapter(FilesRequest)
 
 
 def plan_files(endpoint: Endpoint, files: Mapping[str, str]) -> RemoteStep | None:
-    """Plan to put files on a host; None without any.
-
-    Args:
-        endpoint: The host.
-        files: SHA-256 to name.
-    """
+    """Plan to put files on a host; None without any."""
     if not files:
         return None
     return RemoteStep(

@@ -1,13 +1,15 @@
-"""Running commands on the hosts that a request names."""
+"""Running commands, and verbs of tools, on the hosts that a request names."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from components.remote.host_session import HostAnswer, run_on_host
+from components.remote.script import TOOL_MISSING, render_call, render_sent_call
 from components.remote.step import Endpoint, secrets_for
+from components.remote.tools import ToolCall
 
 Run = Callable[[Endpoint, str, str, float], HostAnswer]
 """Run a command: endpoint, command, stdin, deadline in seconds."""
@@ -28,3 +30,46 @@ def run_on_hosts(endpoints: Iterable[Endpoint], environ: Mapping[str, str]) -> R
         return asyncio.run(run_on_host(endpoint, own, command, stdin=stdin, deadline_s=given_up_s))
 
     return run
+
+
+def run_call(
+    run: Run,
+    endpoint: Endpoint,
+    call: ToolCall,
+    stdin: str,
+    deadline_s: float,
+    *,
+    ash: bool = False,
+) -> HostAnswer:
+    """Run a verb; where the tool is missing or altered, its text travels with this run.
+
+    Args:
+        run: How commands are run on the host.
+        endpoint: The host.
+        call: Tool and verb.
+        stdin: `key=value` lines.
+        deadline_s: Seconds after which it is ended there.
+        ash: It is an ESXi host.
+    """
+    answer = run(endpoint, render_call(call, deadline_s, ash=ash), stdin, deadline_s)
+    if answer.exit_status != TOOL_MISSING:
+        return answer
+    return run(endpoint, render_sent_call(call, deadline_s, ash=ash), stdin, deadline_s)
+
+
+async def look_with(
+    run: Callable[[str], Awaitable[HostAnswer]],
+    call: ToolCall,
+    deadline_s: float,
+    *,
+    ash: bool = False,
+) -> tuple[HostAnswer, bool]:
+    """The same on an open session.
+
+    Returns:
+        The answer, and whether the tool lay on the host.
+    """
+    answer = await run(render_call(call, deadline_s, ash=ash))
+    if answer.exit_status != TOOL_MISSING:
+        return answer, True
+    return await run(render_sent_call(call, deadline_s, ash=ash)), False

@@ -18,7 +18,7 @@ from typing import Final, Self
 from urllib.parse import quote
 
 from components.core.errors import DeviceError, HostKeyError, UnreachableError
-from components.core.limits import Deadline, end_at, read_all
+from components.core.limits import Deadline, end_within, read_all, timed
 from components.remote.step import Endpoint
 
 LONGEST_ANSWER: Final = 64 << 20
@@ -73,15 +73,16 @@ class HttpsSession:
 
     def _answer(self, method: str, path: str, body: str) -> tuple[int, str, str]:
         connection = HTTPSConnection(
-            self.endpoint.address, self.endpoint.port, context=end_at(_unverified(), self.deadline)
+            self.endpoint.address, self.endpoint.port, context=timed(_unverified())
         )
         try:
             connection.timeout = self.deadline.left_s()
             connection.connect()
             self._compare(connection)
             connection.request(method, path, body or None, self._headers(body))
-            answer = connection.getresponse()
-            data = read_all(answer.read1, self.deadline, LONGEST_ANSWER)
+            with end_within(self.deadline):
+                answer = connection.getresponse()
+                data = read_all(answer.read1, self.deadline, LONGEST_ANSWER)
         except (OSError, HTTPException) as error:
             raise UnreachableError(f"{self.where}: {_why(error, self.deadline.seconds)}") from error
         finally:

@@ -2,7 +2,7 @@
 
 The engine prints a changed text by its changed lines and two lines around each, but a text that is
 JSON or YAML by all that it holds, changed or not. In this form each changed value is a line of its
-own that says where it belongs. JSON is still read: a state of an earlier release holds it.
+own that says where it belongs. JSON is read as well.
 """
 
 from __future__ import annotations

@@ -42,11 +42,6 @@ async def client_options(
 ) -> AsyncGenerator[asyncssh.SSHClientConnectionOptions]:
     """The options of one login; with an agent they hold until the login is done.
 
-    Args:
-        endpoint: Whom to log in to.
-        secrets: Secret name to value.
-        stranger: Takes note of a wrong host key.
-
     Raises:
         HostKeyError: What is pinned is no public key.
         DeviceError: The secret is no key, or the agent has none.

@@ -19,10 +19,6 @@ from components.remote.step import Endpoint
 def classified(endpoint: Endpoint, connect_s: float) -> Generator[None]:
     """Put what netmiko or paramiko raise while they connect into words.
 
-    Args:
-        endpoint: The switch, or a jump host before it.
-        connect_s: The deadline that was set.
-
     Raises:
         UnreachableError: Nothing listens or answers in time, or the session breaks.
         HostKeyError: The host key is another one.

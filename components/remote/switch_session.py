@@ -8,29 +8,55 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha1
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from types import TracebackType
 from typing import Any, Final, Self
 
-from paramiko import Channel, SSHException, Transport
+from cryptography.hazmat.primitives import hashes
+from paramiko import Channel, RSAKey, SSHException, Transport
+from paramiko.kex_group14 import KexGroup14SHA256
 from paramiko.ssh_exception import BadAuthenticationType
 
 from components.core.errors import Bug, UnreachableError
 from components.core.limits import Held, TooLongError
-from components.remote.legacy_transport import LegacyTransport
 from components.remote.netmiko_base import BaseConnection, NetmikoBaseException
 from components.remote.session_profile import SessionProfile
 from components.remote.step import COMMAND_S, Endpoint
 from components.remote.switch_errors import classified
-from components.remote.switch_login import (
-    CONNECT_S,
-    credentials,
-    known_name,
-    way_to,
-)
+from components.remote.switch_login import CONNECT_S, credentials, known_name, way_to
 from components.remote.switch_rights import rise
+
+_USUAL: Final[Any] = Transport
+"""Its tables of algorithms are not public."""
+_RSA: Final[Any] = RSAKey
+_SSH_RSA: Final = "ssh-rsa"
+"""RSA signed with SHA-1 (RFC 4253, section 6.6)."""
+
+
+class _Group14Sha1(KexGroup14SHA256):
+    name = "diffie-hellman-group14-sha1"
+    hash_algo = sha1
+
+
+class _OldRsa(_RSA):
+    HASHES = {**_RSA.HASHES, _SSH_RSA: hashes.SHA1}  # noqa: RUF012 - as in its base
+
+
+class LegacyTransport(Transport):
+    """Takes SHA-1 after everything else: RSA host keys, and the key exchange of group 14.
+
+    It is for switches that have nothing else. paramiko dropped SHA-1 with release 5, and has no
+    setting that brings it back.
+    """
+
+    _preferred_keys = (*_USUAL._preferred_keys, _SSH_RSA)  # noqa: SLF001 - see above
+    _key_info = {**_USUAL._key_info, _SSH_RSA: _OldRsa}  # noqa: SLF001, RUF012 - the same
+    _preferred_kex = (*_USUAL._preferred_kex, _Group14Sha1.name)  # noqa: SLF001 - the same
+    _kex_info = {**_USUAL._kex_info, _Group14Sha1.name: _Group14Sha1}  # noqa: SLF001, RUF012 - the same
+
 
 SHORTEST_S: Final = 0.01
 """A socket timeout of 0 would mean not to wait at all."""

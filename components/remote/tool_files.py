@@ -47,11 +47,7 @@ def _prune() -> None:
 
 
 def keep_text(text: str) -> str:
-    """The same for a part of a request that several steps repeat.
-
-    Returns:
-        Its digest, by which a request names it.
-    """
+    """The same for a part of a request that several steps repeat."""
     digest = digest_of(text)
     path = FOLDER / digest
     if path.is_file() and _digest(path.read_bytes()) == digest:

@@ -8,8 +8,8 @@ from typing import Final
 from components.acceptance.collect.cluster_jobs import path_of
 from components.acceptance.collect.cluster_objects import Api, Body
 from components.core.errors import DeviceError
-from components.kubernetes.fields import name_of
 from components.kubernetes.live.nodes import NodeTrouble, troubles_of
+from components.kubernetes.manifest import name_of
 from components.model.hosts import Host
 from components.submit.choose import Trouble
 from components.submit.make import UserJob
@@ -36,13 +36,7 @@ def has_trainer(api: Api) -> bool:
 def node_troubles(
     api: Api, hosts: Sequence[Host], tolerations: Sequence[Body]
 ) -> Iterator[Trouble]:
-    """The chosen nodes that take no pod of the job, each with all that keeps pods off it.
-
-    Args:
-        api: The cluster.
-        hosts: The chosen hosts.
-        tolerations: What the pods of the job tolerate.
-    """
+    """The chosen nodes that take no pod of the job, each with all that keeps pods off it."""
     for host in hosts:
         node = api.get(f"/api/v1/nodes/{host.node}")
         found = [NodeTrouble("absent")] if node is None else troubles_of(node, tolerations)

@@ -20,7 +20,7 @@ from components.acceptance.collect.cluster_objects import (
 )
 from components.acceptance.collect.waits import all_pods, find_waits
 from components.core.errors import DeviceError, UnreachableError
-from components.kubernetes.fields import name_of
+from components.kubernetes.manifest import name_of
 from components.submit.admit import delete_line
 from components.submit.make import UserJob
 from components.submit.verdict import Ended
@@ -104,13 +104,6 @@ def follow(
     api: Api, job: UserJob, tell: Callable[[str], None], start_deadline_s: float
 ) -> list[Ended]:
     """Print the logs of a job until all that is watched has ended.
-
-    Args:
-        api: The cluster.
-        job: What was created.
-        tell: Prints one line.
-        start_deadline_s: Seconds in which its pods have to start; 0 for no end. What the looks
-            themselves take is not counted.
 
     Raises:
         DeviceError: The cluster does not answer any more.

@@ -16,12 +16,10 @@ from components.acceptance.probes.perftest import perftest_job
 from components.core.errors import Bug
 from components.jobs.deepspeed import deepspeed_job, deepspeed_launcher, deepspeed_workers
 from components.jobs.environment import mpirun_command
-from components.jobs.launched import launched_job
-from components.jobs.mpi import mpi_job
+from components.jobs.mpi import launched_job, mpi_job
 from components.jobs.templates import RUN
 from components.jobs.torchrun import torch_objects
-from components.kubernetes.manifest import Body
-from components.kubernetes.pods import pulling
+from components.kubernetes.manifest import Body, pulling
 from components.model.worker_kinds import rail_pairs
 from components.submit.choose import Chosen
 

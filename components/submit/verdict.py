@@ -15,10 +15,9 @@ from components.acceptance.judge.log import (
     judge_perftest_text,
     judge_training_text,
 )
-from components.acceptance.judge.nccl import asked_of
+from components.acceptance.judge.nccl import asked_of, nccl_floor
 from components.acceptance.judge.nccl_checks import Members, NcclAsked
 from components.acceptance.judge.nccl_findings import judged_rows
-from components.acceptance.judge.nccl_floor import nccl_floor
 from components.acceptance.judge.verdict import EXIT_CODES, Finding, Verdict, verdict_for
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log

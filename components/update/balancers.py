@@ -1,13 +1,18 @@
-"""Whether the address of two balancers is free: looked at before keepalived runs anywhere."""
+"""Two looks before an update: the address of the balancers is free, and no guard refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from components.core.beside import Beside
 from components.core.key_values import HostState, parse_state
+from components.core.plain_text import plain_text
 from components.core.problem import Lines
+from components.drift.applied import Applied
+from components.drift.device_drift import DeviceDrift
 from components.drift.watched import Watched
+from components.model.guards import Guards
 from components.plan.make import ClusterPlan
 from components.update.seen import Seen
 from components.update.upgrades import place_of
@@ -25,11 +30,6 @@ def balancers_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str,
 
     A balancer on which keepalived runs with the address is not asked: it would find itself. What
     was not read is passed over: the step there looks again before it changes anything.
-
-    Args:
-        plan: All that is wanted.
-        seen: What was read.
-        lines: Where the values of the file stand.
     """
     balancers = plan.kubernetes.balancers if plan.kubernetes else ()
     return tuple(dict.fromkeys(text for each in balancers for text in _refused(each, seen, lines)))
@@ -63,3 +63,29 @@ def _refused(watched: Watched, seen: Seen, lines: Lines) -> Iterator[str]:
 def _number(wanted: Mapping[str, str]) -> str:
     found = (line.strip() for key, line in wanted.items() if key.startswith("keepalived.conf."))
     return next(line for line in found if line.startswith(_NUMBER)).removeprefix(_NUMBER)
+
+
+def guards_refused(
+    guards: Guards, plan: ClusterPlan, applied: Applied, drifts: tuple[DeviceDrift, ...]
+) -> tuple[str, ...]:
+    """Refuse, at preview and all of them at once, what the file says `refuse` of.
+
+    A device that was not read has none, so that `railyard:observe: never` refuses nothing here.
+    """
+    known = applied.instances
+    addresses = {switch.name: switch.endpoint.where for switch in plan.switches}
+    addresses |= {each.device: each.step.endpoint.known(known).where for each in plan.watched}
+    return tuple(
+        _refusal(drift.device, beside, addresses.get(drift.device, ""))
+        for drift in drifts
+        for beside in drift.beside
+        if guards.way(beside.kind) == "refuse"
+    )
+
+
+def _refusal(device: str, beside: Beside, where: str) -> str:
+    return (
+        f"guards: {device}: {beside.setting}; it is not ours, and it breaks {beside.breaks}\n"
+        f"  where  {where}; guards.{beside.kind} is refuse. Nothing was changed on any device.\n"
+        f"  fix    {plain_text(beside.fix)}; to go on with a warning: guards.{beside.kind}: warn"
+    )

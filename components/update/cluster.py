@@ -19,10 +19,8 @@ from components.kubernetes.live.judge import (
 from components.kubernetes.live.nodes import NodeTrouble
 from components.kubernetes.live.release import ReleaseRef
 from components.kubernetes.login import LOGIN_DATA, login_value
-from components.kubernetes.manifest import AGAIN, REPAIR, Body, Manifest, annotations_of
+from components.kubernetes.manifest import AGAIN, REPAIR, Body, Manifest, annotations_of, pods_in
 from components.kubernetes.planes.base import node_in
-from components.kubernetes.pods import pods_in
-from components.operators.plan import ChartPlan
 from components.operators.restore import restore_step_name
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
@@ -122,17 +120,17 @@ def judge_cluster(plan: ClusterPlan, applied: Applied, seen: Seen) -> ClusterDri
     else:
         found = judge_look(seen.cluster) if seen.cluster is not None else ClusterDrift()
     # What the state has no more, after a refresh, the engine installs: so it is repaired.
-    new = {_name_of(each) for each in plan.operators.charts if each.release not in applied.releases}
+    new = {
+        f"Helm release {each.namespace}/{each.release}"
+        for each in plan.operators.charts
+        if each.release not in applied.releases
+    }
     there = (FieldDrift("", ABSENT, THERE),)
     objects = (
         replace(each, fields=there) if each.absent and each.name in new else each
         for each in found.objects
     )
     return replace(found, objects=tuple(objects), lost=lost_servers(plan, applied, seen))
-
-
-def _name_of(chart: ChartPlan) -> str:
-    return f"Helm release {chart.namespace}/{chart.release}"
 
 
 def is_held(plan: ClusterPlan, drift: ClusterDrift) -> bool:

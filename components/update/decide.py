@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from components.acceptance.request import EVIDENCE_STEP, UNASKED
-from components.acceptance.scope import Accept
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.placeholder import matches
@@ -41,7 +40,7 @@ from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
 from components.update.exec_runs import changed_client, exec_notes, left_by_exec
-from components.update.proof import is_asked, last_run, passed
+from components.update.proof import Accept, is_asked, last_run, passed
 from components.update.seen import Facts, Seen
 from components.update.upgrades import choose_upgrades, with_ahead
 
@@ -325,8 +324,6 @@ def _without_notes(step: RemoteStep, recorded: str) -> tuple[str, str]:
     """What the step wants and what it last got, neither with the notes of repairs."""
     if step.dialect != "device":
         return step.desired, recorded.partition(REPAIR_LINE)[0]
-    if recorded.startswith("{"):  # of an earlier release: the engine runs the step
-        return step.desired, recorded
     return step.desired, render_lines({**parse_lines(recorded), "repair": ""})
 
 

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from components.core.to_json import to_json
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.cabling import contradictions
+from components.fabric.identity import other_stack_text
 from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.model.once import once
@@ -75,12 +76,6 @@ def identity_refused(
 
     A device with the same host key and another address has moved, and one with another host key at
     a new address was replaced: both are accepted, but for the only server of a cluster.
-
-    Args:
-        spec: The site.
-        plan: What is wanted of it.
-        applied: What was last applied.
-        seen: What was observed.
     """
     found = _Compared(spec, plan, applied, seen)
     causes = (found.cause(group) for group in _groups(found.claims))
@@ -91,9 +86,16 @@ def identity_refused(
         and isinstance(facts := seen.switch(switch.name), SwitchState)
         and (wrong := contradictions(switch.cables, facts.neighbours))
     )
+    marked = (
+        f"identity: {switch.name}: {other_stack_text(plan.stack, other)}"
+        for switch in plan.switches
+        if isinstance(facts := seen.switch(switch.name), SwitchState) and facts.identity
+        for other in facts.identity.stacks
+        if other != plan.stack
+    )
     servers = recorded_nodes(applied, "server")
     only = found.only_server(servers[0]) if len(servers) == 1 else ()
-    return (*found.false_renames(), *causes, *found.others(), *cabling, *only)
+    return (*found.false_renames(), *causes, *found.others(), *cabling, *marked, *only)
 
 
 def renamed_unsaid(
@@ -137,11 +139,9 @@ def _kind(end: Mapping[str, JsonValue]) -> str:
 
 
 def _endpoint(step: AppliedStep) -> Mapping[str, JsonValue] | None:
-    text = step.stdin
-    if not text.lstrip().startswith("{"):  # that is how an earlier release recorded it
-        text = "\n".join(line for line in text.splitlines() if line.startswith("endpoint."))
+    lines = (line for line in step.stdin.splitlines() if line.startswith("endpoint."))
     try:
-        return cast("Mapping[str, JsonValue] | None", parse_lines(text).get("endpoint"))
+        return cast("Mapping[str, JsonValue] | None", parse_lines("\n".join(lines)).get("endpoint"))
     except ValueError:
         return None
 

@@ -52,13 +52,7 @@ class MachineIds:
 
 
 def machine_ids(spec: ClusterSpec, applied: Applied, seen: Seen) -> MachineIds:
-    """All that is known of the devices of a site.
-
-    Args:
-        spec: The site.
-        applied: What was last applied.
-        seen: What was observed.
-    """
+    """All that is known of the devices of a site."""
     said = {host.name: host.machine_id or "" for host in spec.hosts}
     said |= {switch.name: switch.serial or "" for switch in spec.switches}
     recorded: dict[str, str] = {}

@@ -9,12 +9,10 @@ from components.catalogue.cluster_parts import Part
 from components.core.finding import Finding
 from components.drift.applied import Applied
 from components.kubernetes.calls import Calls, KubernetesCalls
-from components.kubernetes.fields import map_at, name_of
 from components.kubernetes.kubeconfig import choose_context
-from components.kubernetes.manifest import Body, Manifest
+from components.kubernetes.manifest import Body, Manifest, map_at, name_of, pods_in
 from components.kubernetes.parts.judge import judge_parts
 from components.kubernetes.parts.look import PartsAsked, look_at_parts
-from components.kubernetes.pods import pods_in
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import owners_of, plugin_of
@@ -50,12 +48,6 @@ def look_at_existing(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, kubeconfig: str
 ) -> tuple[Finding, ...]:
     """What an existing cluster has against what the site says; nothing for one of our own.
-
-    Args:
-        spec: The checked site.
-        plan: Its plan.
-        applied: What this stack made already.
-        kubeconfig: The text of the secret.
 
     Raises:
         DeviceError: The API does not answer, or refuses.

@@ -38,25 +38,14 @@ class Loss:
 
 
 def find_losses(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[Loss, ...]:
-    """All that this update would destroy.
-
-    Args:
-        spec: The site.
-        plan: What is wanted of it.
-        applied: What was last applied.
-    """
+    """All that this update would destroy."""
     servers = (*_servers(plan, applied),)
     cluster = () if servers else (*_workers(spec, plan, applied), *_cluster(spec, applied))
     return (*servers, *cluster, *_switches(spec, plan, applied))
 
 
 def losses_refused(losses: tuple[Loss, ...], confirmed: frozenset[str]) -> tuple[str, ...]:
-    """Refuse what neither the file nor a typed name allows, and a name of nothing that is lost.
-
-    Args:
-        losses: What this update would destroy.
-        confirmed: The names in `RAILYARD_CONFIRM`.
-    """
+    """Refuse what neither the file nor a typed name allows, and a name of nothing that is lost."""
     refused = [_refusal(each) for each in losses if not is_allowed(each, confirmed)]
     names = {name for each in losses for name in each.names}
     if wrong := sorted(confirmed - names):
@@ -151,7 +140,9 @@ def _switches(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterato
     """Switches that leave the file while hosts of the file are plugged in nowhere else."""
     now = planned_devices(plan)
     devices = recorded_devices(applied)
+    unmanaged = (*spec.other_switches, *(spec.infiniband.switches if spec.infiniband else ()))
     plugged = {port.to for switch in spec.switches for port in switch.ports.values()}
+    plugged |= {str(end) for switch in unmanaged for end in switch.ports.values()}
     loose = [
         host.name
         for host in spec.hosts

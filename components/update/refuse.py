@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final, cast
 
+from components.checks.addresses import as_ipv4
 from components.core.key_values import parse_state
 from components.core.problem import Lines
 from components.disruption.leave_plan import renamed_nodes
@@ -25,9 +26,8 @@ from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
-from components.update.balancers import balancers_refused
+from components.update.balancers import balancers_refused, guards_refused
 from components.update.decide import refusals
-from components.update.guards import guards_refused
 from components.update.identity import identity_refused, renamed_unsaid
 from components.update.protect import Loss, find_losses, losses_refused
 from components.update.refusals import disruptions_refused
@@ -67,11 +67,6 @@ def first_install_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> 
 
     K3s wants the same value on all servers at every start (sources.md#k3s). Encryption it turns on
     later only by commands between two restarts of all of them.
-
-    Args:
-        plan: All that is wanted.
-        applied: What was last applied.
-        lines: Where the values of the file stand.
     """
     if plan.kubernetes is None or not plan.kubernetes.servers:
         return ()
@@ -140,12 +135,10 @@ def api_refused(plan: ClusterPlan, seen: Seen, lines: Lines) -> tuple[str, ...]:
 def _peer(watched: Watched, seen: Seen) -> IPv4Address | None:
     """Where the host sees the session come from, if that is also the way to its API."""
     facts = seen.host(watched.device)
-    text = getattr(facts, "values", {}).get("peer", "")
-    try:
-        address = IPv4Address(text)
-    except AddressValueError:
+    address = as_ipv4(getattr(facts, "values", {}).get("peer", ""))
+    if address is None or watched.step.endpoint.jump or address.is_loopback:
         return None
-    return None if watched.step.endpoint.jump or address.is_loopback else address
+    return address
 
 
 def alignment_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tuple[str, ...]:
@@ -154,11 +147,6 @@ def alignment_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tupl
     kubespray starts a kubelet again with the state of its CPU manager, and a kubelet refuses the
     state of another policy (its pkg/kubelet/cm/cpumanager): each worker would be away until
     someone removes the file there.
-
-    Args:
-        plan: All that is wanted.
-        applied: What was last applied.
-        lines: Where the values of the file stand.
     """
     playbooks = plan.kubernetes.playbooks if plan.kubernetes else None
     recorded = applied.step(playbooks.step.name) if playbooks else None

@@ -9,8 +9,7 @@ from typing import Final
 from components.core.key_values import split_key
 from components.core.problem import Lines, Place, render_path
 from components.disruption.upgrade import release_of
-from components.disruption.upgrade_order import judge_versions
-from components.disruption.upgrade_plan import chosen, due, recorded_release
+from components.disruption.upgrade_plan import chosen, due, judge_versions, recorded_release
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.kubernetes.calls import Body
@@ -86,15 +85,7 @@ def with_ahead(
 def upgrades_refused(
     spec: ClusterSpec, plan: ClusterPlan, applied: Applied, seen: Seen, lines: Lines
 ) -> tuple[str, ...]:
-    """Refuse a release that the nodes cannot reach, and an upgrade that the file denies.
-
-    Args:
-        spec: What the file says.
-        plan: All that is wanted, with the upgrades of all nodes.
-        applied: What was last applied.
-        seen: What was observed.
-        lines: Where the values of the file stand.
-    """
+    """Refuse a release that the nodes cannot reach, and an upgrade that the file denies."""
     if plan.kubernetes is None or not plan.upgrades:
         return ()
     versions = node_versions(plan, applied, seen)

@@ -21,7 +21,7 @@ from typing import Final
 import psutil
 
 from components.core.errors import RailyardError
-from components.project.engine_lock import Lock, read_locks
+from components.project.under_way import Lock, read_locks
 from standins.values import Properties, Value, reveal
 
 CLOCK_SLACK_S: Final = 2.0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
@@ -60,3 +62,32 @@ class Stored(Part):
     """Ports whose cable is pulled (a fault)."""
     unmodelled: list[str] = []
     """Commands that somebody sent and that this emulator does not know."""
+    folders: list[str] = []
+    """Folders that somebody made, on switches that are Linux machines."""
+
+    def run_folders(self, words: Sequence[str], *, root: bool) -> tuple[str, int]:
+        """`ls -1`, `mkdir -p` and `rmdir` of coreutils 9.1 (Debian 12): output and exit status."""
+        tool, *paths = (word for word in words if word not in {"-1", "-p"})
+        if tool == "ls":
+            (path,) = paths
+            inside = sorted(PurePosixPath(each).name for each in self._inside(path))
+            if path in self.folders:
+                return "".join(f"{name}\n" for name in inside), 0
+            return f"ls: cannot access '{path}': No such file or directory\n", 2
+        if not root:
+            return f"{tool}: cannot create directory '{paths[0]}': Permission denied\n", 1
+        printed = ""
+        for path in paths:
+            if tool == "mkdir":
+                parts = (path, *map(str, PurePosixPath(path).parents))
+                self.folders = sorted({*self.folders, *parts[:-3]})  # /var/lib is there
+            elif path not in self.folders:
+                printed += f"rmdir: failed to remove '{path}': No such file or directory\n"
+            elif self._inside(path):
+                printed += f"rmdir: failed to remove '{path}': Directory not empty\n"
+            else:
+                self.folders = [each for each in self.folders if each != path]
+        return printed, int(bool(printed))
+
+    def _inside(self, folder: str) -> list[str]:
+        return [each for each in self.folders if str(PurePosixPath(each).parent) == folder]

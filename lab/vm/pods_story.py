@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from components.core.errors import DeviceError, RailyardError
-from components.kubernetes.pods import containers_in
+from components.kubernetes.manifest import containers_in
 from components.plan.make import ClusterPlan
 from lab.cluster.build import ensure_binaries
 from lab.pods.build import ensure_programs, programs_folder

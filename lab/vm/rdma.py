@@ -9,9 +9,8 @@ from typing import Final
 
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence, RailLimit
-from components.acceptance.judge.perftest import judge_perftest
-from components.acceptance.judge.run_failure import find_failure
-from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.site import judge_perftest
+from components.acceptance.judge.verdict import Finding, find_failure
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.probes.perftest import perftest_command

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 import yaml
 
-from components.acceptance.collect.host_jobs import run_host_probe
+from components.acceptance.collect.probe_runs import run_host_probe
 from components.acceptance.probes.on_hosts import plan_payload_probes
 from components.checks.site import load_checked_site
 from components.containers.keys import make_keys

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.acceptance.beside import as_seen
-from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
+from components.acceptance.evidence import Evidence, as_seen, dump_evidence, parse_evidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report import archive
 from components.acceptance.report.text import render_table

@@ -14,9 +14,8 @@ from components.acceptance.evidence import (
     WorkerGroup,
 )
 from components.acceptance.judge.groups import judge_groups
-from components.acceptance.judge.nccl_floor import nccl_floor
-from components.acceptance.judge.perftest import pair_floor
-from components.acceptance.judge.site import judge_evidence
+from components.acceptance.judge.nccl import nccl_floor
+from components.acceptance.judge.site import judge_evidence, pair_floor
 from components.acceptance.judge.verdict import Finding, Verdict
 from components.acceptance.plan import plan_acceptance
 from components.acceptance.report.text import render_table

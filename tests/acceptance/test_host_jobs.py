@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from components.acceptance.collect.cluster_jobs import ProbeRun
-from components.acceptance.collect.host_jobs import run_host_probe
+from components.acceptance.collect.probe_runs import run_host_probe
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.reading.load import load_site
 from components.remote.step import Endpoint

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.acceptance.judge.infiniband import judge_ib
-from components.acceptance.logs.ib_facts import IbFacts, SubnetManager, parse_ib_look
-from components.acceptance.logs.ibdiagnet import Diagnosis, Links, Stage, parse_ibdiagnet
+from components.acceptance.logs.ib_facts import (
+    Diagnosis,
+    IbFacts,
+    Links,
+    Stage,
+    SubnetManager,
+    parse_ib_look,
+    parse_ibdiagnet,
+)
 from components.acceptance.probes.ib_limits import plan_ib_limits, plan_ib_looks
 from tests.acceptance.ib_texts import IBDIAGNET, MASTER_GUID, SPEC, look
 

@@ -15,9 +15,8 @@ from components.acceptance.evidence import (
     dump_evidence,
     parse_evidence,
 )
-from components.acceptance.judge.nccl_floor import nccl_floor
-from components.acceptance.judge.perftest import pair_floor
-from components.acceptance.judge.site import judge_evidence
+from components.acceptance.judge.nccl import nccl_floor
+from components.acceptance.judge.site import judge_evidence, pair_floor
 from components.acceptance.report.text import render_table
 from components.core.errors import UsageError
 from tests.lab_physics.site import Site, take_evidence

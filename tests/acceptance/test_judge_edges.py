@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from components.acceptance.digest import parse_image_log
 from components.acceptance.evidence import Hop, Limits, Probe, ProbeEvidence
 from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
 from components.acceptance.judge.image import judge_image
@@ -15,10 +16,13 @@ from components.acceptance.judge.nccl_profile import judge_pace
 from components.acceptance.judge.path import judge_path
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
-from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
-from components.acceptance.logs.ib_facts import IbFacts, SubnetManager, parse_ib_look
-from components.acceptance.logs.ibdiagnet import parse_ibdiagnet
-from components.acceptance.logs.image import parse_image_log
+from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
+from components.acceptance.logs.ib_facts import (
+    IbFacts,
+    SubnetManager,
+    parse_ib_look,
+    parse_ibdiagnet,
+)
 from components.acceptance.logs.log_model import (
     Channels,
     DeepSpeedLog,

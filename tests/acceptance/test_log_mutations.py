@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Probe, ProbeEvidence
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
-from components.acceptance.logs.decode import read_chunks
-from components.acceptance.logs.lines import LONGEST_LINE, read_lines
+from components.acceptance.logs.lines import LONGEST_LINE, read_chunks, read_lines
 from components.acceptance.logs.log_model import NcclLog, PerftestLog
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.acceptance.logs.json_text import first_text, is_json, whole_text
+from components.acceptance.logs.lines import first_text, is_json, whole_text
 from components.acceptance.logs.log_model import (
     Measure,
     NcclLog,

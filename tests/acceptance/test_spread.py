@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from components.acceptance.evidence import Hop, HopStatus, Outcome, Probe, ProbeEvidence
-from components.acceptance.flows import flows_for, is_telling
+from components.acceptance.between_leaves import flows_for, is_telling
+from components.acceptance.evidence import (
+    Hop,
+    HopStatus,
+    Outcome,
+    Probe,
+    ProbeEvidence,
+    RoutingSeen,
+)
 from components.acceptance.judge.fabric import warn_spread
-from components.acceptance.routing import RoutingSeen
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from components.acceptance.plan import AcceptancePlan, Policy
 from components.acceptance.report.archive import keep_evidence
 from components.acceptance.report.text import PASSED_LINE, render_table
 from components.acceptance.request import AcceptRequest
-from components.acceptance.scope import Accept, narrow
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan
+from components.update.proof import Accept, narrow
 from tests.acceptance.fake_cluster import FakeCluster
 from tests.acceptance.test_cluster_use import BOTH, gpus, node
 from tests.acceptance.test_run import PLAN, SECRETS, Wire, cluster

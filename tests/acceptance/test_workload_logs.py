@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.acceptance.digest import parse_mpi_log
 from components.acceptance.judge.log import judge_deepspeed_text, judge_training_text
 from components.acceptance.judge.workload_findings import (
     judge_gpus,
@@ -19,7 +20,6 @@ from components.acceptance.judge.workload_findings import (
 )
 from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.log_model import DeepSpeedLog, MpiLog, ParseProblem, TrainingLog
-from components.acceptance.logs.mpi import parse_mpi_log
 from components.acceptance.logs.training import parse_training_log
 from tests.acceptance.recordings import load_training
 

@@ -68,7 +68,6 @@ MISTAKES: Final = (
     taken_back("clean", "numa: 1}", "numa: 1, speed_gbit_s: 50}", "correct the speed"),
     taken_back("clean", "vfs: 8", "model: ConnectX-77, vfs: 8", "describe it in", every=True),
     taken_back("clean", "vfs: 8", "speed_gbit_s: 400, vfs: 8", "correct the speed", every=True),
-    taken_back("clean", "dscp: 26", "dscp: 26, priority: 4, traffic_class: 4", "remove `priority`"),
     Mistake("clean", "dscp: 26", "dscp: 26, cnp_dscp: 26", "cnp_dscp 48",
             ("cnp_dscp: 26", "cnp_dscp: 48")),
     Mistake("clean", "release: 3.9.2504", "release: 3.6.1", "upgrade it to 3.8.2000",

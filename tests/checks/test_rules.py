@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.catalogue.operator_versions import find_line, parse_k3s, parse_numbers
-from components.checks.site import check_loaded, check_site, load_checked_site
+from components.checks.site import check_loaded, check_site
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.reading.load import load_site, parse_site
@@ -142,20 +142,3 @@ def test_secrets_of_a_stack_file_are_complete(tmp_path: Path) -> None:
 def test_json_values_are_plain() -> None:
     value: Json = parse_yaml("a: [1, 2.5, yes, true, null, 0x10, '1', 2001-01-01]", "x").value
     assert value == {"a": [1, 2.5, "yes", True, None, 16, "1", "2001-01-01"]}
-
-
-@pytest.mark.parametrize(
-    ("rdma", "rules"),
-    [
-        ("priority: 3, traffic_class: 3, dscp: 26, cnp_priority: 6", []),
-        ("dscp: 40, priority: 5, cnp_dscp: 56, cnp_priority: 7", []),
-        ("dscp: 40, priority: 3, traffic_class: 3", ["derived-key"]),
-        ("priority: 3, cnp_priority: 7", ["derived-key"]),
-        ("priority: banana", ["derived-key"]),
-    ],
-)
-def test_what_older_files_say_beside_the_dscp(tmp_path: Path, rdma: str, rules: list[str]) -> None:
-    text = CLEAN.read_text(encoding="utf-8")
-    path = tmp_path / "site.yaml"
-    path.write_text(text.replace("dscp: 26", rdma, 1), encoding="utf-8")
-    assert [problem.rule for problem in load_checked_site(path).problems] == rules

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from components.catalogue.other_vendors import why_unplanned
 from components.catalogue.switches import MODELS
-from components.catalogue.switches.unplanned import why_unplanned
 from components.checks.capability import nearest_model
 from components.fabric.plan import plan_fabric
 from components.model.cluster import ClusterSpec

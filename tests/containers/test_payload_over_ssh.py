@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from components.acceptance.collect.cluster_jobs import ProbeRun
-from components.acceptance.collect.host_jobs import run_host_probe
+from components.acceptance.collect.probe_runs import run_host_probe
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.containers.keys import make_keys
 from components.containers.plan import PayloadPlan, plan_payload

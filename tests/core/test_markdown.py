@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.core.markdown import code_block, code_cell, code_span
+from components.core.plain_text import code_block, code_cell, code_span
 from tests.core.as_html import EVIL, as_html, assert_harmless
 
 HOSTILE = st.text(alphabet="`|\\ \n\r\t<>@#/![]()*_~&;a\x1b\u202e\u2028-=", max_size=40)

@@ -158,3 +158,14 @@ def test_a_persons_cordon_is_not_reported_as_ours() -> None:
         raise DeviceError("leaf-01: the session was lost")
     assert "gpu01" not in str(caught.value)
     assert cluster.cordoned("gpu01")
+
+
+def test_a_failure_of_a_later_group_says_what_the_groups_before_have() -> None:
+    run, error = run_of(small_cluster()), DeviceError("leaf-01 refused a line")
+    error.kept = True
+    with run.out_of_service(("1/1", "1/2")):
+        pass
+    with pytest.raises(DeviceError) as caught, run.out_of_service(("1/3",)):
+        raise error
+    assert "before  the ports of gpu01 were changed, and saved" in str(caught.value)
+    assert "gpu02 take pods again" in str(caught.value)

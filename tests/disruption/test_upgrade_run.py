@@ -14,8 +14,8 @@ from components.disruption.upgrade import UpgradeRun
 from components.disruption.upgrade_plan import plan_upgrades
 from components.disruption.upgrade_request import NodeUpgrade, parse_upgrade
 from components.kubernetes.calls import Calls
-from components.model.alignment import Alignment
 from components.model.cluster import ClusterSpec, Disruption
+from components.model.kubernetes import Alignment
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
 from components.remote.tool_files import keep_text

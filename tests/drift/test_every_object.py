@@ -15,8 +15,7 @@ from components.drift.applied import Applied
 from components.kubernetes.live.compare import compare_object
 from components.kubernetes.live.judge import Asked, ClusterLook, judge_look
 from components.kubernetes.live.read import Key, Live
-from components.kubernetes.manifest import Body
-from components.kubernetes.pods import pods_in
+from components.kubernetes.manifest import Body, pods_in
 from components.model.cluster import ClusterSpec
 from components.model.sources import Registry
 from components.plan.make import ClusterPlan, make_plan

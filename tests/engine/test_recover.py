@@ -14,8 +14,7 @@ import psutil
 import pytest
 
 from components.core.errors import RailyardError
-from components.project.engine_lock import parse_lock
-from components.project.under_way import UnderWay, find_under_way
+from components.project.under_way import UnderWay, find_under_way, parse_lock
 from lab.engine.recover import (
     Pulumi,
     adopt_pending,

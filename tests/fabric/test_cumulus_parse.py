@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -19,7 +21,11 @@ from components.fabric.systems.cumulus.read import (
     parse_port_names,
     parse_profile,
 )
+from components.fabric.systems.cumulus.tree import Tree
 from components.fabric.systems.cumulus.write import collapse_ports
+from lab.switches.cumulus.show import show_roce
+
+FORMS: Final = Path(__file__).parent / "forms" / "cumulus"
 
 SINGLE_POOL = """\
                     operational            applied
@@ -48,8 +54,10 @@ RoCE SP->TC mapping and ETS configurations
     6  6            6              strict-priority
 """
 MULTI_TC = (
-    SINGLE_POOL.replace("lossless-single-ipool", "lossy-multi-tc")
-    .replace("enable                                     on", "state   enabled   enabled")
+    SINGLE_POOL.replace("lossless-single-ipool", f"{'lossy-multi-tc':<21}")
+    .replace(
+        "enable                                     on", f"{'state':<20}{'enabled':<23}enabled"
+    )
     .replace(
         "  pfc-priority      3\n  rx-enabled        enabled\n  tx-enabled        enabled\n",
         "  pfc-priority      -\n",
@@ -73,6 +81,24 @@ def test_the_transcript_of_a_profile_without_pause_and_strict_classes() -> None:
     profile = parse_profile(ROCE, MULTI_TC)
     assert (profile.mode, profile.pfc_priorities) == ("lossy-multi-tc", ())
     assert (profile.strict_classes, profile.ecn[1]) == ((), EcnState(min_kib=163, max_kib=234))
+
+
+def test_the_three_columns_of_cumulus_5_1_are_read_by_their_head() -> None:
+    profile = parse_profile(ROCE, (FORMS / "nv_show_qos_roce_5.1.txt").read_text())
+    ecn = EcnState(min_kib=146, max_kib=1464)
+    assert (profile.mode, profile.pfc_priorities) == ("lossless", (3,))
+    assert (profile.trust, profile.strict_classes) == ("both", (6,))
+    assert profile.ecn == {0: ecn, 3: ecn}
+
+
+@pytest.mark.parametrize("mode", [None, "lossless", "lossy"])
+def test_both_forms_of_the_emulator_are_read_alike(mode: str | None) -> None:
+    tree: Tree = {"qos": {"roce": {"enable": "on", "mode": mode}}} if mode else {}
+    old, new = (show_roce(tree, release) for release in ("5.3.1", "5.9.2"))
+    assert "description" in old
+    assert "description" not in new
+    assert parse_profile(ROCE, old) == parse_profile(ROCE, new)
+    assert parse_profile(ROCE, old).mode == (mode or "none")
 
 
 @pytest.mark.parametrize("text", ["", "enable   off\n", "state    disabled\nmode   lossless\n"])
@@ -273,6 +299,12 @@ def test_a_configuration_of_another_form_is_shown_raw(text: str, why: str) -> No
 def test_names_are_spelled_out_and_written_short() -> None:
     assert [*expand_names("swp1-3,swp10,eth0")] == ["swp1", "swp2", "swp3", "swp10", "eth0"]
     assert [*expand_names("swp1-swp2,swp31s0-1")] == ["swp1", "swp2", "swp31s0", "swp31s1"]
+    assert [*expand_names("swp1,51-54")] == ["swp1", "swp51", "swp52", "swp53", "swp54"]
+    assert [*expand_names("swp1-2,4,eth0,vlan10,20")] == [
+        *("swp1", "swp2", "swp4", "eth0", "vlan10", "vlan20")
+    ]
+    assert [*expand_names("swp1s0-1,2s0,2")] == ["swp1s0", "swp1s1", "swp2s0", "swp2s2"]
+    assert [*expand_names("10-12,20")] == ["10", "11", "12", "20"]
     names = ["swp10", "swp1", "swp2", "swp3", "swp31s0", "swp31s1"]
     assert collapse_ports(names) == "swp1-3,swp10,swp31s0-1"
 

@@ -11,8 +11,8 @@ from components.hosts.kernel import kernel_settings
 from components.hosts.plan import plan_hosts
 from components.model.cluster import ClusterSpec
 from components.model.drivers import DriverPackage
-from components.model.gpu_direct import has_own_rdma_driver
 from components.model.instances import with_instances
+from components.model.operator_owned import has_own_rdma_driver
 from components.operators.plan import gpu_operator_values
 from tests.golden.site import load_example
 from tests.over_ssh.host_lab import load_spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.hosts.leftovers import Leftovers, leftovers
+from components.hosts.keys.ask import Leftovers, leftovers
 from components.plan.make import make_plan
 from components.plan.text import render_plan
 from tests.golden.site import load_example

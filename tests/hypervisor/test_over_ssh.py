@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 from components.core.errors import DeviceError
-from components.hypervisor.access import explain_refusal
 from components.hypervisor.plan import HypervisorPlan
+from components.hypervisor.reboot import explain_refusal
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
 from components.remote.host_session import run_on_host

@@ -12,8 +12,8 @@ from components.drift.applied import Applied, AppliedStep
 from components.kubernetes.kubespray.settings import owned_settings
 from components.kubernetes.planes.alignment import arguments_in, ours_among
 from components.kubernetes.planes.k3s import render_config
-from components.model.alignment import Alignment, cpus_of
 from components.model.cluster import ClusterSpec
+from components.model.kubernetes import Alignment, cpus_of
 from components.plan.make import make_plan
 from components.update.refuse import alignment_refused
 from tests.golden.site import EXAMPLES, changed_spec, load_example

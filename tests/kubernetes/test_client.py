@@ -23,7 +23,7 @@ import yaml
 from components.acceptance.collect.cluster_jobs import KubernetesApi
 from components.core.errors import UnreachableError
 from components.kubernetes.calls import KubernetesCalls
-from components.kubernetes.server_version import read_version
+from components.preflight.cluster import read_version
 from tests.artefacts.certificates import Authority
 
 _FIELDS: Final = ("buildDate", "compiler", "gitCommit", "gitTreeState", "goVersion", "platform")

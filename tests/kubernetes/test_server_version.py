@@ -9,8 +9,8 @@ import pytest
 
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.planes.base import KubernetesPlan
-from components.kubernetes.server_version import check_existing, minor_of
 from components.model.kubernetes import ExistingPlane
+from components.preflight.cluster import check_existing, minor_of
 from lab.cluster.plane import ControlPlane
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned

@@ -12,10 +12,9 @@ from components.model.acceptance import Acceptance
 from components.model.cloud import CrusoeProvision
 from components.model.containers import Containers
 from components.model.drivers import DriverPackage
-from components.model.environments import CloudIb
+from components.model.environments import CloudIb, Hypervisor, VirtualMachine
 from components.model.fabric import Routing
 from components.model.hosts import Host, Nic, User
-from components.model.hypervisors import Hypervisor, VirtualMachine
 from components.model.infiniband import IbPartition
 from components.model.kernel import KernelSettings
 from components.model.kubernetes import K3sPlane

@@ -57,7 +57,7 @@ def test_first_run_is_two_connections_more_and_the_next_converges_no_host(room: 
 
 
 def test_a_larger_site_costs_a_host_no_more_processes(room: HostRoom) -> None:
-    """Also with names that an older version recorded one by one: once a process for each."""
+    """Also with names that are recorded one by one."""
     plan = room.plans[0]
     more = {f"hosts.more{number}": "192.0.2.1" for number in range(200)}
     larger = replace(plan, desired=HostState({**plan.desired.values, **more}))

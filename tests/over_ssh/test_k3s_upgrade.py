@@ -20,8 +20,8 @@ from components.disruption.upgrade import (
 from components.disruption.upgrade_plan import plan_upgrades
 from components.disruption.upgrade_request import NodeUpgrade
 from components.kubernetes.calls import Body, Calls
-from components.model.alignment import Alignment
 from components.model.cluster import ClusterSpec, Disruption
+from components.model.kubernetes import Alignment
 from components.remote.host_runs import Run, run_on_hosts
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint, env_name

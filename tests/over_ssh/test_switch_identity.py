@@ -83,3 +83,37 @@ def test_a_login_that_may_only_look_is_found_out(system: str, tmp_path: Path) ->
             assert DENIED[system] in identity.rights
         assert room.switch.snapshot() == before
         assert room.switch.unmodelled == ()
+
+
+@pytest.mark.parametrize("system", ["cumulus", "sonic"])
+def test_a_second_stack_is_refused_by_the_switch_itself(system: str, tmp_path: Path) -> None:
+    with switch_room(system, tmp_path) as room:
+        factory = room.switch.snapshot()
+        baseline = device.run_baseline(room.request(stack="dev"), room.env)
+        dev = room.request(baseline=device.read_baseline(baseline), stack="dev")
+        device.run_apply(dev, room.env)
+        assert room.exec("ls -1 /var/lib/railyard") == ("dev\n", 0)
+        before = room.switch.snapshot()
+        for step in (device.run_baseline, device.run_apply, device.run_restore):
+            other = room.request(baseline=device.read_baseline(baseline), stack="prod")
+            if step is device.run_baseline:
+                other = room.request(stack="prod")
+            with pytest.raises(DeviceError, match="the stack dev manages this switch"):
+                step(other, room.env)
+        assert room.switch.snapshot() == before
+        device.run_restore(dev, room.env)
+        assert room.exec("ls -1 /var/lib/railyard")[1] == 2
+        assert room.switch.snapshot() == factory
+        assert json.loads(device.run_apply(room.request(stack="prod"), room.env))["changed"]
+
+
+@pytest.mark.parametrize("system", ["cumulus", "sonic"])
+def test_a_switch_forgets_a_stack_only_if_it_was_undone(system: str, tmp_path: Path) -> None:
+    """A refused update leaves no mark, and the mark does not hide drift."""
+    with switch_room(system, tmp_path) as room:
+        before = room.switch.snapshot()
+        with pytest.raises(DeviceError, match="would interrupt traffic"):
+            device.run_apply(room.request(stack="dev", ports="deny"), room.env)
+        assert room.switch.snapshot() == before
+        device.run_apply(room.request(stack="dev"), room.env)
+        assert json.loads(device.run_apply(room.request(stack="dev"), room.env))["changed"] == []

@@ -15,8 +15,7 @@ from components.checks.pod_pools import check_pod_pool
 from components.model.cluster import ClusterSpec
 from components.operators.plan import node_labels
 from components.pod_network.attachment import NETWORKS, rail_attachment, server_address
-from components.pod_network.kept import Kept
-from components.pod_network.leaf_pools import Pool, pool_of, pools_of
+from components.pod_network.leaf_pools import Kept, Pool, pool_of, pools_of
 from components.pod_network.plan import plan_pod_network
 from tests.golden.site import changed_spec, load_example
 

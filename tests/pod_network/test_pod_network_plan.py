@@ -12,7 +12,7 @@ import yaml
 from components.core.errors import SpecError
 from components.kubernetes.manifest import Manifest
 from components.model.cluster import ClusterSpec
-from components.pod_network.kept import probe_address
+from components.pod_network.leaf_pools import probe_address
 from components.pod_network.plan import plan_pod_network
 from tests.golden.site import changed_spec, load_example
 

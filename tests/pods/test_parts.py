@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.pods import containers_in
+from components.kubernetes.manifest import containers_in
 from lab.pods import enter, ready
 from lab.pods.cards import field, render_devices, varint
 from lab.pods.cgroups import leftovers, make_place, missing_controllers, remove_place

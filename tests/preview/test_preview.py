@@ -10,10 +10,15 @@ from typing import cast
 import pytest
 
 from components.plan.make import make_plan
-from components.preview.compare import Change, Moved, compare_items, gather_alike
-from components.preview.from_plans import NOT_READ, edited_names, preview_plans
-from components.preview.items import Item, without_secrets
-from components.preview.plan_items import items_of_plan
+from components.preview.from_plans import NOT_READ, edited_names, items_of_plan, preview_plans
+from components.preview.items import (
+    Change,
+    Item,
+    Moved,
+    compare_items,
+    gather_alike,
+    without_secrets,
+)
 from components.preview.report import MARKER, Preview, render_json
 from components.preview.state_items import items_of_state
 from components.preview.text import GITHUB_LIMIT, render_markdown, render_text

@@ -10,7 +10,7 @@ import yaml
 
 from components.checks.site import load_checked_site
 from components.model.cluster import ClusterSpec
-from components.preview.programs import added_programs, programs_of
+from components.preview.from_plans import added_programs, programs_of
 from tests.golden.site import EXAMPLES
 from tests.graph.example_sites import NAMES, example_spec
 from tests.preview.edits import SITE, before

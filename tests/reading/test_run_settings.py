@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.core.errors import SpecError
-from components.reading.run_settings import choose_setting
+from components.reading.load import choose_setting
 
 
 def test_the_environment_wins_over_the_stack_and_that_over_the_default() -> None:

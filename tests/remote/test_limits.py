@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
+import json
 import os
 import socket
 import ssl
@@ -11,6 +13,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from itertools import count
 from pathlib import Path
 from time import monotonic
@@ -27,6 +30,7 @@ from components.core import limits
 from components.core.errors import UnreachableError, UsageError
 from components.core.limits import ANSWER_BYTES, Deadline, Held, TooLongError, read_all
 from components.fabric.systems import system_of
+from components.kubernetes import calls
 from components.remote.host_session import run_on_host
 from components.remote.https_session import open_https
 from components.remote.step import Endpoint
@@ -180,6 +184,9 @@ def _certificate(folder: Path) -> tuple[ssl.SSLContext, str]:
     now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
         .not_valid_before(now)
         .not_valid_after(now + timedelta(days=1))
         .sign(key, hashes.SHA256())
@@ -192,32 +199,70 @@ def _certificate(folder: Path) -> tuple[ssl.SSLContext, str]:
     return context, hashlib.sha256(made.public_bytes(Encoding.DER)).hexdigest()
 
 
-@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b""])
-def test_an_api_that_drips_ends_at_the_deadline(tmp_path: Path, begin: bytes) -> None:
-    """In its body, and in its headers."""
-    context, digest = _certificate(tmp_path)
+@contextmanager
+def _dripping(context: ssl.SSLContext, begin: bytes) -> Generator[int]:
+    """The port of a server that sends a byte now and then, to everyone who connects."""
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
-            with context.wrap_socket(server.accept()[0], server_side=True) as peer:
+            while not over.is_set():
+                with suppress(OSError), server.accept()[0] as plain:
+                    drip(plain)
+
+        def drip(plain: socket.socket) -> None:
+            with context.wrap_socket(plain, server_side=True) as peer:
                 peer.recv(4096)
                 peer.sendall(begin)
-                with suppress(OSError):
-                    while not over.wait(0.05):
-                        peer.sendall(b"x")
+                while not over.wait(0.05):
+                    peer.sendall(b"x")
 
         thread = threading.Thread(target=serve)
         thread.start()
-        port = server.getsockname()[1]
-        ufm = Endpoint("ufm", "switch", "127.0.0.1", port, "admin", digest, password_secret="pw")
         try:
-            with pytest.raises(UnreachableError, match=r"no answer within 0\.5 s"):
-                open_https(ufm, SECRETS, 0.5).run("GET /x")
+            yield server.getsockname()[1]
             assert not over.is_set()
         finally:
             over.set()
+            with suppress(OSError):
+                socket.create_connection(server.getsockname(), 1).close()
             thread.join(GENEROUS_S)
+
+
+_BEGINS = pytest.mark.parametrize(
+    "begin", [b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b""], ids=["body", "headers"]
+)
+
+
+@_BEGINS
+def test_an_api_that_drips_ends_at_the_deadline(tmp_path: Path, begin: bytes) -> None:
+    context, digest = _certificate(tmp_path)
+    with _dripping(context, begin) as port:
+        ufm = Endpoint("ufm", "switch", "127.0.0.1", port, "admin", digest, password_secret="pw")
+        with pytest.raises(UnreachableError, match=r"no answer within 0\.5 s"):
+            open_https(ufm, SECRETS, 0.5).run("GET /x")
+
+
+@_BEGINS
+def test_a_cluster_that_drips_ends_at_the_deadline(
+    tmp_path: Path, begin: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "REQUEST_DEADLINE_S", 0.1)
+    context, _ = _certificate(tmp_path)
+    with _dripping(context, begin) as port:
+        authority = base64.b64encode((tmp_path / "ufm.pem").read_bytes()).decode()
+        cluster = {
+            "server": f"https://127.0.0.1:{port}",
+            "certificate-authority-data": authority,
+        }
+        document = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        with pytest.raises(UnreachableError, match="the cluster did not answer GET /version"):
+            calls.KubernetesCalls(json.dumps(document)).call("GET", "/version")
 
 
 def test_a_file_of_the_user_has_a_limit_and_is_a_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Requests as lines: what is written is read, and a state of an earlier release too."""
+"""Requests as lines: what is written is read, and JSON too."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_is_written_is_read(document: dict[str, Any]) -> None:
     assert parse_lines(render_lines(document)) == document
 
 
-def test_a_state_of_an_earlier_release_is_read() -> None:
+def test_json_is_read() -> None:
     assert parse_lines(json.dumps(SWITCH, indent=1) + "\n") == SWITCH
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from components.acceptance.scope import Accept
 from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
@@ -22,6 +21,7 @@ from components.remote.lines import parse_lines, render_lines
 from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
 from components.update.decide import Intentions, intend, judge_drift, refusals
+from components.update.proof import Accept
 from components.update.refusals import disruptions_refused
 from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example
@@ -75,10 +75,6 @@ def decide(
 def test_a_new_stack_makes_its_first_proof() -> None:
     intentions = decide(applied=Applied())
     assert (intentions.run, dict(intentions.notes)) == (1, {})
-
-
-def test_a_proof_that_an_older_version_called_is_made_again_under_the_next_number() -> None:
-    assert decide(applied=as_applied(call="accept run")).run == 5
 
 
 def test_nothing_to_do_keeps_the_number_of_the_proof() -> None:

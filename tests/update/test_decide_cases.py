@@ -23,7 +23,6 @@ from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
 from components.model.instances import with_instances
 from components.plan.make import make_plan
-from components.remote.lines import parse_lines
 from components.update.decide import intend, judge_drift, refusals, strangers_to_undo
 from components.update.seen import Seen
 from tests.golden.site import load_example
@@ -318,13 +317,3 @@ def test_a_secret_on_stdin_is_no_pending_change() -> None:
     assert refusals(PLAN, token, (silent,)) == ()
     plain = with_step("gpu01-k3s", "another=1\n")
     assert len(refusals(PLAN, plain, (silent,))) == 1
-
-
-def test_a_request_of_an_earlier_release_is_run_again() -> None:
-    """It was one JSON document: the same wish, but another text to the engine."""
-    silent = drift_of("gpu01", unreachable="no answer")
-    desired = as_applied().steps["gpu01-reboot"].stdin
-    assert refusals(PLAN, with_step("gpu01-reboot", desired), (silent,)) == ()
-    older = json.dumps(parse_lines(desired))
-    found = refusals(PLAN, with_step("gpu01-reboot", older), (silent,))
-    assert len(found) == 1

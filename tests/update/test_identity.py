@@ -14,7 +14,7 @@ import pytest
 from components import testing
 from components.core.key_values import HostState
 from components.core.problem import Json
-from components.drift.applied import Applied, AppliedStep, applied_from_outputs
+from components.drift.applied import Applied, applied_from_outputs
 from components.fabric.identity import Identity
 from components.fabric.state import Neighbour
 from components.model.cluster import ClusterSpec
@@ -265,16 +265,6 @@ def test_the_machine_id_proves_the_only_server_at_another_address() -> None:
     assert _refusals(_edited(move_server), other, applied) != ()
 
 
-def test_a_state_of_an_earlier_release_is_read() -> None:
-    steps: dict[str, AppliedStep] = {}
-    for name, host in (("gpu01-tools", 11), ("gpu02-tools", 12)):
-        end = {"device": name[:5], "address": f"127.41.0.{host}", "port": 2222}
-        steps[name] = AppliedStep(stdin=json.dumps({"endpoint": end}))
-    (text,) = _refusals(_edited(swap_hosts), applied=Applied(steps))
-    assert "gpu01" in text
-    assert "gpu02" in text
-
-
 def test_an_empty_state_refuses_nothing() -> None:
     site: dict[str, Json] = _edited(swap_hosts)
     assert _refusals(site, applied=Applied()) == ()
@@ -349,6 +339,15 @@ def test_a_switch_is_known_by_its_serial_number(
     found = _refusals(site, Seen({"leaf-01": state}), replace(_applied(), steps=steps))
     assert len(found) == bool(words)
     assert words in "".join(found)
+
+
+@pytest.mark.parametrize("stacks", [(), ("prod",), ("prod", "dev")])
+def test_a_switch_of_another_stack_is_refused_at_preview(stacks: tuple[str, ...]) -> None:
+    said = Identity(serial="MT2", stacks=stacks)
+    state = dev_plan().switches[0].desired.model_copy(update={"identity": said})
+    found = _refusals(_edited(nothing), Seen({"leaf-01": state}))
+    assert len(found) == ("prod" in stacks)
+    assert all("leaf-01: the stack prod manages this switch" in text for text in found)
 
 
 @pytest.mark.parametrize(("wrong", "refused"), [(1, False), (2, False), (3, True), (4, True)])

@@ -100,6 +100,16 @@ def test_another_name_of_the_cluster_is_a_loss() -> None:
     assert (allowed, names) == (False, ("dgx-roce",))
 
 
+def test_a_switch_may_go_if_its_hosts_are_plugged_into_one_that_is_only_named() -> None:
+    site = without_switches(site_of())
+    ends = [f"{host['name']}/rail-{rail}" for host in site["hosts"][1:] for rail in (0, 1)]
+    ports = {f"swp{number}": end for number, end in enumerate(ends, 1)}
+    site["other_switches"] = [{"name": "sw-old", "network": "storage", "ports": ports}]
+    assert losses(first_run("deny"), site) == []
+    del ports["swp4"]
+    assert [names for _, _, names in losses(first_run("deny"), site)] == [("leaf-01",)]
+
+
 def _program(site: Site) -> tuple[str, Graph]:
     return testing.record_refusal(next_run(first_run("deny"), site, observe="never"), main)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from components.acceptance.scope import Accept
 from components.drift.applied import Applied, AppliedStep
 from components.plan.make import make_plan
 from components.remote.lines import render_lines
+from components.update.proof import Accept
 from tests.golden.site import changed_spec
 from tests.update.test_decide import EVIDENCE, PLAN, SPEC, as_applied, decide
 

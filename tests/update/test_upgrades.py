@@ -13,8 +13,8 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_exit_code, render_drift
 from components.kubernetes.live.judge import Asked, ClusterLook
 from components.kubernetes.live.read import Live
-from components.model.alignment import Alignment
 from components.model.cluster import ClusterSpec, Disruption
+from components.model.kubernetes import Alignment
 from components.plan.make import ClusterPlan, make_plan
 from components.update.decide import judge_drift
 from components.update.seen import Seen

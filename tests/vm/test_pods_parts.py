@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.kubernetes.pods import containers_in
+from components.kubernetes.manifest import containers_in
 from lab.pods.configs import MIRROR
 from lab.pods.recipes import recipes_of, sriov_recipes
 from lab.pods.site import load_plan

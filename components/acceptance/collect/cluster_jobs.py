@@ -14,7 +14,8 @@ from urllib3.exceptions import HTTPError
 from components.acceptance.collect.cluster_objects import Api, Body, end_of, is_launcher, pods_of
 from components.acceptance.collect.waits import why_waiting
 from components.core.errors import Bug, DeviceError, UnreachableError
-from components.kubernetes.calls import read_answer
+from components.core.limits import Deadline, end_within
+from components.kubernetes.calls import TRIES, read_answer
 from components.kubernetes.client import make_client
 
 POLL_S: Final = 0.5
@@ -86,8 +87,9 @@ class KubernetesApi:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
-            data = read_answer(answer, REQUEST_DEADLINE_S)
+            with end_within(Deadline(TRIES * REQUEST_DEADLINE_S)):
+                answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
+                data = read_answer(answer, REQUEST_DEADLINE_S)
         except (HTTPError, ApiException, OSError) as error:
             words = str(error).strip().splitlines()[-1]
             raise UnreachableError(

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from components.acceptance.evidence import Hop, HopRole, diff_counters
+from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
-from components.acceptance.routing import RoutingSeen, as_routing
 from components.core.beside import LostWay
 from components.core.errors import DeviceError
 from components.fabric.device import read_counted, read_counters

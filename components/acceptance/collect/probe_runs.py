@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from components.acceptance.collect.cluster_jobs import Absent, ProbeRun, run_probe
 from components.acceptance.collect.cluster_objects import Api
@@ -17,15 +17,18 @@ from components.acceptance.collect.counters import (
     measure_hops,
     read_snapshot,
 )
-from components.acceptance.collect.host_jobs import run_host_probe
 from components.acceptance.collect.turn import Turn
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Outcome, ProbeEvidence, Unreachable
 from components.acceptance.plan import AcceptancePlan, CounterSource, ProbePlan
-from components.acceptance.report.proofs import label_of
+from components.acceptance.probes.on_hosts import HostCommand, HostProbe
+from components.acceptance.report.archive import label_of
 from components.core.errors import DeviceError
+from components.core.limits import LOG_BYTES
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body
+from components.remote.host_session import HostAnswer, run_on_host
+from components.remote.script import KILL_AFTER_S, render_remote_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +191,65 @@ def _outcome(ran: ProbeRun) -> Outcome:
     if ran.ended:
         return "completed" if ran.succeeded else "failed"
     return "timed_out" if ran.log else "not_run"
+
+
+_TIMED_OUT: Final = (124, 137)
+"""Exit status of timeout(1): it sent SIGTERM, or SIGKILL."""
+
+
+async def run_host_probe(probe: HostProbe, secrets: Mapping[str, str]) -> ProbeRun:
+    """Run one probe and give its log; a host's refusal is the reason why a run did not end."""
+    if probe.server is None:
+        return _as_run(await _try(probe.client, probe.deadline_s, secrets), probe.deadline_s)
+    server = asyncio.create_task(_try(probe.server, probe.deadline_s, secrets))
+    try:
+        ran = _as_run(await _try(probe.client, probe.deadline_s, secrets), probe.deadline_s)
+        if ran.succeeded:
+            return ran
+        reason = f"{ran.reason}; server: {await _last_words(server)}"
+        return ProbeRun(ran.log, ended=ran.ended, succeeded=False, reason=reason)
+    finally:
+        # Its own deadline on the host ends what a cancelled session leaves behind.
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
+
+
+async def _try(
+    command: HostCommand, deadline_s: float, secrets: Mapping[str, str]
+) -> HostAnswer | DeviceError:
+    endpoint = command.endpoint
+    try:
+        return await run_on_host(
+            endpoint,
+            secrets,
+            render_remote_command(command.script, deadline_s),
+            deadline_s=deadline_s + 2 * KILL_AFTER_S,
+            limit=LOG_BYTES,
+        )
+    except DeviceError as error:
+        return error
+
+
+def _as_run(answer: HostAnswer | DeviceError, deadline_s: float) -> ProbeRun:
+    if isinstance(answer, DeviceError):
+        return ProbeRun("", ended=False, succeeded=False, reason=str(answer))
+    log = answer.stdout + answer.stderr
+    if answer.exit_status in _TIMED_OUT:
+        reason = f"no end within {deadline_s:g} s"
+        return ProbeRun(log, ended=False, succeeded=False, reason=reason)
+    good = answer.exit_status == 0
+    reason = "" if good else f"ended with status {answer.exit_status}: {_last_line(log)}"
+    return ProbeRun(log, ended=True, succeeded=good, reason=reason)
+
+
+def _last_line(log: str) -> str:
+    return (log.strip().splitlines() or ["it printed nothing"])[-1]
+
+
+async def _last_words(server: asyncio.Task[HostAnswer | DeviceError]) -> str:
+    """What the other end said, if it has ended by now."""
+    done, _ = await asyncio.wait({server}, timeout=1)
+    if not done:
+        return "still waiting for its client"
+    answer = server.result()
+    return str(answer) if isinstance(answer, DeviceError) else _last_line(answer.stdout)

@@ -20,8 +20,7 @@ from components.acceptance.evidence import Evidence, LeftOut
 from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
 from components.acceptance.plan import AcceptancePlan
 from components.acceptance.probes.ib_limits import IbLook
-from components.acceptance.report.archive import read_beside
-from components.acceptance.report.proofs import label_of, last_proofs, subjects_of
+from components.acceptance.report.archive import label_of, last_proofs, read_beside, subjects_of
 from components.acceptance.request import AcceptRequest
 from components.core.errors import DeviceError, UsageError
 from components.jobs.templates import number_objects

@@ -58,12 +58,7 @@ class Hindrance:
 
 
 def read_nodes(nodes: Iterable[Body], pods: Iterable[Body]) -> dict[str, NodeUse]:
-    """The nodes of a cluster by name.
-
-    Args:
-        nodes: All Node objects.
-        pods: All Pod objects, of every namespace.
-    """
+    """The nodes of a cluster by name."""
     held: dict[str, dict[str, dict[str, int]]] = {}
     for pod in pods:
         node = pod.get("spec", {}).get("nodeName")

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from components.acceptance.evidence import Evidence, Hop, Limits, ProbeEvidence
-from components.acceptance.flows import is_telling
+from components.acceptance.between_leaves import is_telling
+from components.acceptance.evidence import Evidence, Hop, Limits, ProbeEvidence, RoutingSeen
 from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
 from components.acceptance.judge.path import DARK
 from components.acceptance.judge.verdict import Finding, Verdict, overall_verdict
-from components.acceptance.routing import RoutingSeen
 
 _IDLE_SPREAD_SHARE: Final = 0.01
 """Of an even share: less is what else is on a link, such as BGP."""
@@ -62,12 +61,7 @@ def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]
 
 
 def judge_routing(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """Those on the way of a probe that did not pass.
-
-    Args:
-        evidence: What was seen.
-        judged: What the probes came to.
-    """
+    """Those on the way of a probe that did not pass."""
     return [found for found, explains in _findings(evidence, judged) if explains]
 
 

@@ -12,13 +12,7 @@ UNPROVEN: Final = "proof"
 
 
 def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) -> list[Finding]:
-    """One finding for each kind of workers, and one for each thing that stays unproven.
-
-    Args:
-        evidence: What was run.
-        limits: The kinds of workers, and what the plan proves of nothing.
-        findings: What was found of the probes.
-    """
+    """One finding for each kind of workers, and one for each thing that stays unproven."""
     unproven = [
         Finding(
             check=UNPROVEN,

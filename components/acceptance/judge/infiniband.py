@@ -17,11 +17,11 @@ from components.acceptance.logs.ib_facts import (
     MASTER,
     SM_STATES,
     STANDBY,
+    Diagnosis,
     IbFacts,
     IbPort,
     SubnetManager,
 )
-from components.acceptance.logs.ibdiagnet import Diagnosis
 from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit
 
 _DOWN: Final = "1: DOWN"

@@ -14,8 +14,13 @@ from components.acceptance.judge.perftest_findings import (
     PerftestLink,
     judge_perftest_runs,
 )
-from components.acceptance.judge.run_failure import find_failure
-from components.acceptance.judge.verdict import EXIT_CODES, Finding, Verdict, overall_verdict
+from components.acceptance.judge.verdict import (
+    EXIT_CODES,
+    Finding,
+    Verdict,
+    find_failure,
+    overall_verdict,
+)
 from components.acceptance.judge.workload_findings import (
     judge_images,
     judge_scan_busbw,

@@ -22,8 +22,7 @@ from components.acceptance.judge.nccl_profile import (
     judge_version,
 )
 from components.acceptance.judge.nccl_ways import Expectation
-from components.acceptance.judge.run_failure import find_failure
-from components.acceptance.judge.verdict import Finding, verdict_for
+from components.acceptance.judge.verdict import Finding, find_failure, verdict_for
 from components.acceptance.logs.log_model import LogFailure, NcclLog
 from components.core.errors import UsageError
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
-from components.acceptance.judge.run_failure import find_failure
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, find_failure, verdict_for
 from components.acceptance.logs.log_model import PerftestLog
 
 PerftestLink = Literal["ib", "roce"]

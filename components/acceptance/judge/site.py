@@ -10,8 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from components.acceptance.beside import BesideSeen
-from components.acceptance.evidence import Evidence, Limits, ProbeEvidence, Unreachable
+from components.acceptance.evidence import (
+    BesideSeen,
+    Evidence,
+    Limits,
+    Probe,
+    ProbeEvidence,
+    Unreachable,
+)
 from components.acceptance.judge.fabric import (
     judge_fabric,
     judge_routing,
@@ -24,26 +30,22 @@ from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.path import judge_losses, judge_path
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
-from components.acceptance.judge.perftest import judge_perftest
-from components.acceptance.judge.run_failure import find_failure
+from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
 from components.acceptance.judge.verdict import (
     EXIT_CODES,
     Finding,
     Verdict,
+    find_failure,
     overall_verdict,
     verdict_for,
 )
-from components.acceptance.judge.workloads import judge_mpi, judge_scan, judge_training
+from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
+from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.seen import Seen
 
 
 def judge_beside(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """Those on the way of a probe that did not pass: they may explain it, so they are not proven.
-
-    Args:
-        evidence: What was seen.
-        judged: What the probes came to.
-    """
+    """Settings on the way of a probe that failed: they may explain it, so they are not proven."""
     return [
         _finding(each, verdict, probes)
         for each in evidence.beside or ()
@@ -330,4 +332,30 @@ def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
             "detail": f"packets were discarded at {where}; {ran.detail}",
             "next_step": f"look at MTU and errors of {where}",
         }
+    )
+
+
+ROCE_OVERHEAD_BYTES = 82
+"""Ethernet, IPv4, UDP, BTH, ICRC and FCS of a full RoCE v2 packet on the wire."""
+
+
+def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> list[Finding]:
+    """All findings about one perftest that ran to its end."""
+    floor, origin = pair_floor(limits, item.probe)
+    asked = PerftestAsked(limits.transport, floor, origin, limits.rdma_mtu_bytes)
+    return judge_perftest_runs(log, item.probe.name, asked)
+
+
+def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
+    """The least average of `ib_write_bw` on a probe's rail in Gb/s, and its origin in words."""
+    rail = probe.rails[0] if probe.rails else ""
+    rate = next((item.line_rate_gbit_s for item in limits.rails if item.name == rail), 0.0)
+    rate = probe.rates.get(rail, rate)
+    ceiling = rate * limits.rdma_mtu_bytes / (limits.rdma_mtu_bytes + ROCE_OVERHEAD_BYTES)
+    return (
+        rate * limits.pair_fraction,
+        (
+            f"{limits.pair_fraction:g} x {rate:g} Gb/s line rate "
+            f"(ceiling at RDMA MTU {limits.rdma_mtu_bytes}: {ceiling:.1f})"
+        ),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from components.acceptance.logs.causes import first_cause
+from components.acceptance.logs.log_model import LogFailure
 from components.acceptance.seen import Seen
 
 Verdict = Literal["passed", "failed", "skipped", "error"]
@@ -52,3 +54,19 @@ def overall_verdict(findings: Iterable[Finding]) -> Verdict:
 
 EXIT_CODES: dict[Verdict, int] = {"passed": 0, "failed": 1, "skipped": 4, "error": 4}
 """Exit codes of the commands that judge: good, failed verdict, could not judge."""
+
+
+def find_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None:
+    """A finding for the first cause of failure that a log names, or None."""
+    cause = first_cause(failures)
+    if cause is None:
+        return None
+    return Finding(
+        check="run",
+        subject=subject,
+        verdict="failed",
+        expected="a run without errors",
+        actual=f"{cause.kind}: {cause.line}",
+        detail=f"the first cause among {len(failures)} failure lines",
+        next_step=f"look for: {cause.meaning}",
+    )

@@ -14,7 +14,7 @@ from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import launched_finder
-from components.acceptance.logs.launched import feed_all
+from components.acceptance.logs.launchers import feed_all
 from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, ParseProblem
 from components.acceptance.logs.nccl_factor import bus_factor
 
@@ -113,11 +113,7 @@ class _Reader:
 
 
 def parse_deepspeed_log(source: str | Iterable[str]) -> DeepSpeedLog | ParseProblem:
-    """Reads a log; a row whose numbers contradict each other is a bad row.
-
-    Args:
-        source: The launcher's whole output, or its pieces in order.
-    """
+    """Reads a log; a row whose numbers contradict each other is a bad row."""
     reader = _Reader()
     failures = feed_all(reader, source, "no table of DeepSpeed's benchmarks")
     if isinstance(failures, ParseProblem):

@@ -10,7 +10,12 @@ in docs/explanation/sources.md#logs.
 
 from __future__ import annotations
 
-from components.acceptance.logs.causes import Cause, cause
+from collections.abc import Iterable
+from typing import Protocol
+
+from components.acceptance.logs.causes import Cause, FailureFinder, cause
+from components.acceptance.logs.lines import read_lines
+from components.acceptance.logs.log_model import LogFailure, ParseProblem
 
 _EARLIER = "an earlier line says why"
 _MEMORY = "the host or the container ran out of memory: look at its limit"
@@ -152,3 +157,41 @@ LAUNCHERS: tuple[Cause, ...] = (
     cause(r"Traceback \(most recent call last\)", "crash", "a Python program failed", late=True),
 )
 """Rows that any log may have, whatever its program is."""
+
+
+class Reader(Protocol):
+    """What gets the lines of one program."""
+
+    finder: FailureFinder
+
+    def feed(self, line: str) -> None:
+        """Take one line, without the launcher's tag."""
+        ...
+
+    @property
+    def is_known(self) -> bool:
+        """A line of the program was read."""
+        ...
+
+
+def feed_all(
+    reader: Reader, source: str | Iterable[str], lacks: str
+) -> tuple[LogFailure, ...] | ParseProblem:
+    """Feed a log to its reader: the failures that it tells, or why it is no log of the program.
+
+    Args:
+        reader: Gets every line.
+        source: The launcher's whole output, or its pieces in order.
+        lacks: What a log of another program lacks: `no table of DeepSpeed's benchmarks`.
+    """
+    is_empty = True
+    for _, line in read_lines(source):
+        is_empty = False
+        reader.feed(line)
+    if is_empty:
+        return ParseProblem(kind="empty", what="the log is empty")
+    failures = tuple(reader.finder.failures)
+    if reader.is_known or failures:
+        return failures
+    what = f"{lacks} is in it; is it the log of another program?"
+    return ParseProblem(kind="unrecognised", what=what)

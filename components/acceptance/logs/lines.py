@@ -7,10 +7,13 @@ read piece by piece, so that a log may be as long as a disk.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
+
+from components.acceptance.logs.log_model import ParseProblem
 
 LONGEST_LINE: Final = 8192
 """Characters. Longer ones are cut between words: no pattern may look at a line without end."""
@@ -141,3 +144,80 @@ def _may_have_prefix(line: str) -> bool:
     if start == " ":
         start = line.lstrip()[:1]
     return start in _SIGNS or line[3:4] == " " or " |" in line or "]: " in line
+
+
+_MOST_CHARACTERS: Final = 64 << 20
+"""A run's JSON has some hundred kilobytes."""
+_DOCKER_LINE: Final = '{"log":'
+
+
+def first_text(chunks: Iterator[str]) -> str:
+    """The first piece that is not blank; of JSON, from its first character on."""
+    for chunk in chunks:
+        head = chunk.lstrip("\ufeff \t\r\n\x00")
+        if head:
+            blanks = len(chunk) - len(head)
+            return head if head.startswith("{") else chunk[max(blanks - 1, 0) :]
+    return ""
+
+
+def is_json(head: str) -> bool:
+    """Does a log that begins so hold JSON documents? Lines of Docker's driver are a text."""
+    return head.startswith("{") and not head.startswith(_DOCKER_LINE)
+
+
+def whole_text(head: str, chunks: Iterable[str]) -> str | ParseProblem:
+    """All pieces together; a problem where they are too many for a run's JSON."""
+    parts = [head]
+    size = len(head)
+    for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size > _MOST_CHARACTERS:
+            return ParseProblem(kind="unrecognised", what="it is a JSON document of over 64 MiB")
+    return "".join(parts)
+
+
+_CHUNK_BYTES: Final = 1 << 20
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte order marks (Unicode, chapter 23.8); that of UTF-32 begins as that of UTF-16 does."""
+_PROBE_BYTES: Final = 4096
+_ZERO_SHARE: Final = 0.3
+"""Of the bytes at odd or at even places: ASCII in UTF-16 has a zero at all of them, a text without
+zeros at none."""
+
+
+class _Reader(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_chunks(file: _Reader) -> Iterator[str]:
+    """The text of a file in pieces: UTF-8, or UTF-16 and UTF-32 as Windows' redirection writes it.
+
+    Args:
+        file: Open for reading bytes. What is no text becomes replacement characters.
+    """
+    first = file.read(_CHUNK_BYTES)
+    decoder = codecs.getincrementaldecoder(_encoding_of(first))(errors="replace")
+    while first:
+        yield decoder.decode(first)
+        first = file.read(_CHUNK_BYTES)
+    yield decoder.decode(b"", final=True)
+
+
+def _encoding_of(start: bytes) -> str:
+    for mark, encoding in _MARKS:
+        if start.startswith(mark):
+            return encoding
+    probe = start[:_PROBE_BYTES]
+    for offset, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        half = probe[offset::2]
+        if half and half.count(0) > _ZERO_SHARE * len(half) and probe.count(0) < len(probe):
+            return encoding
+    return "utf-8"

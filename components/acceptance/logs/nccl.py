@@ -15,8 +15,7 @@ from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import nccl_finder
-from components.acceptance.logs.json_text import first_text, is_json, whole_text
-from components.acceptance.logs.lines import read_lines
+from components.acceptance.logs.lines import first_text, is_json, read_lines, whole_text
 from components.acceptance.logs.log_model import (
     Measure,
     NcclLog,
@@ -278,7 +277,8 @@ def _log(run: Run, *, in_document: bool) -> NcclLog:
         max_bytes=run.sizes.most_bytes if run.sizes else None,
         iterations=run.iterations,
         tables=run.table.tables,
-        rows=tuple(run.table.rows) or _sorted_rows(run.own_rows.values()),
+        rows=tuple(run.table.rows)
+        or tuple(sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)),
         bad_rows=tuple(run.table.bad_rows),
         out_of_bounds=run.out_of_bounds,
         average_busbw_gb_s=run.average,
@@ -302,7 +302,3 @@ def _log(run: Run, *, in_document: bool) -> NcclLog:
         in_document=in_document,
         overlaps=run.overlaps,
     )
-
-
-def _sorted_rows(rows: Iterable[NcclRow]) -> tuple[NcclRow, ...]:
-    return tuple(sorted(rows, key=lambda row: row.size_bytes or 0))

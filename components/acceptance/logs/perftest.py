@@ -15,8 +15,7 @@ from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import perftest_finder
-from components.acceptance.logs.json_text import first_text, is_json, whole_text
-from components.acceptance.logs.lines import read_lines
+from components.acceptance.logs.lines import first_text, is_json, read_lines, whole_text
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 from components.acceptance.logs.perftest_json import Document, parse_perftest_json
 
@@ -191,9 +190,6 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     """Reads the output of one end of a perftest, or of both.
 
     A log that holds both ends has each row twice: the slower one is kept.
-
-    Args:
-        source: The whole output, or its pieces in order.
     """
     chunks = iter((source,) if isinstance(source, str) else source)
     head = first_text(chunks)

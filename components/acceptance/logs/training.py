@@ -14,7 +14,7 @@ from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import launched_finder
-from components.acceptance.logs.launched import feed_all
+from components.acceptance.logs.launchers import feed_all
 from components.acceptance.logs.log_model import ParseProblem, TrainingLog
 
 _TOTAL = re.compile(r"total images/sec:\s*(?P<rate>\d{1,9}(?:\.\d{1,6})?)(?![\d.,])")
@@ -63,11 +63,7 @@ class _Reader:
 
 
 def parse_training_log(source: str | Iterable[str]) -> TrainingLog | ParseProblem:
-    """Reads a log, with or without the launcher's tags and NCCL's lines.
-
-    Args:
-        source: The launcher's whole output, or its pieces in order.
-    """
+    """Reads a log, with or without the launcher's tags and NCCL's lines."""
     reader = _Reader()
     failures = feed_all(reader, source, "no line of a training benchmark")
     if isinstance(failures, ParseProblem):

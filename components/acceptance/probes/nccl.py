@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.acceptance.evidence import Probe
-from components.acceptance.probes.probe_job import ProbeJob
-from components.acceptance.probes.rates import kind_suffix, other_rates
+from components.acceptance.probes.probe_job import ProbeJob, kind_suffix, other_rates
 from components.jobs.deepspeed import (
     EXAMPLES,
     deepspeed_call,
@@ -15,8 +14,7 @@ from components.jobs.deepspeed import (
     deepspeed_workers,
 )
 from components.jobs.environment import mpirun_command, program_path
-from components.jobs.launched import launched_job
-from components.jobs.mpi import mpi_job
+from components.jobs.mpi import launched_job, mpi_job
 from components.model.acceptance import Collective, DeepSpeedScan
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DeepSpeed

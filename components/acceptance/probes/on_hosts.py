@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from components.acceptance.probes.perftest import perftest_command
-from components.acceptance.probes.rates import kind_suffix, other_rates
+from components.acceptance.probes.probe_job import kind_suffix, other_rates
 from components.containers.launch import (
     find_devices,
     in_container,

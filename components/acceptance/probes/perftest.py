@@ -6,8 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from components.acceptance.evidence import Probe
-from components.acceptance.probes.probe_job import ProbeJob
-from components.acceptance.probes.rates import other_rates
+from components.acceptance.probes.probe_job import ProbeJob, other_rates
 from components.jobs.environment import job_script, program_path
 from components.jobs.templates import JsonObject, env_list, make_container, make_job, make_limits
 from components.model.acceptance import PerftestCase
@@ -38,11 +37,6 @@ def perftest_command(
 
     With `-R` the ToS option marks the packets; `--tclass` counts only without it. `$hca` and `$gid`
     are found in the pod: device names and GID indices differ from pod to pod.
-
-    Args:
-        spec: The site.
-        server: Address of the server; empty for the server itself.
-        case: Which test.
     """
     traffic_class = str(spec.rdma.ip_traffic_class)
     command = [program_path(spec.jobs.programs.perftest, case.tool)]

@@ -7,17 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from components.acceptance.between_leaves import ports_between
+from components.acceptance.between_leaves import flows_for, ports_between
 from components.acceptance.evidence import Probe
-from components.acceptance.flows import flows_for
 from components.acceptance.probes.nccl import nccl_job, scan_job
 from components.acceptance.probes.perftest import RAIL_CASE, perftest_job, with_flows
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
 from components.jobs.environment import job_script, program_path
 from components.jobs.ssh import SSHD
 from components.jobs.templates import JsonObject, make_job
-from components.kubernetes.manifest import Body
-from components.kubernetes.pods import pulling
+from components.kubernetes.manifest import Body, pulling
 from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
@@ -32,12 +30,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def image_jobs(spec: ClusterSpec, jobs: Sequence[ProbeJob]) -> list[ProbeJob]:
-    """One look for each image that the jobs use, in the order of the jobs.
-
-    Args:
-        spec: The site.
-        jobs: All that will run in them.
-    """
+    """One look for each image that the jobs use, in the order of the jobs."""
     images = dict.fromkeys(job.image for job in jobs)
     named = {spec.jobs.image: "image-jobs"}
     return [_look(spec, named.get(image, "image-deepspeed"), image, jobs) for image in images]

@@ -6,6 +6,7 @@ uses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from components.acceptance.evidence import Probe
@@ -13,6 +14,8 @@ from components.jobs.templates import JsonObject, make_job
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.once import once
+from components.model.worker_kinds import WorkerKind, gpu_kinds, speed_classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +48,23 @@ def memlock_job(spec: ClusterSpec, host: Host) -> Body:
         }
     }
     return make_job(spec, f"memlock-{host.name}", pod)
+
+
+@once
+def rail_speeds(spec: ClusterSpec) -> Mapping[str, int]:
+    """Each rail to the slowest speed of a worker there, in Gbit/s; 0 where no worker is on it."""
+    return {rail.name: min(speed_classes(spec, rail), default=0) for rail in spec.rails}
+
+
+def other_rates(spec: ClusterSpec, speeds: Mapping[str, int]) -> dict[str, float]:
+    """The rails of a probe that are faster than the slowest worker of the rail, in Gbit/s.
+
+    Without them a fast pair would pass with what the slowest worker of its rail has.
+    """
+    slowest = rail_speeds(spec)
+    return {rail: float(speed) for rail, speed in speeds.items() if speed != slowest[rail]}
+
+
+def kind_suffix(spec: ClusterSpec, kind: WorkerKind) -> str:
+    """What tells the probes of one kind from those of others; empty where there is one kind."""
+    return f"-{kind.name}" if len(gpu_kinds(spec)) > 1 else ""

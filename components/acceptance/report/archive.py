@@ -4,6 +4,8 @@ The state of a stack holds digests alone. What they name lies in `.railyard/<sta
 program: `requests/<digest>.json`, what was asked for, and `run-NNNN/evidence.json`, what was seen,
 with the logs and the report of that run. Whoever proves a stack from several machines keeps that
 folder with the state; a proof on another machine begins an archive of its own.
+
+From these runs it also follows when each part of a site was last proven.
 """
 
 from __future__ import annotations
@@ -11,15 +13,21 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.acceptance.beside import BesideSeen
-from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
+from components.acceptance.evidence import (
+    BesideSeen,
+    Evidence,
+    Probe,
+    dump_evidence,
+    parse_evidence,
+)
+from components.acceptance.judge.site import judge_evidence
 from components.core.errors import RailyardError, UsageError
 
 FOLDER: Final = Path(".railyard")
@@ -60,11 +68,7 @@ def archived_evidence(stack: str, run: int, digest: str) -> Archived:
 
 
 def keep_request(stack: str, text: str) -> str:
-    """Put a request into the archive, whole or not at all; the last one is enough.
-
-    Returns:
-        Its digest.
-    """
+    """Put a request into the archive, whole or not at all; the last one is enough."""
     place = archived_request(stack, digest_of(text))
     write_whole(place.path, text)
     for other in place.path.parent.glob("*.json"):
@@ -74,11 +78,7 @@ def keep_request(stack: str, text: str) -> str:
 
 
 def keep_evidence(stack: str, evidence: Evidence) -> str:
-    """Put the evidence of a run into the archive, whole or not at all.
-
-    Returns:
-        Its digest.
-    """
+    """Put the evidence of a run into the archive, whole or not at all."""
     text = dump_evidence(evidence)
     write_whole(run_folder(stack, evidence.run) / EVIDENCE, text)
     return digest_of(text)
@@ -162,3 +162,60 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+MOST_RUNS: Final = 50
+"""How many runs are read, the newest first; what none of them proved counts as never proven."""
+
+
+_SHOWN: Final = 4
+"""So many hosts are named; of more, the first and the last."""
+
+
+def subjects_of(probe: Probe) -> tuple[str, ...]:
+    """What a probe proves: itself, each rail of each host, and the link of a pair."""
+    ends = tuple(f"{node} {rail}" for rail in probe.rails for node in probe.nodes)
+    return (label_of(probe), *ends)
+
+
+def label_of(probe: Probe) -> str:
+    """A probe by name; a collective over other hosts is another one."""
+    if probe.kind in {"perftest", "image"}:
+        return probe.name
+    nodes = probe.nodes
+    if len(nodes) <= _SHOWN:
+        return f"{probe.name} over {', '.join(nodes)}"
+    return f"{probe.name} over {len(nodes)} hosts, {nodes[0]} to {nodes[-1]}"
+
+
+def last_proofs(stack: str, before: int, wanted: Collection[str]) -> dict[str, str]:
+    """Subject to the end of the last run that proved it; one that was never proven is absent.
+
+    Args:
+        stack: The stack whose archive is read.
+        before: Number of the run that is going on.
+        wanted: Subjects, as `subjects_of` names them.
+    """
+    found: dict[str, str] = {}
+    runs = sorted((FOLDER / stack).glob(f"run-*/{EVIDENCE}"), reverse=True)
+    earlier = [path for path in runs if path.parent.name < run_folder(stack, before).name]
+    for path in earlier[:MOST_RUNS]:
+        if wanted and set(wanted) <= found.keys():
+            break
+        try:
+            evidence = parse_evidence(path.read_text())
+        except (UsageError, OSError):
+            continue  # of another release, or no longer readable: it proves nothing here
+        for subject in _proven(evidence):
+            found.setdefault(subject, evidence.finished_at)
+    return {subject: date for subject, date in found.items() if subject in wanted}
+
+
+def _proven(evidence: Evidence) -> set[str]:
+    report = judge_evidence(evidence)
+    return {
+        subject
+        for item in evidence.probes
+        if report.verdict_of(item.probe.name) == "passed"
+        for subject in subjects_of(item.probe)
+    }

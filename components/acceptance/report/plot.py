@@ -46,16 +46,7 @@ class Level:
 
 
 def draw_busbw(rows: Sequence[NcclRow], floor: Level, limit: Level) -> str:
-    """Draws one collective's bus bandwidth.
-
-    Args:
-        rows: The rows with a size; at least one.
-        floor: What the plan asks for.
-        limit: What the links can carry.
-
-    Returns:
-        An `<svg>` element for a page that defines the colour variables.
-    """
+    """Draws one collective's bus bandwidth."""
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "railyard", "font.size": 11}):
         figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
         FigureCanvasSVG(figure)

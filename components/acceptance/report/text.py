@@ -9,7 +9,7 @@ from typing import Literal
 from components.acceptance.judge.groups import GROUP, UNPROVEN
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import MEASURES, Finding, Verdict
-from components.core.markdown import code_cell, code_span
+from components.core.plain_text import code_cell, code_span
 
 _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
     "passed": "passed",

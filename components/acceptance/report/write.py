@@ -8,7 +8,7 @@ from pathlib import Path
 
 from components.acceptance.evidence import Hop, ProbeEvidence, dump_evidence
 from components.acceptance.judge.amount import show_size
-from components.acceptance.judge.nccl_floor import nccl_floor, nccl_limit
+from components.acceptance.judge.nccl import nccl_floor, nccl_limit
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import MEASURES, Finding
 from components.acceptance.report.archive import write_whole

@@ -15,16 +15,12 @@ read_one() {
       authorized=${1#authorized_keys.}
       read_authorized "${authorized%.digest}" | digest_lines
       ;;
-    authorized_keys.*) read_authorized "${1#authorized_keys.}" ;; # of states of earlier releases
     mpicont.digest) sha256sum "$(place_of "$1")" 2>/dev/null | cut -c 1-16 ;;
     mpicont.mode) mode_of "$(place_of "$1")" ;;
     folder.host) mode_of "$ssh_dir" ;;
     folder.container) mode_of "$inner_dir" ;;
     *.digest) keep_text "$1" && sed 's/^  BindAddress .*/  BindAddress @own@/' "$work/text.${1%%.*}" | digest_lines ;;
     *.bind) keep_text "$1" && sed -n 's/^  BindAddress //p' "$work/text.${1%%.*}" | sort -u | paste -s -d ' ' - ;;
-    # Of states of earlier releases, which have the text line by line:
-    *.lines) keep_text "$1" && wc -l <"$work/text.${1%%.*}" ;;
-    *.line_*) keep_text "$1" && sed -n "${1##*.line_}p" "$work/text.${1%%.*}" ;;
     container.*) read_container "${1#container.}" ;;
   esac
 }

@@ -35,7 +35,11 @@ def keys_text() -> str:
         _function("is_lost", _arms(lambda row: _is(row.lost)), _NO),
         _function("stays", _arms(lambda row: _is(row.undo == "stays")), _NO),
         _function("goes_back_if_taken", _arms(lambda row: _is(row.undo == "if_taken")), _NO),
-        _function("nothing_to_undo", _arms(_nothing), _NO),
+        _function(
+            "nothing_to_undo",
+            _arms(lambda row: _YES if row.undo == "looked" else _ask(row.nothing_where)),
+            _NO,
+        ),
         _function("is_gone", _arms(lambda row: _ask(row.gone_where)), _NO),
         _function("find_parameter_name", parameters, _NO, "${1%_current}"),
         _function("find_module", brings, _NO, "${1#kernel.sysctl.}"),
@@ -152,10 +156,6 @@ def _interrupts(row: HostKey) -> str:
     if row.interrupts == "always":
         return f'[ "$2" != {row.idle} ]' if row.idle else _YES
     return _ask(row.interrupts)
-
-
-def _nothing(row: HostKey) -> str:
-    return _YES if row.undo == "looked" else _ask(row.nothing_where)
 
 
 def _check(values: Values) -> str:

@@ -159,7 +159,6 @@ asks_for() { # TOPIC : whether stdin has settings of this kind; before it was re
 
 kept() { # KEY VALUE : no setting that is put back; packages stay in a running system
   case $1:$2 in
-    hosts.*) [ -n "$names" ] ;; # an older version's: the block has them all
     docker.service:absent | *:unsupported | *:unreadable | *:hidden | *:per_pf) ;;
     *) stays "$1" || nothing_to_undo "$1" || is_gone "$1" ;;
   esac

@@ -23,12 +23,7 @@ _HEAD: Final = "# Written by Railyard from the site file: an edit here stops the
 
 
 def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[str, str]:
-    """All files of the inventory by their path below it.
-
-    Args:
-        wanted: The cluster.
-        endpoints: How each of its nodes is reached.
-    """
+    """All files of the inventory by their path below it."""
     names = sorted(wanted.nodes)
     servers = wanted.of_role("control_plane")
     groups = {
@@ -80,12 +75,7 @@ def _ssh_arguments(name: str, endpoint: Endpoint) -> str:
 
 
 def render_ssh_config(ends: Iterable[Endpoint], folder: str) -> str:
-    """`ssh_config(5)`: the pinned keys, and each jump host by its name.
-
-    Args:
-        ends: The nodes.
-        folder: Where this run has the keys.
-    """
+    """`ssh_config(5)`: the pinned keys, and each jump host by its name."""
     hops = {hop.device: hop for end in ends for hop in end.jump}
     lines: list[str] = []
     for name, hop in sorted(hops.items()):

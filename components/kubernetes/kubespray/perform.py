@@ -57,12 +57,7 @@ FORKS: Final = 20
 
 
 def decide_on(state: State, request: Request) -> Decision:
-    """What will run, with all that is known; pure, so that a preview says the same.
-
-    Args:
-        state: How far the cluster is.
-        request: What the file wants.
-    """
+    """What will run, with all that is known; pure, so that a preview says the same."""
     there = state.there.wanted if state.there else None
     wanted = request.wanted
     if turn := refuse_turn(there, state.under_way, wanted):

@@ -62,13 +62,7 @@ def go_on(run: PlaybookRun, under_way: UnderWay | None) -> PlaybookRun:
 
 
 def after(there: Wanted | None, run: PlaybookRun, wanted: Wanted) -> Wanted:
-    """The cluster after one playbook of several.
-
-    Args:
-        there: Before it.
-        run: What ended well.
-        wanted: What all of them lead to.
-    """
+    """The cluster after one playbook of several."""
     if there is None or run.playbook == "scale.yml":
         return wanted
     if run.playbook == "cluster.yml":

@@ -66,12 +66,7 @@ class Decision:
 
 
 def decide(there: Wanted | None, wanted: Wanted) -> Decision:
-    """Decide what brings the cluster that is there to the wanted one.
-
-    Args:
-        there: As it was last brought to; None where nothing is installed.
-        wanted: As the file has it.
-    """
+    """Decide what brings the cluster that is there to the wanted one."""
     if there is None:
         return Decision((PlaybookRun("cluster.yml", f"installs Kubernetes {wanted.version}"),))
     refused = (*_refuse_versions(there, wanted), *_refuse_nodes(there, wanted))
@@ -160,11 +155,7 @@ def allow_even(run: PlaybookRun, servers: int) -> PlaybookRun:
 
 
 def facts_run(unknown: tuple[str, ...]) -> PlaybookRun:
-    """What comes before a limited run where this machine knows nothing of the other nodes.
-
-    Args:
-        unknown: The nodes without facts.
-    """
+    """What comes before a limited run where this machine knows nothing of the other nodes."""
     why = f"reads the facts of {_list(unknown)}, which are not here"
     return PlaybookRun("playbooks/facts.yml", why)
 

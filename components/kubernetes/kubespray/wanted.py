@@ -89,7 +89,6 @@ class Request:
 
 
 _REQUEST: Final = TypeAdapter(Request)
-_WANTED: Final = TypeAdapter(Wanted)
 
 
 def parse_request(text: str) -> Request:
@@ -99,12 +98,3 @@ def parse_request(text: str) -> Request:
         UsageError: It is none; the text names the first fault.
     """
     return read_request(_REQUEST, text, "request to run kubespray")
-
-
-def parse_wanted(value: object) -> Wanted:
-    """Read what was last done, as `to_json` wrote it.
-
-    Raises:
-        ValidationError: It is something else.
-    """
-    return _WANTED.validate_python(value)

@@ -12,7 +12,8 @@ from components.kubernetes.calls import Calls, KubernetesCalls
 from components.kubernetes.live.judge import Asked, ClusterLook, ReleaseLook
 from components.kubernetes.live.read import Key, Reader
 from components.kubernetes.live.release import ReleaseRef, choose_release
-from components.kubernetes.manifest import Body
+from components.kubernetes.live.why import reasons_of
+from components.kubernetes.manifest import Body, map_at
 from components.kubernetes.reference import ClusterRef
 from components.remote.host_runs import run_on_hosts
 from components.remote.step import env_name
@@ -32,12 +33,6 @@ def look_at_cluster(
     connect: Callable[[str], Calls] = KubernetesCalls,
 ) -> ClusterLook | Unreachable | None:
     """Read what was asked for.
-
-    Args:
-        ref: The cluster.
-        secrets: By name.
-        asked: What to look at.
-        connect: Makes a client from a kubeconfig.
 
     Returns:
         What was read; why nothing could be read; None where no server has started yet.
@@ -93,3 +88,16 @@ def _beside(reader: Reader, asked: Asked) -> Iterator[Key]:
         version, kind, namespace = paths[path]
         for body in bodies:
             yield Key(version, kind, namespace, str(cast("Body", body["metadata"])["name"]))
+
+
+def why_not_ready(reader: Reader, body: Body) -> tuple[str, ...]:
+    """Why the pods of a DaemonSet or Deployment are not ready, a line each.
+
+    Raises:
+        DeviceError: The API does not answer, or refuses.
+    """
+    labels = map_at(body, "spec", "selector", "matchLabels")
+    selector = ",".join(f"{key}%3D{value}" for key, value in sorted(labels.items()))
+    place = f"/api/v1/namespaces/{map_at(body, 'metadata')['namespace']}"
+    pods = reader.list(f"{place}/pods?labelSelector={selector}") if selector else []
+    return reasons_of(pods, reader.list(f"{place}/events?fieldSelector=type%3DWarning"))

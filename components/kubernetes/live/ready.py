@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, cast
 
 from components.kubernetes.calls import Calls
-from components.kubernetes.fields import list_at, map_at, name_of
 from components.kubernetes.live.judge import Asked, ReleaseLook
-from components.kubernetes.live.look import read_release
+from components.kubernetes.live.look import read_release, why_not_ready
 from components.kubernetes.live.read import Reader
 from components.kubernetes.live.release import DEPLOYED, ReleaseRef
 from components.kubernetes.live.why import NotReady, selects_pods, state_of
-from components.kubernetes.live.why_look import why_not_ready
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, list_at, map_at, name_of
 
 POLL_S: Final = 5.0
 _SHOWN: Final = 5
@@ -24,10 +22,6 @@ _WORKLOADS: Final = ("daemonsets", "deployments")
 
 def find_not_ready(calls: Calls, asked: Asked) -> tuple[NotReady, ...]:
     """Everything that is not ready: objects, Helm releases, and what an operator started.
-
-    Args:
-        calls: The cluster.
-        asked: The objects and releases of a plan.
 
     Raises:
         DeviceError: The API does not answer, or refuses.

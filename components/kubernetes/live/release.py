@@ -71,10 +71,6 @@ for _first in "-+0123456789":
 def choose_release(secrets: Iterable[Body], ref: ReleaseRef) -> Release | None:
     """The release that is deployed, else the newest revision with its status; None without any.
 
-    Args:
-        secrets: The secrets of all its revisions.
-        ref: Which release.
-
     Raises:
         DeviceError: The record cannot be read.
     """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from components.core.plain_text import one_line
-from components.kubernetes.fields import list_at, map_at
+from components.kubernetes.manifest import list_at, map_at
 
 Body = Mapping[str, Any]
 _MOST: Final = 3
@@ -50,12 +50,7 @@ def selects_pods(body: Body) -> bool:
 
 
 def reasons_of(pods: Sequence[Body], events: Iterable[Body]) -> tuple[str, ...]:
-    """Why the pods of a workload are not ready, a line each, those with most to say first.
-
-    Args:
-        pods: All pods of the workload.
-        events: Warnings of its namespace.
-    """
+    """Why the pods of a workload are not ready, a line each, those with most to say first."""
     last: dict[str, Body] = {}
     for event in sorted(events, key=_when):
         last[str(event.get("involvedObject", {}).get("name"))] = event

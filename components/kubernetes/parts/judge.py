@@ -9,11 +9,10 @@ from typing import Any, Final
 
 from components.catalogue.cluster_parts import TABLE, ClusterPart, Part, version_in
 from components.core.finding import Finding, Severity
-from components.kubernetes.fields import list_at, map_at, name_of
 from components.kubernetes.live.judge import CLUSTER
 from components.kubernetes.live.nodes import troubles_of
 from components.kubernetes.live.why import state_of
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, list_at, map_at, name_of
 from components.kubernetes.parts.look import PartsAsked, PartsLook, Workload, managers_of
 
 RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"

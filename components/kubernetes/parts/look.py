@@ -9,12 +9,10 @@ from typing import Final
 
 from components.catalogue.cluster_parts import TABLE, Part, part_of_image
 from components.kubernetes.calls import Calls
-from components.kubernetes.fields import list_at, map_at, name_of
+from components.kubernetes.live.look import why_not_ready
 from components.kubernetes.live.read import Key, Live, Reader
 from components.kubernetes.live.why import state_of
-from components.kubernetes.live.why_look import why_not_ready
-from components.kubernetes.manifest import Body
-from components.kubernetes.pods import containers_in
+from components.kubernetes.manifest import Body, containers_in, list_at, map_at, name_of
 from components.model.cluster_parts import Owner
 
 _WORKLOADS: Final = {

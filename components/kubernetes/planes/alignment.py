@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from components.model.alignment import Alignment
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.kubernetes import Alignment
 
 FIELDS: Final[Mapping[str, str]] = {
     "cpu-manager-policy": "cpuManagerPolicy",

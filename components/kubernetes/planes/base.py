@@ -126,11 +126,6 @@ class KubernetesPlan:
             found |= {step.name: step for step in (before, each.step) if step is not None}
         return tuple(found.values())
 
-    @property
-    def access_name(self) -> str:
-        """Name of the access step; empty where there is none."""
-        return self.access.name if self.access else ""
-
     def token_of(self, step: RemoteStep) -> RemoteStep | None:
         """The token step of the node that an install step is for."""
         return _by_name(self).get(step.endpoint.device + TOKEN_SUFFIX)

@@ -35,9 +35,9 @@ from components.kubernetes.planes.membership import (
 from components.kubernetes.planes.registries import CA_FILE, render_registries
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
-from components.model.gpu_direct import toolkit_owner
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
+from components.model.operator_owned import toolkit_owner
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 
@@ -297,7 +297,11 @@ def render_config(spec: ClusterSpec, host: Host) -> str:
 def _server_lines(spec: ClusterSpec, host: Host) -> dict[str, str]:
     kubernetes = k3s_plane(spec)
     shared = kubernetes.virtual_address
-    names = {name for end in (*spec.servers, *spec.balancers) for name in _names(end)}
+    names = {
+        name
+        for end in (*spec.servers, *spec.balancers)
+        for name in (end.name, end.address, end.way.address)
+    }
     names |= {str(shared.address)} if shared else set()
     lines = {
         "cluster-cidr": f'"{kubernetes.pod_cidr}"',
@@ -330,7 +334,3 @@ def _runtime_is_on_host(spec: ClusterSpec) -> bool:
     operators = spec.operators
     wanted = operators.gpu is not None or operators.gpu_device_plugin is not None
     return wanted and toolkit_owner(spec) != "operator"
-
-
-def _names(host: Host) -> tuple[str, ...]:
-    return (host.name, host.address, host.way.address)

@@ -37,14 +37,7 @@ _PARAMETERS: Final = frozenset({"address", "virtual_address"})
 
 
 def plan_keepalived(spec: ClusterSpec, host: Host, shared: VirtualAddress, stack: str) -> Watched:
-    """Plan keepalived on one of two balancers.
-
-    Args:
-        spec: The checked site.
-        host: The balancer.
-        shared: The address of both.
-        stack: Names the folder on the host with what was there before.
-    """
+    """Plan keepalived on one of two balancers."""
     settings = {
         "interface": "of-address",
         "service.active": "active",

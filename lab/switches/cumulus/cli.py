@@ -124,6 +124,12 @@ class Session:
         if builtin is not None:
             return builtin(self, words[1:])
         self.status = 0
+        plain = words[2:] if words[:2] == ["sudo", "-n"] else words
+        if plain[0] in {"ls", "mkdir", "rmdir"}:
+            is_root = plain != words and not self.switch.faults.read_only
+            printed, self.status = self.switch.stored.run_folders(plain, root=is_root)
+            self.switch.commit()
+            return printed
         if words[0] == "sudo" and "vtysh" in words[1:3]:
             return self._vtysh(text, words[words.index("vtysh") + 1 :])
         # 4.4 has NVUE as early access, switched off; before, there is none.
@@ -256,6 +262,10 @@ def _interfaces(session: Session, _port: str) -> str:
     return show.show_interfaces(switch.stored, switch.ports, switch.cabled)
 
 
+def _roce(session: Session, _port: str) -> str:
+    return show.show_roce(session.switch.stored.applied, session.switch.release)
+
+
 def _gone(_session: Session, _port: str) -> str:
     """What 5.8 had, and 5.9 took away (its release notes); the words are a guess."""
     raise NvueError("Error: Invalid parameter\n  'hardware'")
@@ -286,7 +296,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"config save", lambda session, _port: session.save()),
     (r"show platform -o json", lambda session, _port: show.show_platform(session.model)),
     (r"show platform hardware -o json", _gone),
-    (r"show qos roce", lambda session, _port: show.show_roce(session.switch.stored.applied)),
+    (r"show qos roce", _roce),
     (r"show interface (?:-o|--output) json", _interfaces),
     (r"show interface lldp (?:-o|--output) json", _lldp),
     (r"show vrf default router bgp neighbor -o json", _neighbors),

@@ -8,6 +8,7 @@ reads `egress-queue-stats`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -23,6 +24,7 @@ from lab.switches.cumulus.config import (
 )
 from lab.switches.indented import indented
 from lab.switches.lldp import Told
+from lab.switches.release import numbers
 from lab.switches.stored import Chassis, PortCounters
 from lab.views import RouterView, SessionView
 
@@ -77,40 +79,43 @@ def show_eeprom(chassis: Chassis) -> str:
 
 
 def grouped(tree: Tree) -> Tree:
-    """Write neighbours with equal content under one key: `swp1-4`, `111-112`."""
+    """Write what has equal content under one key: `swp1,51-54`, `vlan10,20`, `111-112`.
+
+    What the names begin with is printed once (tests/fabric/forms/README.md).
+    """
     shown: Tree = {}
     for key, value in tree.items():
         below = grouped(value) if isinstance(value, dict) else value
         if key in {"interface", "neighbor", "vlan"} and isinstance(below, dict):
-            below = _group_keys(below, numbers=key == "vlan")
+            below = _group_keys(below)
         shown[key] = below
     return shown
 
 
-def _group_keys(table: Tree, *, numbers: bool) -> Tree:
-    groups: dict[str, list[str]] = {}
-    prefix = "" if numbers else "swp"
+def _group_keys(table: Tree) -> Tree:
+    groups: dict[tuple[str, str], list[int]] = {}
     shown: Tree = {}
     for name, value in table.items():
-        if name.removeprefix(prefix).isdigit() and name.startswith(prefix):
-            groups.setdefault(json.dumps(value, sort_keys=True), []).append(name)
-        else:
+        found = re.fullmatch(r"([a-z]*)(\d+)", name)
+        if found is None:
             shown[name] = value
-    for text, names in groups.items():
-        count = sorted(int(name.removeprefix(prefix)) for name in names)
+        else:
+            group = (found[1], json.dumps(value, sort_keys=True))
+            groups.setdefault(group, []).append(int(found[2]))
+    for (prefix, text), members in groups.items():
         value: JsonValue = json.loads(text)
-        shown[",".join(_spans(prefix, count))] = value
+        shown[f"{prefix}{','.join(_spans(sorted(members)))}"] = value
     return shown
 
 
-def _spans(prefix: str, numbers: list[int]) -> list[str]:
+def _spans(numbers: list[int]) -> list[str]:
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return [f"{prefix}{run[0]}" + (f"-{run[-1]}" if run[1:] else "") for run in runs]
+    return [f"{run[0]}" + (f"-{run[-1]}" if run[1:] else "") for run in runs]
 
 
 def port_up(stored: Stored, cabled: Collection[str], port: str) -> bool:
@@ -182,12 +187,41 @@ lldp-app-tlv
 """
 
 
-def show_roce(tree: Tree) -> str:
+_DESCRIBED_BEFORE: Final = (5, 4)
+"""The pages of 5.1 and 5.3 show a third column, the one of 5.6 none; 5.4 and 5.5 are not known."""
+_DESCRIPTIONS: Final = {
+    "enable": "Turn the feature 'on' or 'off'.  The default is 'off'.",
+    "mode": "Roce Mode",
+    "cable-length": "Cable Length(in meters) for Roce Lossless Config",
+    "congestion-mode": "Congestion config mode",
+    "enabled-tc": "Congestion config enabled Traffic Class",
+    "max-threshold": "Congestion config max-threshold",
+    "min-threshold": "Congestion config min-threshold",
+    "pfc-priority": "switch-prio on which PFC is enabled",
+    "rx-enabled": "PFC Rx Enabled status",
+    "tx-enabled": "PFC Tx Enabled status",
+    "trust-mode": "Trust Setting on the port for packet classification",
+}
+_WIDTH: Final = 43
+"""Columns up to the description."""
+
+
+def _described(table: str) -> str:
+    head, rule, *rows = table.splitlines()
+    lines = [f"{head:<{_WIDTH}}description", f"{rule:<{_WIDTH}}{'-' * 54}"]
+    lines += [f"{row:<{_WIDTH}}{_DESCRIPTIONS.get(row.split()[0], '')}".rstrip() for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def show_roce(tree: Tree, release: str) -> str:
     """`nv show qos roce`."""
     mode = roce_mode(tree)
+    pfc = _PFC if mode == "lossless" else _NO_PFC
+    text = _OFF if mode is None else _PROFILE.format(mode=mode, pfc=pfc)
+    if numbers(release) < _DESCRIBED_BEFORE:
+        text = _described(text)
     if mode is None:
-        return _OFF
-    text = _PROFILE.format(mode=mode, pfc=_PFC if mode == "lossless" else _NO_PFC)
+        return text
     return text + _mapping() + _scheduler(mode) + _exceptions(tree)
 
 

@@ -179,10 +179,19 @@ class Session:
             raise CommandError(refusal, 2)
         if changing and any(text in line for text in self.switch.faults.ignore):
             return ""
-        printed = self._dispatch(words, root=root)
+        is_folder = words[0] in {"ls", "mkdir", "rmdir"}
+        run = self._folders if is_folder else self._dispatch
+        printed = run(words, root=root)
         if changing:
             self.changes += 1
             self.switch.commit()
+        return printed
+
+    def _folders(self, words: list[str], *, root: bool) -> str:
+        printed, status = self.switch.stored.run_folders(words, root=root)
+        self.switch.commit()
+        if status:
+            raise CommandError(printed, status)
         return printed
 
     def _dispatch(self, words: list[str], *, root: bool) -> str:

@@ -331,9 +331,19 @@ def parse_profile(command: str, text: str) -> Profile:
 
 
 def _row(text: str, name: str) -> str:
-    """The value of a row, from whichever of its two columns has one; blank if there is no row."""
-    found = re.search(rf"^ *{name} +(\S.*?) *$", text, re.MULTILINE)
-    return re.split(r" {2,}", found.group(1))[-1] if found else ""
+    """The value of a row: what is applied, else what is operational; blank if there is no row.
+
+    The rule of dashes below the head tells where its columns begin. Up to Cumulus 5.3 a third
+    column describes the setting (tests/fabric/forms/README.md).
+    """
+    rule = re.search(r"^-+ +-+ +-+.*$", text, re.MULTILINE)
+    row = re.search(rf"^ *{name} +\S.*$", text, re.MULTILINE)
+    if rule is None or row is None:
+        return ""
+    _, operational, applied, *more = (cell.start() for cell in re.finditer(r"-+", rule.group()))
+    line = row.group()
+    cells = (line[operational:applied], line[applied : more[0] if more else None])
+    return cells[1].strip() or cells[0].strip()
 
 
 def _kib(size: str) -> int | None:

@@ -125,6 +125,7 @@ SYSTEM: Final = SwitchSystem(
         # Who is in neither group may look and not apply (page "User Accounts").
         rights=Field("id -Gn", r"^(.*)$"),
         may=r"\b(sudo|nvapply)\b",
+        marks=True,
     ),
     # 4.4 has NVUE as early access, switched off; the ESXi guide links 4.2, without any NVUE.
     min_release=(*MIN_RELEASE, 0),

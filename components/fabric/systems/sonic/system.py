@@ -90,6 +90,7 @@ SYSTEM: Final = SwitchSystem(
         model=(Field("show version", r"^HwSKU: (\S+)"),),
         # The command reference of sonic-utilities (sources.md#switch-identity); it has no MAC.
         serial=Field("show version", r"^Serial Number: (\S+)"),
+        marks=True,
     ),
     min_release=(MIN_RELEASE, 0, 0),
     older="makes lossless buffers for priorities 3 and 4 only",
