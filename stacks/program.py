@@ -14,8 +14,8 @@ from typing import Final, Literal, cast
 import pulumi
 
 from components.acceptance.evidence import as_seen
+from components.acceptance.handover import EVIDENCE_STEP, UNASKED
 from components.acceptance.report.archive import keep_beside
-from components.acceptance.request import EVIDENCE_STEP, UNASKED
 from components.artefacts.lock import Lock
 from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Reach

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pulumi
 
 from components.acceptance.component import Acceptance
-from components.acceptance.request import AcceptRequest
+from components.acceptance.handover import AcceptRequest
 from components.containers.component import Payload
 from components.core.errors import Bug
 from components.disruption.component import Upgrades

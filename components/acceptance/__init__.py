@@ -1,7 +1,4 @@
-"""The proof: probes, evidence, judgement, report and gate.
-
-`Acceptance` is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""The proof: probes, evidence, judgement, report and gate."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from functools import partial
 
 import pulumi
 
-from components.acceptance.handover import hand_over
-from components.acceptance.request import (
+from components.acceptance.handover import (
     EVIDENCE_STEP,
     UNASKED,
     VERDICT_STEP,
     AcceptRequest,
+    hand_over,
     render_accept_request,
 )
 from components.kubernetes.handoffs import JobsReady

@@ -6,6 +6,7 @@ digests that name them.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.acceptance.judge.site import Report
+from components.acceptance.plan import AcceptancePlan
 from components.acceptance.report.archive import (
     Archived,
     archived_evidence,
@@ -28,15 +30,20 @@ from components.acceptance.report.text import (
     unsettled_lines,
     waivers_of,
 )
-from components.acceptance.request import AcceptRequest
-from components.core.errors import UsageError
+from components.core.errors import Bug, UsageError
+from components.core.to_json import to_json
 from components.remote.lines import as_json, render_lines
+from components.remote.request import read_request
 
 SHORT: Final = 2_000
 """Characters of the gate's table: one line a probe fits for some twenty, else counts and faults."""
 PROVE_AGAIN: Final = "bring the folder from the machine that proved it; or: railyard accept {}"
 _WIDTH: Final = 200
 """Characters of one fault in it; the report has it whole."""
+EVIDENCE_STEP: Final = "acceptance-evidence"
+VERDICT_STEP: Final = "acceptance-gate"
+UNASKED: Final = "nothing asks for another proof"
+"""The note of the evidence step in such a run; it is in no input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +105,7 @@ def parse_asked(text: str) -> Asked:
     Raises:
         UsageError: It is another text.
     """
-    try:
-        return _ASKED.validate_json(as_json(text))
-    except ValidationError as error:
-        raise UsageError(f"stdin is no question for acceptance: {_first(error)}") from error
+    return read_request(_ASKED, text, "question for acceptance")
 
 
 def tell(report: Report, stack: str, digest: str) -> str:
@@ -171,3 +175,32 @@ def _counts(found: Mapping[str, int]) -> str:
 def _first(error: ValidationError) -> str:
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptRequest:
+    """What the evidence resource hands to `railyard evidence collect` on stdin."""
+
+    plan_digest: str
+    stack: str
+    provenance: Literal["real", "lab"]
+    acceptance: AcceptancePlan
+    shared: str = ""
+    """Digest of what all hosts of a cluster share: while it stays, a scope may be proven alone."""
+
+
+def render_accept_request(request: AcceptRequest) -> str:
+    """The request as indented JSON; the number of the run is in the command."""
+    return json.dumps(to_json(request), indent=1, sort_keys=True) + "\n"
+
+
+def parse_accept_request(text: str) -> AcceptRequest:
+    """Read a request.
+
+    Raises:
+        Bug: The text is no request: only our own component writes them.
+    """
+    try:
+        return TypeAdapter(AcceptRequest).validate_json(text)
+    except ValidationError as error:
+        raise Bug(f"the acceptance request cannot be read: {error}") from error

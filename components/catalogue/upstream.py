@@ -2,10 +2,14 @@
 
 No checksum is here: `railyard pin` reads them, and the lock beside the site keeps them
 (docs/decisions/0020). A new release is one line here.
+
+The sources of the probes' image are here too. Its Dockerfile has the same numbers; a test holds the
+two equal.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.catalogue.operator_versions import MPI_OPERATOR
@@ -44,6 +48,9 @@ MPI_OPERATOR_IMAGE: Final = f"mpioperator/mpi-operator:{MPI_OPERATOR.removeprefi
 
 NETWORK_OPERANDS: Final = "nvcr.io/nvidia/mellanox"
 """What the network operator starts (its example policies, v26.4.1)."""
+PROBE_IMAGE_BASE: Final = "docker.io/nvidia/cuda:12.8.1-devel-ubuntu24.04"
+"""NVIDIA's CUDA with compiler and NCCL, on the Ubuntu whose Open MPI is 4.1.6. Its digest is asked
+of the registry at the build, or given: none is written down here that was not seen."""
 
 
 def network_operand_version(release: str) -> str:
@@ -74,3 +81,30 @@ def k3s_checksums(version: str, architecture: Architecture) -> str:
 def _tag(version: str) -> str:
     """A plus is a space to some servers' query decoders, so it is written out."""
     return version.replace("+", "%2B")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One program that is built from a commit."""
+
+    name: str
+    repository: str
+    tag: str
+    commit: str
+
+
+SOURCES: Final = (
+    Source(
+        "nccl-tests",
+        "https://github.com/NVIDIA/nccl-tests.git",
+        "v2.19.6",
+        "a0b82b2260cf5152b9f8c061bbf7eaf0ba096432",
+    ),
+    Source(
+        "perftest",
+        "https://github.com/linux-rdma/perftest.git",
+        "26.04.17",
+        "720b61082454e189b1f21835ec175536a944afc3",
+    ),
+)
+"""Tags and commits as their repositories show them."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from components.checks.rule import Finding, at
 from components.core.problem import SpecPath
+from components.model.cards import HostQos
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.qos import HostQos
 
 
 def check_hca_settings(spec: ClusterSpec) -> Iterator[Finding]:

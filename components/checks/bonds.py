@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from components.checks.rule import Finding, at
 from components.core.problem import Place, SpecPath
 from components.fabric.bond_plan import pair_vlan
-from components.model.bonds import Bond, Mlag
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.rail_subnets import link_of
+from components.model.switch_ports import Bond, Mlag
 from components.reading.wording import did_you_mean
 
 

@@ -8,8 +8,8 @@ from components.catalogue.cards import CARDS, IB_PORTS
 from components.checks.rule import Finding, at
 from components.checks.topology import list_nics
 from components.core.problem import SpecPath
+from components.model.cards import Firmware, version_number
 from components.model.cluster import ClusterSpec
-from components.model.firmware import Firmware, version_number
 from components.model.hosts import Host
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from components.checks.rule import Finding, at
 from components.jobs.environment import nccl_environment
-from components.jobs.ssh import HOST_NETWORK_PORT, POD_PORT
+from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
 from components.pod_network.attachment import pod_attachment
 

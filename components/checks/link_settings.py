@@ -14,7 +14,7 @@ from components.fabric.splits import splits_of
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.switch_system import LinkForm
 from components.model.cluster import ClusterSpec
-from components.model.queues import LinkSettings
+from components.model.switch_ports import LinkSettings
 
 
 def check_link_setting(spec: ClusterSpec) -> Iterator[Finding]:

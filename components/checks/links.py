@@ -10,7 +10,7 @@ from components.core.problem import Place
 from components.fabric.marking import link_speed
 from components.fabric.splits import part_speeds
 from components.model.cluster import ClusterSpec
-from components.model.queues import LinkSettings
+from components.model.switch_ports import LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
 

@@ -8,15 +8,13 @@ from typing import Any, Final
 
 from components.checks.rule import Finding, at
 from components.core.problem import Place, SpecPath
+from components.model.cards import Firmware, HostQos, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
-from components.model.firmware import Firmware
 from components.model.hosts import Host
 from components.model.kernel import KernelSettings
 from components.model.kubernetes import ExistingPlane
 from components.model.operator_owned import firmware_by_operator, vfs_by_operator
-from components.model.qos import HostQos
-from components.model.sriov import Sriov
 
 Asks = Callable[[Any], bool]
 """Whether a value asks for something to be set on the host, or to be looked at there."""

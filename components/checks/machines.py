@@ -10,9 +10,9 @@ from typing import Final
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_nics
 from components.core.problem import Place, SpecPath
+from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
-from components.model.sriov import HcaPf
 from components.model.worker_kinds import PAIR, worker_kinds
 
 _BOND: Final = re.compile(r"(bond|team)[0-9._-]*")

@@ -9,11 +9,10 @@ from typing import Final
 from components.checks.rule import Finding, at
 from components.checks.topology import PlacedNic, list_cables, list_nics
 from components.core.problem import Place, SpecPath
+from components.model.cards import HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.qos import HostQos, ReceiveBuffers
-from components.model.sriov import Sriov
-from components.model.vf_guids import vf_guids
+from components.model.ib_switches import vf_guids
 
 _MBIT: Final = 1000
 """Mbit/s in one Gbit/s."""

@@ -11,6 +11,7 @@ import typer
 from components.acceptance.evidence import parse_evidence
 from components.acceptance.handover import (
     PROVE_AGAIN,
+    parse_accept_request,
     parse_asked,
     parse_named,
     render_short,
@@ -18,7 +19,6 @@ from components.acceptance.handover import (
 )
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence, read_archived, run_folder
-from components.acceptance.request import parse_accept_request
 from components.cli.app import command_app, say
 from components.remote.step import secrets_from
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from components.catalogue.probe_image import BASE
+from components.catalogue.upstream import PROBE_IMAGE_BASE
 from components.checks.site import load_checked_site
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
@@ -27,7 +27,9 @@ def build(
         Path | None, typer.Argument(help="A site file: its jobs.image is the tag.")
     ] = None,
     tag: Annotated[str | None, typer.Option(help="Name and tag, in place of a site's.")] = None,
-    base: Annotated[str, typer.Option(help="Base image, with a tag or better its digest.")] = BASE,
+    base: Annotated[
+        str, typer.Option(help="Base image, with a tag or better its digest.")
+    ] = PROBE_IMAGE_BASE,
     builder: Annotated[
         str | None, typer.Option(help="docker, podman, buildah or nerdctl; default: what is there.")
     ] = None,

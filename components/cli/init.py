@@ -32,9 +32,13 @@ from components.project.files import (
     render_package,
 )
 from components.project.lab_refusal import salt_of
-from components.project.next_steps import render_findings, render_next_steps
 from components.project.wheel import own_version, pack_wheel
-from components.project.write import replace_package, write_project
+from components.project.write import (
+    render_findings,
+    render_next_steps,
+    replace_package,
+    write_project,
+)
 from components.reading.port_ranges import spread_document
 
 app = command_app()

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import typer
 
 from components.acceptance.collect.cluster_jobs import Absent
-from components.acceptance.collect.cluster_objects import Api
 from components.acceptance.collect.run import open_cluster
+from components.acceptance.collect.waits import Api
 from components.checks.site import load_checked_site
 from components.cli.app import command_app, say, stack_names
 from components.cli.stack import load_stack
@@ -23,9 +23,17 @@ from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.plan.make import make_plan
 from components.remote.step import secrets_from
-from components.submit.admit import create, delete_line, has_trainer, node_troubles, object_troubles
 from components.submit.choose import Asked, Chosen, JobKind, Trouble, choose, chosen_hosts
-from components.submit.follow import START_DEADLINE_S, how_to_go_on, read_job
+from components.submit.follow import (
+    START_DEADLINE_S,
+    create,
+    delete_line,
+    has_trainer,
+    how_to_go_on,
+    node_troubles,
+    object_troubles,
+    read_job,
+)
 from components.submit.make import UserJob, make_job, render_objects
 from components.submit.verdict import judge_end
 from components.update.outside_secrets import outside_secrets

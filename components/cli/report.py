@@ -10,11 +10,10 @@ from typing import Annotated
 import typer
 
 from components.acceptance.evidence import Evidence, parse_evidence
-from components.acceptance.handover import PROVE_AGAIN, Named, parse_named
+from components.acceptance.handover import EVIDENCE_STEP, PROVE_AGAIN, Named, parse_named
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import latest_evidence, read_archived, run_folder
 from components.acceptance.report.text import render_table
-from components.acceptance.request import EVIDENCE_STEP
 from components.cli.app import StackName, command_app, say
 from components.cli.stack import pulumi
 from components.core.errors import UsageError

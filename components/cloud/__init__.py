@@ -1,7 +1,4 @@
-"""Cloud instances: the API's client, what is made in which order, and the component.
-
-`Instances` is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""Cloud instances: the API's client, what is made in which order, and the component."""
 
 from __future__ import annotations
 

@@ -12,12 +12,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 
 from components.cloud.crusoe_api import Access, CrusoeApi, Patience
 from components.cloud.kinds import ObjectKind
 from components.core.errors import UsageError
 from components.remote.lock import hold_lock
+from components.remote.request import read_request
 
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts what this step printed last time, if it is asked to."""
@@ -112,12 +113,7 @@ def parse_request(kind: type[T], text: str) -> T:
     Raises:
         UsageError: It is no such request; the text names the first fault.
     """
-    try:
-        return TypeAdapter(kind).validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the text"
-        raise UsageError(f"stdin is no cloud request: {where}: {first['msg']}") from error
+    return read_request(TypeAdapter(kind), text, "cloud request")
 
 
 def open_api(

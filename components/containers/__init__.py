@@ -1,7 +1,4 @@
-"""The payload without Kubernetes: one container per host, and MPI over SSH between them.
-
-`Payload` is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""The payload without Kubernetes: one container per host, and MPI over SSH between them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Taking hosts out of service in groups: drain, change or reboot, prove, put back.
-
-The component is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""Taking hosts out of service in groups: drain, change or reboot, prove, put back."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from components.core.errors import DeviceError, UnreachableError
-from components.kubernetes.access import read_kubeconfig
 from components.kubernetes.calls import Calls, KubernetesCalls
+from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.reference import ClusterRef
 from components.remote.host_runs import Run
 from components.remote.step import secrets_from

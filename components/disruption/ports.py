@@ -45,13 +45,10 @@ class PortsRun(LeaveRun):
     def out_of_service(self, ports: Sequence[str]) -> Generator[tuple[str, ...]]:
         """Keep the nodes behind some ports out of service; gives the names of those that left.
 
-        If the change fails and the switch is as it was, they take pods again. If it is not known
-        what the switch has, they stay cordoned.
-
         Raises:
             DeviceError: The cluster cannot spare them, or a pod does not leave: its name. They
-                take pods again then, and the switch was not touched. Or the change failed, with
-                what became of the nodes.
+                take pods again then. Or the change failed: they take pods again only if the switch
+                is as it was, and the text says which do.
         """
         names, calls = self.ports.behind(ports), self.cluster()
         if calls is None:

@@ -19,9 +19,8 @@ from typing import Final, cast
 from components.core.errors import DeviceError, HostKeyError
 from components.disruption.health import is_ready, part_of
 from components.disruption.node import POLL_S, Node, open_node
-from components.disruption.request import READY_DEADLINE_S
+from components.disruption.request import READY_DEADLINE_S, NodeUpgrade, parse_upgrade
 from components.disruption.turn import Turn, run_alone
-from components.disruption.upgrade_request import NodeUpgrade, parse_upgrade
 from components.kubernetes.calls import Body, Calls
 from components.kubernetes.planes.alignment import ours_among
 from components.kubernetes.planes.scripts import kubernetes_call

@@ -16,7 +16,7 @@ from typing import Final
 from components.catalogue.operator_versions import parse_k3s
 from components.core.key_values import HostState, parse_state
 from components.disruption.plan import worker_groups
-from components.disruption.upgrade_request import NodeUpgrade
+from components.disruption.request import NodeUpgrade
 from components.drift.applied import Applied
 from components.kubernetes.planes.alignment import arguments_in
 from components.kubernetes.planes.base import KubernetesPlan

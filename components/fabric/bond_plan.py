@@ -7,10 +7,10 @@ from components.fabric.state import ALWAYS_UP, PortState
 from components.fabric.systems import system_of
 from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import BondForm
-from components.model.bonds import Mlag
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.rail_subnets import link_of
+from components.model.switch_ports import Mlag
 
 
 def plan_bonds(spec: ClusterSpec, switch: Switch) -> dict[str, object]:

@@ -329,11 +329,7 @@ class _Step:
     ) -> Outcome:
         """Bring the switch to an aim, and wait until it carries what it carried before.
 
-        Args:
-            wanted: Names the settings that are read.
-            aim: See `Exchange.converge`.
-            last: No other part comes after this one, so traffic comes back.
-            undoes: Traffic comes back before anything else.
+        After the last part, traffic comes back; in an undo, before anything else.
 
         Raises:
             DeviceError: See `Exchange.converge`; `kept` says whether the switch is as it was.

@@ -185,10 +185,7 @@ class Shift:
     def around(self, exchange: Exchange, *, away: bool, back: bool) -> Generator[None, None, None]:
         """Send traffic away before a change; a change that was not made brings it back.
 
-        Args:
-            exchange: Ready to configure.
-            away: Traffic leaves, unless it is away already.
-            back: First bring back what an earlier run sent away.
+        With `back`, what an earlier run sent away comes back first.
 
         Raises:
             DeviceError: The switch refuses a line, or does not say that traffic is sent away.

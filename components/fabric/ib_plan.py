@@ -16,9 +16,9 @@ from components.fabric.state import SwitchState
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.hosts import Host
+from components.model.ib_switches import vf_guids
 from components.model.infiniband import IbPartition, Membership, Ufm
 from components.model.operator_owned import guids_by_pods
-from components.model.vf_guids import vf_guids
 from components.remote.step import Endpoint
 
 

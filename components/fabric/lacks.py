@@ -13,8 +13,8 @@ from components.fabric.queues import as_profile
 from components.fabric.state import EcnState
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import RoceProfile, SwitchSystem
-from components.model.bonds import Mlag
 from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
+from components.model.switch_ports import Mlag
 
 Topic = Literal[
     "roce-mode",

@@ -9,7 +9,7 @@ from components.fabric.splits import PortSplit, splits_of
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import LinkForm, LinkWish, SwitchSystem
 from components.model.fabric import Switch
-from components.model.queues import Fec
+from components.model.switch_ports import Fec
 
 ALWAYS_RS_GBIT_S: Final = 200
 """200 and 400 Gbit/s have Reed-Solomon on each kind of lane (IEEE 802.3bs, clause 119), and 800

@@ -1,7 +1,4 @@
-"""The hosts: desired state, scripts, and the component that converges them.
-
-`Hosts` is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""The hosts: desired state, scripts, and the component that converges them."""
 
 from __future__ import annotations
 

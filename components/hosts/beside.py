@@ -20,7 +20,7 @@ from components.hosts.harms import (
     SysctlRule,
     VfRule,
 )
-from components.hosts.routing import CARD_SYSCTLS, conf_name
+from components.hosts.kernel import CARD_SYSCTLS, conf_name
 
 
 def find_beside(guarded: Guarded, desired: HostState, facts: HostState) -> tuple[Beside, ...]:

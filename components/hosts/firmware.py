@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from components.catalogue.cards import IB_PORTS
+from components.model.cards import Firmware, HcaPf
 from components.model.cluster import ClusterSpec
-from components.model.firmware import Firmware
 from components.model.hosts import Host, Nic
 from components.model.operator_owned import firmware_by_operator
-from components.model.sriov import HcaPf
 
 MASKED_PORTS: Final = 2
 """mlxconfig has the parameter for ports 1 and 2 (mstflint, mlxconfig_host.db)."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.core.key_values import HostState
-from components.hosts.routing import CARD_SYSCTLS, conf_name, routed_cards
+from components.hosts.kernel import CARD_SYSCTLS, conf_name, routed_cards
 from components.model.cluster import ClusterSpec
 from components.model.fabric import DSCP_PER_PRIORITY
 from components.model.hosts import Host, Nic

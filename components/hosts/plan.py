@@ -22,13 +22,12 @@ from components.hosts.drivers import (
 )
 from components.hosts.firmware import firmware_settings
 from components.hosts.guards import Guarded, plan_guards, repaired_settings
-from components.hosts.kernel import kernel_settings
+from components.hosts.kernel import kernel_settings, routing_settings
 from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
 from components.hosts.look import LOOK_LINE
 from components.hosts.placement import Placement, plan_placement
 from components.hosts.proxy import through_proxy
 from components.hosts.qos import qos_settings
-from components.hosts.routing import routing_settings
 from components.hosts.scripts import boot_files_digest, host_call
 from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec

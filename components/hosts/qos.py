@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from components.model.cards import HostQos
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rdma
 from components.model.hosts import Host
-from components.model.qos import HostQos
 
 
 def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from components.model.cards import HcaPf, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.ib_switches import vf_guids
 from components.model.operator_owned import guids_by_pods, vfs_by_operator
-from components.model.sriov import HcaPf, Sriov
-from components.model.vf_guids import vf_guids
 
 
 def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:

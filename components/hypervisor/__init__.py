@@ -1,7 +1,4 @@
-"""The hypervisors: ESXi settings, virtual machines with passed-through devices, reboots.
-
-The components are loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""The hypervisors: ESXi settings, virtual machines with passed-through devices, reboots."""
 
 from __future__ import annotations
 

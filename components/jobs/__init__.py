@@ -1,7 +1,4 @@
-"""What runs on the cluster: the MPI operator and the job templates.
-
-`Jobs` is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""What runs on the cluster: the MPI operator and the job templates."""
 
 from __future__ import annotations
 

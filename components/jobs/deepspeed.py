@@ -15,8 +15,7 @@ import yaml
 from components.core.errors import SpecError
 from components.jobs.environment import job_environment, job_script
 from components.jobs.mpi import MpiWorkers, mpi_job
-from components.jobs.ssh import ssh_port
-from components.jobs.templates import RUN, JsonObject, env_list
+from components.jobs.templates import RUN, JsonObject, env_list, ssh_port
 from components.kubernetes.manifest import Body, Manifest, make_manifest, pulling
 from components.model.cluster import ClusterSpec
 from components.model.jobs import ARENA_RESOURCE, DeepSpeed

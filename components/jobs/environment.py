@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Final
 
 from components.core.errors import SpecError
-from components.jobs.ssh import ssh_options, ssh_port
+from components.jobs.templates import ssh_options, ssh_port
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host

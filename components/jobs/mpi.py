@@ -8,14 +8,16 @@ from typing import Final
 from pydantic import JsonValue
 
 from components.jobs.environment import job_environment, launch_command
-from components.jobs.ssh import launcher_env, ssh_port, sshd_command
 from components.jobs.templates import (
     RUN,
     JsonObject,
     env_list,
+    launcher_env,
     make_container,
     make_limits,
     make_metadata,
+    ssh_port,
+    sshd_command,
 )
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec

@@ -1,7 +1,4 @@
-"""Kubernetes: planes, their steps, and access to the finished cluster.
-
-`Cluster` is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""Kubernetes: planes, their steps, and access to the finished cluster."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.to_json import to_json
-from components.kubernetes.access import read_kubeconfig
 from components.kubernetes.calls import KubernetesCalls
+from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.reference import ClusterRef
 from components.remote.host_runs import run_on_hosts
 from components.remote.lines import render_lines

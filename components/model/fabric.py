@@ -11,19 +11,21 @@ from components.catalogue.switches import find_model
 from components.catalogue.switches.model_file import Mode
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Transport
-from components.model.bonds import Bond, BondName, Mlag
-from components.model.queues import (
+from components.model.reach import MACHINE_IPV4, is_machine_ipv4
+from components.model.switch_models import DescribedSwitch
+from components.model.switch_ports import (
+    Bond,
+    BondName,
     Fec,
     Gbit,
     LinkSettings,
     Marking,
+    Mlag,
     Percent,
     Schedule,
     TrafficClass,
     WatchdogTimes,
 )
-from components.model.reach import MACHINE_IPV4, is_machine_ipv4
-from components.model.switch_models import DescribedSwitch
 from components.model.texts import ModelName, PluggedIn, refuse
 from components.model.units import (
     PORT_TARGET,

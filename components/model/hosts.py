@@ -10,12 +10,20 @@ from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_v
 from components.catalogue.cards import CardModel, find_card
 from components.catalogue.upstream import Architecture
 from components.core.errors import Bug
+from components.model.cards import (
+    CardSerial,
+    Firmware,
+    GpuPath,
+    HcaPf,
+    HostQos,
+    LinkGtS,
+    LinkWidth,
+    PortLanes,
+    Sriov,
+)
 from components.model.drivers import ContainerToolkit, DriverPackage, GpuDirect, GpuDriverVersion
-from components.model.firmware import Firmware
 from components.model.kernel import KernelSettings
-from components.model.qos import GpuPath, HostQos, LinkGtS, LinkWidth, PortLanes
 from components.model.reach import CardAddress, NodeAddress
-from components.model.sriov import CardSerial, HcaPf, Sriov
 from components.model.switch_models import DescribedNic
 from components.model.texts import ModelName, refuse
 from components.model.units import (

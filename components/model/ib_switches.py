@@ -1,14 +1,17 @@
-"""The InfiniBand switches of a site, those that are set and those that nothing logs in to."""
+"""The InfiniBand switches of a site, with or without a login, and the GUIDs of VFs."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.without_login import find_plain
 from components.core.problem import SpecPath
+from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
 from components.model.once import once
 
 
@@ -88,3 +91,18 @@ def _plain(spec: ClusterSpec) -> Iterator[IbSwitch]:
             hardware=None,
             ports=dict(switch.ports),
         )
+
+
+def vf_guids(site: str, host: Host, pf: HcaPf) -> tuple[str, ...]:
+    """The GUIDs of a port's VFs: those of the file, or derived ones that are the same each time.
+
+    A derived GUID begins with 02, the sign of one that no vendor gave out (EUI-64's local bit);
+    seven bytes of a hash follow. Random ones would fall out of their partitions at each boot.
+    """
+    return pf.guids or tuple(_derived(site, host.name, pf))
+
+
+def _derived(site: str, host: str, pf: HcaPf) -> Iterator[str]:
+    for number in range(pf.vfs):
+        digest = hashlib.sha256(f"{site}/{host}/{pf.pci}/{number}".encode()).hexdigest()
+        yield f"02{digest[:14]}"

@@ -1,7 +1,4 @@
-"""The operators that make GPUs and RDMA cards resources of the cluster.
-
-`Operators` is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""The operators that make GPUs and RDMA cards resources of the cluster."""
 
 from __future__ import annotations
 

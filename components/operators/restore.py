@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
 from components.core.to_json import to_json
-from components.kubernetes.access import read_kubeconfig
 from components.kubernetes.calls import Calls, KubernetesCalls
+from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.live.compare import compare_object
 from components.kubernetes.live.look import read_release
 from components.kubernetes.live.read import Key, Live, Reader

@@ -1,7 +1,4 @@
-"""How pods get onto the rails: Multus, SR-IOV, address management.
-
-`PodNetwork` is loaded on first use, so that the pure parts of the room import no Pulumi.
-"""
+"""How pods get onto the rails: Multus, SR-IOV, address management."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
-from components.model.sriov import HcaPf
 
 
 def ib_rails(spec: ClusterSpec) -> tuple[IbRail, ...]:

@@ -6,7 +6,7 @@ import re
 from html import escape
 from typing import Final
 
-from components.acceptance.report.style import STYLE
+from components.acceptance.report.html_parts import page, section, table
 from components.core.finding import Severity
 from components.preflight.report import Group, Preflight
 
@@ -34,13 +34,7 @@ def render_html(found: Preflight) -> str:
     title = f"{found.cluster}: preflight"
     causes = map(_cause, found.groups)
     parts = (_head(found), _overview(found), *causes, _neighbors(found), _table(found))
-    body = "\n".join(parts)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE}{_STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+    return page(title, parts, _STYLE)
 
 
 def _head(found: Preflight) -> str:
@@ -51,14 +45,12 @@ def _head(found: Preflight) -> str:
 
 
 def _overview(found: Preflight) -> str:
-    rows = "".join(
+    rows = [
         f'<tr><td class="cause">{_badge(group.first.severity)} {escape(group.first.cause)}</td>'
         f"<td>{_words(group.first.what)}</td><td>{escape(_names(group))}</td></tr>"
         for group in found.groups
-    )
-    heads = "".join(f"<th>{head}</th>" for head in ("Cause", "What is wrong", "Where"))
-    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<div class="scroll">{table}</div>' if rows else ""
+    ]
+    return table(("Cause", "What is wrong", "Where"), rows) if rows else ""
 
 
 def _names(group: Group) -> str:
@@ -78,54 +70,42 @@ def _badge(severity: Severity) -> str:
 
 def _cause(group: Group) -> str:
     first = group.first
-    rows = "".join(
+    rows = (
         f'<tr><td class="name">{escape(each.device)}</td>'
         f"<td><code>{escape(each.actual)}</code></td>"
         f"<td><code>{escape(each.wanted)}</code></td></tr>"
         for each in group.findings
     )
-    heads = "".join(f"<th>{head}</th>" for head in ("Device", "Is", "Wanted"))
-    return (
-        f"<section><h2>{_badge(first.severity)} {escape(first.cause)}</h2>"
-        f"<p>{_words(first.what)}</p>"
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-        f"<p><strong>Fix</strong> {_words(first.fix)}</p></section>"
+    return section(
+        f"{_badge(first.severity)} {escape(first.cause)}",
+        f"<p>{_words(first.what)}</p>",
+        table(("Device", "Is", "Wanted"), rows),
+        f"<p><strong>Fix</strong> {_words(first.fix)}</p>",
     )
 
 
 def _neighbors(found: Preflight) -> str:
-    rows = "".join(
+    rows = [
         f'<tr><td class="name">{escape(each.device)}</td><td>{escape(str(each))}</td></tr>'
         for each in found.neighbors
-    )
-    table = f'<div class="scroll"><table><tbody>{rows}</tbody></table></div>'
-    return f"<section><h2>Routing</h2>{table}</section>" if rows else ""
+    ]
+    return section("Routing", table((), rows)) if rows else ""
 
 
 def _table(found: Preflight) -> str:
+    good = '<span class="badge passed">good</span>'
     causes = {
-        name: [each for each in found.findings if each.device == name] for name in found.devices
+        name: "; ".join(escape(each.cause) for each in found.findings if each.device == name)
+        for name in found.devices
     }
-    rows = "".join(
-        f'<tr><td class="name">{escape(name)}</td><td>'
-        + (
-            "; ".join(escape(each.cause) for each in own)
-            if own
-            else '<span class="badge passed">good</span>'
-        )
-        + "</td></tr>"
-        for name, own in causes.items()
-    ) + "".join(
-        f'<tr><td class="name">{escape(name)}</td><td>'
-        f'<span class="badge skipped">{why}</span></td></tr>'
+    cells = [(name, lacks or good) for name, lacks in causes.items()]
+    cells += [
+        (name, f'<span class="badge skipped">{why}</span>')
         for names, why in (
             (found.unmade, "not made yet"),
             (found.no_login, "no login: not looked at"),
         )
         for name in names
-    )
-    return (
-        '<h2>Devices</h2><div class="scroll"><table><thead><tr><th>Device</th><th>Lacks</th></tr>'
-        f"</thead><tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    rows = (f'<tr><td class="name">{escape(name)}</td><td>{cell}</td></tr>' for name, cell in cells)
+    return f"<h2>Devices</h2>{table(('Device', 'Lacks'), rows)}"

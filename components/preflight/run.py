@@ -38,15 +38,16 @@ from components.kubernetes.planes.kubespray import plan_request
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images
-from components.preflight.bgp import judge_links, list_neighbors
 from components.preflight.cluster import look_at_cluster
 from components.preflight.here import fetched_here, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import (
     judge_hypervisor,
+    judge_links,
     judge_session,
     judge_switch,
     judge_ufm,
+    list_neighbors,
     read_refusals,
 )
 from components.preflight.report import Preflight

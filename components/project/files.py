@@ -14,7 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from components.core.errors import Bug
 from components.project.wheel import Wheel, pick_pins
-from components.reading.example_marks import MARK
+from components.reading.load import MARK
 
 _SSH: Final = r"(switches|hosts|environment\.hypervisors)\[\]\.ssh"
 _POOL: Final = r"environment\.instances\.pools\[\]"

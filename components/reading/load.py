@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,6 @@ from components.model.cluster import ClusterSpec
 from components.model.instances import with_instances
 from components.model.once import without_collector
 from components.model.ways import with_ways
-from components.reading.example_marks import find_marks
 from components.reading.loose import find_loose_types
 from components.reading.port_ranges import spread_ports
 from components.reading.site_path import SITE_KEY, SitePathError, read_site
@@ -28,6 +28,10 @@ from components.reading.yaml_text import YamlText, parse_yaml
 CONFIG_KEY = "railyard:cluster"
 """The key of the stack's configuration that holds a small site; a file is named by `SITE_KEY`."""
 _SITES: Final = (SITE_KEY, CONFIG_KEY)
+MARK: Final = "# CHANGE: "
+"""Begins the comment on a line whose value a person has to change, and then takes away."""
+_EXAMPLE_RULE: Final = "example-value"
+_LINE: Final = re.compile(rf"^(?P<value>.*\S)\s+{re.escape(MARK)}(?P<words>.*\S)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,3 +316,21 @@ def choose_setting(name: str, from_environment: str, from_stack: str) -> str:
             f"  fix    choose one of: {', '.join(choices)}."
         )
     return value
+
+
+def find_marks(text: str, file: str) -> tuple[Problem, ...]:
+    """One problem for each kind of value that is marked, with all of its lines."""
+    places: dict[str, list[Place]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if MARK in line and (found := _LINE.match(line)) and not line.lstrip().startswith("#"):
+            place = Place((), found["value"].strip().removeprefix("- "), file, number)
+            places.setdefault(found["words"], []).append(place)
+    return tuple(
+        Problem(
+            _EXAMPLE_RULE,
+            f"{len(where)} line{' is' if len(where) == 1 else 's are'} marked as the example's.",
+            tuple(where),
+            f"write {words}; then delete the comment `{MARK.strip()} …`.",
+        )
+        for words, where in places.items()
+    )

@@ -8,20 +8,19 @@ from typing import Final
 
 from components.catalogue.switches.model_file import MODE
 from components.model.acceptance import CASE_NAME
-from components.model.bonds import BOND_NAME, MAC
+from components.model.cards import CARD_SERIAL, FIRMWARE_VERSION
 from components.model.cloud import INSTANCE_IMAGE, LOCATION
 from components.model.drivers import GPU_DRIVER, PACKAGE_NAME, TOOLKIT_VERSION
 from components.model.environments import ESXI_RELEASE
 from components.model.fabric import RAIL_RESOURCE
-from components.model.firmware import FIRMWARE_VERSION
 from components.model.hosts import DOMAIN_NAME
 from components.model.infiniband import IB_PORT, IPOIB_DEVICE, PARTITION_NAME
 from components.model.jump_hosts import NO_PROXY, PROXY_URL
 from components.model.kubernetes import CPU_LIST, CRON, KUBERNETES_VERSION
 from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
 from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
-from components.model.sriov import CARD_SERIAL
 from components.model.switch_models import PCI_ID
+from components.model.switch_ports import BOND_NAME, MAC
 from components.model.sysctls import SYSCTL_VALUE
 from components.model.texts import (
     ABSOLUTE_PATH,

@@ -27,5 +27,5 @@ def read_request(adapter: TypeAdapter[_Request], text: str, what: str) -> _Reque
         return adapter.validate_json(as_json(text))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, first["loc"])) or "the text"
         raise UsageError(f"stdin is no {what}: {where}: {first['msg']}") from None

@@ -1,27 +1,30 @@
-"""Following a job: its log as it grows, what it waits for, and its end."""
+"""A job that a user submits: what the cluster says before it, its log, its waits and its end."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
 from components.acceptance.collect.cluster_jobs import path_of
-from components.acceptance.collect.cluster_objects import (
+from components.acceptance.collect.waits import (
     POD_LABELS,
     Api,
     Body,
+    all_pods,
     end_of,
+    find_waits,
     is_launcher,
     pods_of,
 )
-from components.acceptance.collect.waits import all_pods, find_waits
 from components.core.errors import DeviceError, UnreachableError
+from components.kubernetes.live.nodes import NodeTrouble, troubles_of
 from components.kubernetes.manifest import name_of
-from components.submit.admit import delete_line
+from components.model.hosts import Host
+from components.submit.choose import Trouble
 from components.submit.make import UserJob
 from components.submit.verdict import Ended
 
@@ -34,6 +37,18 @@ START_DEADLINE_S: Final = 600
 _STAMP: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ?")
 """What the kubelet puts before a line that is asked for with its time (RFC 3339)."""
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
+TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
+_INSTALL: Final[Mapping[str, str]] = {
+    "kubeflow.org/v2beta1": "set jobs.mpi_operator to true and update the stack.",
+    "trainer.kubeflow.org/v1alpha1": "install Kubeflow Trainer, or leave --form out.",
+}
+"""API that a job may need, and how a cluster gets it."""
+_MEND: Final[Mapping[str, str]] = {
+    "absent": "let it join, or leave it out of --nodes.",
+    "not ready": "look at its kubelet (kubectl describe node), or leave it out of --nodes.",
+    "cordoned": "kubectl uncordon opens it; or leave it out of --nodes.",
+    "tainted": "take the taint away, tolerate it in the file, or leave the node out of --nodes.",
+}
 
 
 @dataclass
@@ -186,3 +201,60 @@ def read_job(
         return follow(api, job, tell, start_deadline_s)
     except DeviceError as error:
         raise type(error)(f"{error}\n{how_to_go_on(job)}") from error
+
+
+def has_trainer(api: Api) -> bool:
+    """Whether the cluster has Kubeflow Trainer."""
+    return api.get(TRAINER) is not None
+
+
+def node_troubles(
+    api: Api, hosts: Sequence[Host], tolerations: Sequence[Body]
+) -> Iterator[Trouble]:
+    """The chosen nodes that take no pod of the job, each with all that keeps pods off it."""
+    for host in hosts:
+        node = api.get(f"/api/v1/nodes/{host.node}")
+        found = [NodeTrouble("absent")] if node is None else troubles_of(node, tolerations)
+        for each in found:
+            what = each.words(host.node).partition(": kubectl")[0]
+            yield Trouble(what, _MEND[each.kind])
+
+
+def object_troubles(api: Api, job: UserJob) -> Iterator[Trouble]:
+    """Kinds that the cluster lacks, and objects whose names are in use."""
+    versions = [str(body["apiVersion"]) for body in job.objects]
+    lacking = [each for each in dict.fromkeys(versions) if each in _INSTALL]
+    lacking = [each for each in lacking if api.get(f"/apis/{each}") is None]
+    for version in lacking:
+        kinds = [str(body["kind"]) for body in job.objects if body["apiVersion"] == version]
+        what = f"the cluster has no {' and no '.join(kinds)} ({version})"
+        yield Trouble(what, _INSTALL[version])
+    for body in job.objects:
+        if body["apiVersion"] not in lacking and api.get(path_of(body)) is not None:
+            name = name_of(body)
+            what = f"{body['kind']} {name} is in namespace {job.namespace} already"
+            fix = f"give the job another --name, or delete that one: {delete_line(job)}"
+            yield Trouble(what, fix)
+
+
+def delete_line(job: UserJob) -> str:
+    """The command that takes a job away."""
+    names = " ".join(f"{str(body['kind']).lower()}/{name_of(body)}" for body in job.objects)
+    return f"kubectl -n {job.namespace} delete {names}"
+
+
+def create(api: Api, job: UserJob) -> None:
+    """Create all objects of a job, or none.
+
+    Raises:
+        DeviceError: The cluster refused one; those before it are deleted again.
+    """
+    made: list[Body] = []
+    try:
+        for body in job.objects:
+            api.post(path_of(body).rpartition("/")[0], body)
+            made.append(body)
+    except DeviceError:
+        for body in reversed(made):
+            api.delete(path_of(body))
+        raise

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from components.acceptance.request import EVIDENCE_STEP, UNASKED
+from components.acceptance.handover import EVIDENCE_STEP, UNASKED
 from components.cloud.observe import cloud_drift, with_generations
 from components.core.key_values import HostState
 from components.core.placeholder import matches
@@ -39,8 +39,8 @@ from components.remote.script import create_text
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
-from components.update.exec_runs import changed_client, exec_notes, left_by_exec
 from components.update.proof import Accept, is_asked, last_run, passed
+from components.update.refusals import changed_client, exec_notes, left_by_exec
 from components.update.seen import Facts, Seen
 from components.update.upgrades import choose_upgrades, with_ahead
 

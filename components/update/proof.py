@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final, Literal
 
+from components.acceptance.handover import EVIDENCE_STEP, VERDICT_STEP
 from components.acceptance.plan import AcceptancePlan, plan_acceptance
 from components.acceptance.report.text import PASSED_LINE
-from components.acceptance.request import EVIDENCE_STEP, VERDICT_STEP
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from components.acceptance.collect.cluster_objects import Body
+from components.acceptance.collect.waits import Body
 from components.core.errors import DeviceError
 
 Fate = Literal["succeeds", "fails", "runs", "unschedulable", "no_network", "no_image"]

@@ -11,7 +11,7 @@ import yaml
 
 from components.acceptance.collect import cluster_jobs
 from components.acceptance.collect.cluster_jobs import KubernetesApi, ProbeRun, run_probe
-from components.acceptance.collect.cluster_objects import Body
+from components.acceptance.collect.waits import Body
 from components.acceptance.probes.probe_job import ProbeJob
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.jobs.templates import number_objects

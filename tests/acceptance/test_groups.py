@@ -13,10 +13,9 @@ from components.acceptance.evidence import (
     Unproven,
     WorkerGroup,
 )
-from components.acceptance.judge.groups import judge_groups
 from components.acceptance.judge.nccl import nccl_floor
 from components.acceptance.judge.site import judge_evidence, pair_floor
-from components.acceptance.judge.verdict import Finding, Verdict
+from components.acceptance.judge.verdict import Finding, Verdict, judge_groups
 from components.acceptance.plan import plan_acceptance
 from components.acceptance.report.text import render_table
 from components.model.cluster import ClusterSpec

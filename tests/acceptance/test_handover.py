@@ -9,9 +9,12 @@ import pytest
 from components.acceptance.evidence import Evidence, parse_evidence
 from components.acceptance.handover import (
     SHORT,
+    AcceptRequest,
     hand_over,
+    parse_accept_request,
     parse_asked,
     parse_named,
+    render_accept_request,
     render_short,
     tell,
 )
@@ -20,7 +23,6 @@ from components.acceptance.report import archive
 from components.acceptance.report.archive import keep_evidence, keep_request, read_archived
 from components.acceptance.report.text import PASSED_LINE
 from components.acceptance.report.write import write_report
-from components.acceptance.request import AcceptRequest, parse_accept_request, render_accept_request
 from components.core.errors import UsageError
 from components.plan.make import make_plan
 from tests.golden.site import load_example

@@ -13,9 +13,14 @@ import yaml
 
 from components.acceptance.collect import counters, probe_runs, run
 from components.acceptance.collect.cluster_jobs import ProbeRun
-from components.acceptance.collect.cluster_objects import Body
 from components.acceptance.collect.counters import Snapshot, measure_hops, read_snapshot
 from components.acceptance.collect.run import collect_evidence
+from components.acceptance.collect.waits import Body
+from components.acceptance.handover import (
+    AcceptRequest,
+    parse_accept_request,
+    render_accept_request,
+)
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import (
     ADAPTERS,
@@ -25,7 +30,6 @@ from components.acceptance.plan import (
     plan_acceptance,
 )
 from components.acceptance.probes.on_hosts import HostProbe
-from components.acceptance.request import AcceptRequest, parse_accept_request, render_accept_request
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.reference import ClusterRef

@@ -10,10 +10,14 @@ import pytest
 from components.acceptance.collect import counters
 from components.acceptance.collect.counters import lost_on_way, read_snapshot
 from components.acceptance.evidence import Evidence, RoutingSeen, dump_evidence, parse_evidence
+from components.acceptance.handover import (
+    AcceptRequest,
+    parse_accept_request,
+    render_accept_request,
+)
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import plan_acceptance
 from components.acceptance.report.text import render_table
-from components.acceptance.request import AcceptRequest, parse_accept_request, render_accept_request
 from components.fabric.session_state import Session, Sessions
 from components.fabric.systems.base import PortCounters
 from components.kubernetes.plan import plan_kubernetes

@@ -11,9 +11,13 @@ from components.acceptance.collect import cluster_jobs, probe_runs, run
 from components.acceptance.collect.counters import Snapshot
 from components.acceptance.collect.run import collect_evidence
 from components.acceptance.evidence import Evidence, dump_evidence, parse_evidence
+from components.acceptance.handover import (
+    AcceptRequest,
+    parse_accept_request,
+    render_accept_request,
+)
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import CounterSource
-from components.acceptance.request import AcceptRequest, parse_accept_request, render_accept_request
 from components.core.errors import Bug
 from components.plan.make import make_plan
 from components.remote.step import secrets_from

@@ -12,11 +12,11 @@ from components.acceptance.collect import probe_runs
 from components.acceptance.collect.run import collect_evidence
 from components.acceptance.collect.turn import Turn
 from components.acceptance.evidence import Evidence
+from components.acceptance.handover import AcceptRequest
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import AcceptancePlan, Policy
 from components.acceptance.report.archive import keep_evidence
 from components.acceptance.report.text import PASSED_LINE, render_table
-from components.acceptance.request import AcceptRequest
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from components.plan.make import make_plan

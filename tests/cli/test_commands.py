@@ -15,10 +15,15 @@ from typer.core import TyperGroup
 
 from components.acceptance.collect import run as collect
 from components.acceptance.evidence import Evidence
-from components.acceptance.handover import hand_over, parse_named, tell
+from components.acceptance.handover import (
+    AcceptRequest,
+    hand_over,
+    parse_named,
+    render_accept_request,
+    tell,
+)
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import keep_evidence
-from components.acceptance.request import AcceptRequest, render_accept_request
 from components.cli.commands import Entry, list_commands
 from components.cli.main import load_command
 from components.plan.make import make_plan

@@ -18,7 +18,7 @@ from components.model.cluster import ClusterSpec
 from components.model.environments import CloudIb
 from components.project.engine import wanted_versions
 from components.project.files import example_text
-from components.reading.example_marks import find_marks
+from components.reading.load import find_marks
 from tests.cli.conftest import Call, railyard
 from tests.docs.markdown import ROOT, blocks
 from tests.docs.site_pages import SITES, consoles, page_text

@@ -27,7 +27,7 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 import pulumi
 from components.fabric.drift import asked_of_switch, drift_of_switch
-from components.update.exec_runs import exec_notes
+from components.update.refusals import exec_notes
 from components.fabric import Fabric
 from components.fabric.device import observe_switch
 from components.fabric.plan import plan_fabric

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from components.checks.registry import RULES
 from components.core.errors import DeviceError
 from components.fabric.state import SwitchState, diff_states
-from components.hosts.routing import routing_settings
+from components.hosts.kernel import routing_settings
 from components.model.cluster import ClusterSpec
 from lab.switches.emulators import RoutingSwitch
 from lab.switches.eos.server import EosSwitch

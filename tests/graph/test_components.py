@@ -9,7 +9,7 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from components.acceptance import Acceptance
-from components.acceptance.request import AcceptRequest
+from components.acceptance.handover import AcceptRequest
 from components.fabric import Fabric
 from components.hosts import Hosts
 from components.jobs import Jobs

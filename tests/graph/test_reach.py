@@ -15,7 +15,7 @@ from components.remote.component import Remote, connection_of
 from components.remote.objects import host_step
 from components.remote.step import Endpoint
 from components.testing import Graph, Run, record_program
-from components.update.exec_runs import changed_client
+from components.update.refusals import changed_client
 from tests.graph.dev_site import dev_plan
 from tests.graph.vault import SEALED, Vault
 

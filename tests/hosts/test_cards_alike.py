@@ -15,7 +15,7 @@ from components.core.placeholder import has_placeholder
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_of_step
 from components.hosts.plan import HostPlan, plan_hosts
-from components.model.sriov import Sriov
+from components.model.cards import Sriov
 from components.preview.items import settings_of_text
 from tests.golden.site import changed_spec, load_example
 from tests.graph.example_sites import NAMES, example_plan

@@ -13,9 +13,8 @@ from components.core.key_values import HostState
 from components.hosts.firmware_pending import pending_firmware
 from components.hosts.plan import HostPlan, plan_hosts
 from components.hosts.preview import host_changes, hosts_refused
+from components.model.cards import Firmware, FirmwareFloor, HcaPf, version_number
 from components.model.cluster import ClusterSpec
-from components.model.firmware import Firmware, FirmwareFloor, version_number
-from components.model.sriov import HcaPf
 from tests.golden.site import changed_spec, load_example
 
 PCI = "0000:05:00.0"

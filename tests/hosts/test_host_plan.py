@@ -21,8 +21,8 @@ from components.hosts.scripts import (
     host_tool,
 )
 from components.kubernetes.planes.scripts import kubernetes_tool
+from components.model.cards import Firmware
 from components.model.cluster import ClusterSpec
-from components.model.firmware import Firmware
 from components.remote.script import render_sent_call
 from components.remote.tools import Tool, ToolCall
 from tests.golden.site import changed_spec, load_example

@@ -9,15 +9,14 @@ from components.checks.kernel import (
     check_hugepages,
     check_sysctl_conflict,
 )
-from components.hosts.kernel import kernel_settings
+from components.hosts.kernel import kernel_settings, routing_settings
 from components.hosts.keys.ask import lost_at_reboot
 from components.hosts.plan import desired_state
-from components.hosts.routing import routing_settings
 from components.hosts.scripts import boot_unit_text
+from components.model.cards import Sriov
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostGroup
 from components.model.kernel import KernelSettings
-from components.model.sriov import Sriov
 from tests.golden.site import changed_spec, load_example
 
 

@@ -24,10 +24,9 @@ from components.hosts.keys.row import HostKey, effect_of
 from components.hosts.keys.shell import globs, keys_text
 from components.hosts.plan import plan_hosts
 from components.hosts.scripts import host_tool
+from components.model.cards import HostQos, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.kernel import KernelSettings
-from components.model.qos import HostQos
-from components.model.sriov import Sriov
 from components.reading.load import load_config_value
 from components.reading.yaml_text import parse_yaml
 from tests.golden.site import EXAMPLES, load_example

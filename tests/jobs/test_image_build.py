@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from components.catalogue.probe_image import BASE, SOURCES
+from components.catalogue.upstream import PROBE_IMAGE_BASE, SOURCES
 from components.cli.image import app
 from components.core.errors import RailyardError
 from components.jobs.image_build import BUILDERS, choose_builder, context_folder
@@ -59,12 +59,12 @@ def test_the_base_is_pinned_and_the_image_built_and_pushed(
     output, error = build(tmp_path, monkeypatch, "--tag", tag, "--push", "--builder", name)
     assert error is None
     pull, look, made, pushed = calls(tmp_path)
-    assert pull == f"{name} pull {BASE}"
+    assert pull == f"{name} pull {PROBE_IMAGE_BASE}"
     assert "inspect" in look
     assert f"--build-arg BASE=docker.io/nvidia/cuda@{DIGEST} -t {tag} " in made
     assert pushed == f"{name} push {tag}"
     assert "step 1 of build" in output, "its output is passed on"
-    assert f"the base {BASE} is docker.io/nvidia/cuda@{DIGEST}" in output
+    assert f"the base {PROBE_IMAGE_BASE} is docker.io/nvidia/cuda@{DIGEST}" in output
 
 
 def test_a_base_with_a_digest_is_not_asked_for(

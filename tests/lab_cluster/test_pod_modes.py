@@ -14,10 +14,10 @@ import pytest
 from components.acceptance.collect.cluster_jobs import KubernetesApi
 from components.acceptance.collect.run import collect_evidence
 from components.acceptance.collect.turn import Turn
+from components.acceptance.handover import AcceptRequest
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import Policy, plan_acceptance
 from components.acceptance.probes.perftest import perftest_job
-from components.acceptance.request import AcceptRequest
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body, Manifest

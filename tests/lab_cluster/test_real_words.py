@@ -11,7 +11,7 @@ import pytest
 
 from components.catalogue import upstream
 from components.catalogue.cni_folders import DISTRIBUTIONS
-from components.jobs.ssh import ssh_options, sshd_command
+from components.jobs.templates import ssh_options, sshd_command
 from components.pod_network.programs import reference_cni_daemon_set
 from components.pod_network.shared import macvlan_attachment
 from lab.cluster.attach import AttachError, Site, attach

@@ -10,8 +10,8 @@ import pytest
 
 from components.hosts.firmware_pending import pending_firmware
 from components.hosts.plan import HostPlan
+from components.model.cards import Firmware, FirmwareFloor
 from components.model.cluster import ClusterSpec
-from components.model.firmware import Firmware, FirmwareFloor
 from components.model.hosts import HostGroup
 from components.remote.host_session import HostAnswer
 from tests.golden.site import changed_spec

@@ -11,6 +11,7 @@ import pytest
 from components.core.errors import DeviceError
 from components.disruption.access import open_cluster
 from components.disruption.node import ANNOTATION
+from components.disruption.request import NodeUpgrade
 from components.disruption.upgrade import (
     UpgradeRun,
     kubelet_arguments_of,
@@ -18,7 +19,6 @@ from components.disruption.upgrade import (
     run_upgrade_node,
 )
 from components.disruption.upgrade_plan import plan_upgrades
-from components.disruption.upgrade_request import NodeUpgrade
 from components.kubernetes.calls import Body, Calls
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from components.hosts.plan import HostPlan
+from components.model.cards import HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec
-from components.model.qos import HostQos, ReceiveBuffers
-from components.model.sriov import Sriov
 from tests.golden.site import changed_spec
 from tests.over_ssh.host_lab import HostLab, running_hosts
 

@@ -7,7 +7,7 @@ import json
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.plan import plan_fabric
 from components.fabric.session_state import Session, Sessions
-from components.preflight.bgp import judge_links, list_neighbors
+from components.preflight.judge_others import judge_links, list_neighbors
 from components.preflight.page import render_html
 from components.preflight.report import Neighbors, Preflight, render_json, render_text
 from components.update.seen import Seen

@@ -20,7 +20,7 @@ from components.core.errors import UsageError
 from components.project.files import EXAMPLES, project_name
 from components.project.wheel import pack_wheel
 from components.project.write import write_project
-from components.reading.example_marks import MARK
+from components.reading.load import MARK
 from tests.cli.conftest import Call, railyard
 
 ROOT = Path(__file__).parents[2]

@@ -13,12 +13,11 @@ import pytest
 
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
+from components.model.cards import Firmware, HcaPf
 from components.model.cluster import ClusterSpec
-from components.model.firmware import Firmware
 from components.model.infiniband import IbRail
 from components.model.operators import NetworkOperator, NetworkOperatorChart
 from components.model.pod_network import PodNetwork
-from components.model.sriov import HcaPf
 from components.plan.make import ClusterPlan, make_plan
 from tests.golden.site import EXAMPLES, changed_spec
 from tests.schemas.judge import judge, unknown_values

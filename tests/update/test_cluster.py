@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from components.acceptance.request import EVIDENCE_STEP, UNASKED
+from components.acceptance.handover import EVIDENCE_STEP, UNASKED
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import Unreachable
 from components.fabric.state import PortState

@@ -16,8 +16,7 @@ from components.model.cluster import ClusterSpec, Disruption
 from components.plan.make import ClusterPlan, make_plan
 from components.plan.text import Choice, render_plan
 from components.update.decide import intend, refusals, strangers_to_undo
-from components.update.exec_runs import exec_notes, left_by_exec
-from components.update.refusals import disruptions_refused
+from components.update.refusals import disruptions_refused, exec_notes, left_by_exec
 from components.update.seen import Seen
 from tests.golden.site import changed_spec, load_example
 

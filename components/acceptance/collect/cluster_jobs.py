@@ -11,8 +11,7 @@ from typing import Final, cast
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
-from components.acceptance.collect.cluster_objects import Api, Body, end_of, is_launcher, pods_of
-from components.acceptance.collect.waits import why_waiting
+from components.acceptance.collect.waits import Api, Body, end_of, is_launcher, pods_of, why_waiting
 from components.core.errors import Bug, DeviceError, UnreachableError
 from components.core.limits import Deadline, end_within
 from components.kubernetes.calls import TRIES, read_answer

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from components.acceptance.collect.cluster_jobs import Absent, ProbeRun, run_probe
-from components.acceptance.collect.cluster_objects import Api
 from components.acceptance.collect.counters import (
     Snapshot,
     lost_on_way,
@@ -18,6 +17,7 @@ from components.acceptance.collect.counters import (
     read_snapshot,
 )
 from components.acceptance.collect.turn import Turn
+from components.acceptance.collect.waits import Api
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Outcome, ProbeEvidence, Unreachable
 from components.acceptance.plan import AcceptancePlan, CounterSource, ProbePlan

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Final
 
 from components.acceptance.collect.cluster_jobs import Absent, KubernetesApi
-from components.acceptance.collect.cluster_objects import Api
 from components.acceptance.collect.probe_runs import Round, run_all, try_probe
 from components.acceptance.collect.turn import Turn
+from components.acceptance.collect.waits import Api
 from components.acceptance.evidence import Evidence, LeftOut
+from components.acceptance.handover import AcceptRequest
 from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
 from components.acceptance.plan import AcceptancePlan
 from components.acceptance.probes.ib_limits import IbLook
 from components.acceptance.report.archive import label_of, last_proofs, read_beside, subjects_of
-from components.acceptance.request import AcceptRequest
 from components.core.errors import DeviceError, UsageError
 from components.jobs.templates import number_objects
-from components.kubernetes.access import read_kubeconfig
+from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.reference import ClusterRef
 from components.remote.host_runs import run_on_hosts
 from components.remote.host_session import run_on_host

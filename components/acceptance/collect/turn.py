@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from components.acceptance.collect.cluster_jobs import pause
-from components.acceptance.collect.cluster_objects import Api
+from components.acceptance.collect.waits import Api
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.site import NOT_ASKED

@@ -13,7 +13,7 @@ from typing import Final
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.logs.log_model import NcclLog
-from components.acceptance.logs.nccl_factor import bus_factor
+from components.acceptance.logs.nccl_table import bus_factor
 
 _LEAST_SHARE_SEEN: Final = 0.9
 """Of the bytes that the log says were sent: counters read some seconds apart miss none of them."""

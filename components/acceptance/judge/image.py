@@ -8,7 +8,7 @@ from typing import Final
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.log_model import ImageLog
-from components.jobs.ssh import SSHD
+from components.jobs.templates import SSHD
 
 _CONTRACT: Final = "docs/reference/probe-image.md"
 _FOLDERS: Final = {"_perf": "nccl_tests", "_bw": "perftest"}

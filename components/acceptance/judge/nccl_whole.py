@@ -14,8 +14,7 @@ from typing import Final
 
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, Sizes
-from components.acceptance.logs.nccl_factor import bus_factor, possible_factors
-from components.acceptance.logs.nccl_table import rounding
+from components.acceptance.logs.nccl_table import bus_factor, possible_factors, rounding
 
 LARGE_BYTES: Final = 1 << 30
 """Rows from 1 GiB on show bandwidth; smaller ones show latency (16 MiB: 12 % of the plateau)."""

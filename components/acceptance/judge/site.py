@@ -24,7 +24,6 @@ from components.acceptance.judge.fabric import (
     warn_routing,
     warn_spread,
 )
-from components.acceptance.judge.groups import judge_groups
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
@@ -36,6 +35,7 @@ from components.acceptance.judge.verdict import (
     Finding,
     Verdict,
     find_failure,
+    judge_groups,
     overall_verdict,
     verdict_for,
 )

@@ -16,7 +16,7 @@ from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import launched_finder
 from components.acceptance.logs.launchers import feed_all
 from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, ParseProblem
-from components.acceptance.logs.nccl_factor import bus_factor
+from components.acceptance.logs.nccl_table import bus_factor
 
 _HEAD = re.compile(r"-{4}\s*Performance of\s+(\w+)\s+on\s+(\d{1,7})\s+devices")
 _COLUMNS = re.compile(r"Size \(Bytes\)\s+Description\s+Duration\s+Throughput.*BusBW \((\w+)\)")

@@ -48,6 +48,11 @@ _ROUNDING: Final = ((1e3, 0.0051), (1e4, 0.051), (math.inf, 0.51))
 _RELATIVE_SLACK: Final = 0.002
 """Beside rounding: 0.3 % was the most over all rows of the recorded logs, of which rounding is the
 largest part."""
+_TWICE: Final = frozenset({"all_reduce"})
+"""Reduced once around the ring and spread once around it."""
+_WHOLE: Final = frozenset({"broadcast", "reduce", "sendrecv", "hypercube", "pt2pt"})
+"""One rank's data goes as it is (broadcast.cu, reduce.cu, sendrecv.cu), or the rank's own part is
+left out of the bandwidth already (hypercube.cu)."""
 
 
 @dataclass(slots=True)
@@ -287,3 +292,23 @@ def _whole(word: str) -> int | None:
 
 def _is_number(word: str) -> bool:
     return _number(word) is not None or word == "N/A"
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """The factor of a collective over a number of ranks.
+
+    Args:
+        collective: `all_reduce`, or the name of its program, `all_reduce_perf`.
+        ranks: At least 1.
+    """
+    name = collective.removesuffix("_perf")
+    if name in _WHOLE:
+        return 1.0
+    once = (ranks - 1) / ranks
+    return 2 * once if name in _TWICE else once
+
+
+def possible_factors(collective: str, ranks: int) -> tuple[float, ...]:
+    """The factors that a table may have: one, or one for each family where no name is shown."""
+    names = (collective,) if collective else ("all_reduce", "all_gather", "broadcast")
+    return tuple(bus_factor(name, ranks) for name in names)

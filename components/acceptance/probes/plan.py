@@ -13,8 +13,7 @@ from components.acceptance.probes.nccl import nccl_job, scan_job
 from components.acceptance.probes.perftest import RAIL_CASE, perftest_job, with_flows
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
 from components.jobs.environment import job_script, program_path
-from components.jobs.ssh import SSHD
-from components.jobs.templates import JsonObject, make_job
+from components.jobs.templates import SSHD, JsonObject, make_job
 from components.kubernetes.manifest import Body, pulling
 from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec

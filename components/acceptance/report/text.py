@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Literal
 
-from components.acceptance.judge.groups import GROUP, UNPROVEN
 from components.acceptance.judge.site import Report
-from components.acceptance.judge.verdict import MEASURES, Finding, Verdict
+from components.acceptance.judge.verdict import GROUP, MEASURES, UNPROVEN, Finding, Verdict
 from components.core.plain_text import code_cell, code_span
 
 _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {

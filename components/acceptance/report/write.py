@@ -12,8 +12,8 @@ from components.acceptance.judge.nccl import nccl_floor, nccl_limit
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import MEASURES, Finding
 from components.acceptance.report.archive import write_whole
+from components.acceptance.report.html_parts import bullets, page, section, table
 from components.acceptance.report.plot import Level, draw_busbw
-from components.acceptance.report.style import STYLE
 from components.acceptance.report.text import (
     places_not_proven,
     render_ctrf,
@@ -30,7 +30,7 @@ def render_html(report: Report) -> str:
     """Renders a report: verdicts first, what to do next, then the evidence."""
     evidence = report.evidence
     title = f"{evidence.cluster}: acceptance {report.verdict}"
-    parts = [
+    parts = (
         _head(report),
         _lab_banner(report),
         _probe_table(report),
@@ -43,14 +43,8 @@ def render_html(report: Report) -> str:
         _waivers(report),
         _logs(report),
         _inventory(report),
-    ]
-    body = "\n".join(part for part in parts if part)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
+    return page(title, parts)
 
 
 def _head(report: Report) -> str:
@@ -86,13 +80,7 @@ def _probe_table(report: Report) -> str:
         for item in report.findings
         if item.check in {"reachable", "memlock", "allocatable"}
     ]
-    return (
-        "<section><h2>Verdicts</h2><div class=scroll><table><thead><tr><th>verdict</th>"
-        "<th>probe</th><th>measured</th><th>why</th></tr></thead><tbody>"
-        + "".join(rows)
-        + "</tbody></table></div>"
-        "</section>"
-    )
+    return section("Verdicts", table(("verdict", "probe", "measured", "why"), rows))
 
 
 def _probe_row(report: Report, item: ProbeEvidence) -> str:
@@ -117,8 +105,7 @@ def _unproven(report: Report) -> str:
     if not lines:
         return ""
     lines += [f"{place}: {since}" for place, since in places_not_proven(report)]
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f"<section><h2>Not proven in this run</h2><ul>{items}</ul></section>"
+    return section("Not proven in this run", bullets(lines))
 
 
 def _next_steps(report: Report) -> str:
@@ -132,7 +119,7 @@ def _next_steps(report: Report) -> str:
         f"<li>{escape(step)}<br><small>{escape(', '.join(dict.fromkeys(of)))}</small></li>"
         for step, of in steps.items()
     )
-    return f"<section><h2>What to do next</h2><ol>{items}</ol></section>"
+    return section("What to do next", f"<ol>{items}</ol>")
 
 
 def _plots(report: Report) -> str:
@@ -145,22 +132,16 @@ def _plots(report: Report) -> str:
         floor, origin = nccl_floor(limits, item.probe)
         limit = nccl_limit(limits, item.probe)
         svg = draw_busbw(rows, Level("floor", floor), Level("line rate", limit))
-        parts.append(
-            f"<section><h2>Bandwidth over size: {escape(item.probe.name)}</h2>"
-            f"<figure>{svg}<figcaption>Floor: {escape(origin)}. Rows from 1 GiB on are judged."
-            "</figcaption></figure></section>"
-        )
+        caption = f"Floor: {escape(origin)}. Rows from 1 GiB on are judged."
+        figure = f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
+        parts.append(section(f"Bandwidth over size: {escape(item.probe.name)}", figure))
     return "".join(parts)
 
 
 def _finding_table(report: Report) -> str:
     ordered = sorted(report.findings, key=lambda item: _ORDER[item.verdict])
-    return (
-        "<section><h2>All checks</h2><div class=scroll><table><thead><tr><th>verdict</th>"
-        "<th>probe</th><th>check</th><th>expected</th><th>actual</th></tr></thead><tbody>"
-        + "".join(_finding_row(item) for item in ordered)
-        + "</tbody></table></div></section>"
-    )
+    heads = ("verdict", "probe", "check", "expected", "actual")
+    return section("All checks", table(heads, map(_finding_row, ordered)))
 
 
 def _finding_row(item: Finding) -> str:
@@ -176,13 +157,11 @@ def _hop_table(report: Report) -> str:
     rows = [_hop_row(item, hop) for item in report.evidence.probes for hop in item.hops]
     if not rows:
         return ""
-    return (
-        "<section><h2>Counters of every hop</h2><p><small>Growth during the probe. NICs and switch "
-        "ingress count by priority (p), switch egress by traffic class (tc).</small></p>"
-        "<div class=scroll><table><thead><tr><th>probe</th><th>rail, direction</th><th>hop</th>"
-        "<th>bytes</th><th>by class</th><th>lost</th></tr></thead><tbody>"
-        + "".join(rows)
-        + "</tbody></table></div></section>"
+    return section(
+        "Counters of every hop",
+        "<p><small>Growth during the probe. NICs and switch ingress count by priority (p), switch"
+        " egress by traffic class (tc).</small></p>",
+        table(("probe", "rail, direction", "hop", "bytes", "by class", "lost"), rows),
     )
 
 
@@ -223,22 +202,16 @@ def _lost(hop: Hop) -> str:
 
 
 def _waivers(report: Report) -> str:
-    items = "".join(f"<li>{escape(line)}</li>" for line in waivers_of(report))
-    if not items:
-        return ""
-    return f"<section><h2>Rules that the site goes without</h2><ul>{items}</ul></section>"
+    lines = waivers_of(report)
+    return section("Rules that the site goes without", bullets(lines)) if lines else ""
 
 
 def _warnings(report: Report) -> str:
     if not report.warnings:
         return ""
-    items = "".join(
-        f"<li>{escape(item.subject)}: {escape(item.text)}</li>" for item in report.warnings
-    )
-    return (
-        "<section><h2>Warnings</h2><p><small>They do not fail a probe.</small></p>"
-        f"<ul>{items}</ul></section>"
-    )
+    lines = (f"{item.subject}: {item.text}" for item in report.warnings)
+    note = "<p><small>They do not fail a probe.</small></p>"
+    return section("Warnings", note, bullets(lines))
 
 
 def _logs(report: Report) -> str:
@@ -252,18 +225,18 @@ def _logs(report: Report) -> str:
             f"<code>{escape(item.log_sha256)}</code>{kept}</small></p>"
             f"<pre>{escape(tail)}</pre></details>"
         )
-    return f"<section><h2>Ends of the logs</h2>{''.join(parts)}</section>"
+    return section("Ends of the logs", *parts)
 
 
 def _inventory(report: Report) -> str:
     facts = report.evidence.facts
     if not facts:
         return ""
-    rows = "".join(
+    rows = (
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
         for name, value in sorted(facts.items())
     )
-    return f"<section><h2>Inventory</h2><div class=scroll><table>{rows}</table></div></section>"
+    return section("Inventory", table((), rows))
 
 
 def _badge(verdict: str) -> str:

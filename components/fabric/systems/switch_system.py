@@ -21,7 +21,7 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Drain, Driver
 from components.fabric.systems.exec_form import ExecForm
 from components.model.fabric import Rdma
-from components.model.queues import Fec
+from components.model.switch_ports import Fec
 from components.remote.session_profile import SessionProfile
 
 DSCP_PER_CLASS: Final = 8

@@ -7,8 +7,8 @@ from typing import Final, cast
 
 from components.core.errors import RailyardError
 from components.drift.device_drift import Unreachable
-from components.kubernetes.access import read_kubeconfig
 from components.kubernetes.calls import Calls, KubernetesCalls
+from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.live.judge import Asked, ClusterLook, ReleaseLook
 from components.kubernetes.live.read import Key, Reader
 from components.kubernetes.live.release import ReleaseRef, choose_release

@@ -13,15 +13,9 @@ from components.fabric.systems.base import Drain, Script
 from components.fabric.systems.exec_form import ExecForm
 from components.fabric.systems.sonic import exec as sonic_exec
 from components.fabric.systems.sonic import lines as say
+from components.fabric.systems.sonic import routing as bgp
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.systems.sonic.facts import MBIT_PER_GBIT, MIN_RELEASE, parse_branch
-from components.fabric.systems.sonic.routing import (
-    GLOBALS,
-    LINK_LOCAL,
-    LOOPBACK,
-    MAX_PATHS,
-    SHUTDOWN,
-)
 from components.fabric.systems.switch_system import (
     BondForm,
     Intent,
@@ -108,10 +102,10 @@ SYSTEM: Final = SwitchSystem(
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
     routing=(MIN_RELEASE, 0, 0),
     routed=RoutedForm(
-        loopback=LOOPBACK,
+        loopback=bgp.LOOPBACK,
         vlan="Vlan{}",
-        link=(LINK_LOCAL,),
-        max_paths=MAX_PATHS,
+        link=(bgp.LINK_LOCAL,),
+        max_paths=bgp.MAX_PATHS,
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
     ),
@@ -120,8 +114,11 @@ SYSTEM: Final = SwitchSystem(
     # shows nothing in FRR, and then the switch is not changed.
     drain=Drain(
         title="BGP graceful shutdown",
-        away=(*say.write_rows({GLOBALS: {SHUTDOWN: "true"}}),),
-        back=(*say.write_rows({GLOBALS: {SHUTDOWN: "false"}}), say.delete_field(GLOBALS, SHUTDOWN)),
+        away=(*say.write_rows({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
+        back=(
+            *say.write_rows({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
+            say.delete_field(bgp.GLOBALS, bgp.SHUTDOWN),
+        ),
         asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
         is_away=r"^ +bgp graceful-shutdown\s*$",
     ),

@@ -1,6 +1,12 @@
-"""The style sheet of the report: two themes by variables, no fonts or pictures from elsewhere."""
+"""Parts of a report as one HTML file: its page, sections and tables, and their style sheet.
+
+The sheet has two themes by variables, and no fonts or pictures from elsewhere.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
 
 STYLE = """\
 :root { color-scheme: light dark; --page: #ffffff; --card: #f6f7f9; --ink: #1b2027;
@@ -40,3 +46,31 @@ figure svg text { font-family: inherit !important; }
 details { border-top: 1px solid var(--rule); padding: .4rem 0; }
 summary { cursor: pointer; } li { margin: .35rem 0; }
 """
+
+
+def page(title: str, parts: Iterable[str], style: str = "") -> str:
+    """A whole page; `style` comes after the sheet of all reports."""
+    body = "\n".join(part for part in parts if part)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def section(title: str, *parts: str) -> str:
+    """A heading, which is HTML, and what is below it."""
+    return f"<section><h2>{title}</h2>{''.join(parts)}</section>"
+
+
+def table(heads: Sequence[str], rows: Iterable[str]) -> str:
+    """A table of rows that are HTML, in a box that scrolls on a narrow screen."""
+    cells = "".join(f"<th>{head}</th>" for head in heads)
+    head = f"<thead><tr>{cells}</tr></thead>" if heads else ""
+    return f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """Plain lines as a list."""
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"

@@ -1,0 +1,160 @@
+"""What a file says of a card: its VFs, its firmware, its queues, and where it sits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
+
+from components.catalogue.cards import CardName, find_card
+from components.model.units import DnsLabel, Frozen, PciAddress, PortGuid
+
+BufferBytes = Annotated[int, Field(ge=0, le=100_000_000)]
+BufferNumber = Annotated[int, Field(ge=0, le=7)]
+EIGHT = 8
+"""Priorities and receive buffers of a port (IEEE 802.1Q; mlnx_qos 1.2)."""
+PCIE_GT_S = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
+"""Speeds of a lane in GT/s, generations 1 to 6 of PCI Express (the kernel's pcie_link_speed)."""
+LinkWidth = Literal[1, 2, 4, 8, 16]
+"""Lanes of a PCIe link."""
+PortLanes = Literal[1, 2, 4, 8]
+"""SerDes lanes of a network port."""
+GpuPath = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
+"""How data gets from a GPU to a card, in the words of `nvidia-smi topo -m`, nearest first."""
+FIRMWARE_VERSION: Final = r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,5}$"
+FirmwareVersion = Annotated[str, StringConstraints(pattern=FIRMWARE_VERSION)]
+"""A firmware release as `ibv_devinfo` shows it: family, branch and build."""
+MbitPerSecond = Annotated[int, Field(ge=0, le=999_999)]
+"""A rate as `ip link set … max_tx_rate` takes it; 0 is no limit."""
+CARD_SERIAL: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+CardSerial = Annotated[str, Field(pattern=CARD_SERIAL)]
+"""A board's serial number as `lspci -vv` shows it: `[SN] Serial number: MT2012X12345`."""
+
+
+class ReceiveBuffers(Frozen):
+    """The receive buffers of a port, in place of those that the driver computes from PFC and MTU.
+
+    The driver keeps sizes that were set manually until it is reloaded.
+    """
+
+    size_bytes: Annotated[tuple[BufferBytes, ...], Field(min_length=EIGHT, max_length=EIGHT)]
+    """Sizes of buffers 0 to 7 in bytes, as `mlnx_qos --buffer_size` takes them."""
+    priorities: Annotated[tuple[BufferNumber, ...], Field(min_length=EIGHT, max_length=EIGHT)]
+    """The buffer of each priority 0 to 7, as `mlnx_qos --prio2buffer` takes it."""
+
+
+class HostQos(Frozen):
+    """What of RoCE's quality of service is a host's own choice; the rest follows `rdma`."""
+
+    cable_length_m: Annotated[int, Field(ge=1, le=999)] | None = None
+    """Length of the cable in metres, from which the driver computes when to send PFC pauses;
+    default the driver's (7)."""
+    buffers: ReceiveBuffers | None = None
+    """Receive buffers; default the driver's."""
+
+
+def _generation(value: float) -> float:
+    if value not in PCIE_GT_S:
+        known = ", ".join(f"{speed:g}" for speed in PCIE_GT_S)
+        raise ValueError(f"{value:g} GT/s is no speed of PCI Express; expected one of {known}")
+    return value
+
+
+LinkGtS = Annotated[
+    float,
+    Field(gt=0),
+    AfterValidator(_generation),
+    WithJsonSchema({"type": "number", "enum": list(PCIE_GT_S)}),
+]
+"""Speed of one PCIe lane in GT/s: 8 is generation 3, 16 is 4, 32 is 5."""
+
+
+class FirmwareFloor(Frozen):
+    """The oldest firmware that cards of one model may run."""
+
+    model: CardName
+    version: FirmwareVersion
+    """For example `28.43.1014`; its first number is that of the model's family."""
+
+
+class Firmware(Frozen):
+    """The cards' firmware settings (`mlxconfig`), set for the cards' next start.
+
+    Nothing is set unless it is asked for here. What is set waits for a reboot, a power cycle or a
+    reset of the card; a preview says which.
+    """
+
+    manage: bool = False
+    """Set SR-IOV and its number of VFs as `nics[].vfs` asks, and on cards whose ports can be
+    either, the link type as `rdma.transport` asks. Of InfiniBand, the ports under `hca_sriov` are
+    set, and no others."""
+    num_of_vfs: Annotated[int, Field(ge=1, le=127)] | None = None
+    """VFs that every port offers (`NUM_OF_VFS`), with `manage`; default the greatest `vfs` of the
+    card's ports, which share the setting."""
+    ats: bool = False
+    """Set `ATS_ENABLED`: GPUDirect RDMA in virtual machines."""
+    relaxed_ordering: bool = False
+    """Set `PCI_WR_ORDERING` to `force_relax`, for all memory keys; `ADVANCED_PCI_SETTINGS` comes
+    with it. Where the card shows the one only after it started with the other, it takes two
+    starts."""
+    min_versions: tuple[FirmwareFloor, ...] = ()
+    """Oldest releases that may run; at least what Railyard needs of a model, where known."""
+
+    @property
+    def sets_anything(self) -> bool:
+        """Railyard writes firmware settings on these hosts."""
+        return self.manage or self.ats or self.relaxed_ordering
+
+    def floor_of(self, model: str) -> str | None:
+        """The oldest release that a card may run; None where none is required."""
+        floors = [each.version for each in self.min_versions if each.model == model]
+        card = find_card(model)
+        needed = card.firmware_floor if card else None
+        if self.sets_anything and needed is not None:
+            floors.append(needed)
+        return max(floors, key=version_number, default=None)
+
+
+def version_number(version: str) -> tuple[int, ...]:
+    """A firmware release as numbers that can be compared."""
+    return tuple(int(part) for part in version.split("."))
+
+
+class Sriov(Frozen):
+    """What every VF of one Ethernet port carries; what is left out is not ours.
+
+    With `pod_network.mode: sriov` VLAN, rates, trust and spoof check belong to the network
+    attachment, which sets them for each pod: there only `eswitch` may be written.
+    """
+
+    eswitch: Literal["legacy", "switchdev"] | None = None
+    """Mode of the card's embedded switch. Left out, it is expected to be legacy, and a card in
+    switchdev mode is refused; written, it is set, and the VFs are recreated."""
+    autoprobe: bool | None = None
+    """Whether the kernel binds a driver to new VFs; false where virtual machines take them."""
+    min_rate_mbit_s: MbitPerSecond | None = None
+    """Bandwidth that each VF is guaranteed, in Mbit/s; 0 is none."""
+    max_rate_mbit_s: MbitPerSecond | None = None
+    """Bandwidth that each VF has at most, in Mbit/s; 0 is no limit."""
+    vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
+    """VLAN that the card puts on the frames of each VF; 0 is none."""
+    trust: bool | None = None
+    """Whether a VF may change its MAC address and hear all multicast."""
+    spoofchk: bool | None = None
+    """Whether the card drops frames of a VF with another source address than its own."""
+
+
+class HcaPf(Frozen):
+    """One InfiniBand port (PF) that has VFs, or firmware settings or a rail (`vfs: 0`)."""
+
+    pci: PciAddress
+    """PCI address, for example `"0000:18:00.0"`."""
+    rail: DnsLabel | None = None
+    """The rail of `infiniband.rails` that this port is; default none."""
+    serial: CardSerial | None = None
+    """The board's serial number; with it, a card that moved to another slot is reported."""
+    vfs: Annotated[int, Field(ge=0, le=127)] = 8
+    """Virtual functions to create on this PF."""
+    guids: tuple[PortGuid, ...] = ()
+    """GUIDs of the VFs, node and port alike, in their order; default derived from the names of
+    site and host, the PCI address and the VF's number, so that they are the same at each boot."""
