@@ -219,6 +219,8 @@ class RouterView:
     """Neighbour to the route maps of what it tells and of what it is told; empty for none."""
     barred: frozenset[str] = frozenset()
     """Neighbours whose sessions carry no route for want of such maps."""
+    drained: bool = False
+    """It asks its neighbours to prefer other routers (RFC 8326), as in maintenance."""
 
 
 @dataclass(frozen=True, slots=True)

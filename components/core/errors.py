@@ -26,6 +26,9 @@ class DeviceError(RailyardError):
     was not changed.
     """
 
+    kept: bool = False
+    """The device is as it was before: nothing was changed on it, or all of it was put back."""
+
 
 class UnreachableError(DeviceError):
     """No session could be had with a device within its deadline."""

@@ -14,6 +14,15 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.remote.step import Endpoint
 
+
+def how_to_allow(count: int) -> str:
+    """What to write if so many workers have to leave service at once."""
+    return (
+        f"write `disruption: {{max_unavailable: {count}}}` if the jobs can spare them, or plan a"
+        " window and write `disruption: {ports: allow}`"
+    )
+
+
 FIELD: Final = "leave"
 """The key of a switch's request that has a `PortsLeave`."""
 
@@ -50,22 +59,46 @@ class PortsLeave:
         named = self.nodes if "" in ports else ports
         return tuple(dict.fromkeys(self.nodes[port] for port in named if port in self.nodes))
 
-    def describe(self, nodes: Sequence[str]) -> Iterator[str]:
-        """What a preview says of the nodes that leave."""
-        if nodes:
-            names = ", ".join(nodes)
-            yield f"WILL LEAVE SERVICE: {names}: drained before their ports of {self.switch} change"
+    def groups(self, ports: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Which of some ports change together, one group after the other.
 
-    def refused(self, nodes: Sequence[str]) -> Iterator[str]:
-        """Why so many nodes cannot leave at once: the step refuses it too."""
-        going = [name for name in nodes if name in self.workers]
-        if len(going) > self.max_unavailable:
+        A group has the ports of `max_unavailable` workers, or of one server. Ports without a node
+        are in the first group. A change of the whole switch is one group.
+        """
+        if "" in ports:
+            return (tuple(ports),)
+        behind: dict[str, tuple[str, ...]] = {}
+        for port in ports:
+            name = self.nodes.get(port, "")
+            behind[name] = (*behind.get(name, ()), port)
+        free, size = behind.pop("", ()), max(1, self.max_unavailable)
+        workers = [name for name in behind if name in self.workers]
+        parts = [workers[start : start + size] for start in range(0, len(workers), size)]
+        parts += [[name] for name in behind if name not in workers]
+        groups = [tuple(port for name in part for port in behind[name]) for part in parts]
+        return ((*free, *(groups[0] if groups else ())), *groups[1:])
+
+    def describe(self, ports: Sequence[str]) -> Iterator[str]:
+        """The preview's line about the nodes that leave while some ports change."""
+        nodes, parts = self.behind(ports), self.groups(ports)
+        if nodes:
+            turns = f", in {len(parts)} groups, one after the other" if len(parts) > 1 else ""
             yield (
-                f"disruption: {', '.join(going)} would leave service at once, for a change of"
-                f" {self.switch}\n"
-                f"  where  disruption.ports = drain, max_unavailable = {self.max_unavailable}\n"
-                "  fix    raise max_unavailable, or plan a window and set ports to allow"
+                f"WILL LEAVE SERVICE: {', '.join(nodes)}: drained before their ports of"
+                f" {self.switch} change{turns}"
             )
+
+    def refused(self, ports: Sequence[str]) -> Iterator[str]:
+        """Why so many nodes cannot leave at once: the step refuses it too."""
+        for part in self.groups(ports):
+            going = [name for name in self.behind(part) if name in self.workers]
+            if len(going) > self.max_unavailable:
+                yield (
+                    f"disruption: {', '.join(going)} would leave service at once, for a change of"
+                    f" {self.switch} as a whole\n"
+                    f"  where  disruption.ports = drain, max_unavailable = {self.max_unavailable}\n"
+                    f"  fix    {how_to_allow(len(going))}"
+                )
 
 
 def plan_ports(

@@ -18,6 +18,7 @@ from components.core.errors import DeviceError, HostKeyError
 from components.disruption.access import open_cluster
 from components.disruption.health import Nodes, check_quorum, is_ready, read_nodes
 from components.disruption.node import POLL_S, Node, is_cordoned, is_ours
+from components.disruption.ports_plan import how_to_allow
 from components.kubernetes.calls import Calls
 from components.kubernetes.reference import ClusterRef
 from components.model.name_lists import unfold_names
@@ -90,8 +91,8 @@ def refuse_too_many(
         out = f", and {', '.join(away)} is out of service already" if away else ""
         raise DeviceError(
             f"{', '.join(names)} would have to leave service at once{out}:"
-            f" disruption.max_unavailable is {max_unavailable}. The switch was not touched. Raise"
-            " it, or set disruption.ports to allow for a window"
+            f" disruption.max_unavailable is {max_unavailable}. Nothing was changed.\n"
+            f"  fix    {how_to_allow(len(names) + len(away))}"
         )
 
 

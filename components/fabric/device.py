@@ -5,18 +5,17 @@ The desired state comes in clear on stdin; secrets come by name through the envi
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from textwrap import shorten
 from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.core.errors import UsageError
+from components.core.errors import DeviceError, UsageError
 from components.fabric.baselines import (
     every_key,
     read_baseline,
@@ -27,23 +26,29 @@ from components.fabric.baselines import (
 from components.fabric.edit import Edit
 from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
-from components.fabric.gate import open_gate
+from components.fabric.gate import Gate, open_gate
 from components.fabric.identity import (
     Identity,
     recorded_identity,
     refuse_other,
     refuse_other_stack,
 )
-from components.fabric.moves import InterruptedRunError, describe_moves
+from components.fabric.moves import (
+    InterruptedRunError,
+    SwitchEvidence,
+    describe_moves,
+    dump_evidence,
+    join_outcomes,
+    previous_of,
+)
 from components.fabric.parts import Sessions
 from components.fabric.session_look import keep_mark, look, read_sessions
-from components.fabric.state import SwitchState, fold_ports
+from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
-from components.fabric.systems.base import PortCounters
+from components.fabric.systems.base import Drain, PortCounters
 from components.fabric.targets import target_of_restore
 from components.remote.device_session import open_session
 from components.remote.lines import as_json
-from components.remote.lock import hold_lock
 from components.remote.step import Endpoint, secrets_for
 from components.remote.watched import WatchedSession, stop_on_signals
 
@@ -53,14 +58,15 @@ WRITE_DEADLINE_S: Final = 180.0
 """The same for a change, which a switch may take long to put in force."""
 SHOWN: Final = 500
 """Characters that the evidence has of what one place lost: a port may lose 4,000 VLANs at once."""
-LOCK_DEADLINE_S: Final = 30.0
-"""A run that was killed may still be at work on the switch for as long as one command takes."""
 BASELINE_VARIABLE: Final = "RAILYARD_BASELINE"
 """The values from before the first apply, as JSON on one line."""
 PREVIOUS_OUTPUT: Final = "PULUMI_COMMAND_STDOUT"
 """Where the command provider puts this step's evidence of last time, if it is asked to."""
-Away = Callable[[Sequence[str]], AbstractContextManager[None]]
-"""Keeps the hosts behind some ports out of service; an empty name means every port."""
+Away = Callable[[Sequence[str]], AbstractContextManager[Sequence[str] | None]]
+"""Keeps the hosts behind some ports out of service; an empty name means every port. It gives the
+names of their nodes."""
+Groups = Callable[[Sequence[str]], Sequence[tuple[str, ...]]]
+"""Which of some ports change together, one group after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,36 +100,6 @@ class SwitchRequest:
 
 
 _REQUEST = TypeAdapter(SwitchRequest)
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What one run brings a switch to."""
-
-    wanted: SwitchState
-    """Names the settings that are read."""
-    aim: Aim
-    may_interrupt: bool = True
-    is_undo: bool = False
-    """All that is ours goes, and the mark of the stack with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchEvidence:
-    """What an apply or a restore did; it is on stdout."""
-
-    device: str
-    changed: tuple[str, ...]
-    unchanged: int
-    interrupted: tuple[str, ...]
-    saved: bool
-    desired: SwitchState
-    """What is ours since this run; the next run gives back what it no longer wants."""
-    identity: Identity | None = None
-    """Which switch it was; None if its system has no published form of that."""
-
-
-_EVIDENCE = TypeAdapter(SwitchEvidence)
 
 
 def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
@@ -178,44 +154,38 @@ def run_observe(text: str, environ: Mapping[str, str]) -> str:
     return state.model_dump_json(indent=2) + "\n"
 
 
-def run_apply(text: str, environ: Mapping[str, str], out_of_service: Away | None = None) -> str:
+def run_apply(
+    text: str,
+    environ: Mapping[str, str],
+    out_of_service: Away | None = None,
+    groups: Groups = lambda ports: (tuple(ports),),
+) -> str:
     """Bring the switch to the desired state, verify, save; returns the evidence as JSON.
 
     Args:
         text: The request.
         environ: Its secrets and the recorded values.
         out_of_service: With `ports: drain`, keeps hosts out of service while ports change.
+        groups: Which of the ports that are interrupted change together.
 
     Raises:
         DeviceError: See `Exchange.converge`; or the file denies an interruption that is needed.
     """
     request = parse_request(text, environ)
-    previous = previous_of(environ) or SwitchState()
+    previous = previous_of(environ.get(PREVIOUS_OUTPUT, "")) or SwitchState()
     edit = Edit(request.os, request.desired, previous, request.baseline)
-
-    def leave() -> AbstractContextManager[None]:
-        if out_of_service is None:
-            return nullcontext()
-        return out_of_service(_interrupted_ports(request, environ, edit))
-
-    work = _Work(
-        edit.wanted,
-        lambda reading: edit.target(reading.state, reading.vlan_holders),
-        may_interrupt=request.ports != "deny",
-    )
-    outcome, who = _change(request, environ, work, leave)
-    return _render(request, outcome, request.desired, who)
-
-
-def _interrupted_ports(
-    request: SwitchRequest, environ: Mapping[str, str], edit: Edit
-) -> tuple[str, ...]:
-    """The ports that the changes interrupt, as `ports_of` names them."""
-    secrets = secrets_for(request.endpoint, environ)
-    with _reading(request.endpoint, request.os, secrets) as exchange:
-        reading = exchange.read(edit.wanted)
-    target = edit.target(reading.state, reading.vlan_holders)
-    return ports_of(interrupting(find_effects(request.os, reading.state, target)))
+    done: list[Outcome] = []
+    drained: list[str] = []
+    with _writing(request, environ) as step:
+        stopped = step.find_stopped(edit) if out_of_service else ()
+        parts = groups(stopped) or ((),)
+        for number, ports in enumerate(parts):
+            later = tuple(port for part in parts[number + 1 :] for port in part)
+            leaving = out_of_service(ports) if out_of_service else nullcontext()
+            with leaving as names:
+                done.append(step.change(edit.wanted, partial(edit.part, later), last=not later))
+            drained += names or ()
+    return step.render(join_outcomes(done), request.desired, drained)
 
 
 def run_restore(text: str, environ: Mapping[str, str]) -> str:
@@ -233,15 +203,15 @@ def run_restore(text: str, environ: Mapping[str, str]) -> str:
             "switch back by hand and remove its steps with `pulumi state delete`."
         )
     baseline = with_new_ports(request.baseline, request.desired, request.os)
-    work = _Work(
-        request.desired,
-        lambda reading: target_of_restore(
-            reading.state, request.desired, baseline, reading.vlan_holders
-        ),
-        is_undo=True,
-    )
-    outcome, who = _change(request, environ, work)
-    return _render(request, outcome, SwitchState(), who)
+    with _writing(replace(request, ports="allow"), environ) as step:
+        outcome = step.change(
+            request.desired,
+            lambda reading: target_of_restore(
+                reading.state, request.desired, baseline, reading.vlan_holders
+            ),
+            undoes=True,
+        )
+    return step.render(outcome, SwitchState())
 
 
 def observe_switch(
@@ -259,20 +229,6 @@ def observe_switch(
 def _look(exchange: Exchange, system: str, desired: SwitchState) -> SwitchState:
     who = exchange.who(system_of(system).identity)
     return look(exchange, desired).model_copy(update={"identity": who})
-
-
-def _enter(
-    exchange: Exchange, request: SwitchRequest, environ: Mapping[str, str]
-) -> Identity | None:
-    """Come in to change, once it is sure that this is the switch that was recorded."""
-    exchange.enter(configure=False)
-    who = exchange.who(system_of(request.os).identity)
-    last = recorded_identity(environ.get(PREVIOUS_OUTPUT, "").strip())
-    was = last or (request.baseline.identity if request.baseline else None)
-    refuse_other(request.endpoint.where, who, was, request.serial)
-    refuse_other_stack(request.endpoint.where, who, request.stack)
-    exchange.configure()
-    return who
 
 
 def look_at_switch(
@@ -331,66 +287,110 @@ def _exchange(
             raise InterruptedRunError(f"{session.where} {why}. Nothing was changed.") from None
 
 
-def _change(
-    request: SwitchRequest,
-    environ: Mapping[str, str],
-    work: _Work,
-    leave: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> tuple[Outcome, Identity | None]:
-    """Bring a switch to its aim, and wait until it carries what it carried before."""
-    write_s = request.endpoint.write_s or WRITE_DEADLINE_S
-    with open_gate(request.endpoint) as gate, _lock(request.endpoint), leave():
-        with _exchange(request, environ, write_s) as exchange:
-            who = _enter(exchange, request, environ)
-            gate.look(exchange, work.wanted)
-            outcome = exchange.converge(work.wanted, work.aim, may_interrupt=work.may_interrupt)
-            if request.stack:
-                keep_mark(exchange, request.stack, who, keep=not work.is_undo)
-        if gate.holds(outcome):
-            read_s = request.endpoint.read_s or READ_DEADLINE_S
-            with _exchange(request, environ, read_s + gate.place.settle_s) as exchange:
+@dataclass(slots=True)
+class _Step:
+    """A step that changes one switch, in one part or in several."""
+
+    request: SwitchRequest
+    environ: Mapping[str, str]
+    gate: Gate
+    who: Identity | None = None
+    shifts: bool = False
+    """Traffic leaves the switch before it changes."""
+
+    def _prove(self, exchange: Exchange) -> None:
+        """Refuse to go on unless this is the switch that was recorded."""
+        request = self.request
+        self.who = exchange.who(system_of(request.os).identity)
+        last = recorded_identity(self.environ.get(PREVIOUS_OUTPUT, "").strip())
+        was = last or (request.baseline.identity if request.baseline else None)
+        refuse_other(request.endpoint.where, self.who, was, request.serial)
+        refuse_other_stack(request.endpoint.where, self.who, request.stack)
+
+    def find_stopped(self, edit: Edit) -> tuple[str, ...]:
+        """The ports that the changes interrupt, as `ports_of` names them, before anyone leaves.
+
+        Raises:
+            DeviceError: It is another switch.
+        """
+        request = self.request
+        secrets = secrets_for(request.endpoint, self.environ)
+        with _reading(request.endpoint, request.os, secrets) as exchange:
+            self._prove(exchange)
+            reading = exchange.read(edit.wanted)
+        target = edit.target(reading.state, reading.vlan_holders)
+        stopped = ports_of(interrupting(find_effects(request.os, reading.state, target)))
+        drains = isinstance(edit.drain(reading.state), Drain)
+        self.shifts = bool(stopped) and drains and self.gate.place.watched
+        return stopped
+
+    def change(
+        self, wanted: SwitchState, aim: Aim, *, last: bool = True, undoes: bool = False
+    ) -> Outcome:
+        """Bring the switch to an aim, and wait until it carries what it carried before.
+
+        After the last part, traffic comes back; in an undo, before anything else.
+
+        Raises:
+            DeviceError: See `Exchange.converge`; `kept` says whether the switch is as it was.
+        """
+        request, gate, kept = self.request, self.gate, True
+        write_s = (request.endpoint.write_s or WRITE_DEADLINE_S) + self.shifts * gate.place.settle_s
+        try:
+            with _exchange(request, self.environ, write_s) as exchange:
                 exchange.enter(configure=False)
-                gate.settle(exchange, work.wanted, outcome)
-    return outcome, who
+                self._prove(exchange)
+                exchange.configure()
+                gate.look(exchange, wanted)
+                try:
+                    with gate.shift.around(exchange, away=self.shifts, back=undoes):
+                        outcome = exchange.converge(
+                            wanted, aim, may_interrupt=request.ports != "deny"
+                        )
+                finally:
+                    kept = not exchange.altered
+                if request.stack:
+                    keep_mark(exchange, request.stack, self.who, keep=not undoes)
+            self._settle(wanted, outcome, last=last)
+        except DeviceError as error:
+            error.kept = kept
+            raise
+        return outcome
+
+    def _settle(self, wanted: SwitchState, outcome: Outcome, *, last: bool) -> None:
+        gate, request = self.gate, self.request
+        holds, comes_back = gate.holds(outcome), last and gate.shift.ours
+        if not holds and not comes_back:
+            return
+        read_s = request.endpoint.read_s or READ_DEADLINE_S
+        with _exchange(request, self.environ, read_s + gate.place.settle_s) as exchange:
+            exchange.enter(configure=comes_back)
+            if holds:
+                gate.settle(exchange, wanted, outcome)
+            if comes_back:
+                gate.shift.come_back(exchange)
+
+    def render(self, outcome: Outcome, owned: SwitchState, drained: Sequence[str] = ()) -> str:
+        """The evidence as JSON."""
+        ours = self.request.desired.settings()
+        ports = {*self.request.desired.ports}
+        moved, changed = describe_moves(outcome.before, outcome.after, ports)
+        texts = (shorten(text, SHOWN, placeholder=" …") for text in outcome.interrupts)
+        evidence = SwitchEvidence(
+            device=self.request.endpoint.device,
+            changed=changed,
+            unchanged=len({*ours} - moved),
+            interrupted=tuple(texts),
+            saved=True,
+            desired=owned,
+            identity=replace(self.who, stacks=()) if self.who else None,
+            drained=tuple(drained),
+            shifted=self.gate.shift.used,
+        )
+        return dump_evidence(evidence)
 
 
-def previous_of(environ: Mapping[str, str]) -> SwitchState | None:
-    """What the last run made ours, if the engine hands its evidence on."""
-    text = environ.get(PREVIOUS_OUTPUT, "")
-    if not text.strip():
-        return None
-    try:
-        return _EVIDENCE.validate_json(text).desired
-    except ValidationError:
-        return None
-
-
-def dump_evidence(evidence: SwitchEvidence) -> str:
-    """The evidence as indented JSON."""
-    document = _EVIDENCE.dump_python(evidence, mode="json", exclude_defaults=True)
-    document["desired"] = fold_ports(document["desired"])
-    return json.dumps(document, indent=1) + "\n"
-
-
-def _render(
-    request: SwitchRequest, outcome: Outcome, owned: SwitchState, who: Identity | None
-) -> str:
-    ours = request.desired.settings()
-    moved, changed = describe_moves(outcome.before, outcome.after, {*request.desired.ports})
-    evidence = SwitchEvidence(
-        device=request.endpoint.device,
-        changed=changed,
-        unchanged=len({*ours} - moved),
-        interrupted=tuple(shorten(text, SHOWN, placeholder=" …") for text in outcome.interrupts),
-        saved=True,
-        desired=owned,
-        identity=replace(who, stacks=()) if who else None,
-    )
-    return dump_evidence(evidence)
-
-
-def _lock(endpoint: Endpoint) -> AbstractContextManager[None]:
-    """One writer a switch on this machine: its configuration is one global thing."""
-    mark = hashlib.sha256(f"{endpoint.address}:{endpoint.port}".encode()).hexdigest()[:8]
-    busy = f"{endpoint.where}: another Railyard run has been changing this device"
-    return hold_lock(f"{endpoint.device}-{mark}", busy, LOCK_DEADLINE_S)
+@contextmanager
+def _writing(request: SwitchRequest, environ: Mapping[str, str]) -> Generator[_Step, None, None]:
+    with open_gate(request.endpoint, system_of(request.os).drain) as gate:
+        yield _Step(request, environ, gate)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from components.core.difference import Difference
 from components.core.effect import Effect
 from components.fabric.baselines import with_new_ports
 from components.fabric.effects import find_effects
-from components.fabric.state import SwitchState
+from components.fabric.state import BgpState, SwitchState
+from components.fabric.systems import system_of
+from components.fabric.systems.base import Drain, Reading
 from components.fabric.targets import dropped, overlay, target_of_restore, target_of_update
 
 
@@ -42,9 +44,25 @@ class Edit:
         back = target_of_restore(actual, self.gone, baseline, vlan_holders)
         return target_of_update(actual, self.desired, back)
 
+    def part(self, later: Collection[str], reading: Reading) -> SwitchState:
+        """The target, with some ports left as they are: they change in a later part."""
+        target, has = self.target(reading.state, reading.vlan_holders), reading.state.ports
+        held = {name: has[name] for name in later if name in has}
+        return target.model_copy(update={"ports": {**target.ports, **held}})
+
     def target_of(self, seen: SwitchState) -> SwitchState:
         """The same for a state that observe read, or that was last applied."""
         return self.target(seen, seen.others.by_vlan if seen.others else {})
+
+    def drain(self, seen: SwitchState) -> Drain | str:
+        """How traffic can leave the switch before this update, or why it cannot."""
+        known, was = system_of(self.system).drain, seen.bgp or BgpState()
+        wanted = self.target_of(seen).bgp or was
+        if isinstance(known, str):
+            return known
+        if not was.neighbors:
+            return "it has no BGP sessions"
+        return known if was.asn == wanted.asn else "this update ends every BGP session itself"
 
     def effects(self, seen: SwitchState) -> Mapping[Difference, Effect]:
         """What the update does to running traffic, as far as `seen` says; see `find_effects`."""

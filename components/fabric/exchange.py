@@ -66,6 +66,8 @@ class Exchange:
     planned: Callable[[int], None] | None = None
     """Is called with the number of lines before they are sent."""
     _candidate: Candidate = field(init=False)
+    altered: bool = False
+    """A line that changes the switch was sent, and not all of them were taken back."""
     _saving: bool = False
     """The line that saves was begun."""
 
@@ -350,6 +352,7 @@ class Exchange:
             self._send_line(self.driver.save, taken)
 
     def _send_line(self, line: str, taken: list[str]) -> None:
+        self.altered = True
         text = self.driver.find_refusal(self.session.run(line))
         if text is not None:
             raise RefusedError(line, text)
@@ -380,6 +383,7 @@ class Exchange:
                     if save and self.driver.save:
                         self._send_line(self.driver.save, [])
                         end = "the previous values were put back and saved"
+                    self.altered = False
                     return self._failure(f"{why}\n  result  {end}", before, target, after)
                 self._send(changes, [])
                 self._keep([])

@@ -7,10 +7,12 @@ moves a switch to another wave changes no step.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 from typing import Final, TypeVar
 
@@ -22,11 +24,15 @@ from components.fabric.parts import Session
 from components.fabric.plan import SwitchPlan
 from components.fabric.session_look import read_sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+from components.fabric.systems.base import Drain
 from components.model.cluster import SwitchWaves
 from components.model.name_lists import fold_names
+from components.remote.lock import hold_lock
 from components.remote.step import Endpoint
 from components.remote.tool_files import FOLDER, keep_current, load_current
 
+LOCK_DEADLINE_S: Final = 30.0
+"""A run that was killed may still be at work on the switch for as long as one command takes."""
 POLL_S: Final = 2.0
 """Seconds between two looks. A look is three commands, which take a real switch half a second."""
 _SHARED: Final = ("speed", "fec", "autoneg", "mode")
@@ -73,10 +79,14 @@ class Health(_Frozen):
     sessions: dict[str, Session] = {}
 
 
+def _mark(endpoint: Endpoint) -> str:
+    address = hashlib.sha256(f"{endpoint.address}:{endpoint.port}".encode()).hexdigest()[:8]
+    return f"{endpoint.device}-{address}"
+
+
 def place_file(endpoint: Endpoint) -> str:
     """Name of the file that has the place of a switch. Two stacks may use one folder."""
-    mark = hashlib.sha256(f"{endpoint.address}:{endpoint.port}".encode()).hexdigest()[:8]
-    return f"waves-{endpoint.device}-{mark}"
+    return f"waves-{_mark(endpoint)}"
 
 
 def place_text(plan: SwitchPlan) -> str:
@@ -147,11 +157,133 @@ def _kept_sessions(outcome: Outcome) -> set[str]:
 
 
 @dataclass(slots=True)
+class Shift:
+    """Traffic that leaves a switch with BGP sessions before it changes, and comes back after it.
+
+    While traffic is away, a file says that Railyard did that. If this run is killed, the next one
+    finds the file and brings traffic back. What a person sent away has no file, and stays away.
+    """
+
+    endpoint: Endpoint
+    drain: Drain | str
+    place: Place
+    ours: bool = False
+    """Traffic is away because this run, or a killed one before it, sent it away."""
+    used: str = ""
+    """How this run sent it away."""
+
+    @property
+    def title(self) -> str:
+        """The mechanism, for people."""
+        return "" if isinstance(self.drain, str) else self.drain.title
+
+    @property
+    def _path(self) -> Path:
+        return FOLDER.parent / f"{place_file(self.endpoint)}-away"
+
+    @contextmanager
+    def around(self, exchange: Exchange, *, away: bool, back: bool) -> Generator[None, None, None]:
+        """Send traffic away before a change; a change that was not made brings it back.
+
+        With `back`, what an earlier run sent away comes back first.
+
+        Raises:
+            DeviceError: The switch refuses a line, or does not say that traffic is sent away.
+        """
+        if self._path.is_file():
+            self.ours = self._shows(exchange, "is_away")
+            if not self.ours:
+                self._path.unlink()
+        if back and self.ours:
+            self.come_back(exchange)
+        try:
+            if away:
+                self._leave(exchange)
+            yield
+        except (DeviceError, KeyboardInterrupt):
+            if self.ours and not exchange.altered:
+                with suppress(DeviceError):
+                    self.come_back(exchange)
+            raise
+
+    def _leave(self, exchange: Exchange) -> None:
+        drain = self.drain
+        if isinstance(drain, str) or self._shows(exchange, "is_away"):
+            return
+        keep_current(self._path.name, f"back: {'; '.join(drain.back)}\n")
+        self.ours = True
+        word = drain.on(exchange.read(SwitchState()).state) if "{on}" in str(drain.away) else ""
+        self._send(exchange, tuple(line.replace("{on}", word) for line in drain.away))
+        if not self._await(exchange, "is_away"):
+            where = exchange.session.where
+            raise DeviceError(
+                f"{where} took the lines of {drain.title} and does not show it in"
+                f" `{drain.asks}` after {self.place.settle_s:g} s. Nothing else was changed"
+            )
+        self.used = drain.title
+        if drain.is_empty:  # some traffic may stay: that of a host on this leaf alone
+            self._await(exchange, "is_empty")
+
+    def come_back(self, exchange: Exchange) -> None:
+        """Bring traffic back that we sent away, and save that.
+
+        Raises:
+            DeviceError: The switch refuses a line, or still shows that traffic is away.
+        """
+        if isinstance(self.drain, str):
+            return
+        try:
+            self._send(exchange, (*self.drain.back, *filter(None, [exchange.driver.save])))
+        finally:
+            self.ours = self._shows(exchange, "is_away")
+        if self.ours:
+            raise DeviceError(
+                f"{exchange.session.where} still shows {self.title} in `{self.drain.asks}`"
+            )
+        self._path.unlink(missing_ok=True)
+
+    def _shows(self, exchange: Exchange, what: str) -> bool:
+        """Whether the switch shows one of the two patterns."""
+        if isinstance(self.drain, str):
+            return False
+        answer = exchange.session.run(self.drain.asks)
+        return re.search(getattr(self.drain, what), answer, re.MULTILINE) is not None
+
+    def _await(self, exchange: Exchange, what: str) -> bool:
+        ends_at_s = time.monotonic() + self.place.settle_s
+        while not self._shows(exchange, what):
+            left_s = ends_at_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            Event().wait(min(POLL_S, left_s))
+        return True
+
+    def _send(self, exchange: Exchange, lines: Iterable[str]) -> None:
+        for line in lines:
+            text = exchange.driver.find_refusal(exchange.session.run(line))
+            if text is not None:
+                raise DeviceError(
+                    f"{exchange.session.where} refused a line of {self.title}: `{line}`: {text}\n"
+                    "  fix    plan a window and set disruption.ports to allow, which sends none"
+                )
+
+    def explain(self) -> str:
+        """What a failure adds while traffic is still away."""
+        if isinstance(self.drain, str) or not self.ours:
+            return ""
+        return (
+            f"\n  traffic {self.endpoint.device} is still in {self.title}. The next run brings it"
+            f" back\n          after its change. By hand: {'; '.join(self.drain.back)}"
+        )
+
+
+@dataclass(slots=True)
 class Gate:
     """Holds one step until its switch carries what it carried before."""
 
     endpoint: Endpoint
     place: Place
+    shift: Shift
     before: Health = field(default_factory=Health)
 
     @property
@@ -201,14 +333,20 @@ class Gate:
 
 
 @contextmanager
-def open_gate(endpoint: Endpoint) -> Generator[Gate, None, None]:
-    """The gate of one step; any failure within names the waves before and after it.
+def open_gate(endpoint: Endpoint, drain: Drain | str) -> Generator[Gate, None, None]:
+    """The gate of one step, for one writer a switch on this machine.
+
+    Any failure within names the waves before and after it, and traffic that is still away.
 
     Raises:
         DeviceError: Of the body, with that added.
     """
     place = _load(Place, place_file(endpoint)) or Place()  # one that no program wrote is watched
+    gate = Gate(endpoint, place, Shift(endpoint, drain, place))
+    busy = f"{endpoint.where}: another Railyard run has been changing this device"
     try:
-        yield Gate(endpoint, place)
+        with hold_lock(_mark(endpoint), busy, LOCK_DEADLINE_S):
+            yield gate
     except DeviceError as error:
-        raise type(error)(f"{error}{place.explain(endpoint.device)}") from error
+        more = f"{gate.shift.explain()}{place.explain(endpoint.device)}"
+        raise type(error)(f"{error}{more}") from error

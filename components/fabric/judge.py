@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from components.core.errors import DeviceError, UsageError
-from components.fabric.device import SwitchEvidence, dump_evidence, parse_request
+from components.fabric.device import parse_request
 from components.fabric.exec_plan import digest_of, is_expected
+from components.fabric.moves import SwitchEvidence, dump_evidence
 from components.fabric.plan import SwitchPlan
 from components.fabric.systems import driver_of
 from components.remote.step import render_request

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import TypeAdapter, ValidationError
+
 from components.core.difference import ABSENT, Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.candidate import Candidate
 from components.fabric.effects import describe_changes, group_settings
-from components.fabric.state import SwitchState
+from components.fabric.identity import Identity
+from components.fabric.state import SwitchState, fold_ports
 from components.fabric.systems.base import Change, Reading, Unreadable, Unsettable
 from components.fabric.systems.ranges import collapse_vlans
 
@@ -165,3 +169,52 @@ def unreadable_error(where: str, error: Unreadable) -> DeviceError:
     return DeviceError(
         f"{where}: cannot read the answer to `{error.command}`: {error.why}\n  answer\n{error.text}"
     )
+
+
+def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
+    """What several runs came to together, one after the other."""
+    return Outcome(
+        before=outcomes[0].before,
+        after=outcomes[-1].after,
+        lines=tuple(line for each in outcomes for line in each.lines),
+        interrupts=tuple(text for each in outcomes for text in each.interrupts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchEvidence:
+    """What an apply or a restore did; it is on stdout."""
+
+    device: str
+    changed: tuple[str, ...]
+    unchanged: int
+    interrupted: tuple[str, ...]
+    saved: bool
+    desired: SwitchState
+    """What is ours since this run; the next run gives back what it no longer wants."""
+    identity: Identity | None = None
+    """Which switch it was; None if its system has no published form of that."""
+    drained: tuple[str, ...] = ()
+    """The nodes that left service for this change and are back."""
+    shifted: str = ""
+    """How traffic left the switch for this change; it is back. Empty: none was sent away."""
+
+
+_EVIDENCE = TypeAdapter(SwitchEvidence)
+
+
+def previous_of(text: str) -> SwitchState | None:
+    """What the last run made ours, by its evidence; None if there is none."""
+    if not text.strip():
+        return None
+    try:
+        return _EVIDENCE.validate_json(text).desired
+    except ValidationError:
+        return None
+
+
+def dump_evidence(evidence: SwitchEvidence) -> str:
+    """The evidence as indented JSON."""
+    document = _EVIDENCE.dump_python(evidence, mode="json", exclude_defaults=True)
+    document["desired"] = fold_ports(document["desired"])
+    return json.dumps(document, indent=1) + "\n"

@@ -18,7 +18,7 @@ from components.fabric.hand_splits import plan_changes
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
-from components.fabric.systems.base import Unsettable
+from components.fabric.systems.base import Drain, Unsettable
 from components.model.name_lists import fold_names
 
 CHANGES_CLASS: Final = "running traffic changes its class"
@@ -136,5 +136,13 @@ def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: st
     effects = edit.effects(seen)
     if found := interrupting(effects):
         yield f"{head}: {interrupted_words(plan, found)}"
+        if allowed == "drain":
+            yield _drain_words(plan.name, edit.drain(seen))
     if moved := [change for change, effect in effects.items() if effect is Effect.CLASS]:
         yield f"{CHANGES_CLASS}: {interrupted_words(plan, moved)}"
+
+
+def _drain_words(name: str, drain: Drain | str) -> str:
+    if isinstance(drain, str):
+        return f"no traffic is sent away from {name} first: {drain}"
+    return f"traffic leaves {name} first ({drain.title})"

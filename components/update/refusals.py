@@ -13,7 +13,6 @@ from components.core.key_values import HostState
 from components.disruption.forecast import departures_refused, passing_refused, render_departures
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
 from components.disruption.pending import IN_SERVICE
-from components.disruption.ports_plan import PortsLeave
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.baselines import read_baseline
@@ -68,7 +67,7 @@ def host_departures(
         words
         for switch in plan.switches
         if (leave := plan.ports.get(switch.name))
-        for words in leave.describe(_leaving(switch, leave, facts, applied))
+        for words in leave.describe(_stopped(switch, facts, applied))
     )
     return (*describe_leaving(leaving), *drained, *waiting)
 
@@ -104,7 +103,7 @@ def _interrupting(
     for switch in plan.switches:
         leave = plan.ports.get(switch.name)
         if leave is not None and spec.disruption.ports == "drain":
-            yield from leave.refused(_leaving(switch, leave, facts, applied))
+            yield from leave.refused(_stopped(switch, facts, applied))
         elif switch.exec is not None:
             if switch.exec.interrupts and is_sent(switch, applied, drifts):
                 yield _exec_refusal(switch.name, switch.exec.interrupts)
@@ -128,12 +127,9 @@ def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[D
     return interrupting(edit.effects(has))
 
 
-def _leaving(
-    switch: SwitchPlan, leave: PortsLeave, facts: Mapping[str, Facts], applied: Applied
-) -> tuple[str, ...]:
-    """The nodes that leave service while the ports of a switch change."""
-    found = _interruptions(switch, facts.get(switch.name), applied)
-    return leave.behind(ports_of(found))
+def _stopped(switch: SwitchPlan, facts: Mapping[str, Facts], applied: Applied) -> tuple[str, ...]:
+    """The ports of a switch that the update interrupts, as `ports_of` names them."""
+    return ports_of(_interruptions(switch, facts.get(switch.name), applied))
 
 
 def _recorded(switch: SwitchPlan, applied: Applied) -> SwitchState | None:

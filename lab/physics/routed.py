@@ -157,17 +157,22 @@ def _table(to: str, links: tuple[Hop, ...], routers: Routers) -> dict[str, _Rout
 def _heard(
     tellers: list[str], links: tuple[Hop, ...], routers: Routers, table: Mapping[str, _Route]
 ) -> dict[str, _Route]:
-    """What the neighbours of the switches that heard last learn from them."""
-    offers: dict[str, dict[tuple[int, ...], list[Hop]]] = {}
+    """What the neighbours of the switches that heard last learn from them.
+
+    A router in maintenance is taken only if no other one is as near; a longer way is not looked
+    for.
+    """
+    offers: dict[str, dict[tuple[bool, tuple[int, ...]], list[Hop]]] = {}
     for hop in links:
         near, far = hop[0].switch, hop[1].switch
         if far not in tellers or near in table or not _session(hop, routers):
             continue
         numbers = (routers[far].asn or 0, *table[far].numbers)
         if routers[near].asn not in numbers:
-            offers.setdefault(near, {}).setdefault(numbers, []).append(hop)
+            offer = (routers[far].drained, numbers)  # its local preference is 0 (RFC 8326)
+            offers.setdefault(near, {}).setdefault(offer, []).append(hop)
     return {
-        name: _Route(least, tuple(found[least][: routers[name].max_paths]))
+        name: _Route(least[1], tuple(found[least][: routers[name].max_paths]))
         for name, found in offers.items()
         for least in [min(found)]
     }

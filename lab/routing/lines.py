@@ -50,6 +50,8 @@ def _parts(view: RouterView) -> dict[str, _Part]:
     parts = dict(_neighbors(view))
     if view.router_id:
         parts["router-id"] = _Part((f"bgp router-id {view.router_id}",), ("no bgp router-id",))
+    if view.drained:
+        parts["drained"] = _Part(("bgp graceful-shutdown",), ("no bgp graceful-shutdown",))
     if view.max_paths is not None:
         parts["paths"] = _in_family(f"maximum-paths {view.max_paths}", "no maximum-paths")
     for network in view.networks:

@@ -43,10 +43,25 @@ def vtysh(words: Sequence[str], view: RouterView, told: BgpView) -> str | None:
         BFD: lambda: _bfd(found),
         ROUTES: lambda: _routes(told.routes),
     }
+    if words == ["-c", CONFIGURED]:
+        return _configured(view)
     questions = [*words[1::2]]
     if {*words[::2]} != {"-c"} or not all(each in answers for each in questions):
         return None
     return "".join(f"{json.dumps(answers[each]())}\n" for each in questions)
+
+
+CONFIGURED = "show running-config bgpd"
+
+
+def _configured(view: RouterView) -> str:
+    """As much of FRR's configuration as is asked for here (run: FRR 10.3)."""
+    lines = ["Building configuration...", "", "Current configuration:", "!"]
+    if view.asn is not None:
+        lines += [f"router bgp {view.asn}"]
+        lines += [" bgp graceful-shutdown"] if view.drained else []
+        lines += ["exit", "!"]
+    return "\n".join([*lines, "end", ""])
 
 
 def _routes(found: Sequence[RouteView]) -> object:

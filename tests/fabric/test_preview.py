@@ -15,6 +15,7 @@ from components.fabric.preview import preview_switch, render_waves
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from tests.fabric.eos_lab import Clock
+from tests.fabric.fabric_lab import rooms_of, routed_of
 from tests.fabric.in_process import apply
 from tests.fabric.switch_labs import LABS
 
@@ -158,3 +159,37 @@ def test_a_failed_change_shows_the_values_that_it_was_about(tmp_path: Path) -> N
     text = str(caught.value)
     assert re.search(r"  values\n(.|\n)*mtu_bytes: was 1500, shall be 9216, is 1500", text)
     assert "vlan_1:" not in text, "what nobody touches is not told"
+
+
+DRAINS = {
+    "cumulus": "traffic leaves leaf-01 first (BGP graceful shutdown)",
+    "eos": "traffic leaves leaf-01 first (EOS maintenance mode)",
+    "sonic": "traffic leaves leaf-01 first (BGP graceful shutdown)",
+}
+
+
+@pytest.mark.parametrize("system", DRAINS)
+def test_a_drain_says_how_traffic_leaves(system: str, tmp_path: Path) -> None:
+    room = rooms_of(routed_of(system, mode="lossless"), tmp_path)[0]
+    room.apply()
+    plan, seen = room.plan, room.read()
+    edited = with_mtu(plan.desired, (next(iter(plan.desired.ports)),), 4200)
+    plan = plan.model_copy(update={"desired": edited})
+    assert DRAINS[system] in str(preview_switch(plan, room.plan.desired, seen, "drain"))
+    assert "traffic leaves" not in str(preview_switch(plan, room.plan.desired, seen, "allow"))
+    assert edited.bgp is not None
+    number = edited.bgp.model_copy(update={"asn": 64999})
+    plan = plan.model_copy(update={"desired": edited.model_copy(update={"bgp": number})})
+    words = "no traffic is sent away from leaf-01 first: this update ends every BGP session itself"
+    assert words in str(preview_switch(plan, room.plan.desired, seen, "drain"))
+
+
+@pytest.mark.parametrize(
+    ("system", "why"),
+    [("onyx", "its driver sets no BGP"), ("eos", "it has no BGP sessions")],
+)
+def test_a_drain_says_why_no_traffic_leaves(system: str, why: str) -> None:
+    plan = plan_of(system)
+    seen = with_mtu(plan.desired, (LABS[system].port,), 1500)
+    words = f"no traffic is sent away from leaf-01 first: {why}"
+    assert words in str(preview_switch(plan, plan.desired, seen, "drain"))

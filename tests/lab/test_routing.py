@@ -33,8 +33,6 @@ LINKS: Final = {
 HOSTS: Final = {"leaf-01": ("gpu01", "rdma0"), "leaf-02": ("gpu02", "rdma0")}
 NUMBERS: Final = {"leaf-01": 65101, "leaf-02": 65102, "spine-01": 65100, "spine-02": 65100}
 NETWORKS: Final = {"leaf-01": "10.0.1.0/24", "leaf-02": "10.0.2.0/24"}
-
-
 ADDRESSES: Final = {
     ("leaf-02", "swp52"): ("10.254.0.0", "10.254.0.1"),
     ("spine-02", "swp2"): ("10.254.0.1", "10.254.0.0"),
@@ -223,6 +221,10 @@ def test_fewer_next_hops_than_links_are_found_though_all_sessions_are_up(room: R
             room, family, "no neighbor swp52 route-map NONE in", "exit", "exit", "no route-map NONE"
         )
     is_whole(room)
+    room.type("spine-01", "nv set router bgp graceful-shutdown on")  # it keeps its sessions too
+    until(lambda: room.ways("leaf-01", "10.0.2.0/24"), ("swp52",))
+    assert room.states("leaf-01") == dict.fromkeys(LINKS["leaf-01"], "Established")
+    room.type("spine-01", "nv unset router bgp graceful-shutdown")
 
 
 def test_a_lost_spine_and_a_shut_port_leave_no_way_but_the_others(room: Room) -> None:

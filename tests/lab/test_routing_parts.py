@@ -53,6 +53,7 @@ def test_from_nothing_and_back() -> None:
     [
         ({"router_id": "10.255.0.9"}, inner("bgp router-id 10.255.0.9")),
         ({"router_id": None}, inner("no bgp router-id")),
+        ({"drained": True}, inner("bgp graceful-shutdown")),
         ({"networks": ()}, inner(FAMILY[0], "no network 10.0.1.0/24", FAMILY[1])),
         (
             {"neighbors": {"swp51": "65100"}},

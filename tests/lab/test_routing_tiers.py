@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, Final
 import pytest
 
 from components.fabric.state import diff_states
+from components.fabric.systems import system_of
+from components.fabric.systems.base import Drain
 from components.model.cluster import ClusterSpec
 from lab.debian import ROUTING_PACKAGES, unpacked_whole
 from lab.physics.routed import find_hops
@@ -57,6 +60,11 @@ class Tiers:
         lines = self.type(name, "show ip bgp summary").splitlines()
         rows = [line.split() for line in lines if line.startswith("Ethernet")]
         return {row[0]: (row[2], row[9]) for row in rows}
+
+    def preferences(self, name: str) -> set[int | None]:
+        """How much a switch likes each way to the far leaf; None: as any other."""
+        told = json.loads(self.type(name, f"vtysh -c 'show bgp ipv4 unicast {FAR} json'"))
+        return {path.get("locPrf") for path in told.get("paths", ())}
 
     def crossed(self) -> set[tuple[str, ...] | None]:
         """The switches that connections from leaf-01 to leaf-02 cross, by FRR's routes."""
@@ -117,6 +125,31 @@ def test_sonic_tells_what_frr_says(tiers: Tiers) -> None:
     running = tiers.type("leaf-01", "show runningconfiguration bgp")
     assert "neighbor Ethernet224 route-map RAILYARD in" in running
     until(lambda: "spine-01" in tiers.type("leaf-01", "show lldp table"), wanted=True)
+
+
+def test_sonic_is_drained_by_a_field_of_its_database(tiers: Tiers) -> None:
+    """The lines and the pattern are the product's; what comes of them is FRR's."""
+    is_whole(tiers)
+    drain = system_of("sonic").drain
+    assert isinstance(drain, Drain)
+    assert tiers.type("spine-01", drain.asks) == ""
+    tiers.type("spine-01", "; ".join(drain.away))
+    until(lambda: bool(re.search(drain.is_away, tiers.type("spine-01", drain.asks))), wanted=True)
+    until(lambda: tiers.preferences("leaf-01"), {0})
+    assert tiers.ways("leaf-01") == LEAF_UP, "there is no other way, so it still carries"
+    tiers.type("spine-01", "; ".join(drain.back))
+    until(lambda: tiers.type("spine-01", drain.asks), "")
+    until(lambda: tiers.preferences("leaf-01"), {None})
+    is_whole(tiers)
+
+
+def test_sonic_goes_around_a_drained_router(tiers: Tiers) -> None:
+    is_whole(tiers)
+    away = "nv set router bgp graceful-shutdown on; nv config apply -y"
+    tiers.type("super-01", away)
+    until(lambda: tiers.ways("spine-01"), SPINE_UP[1:])
+    tiers.type("super-01", away.replace("set", "unset").replace(" on;", ";"))
+    is_whole(tiers)
 
 
 def test_without_a_route_map_sonic_gets_no_route(tiers: Tiers) -> None:

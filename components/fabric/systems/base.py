@@ -181,6 +181,30 @@ class Guard:
     """First release with the timer; empty: every supported one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """How traffic leaves a switch with BGP sessions before it changes, and comes back after it.
+
+    The lines are part of the configuration, so saving the change saves them too. That is why the
+    way back ends with a save of its own.
+    """
+
+    title: str
+    """For people: `EOS maintenance mode`."""
+    away: Sequence[str]
+    """What sends traffic away; `{on}` in a line is replaced by `on`."""
+    back: Sequence[str]
+    """What brings it back and leaves the configuration as it was."""
+    asks: str
+    """Command that shows whether traffic is sent away; it changes nothing."""
+    is_away: str
+    """Pattern in that answer if the switch asks its neighbours to use other paths."""
+    is_empty: str = ""
+    """Pattern if no traffic is left as well; empty: the system does not say when that is."""
+    on: Callable[[SwitchState], str] = lambda _state: "on"
+    """The word that switches it on, which depends on the release on some systems."""
+
+
 class Driver(Protocol):
     """One switch system."""
 

@@ -19,7 +19,7 @@ from components.catalogue.switches.switch_model import (
 )
 from components.fabric.identity import IdentityQuestions
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems.base import Driver
+from components.fabric.systems.base import Drain, Driver
 from components.model.fabric import Rdma
 from components.model.switch_ports import Fec
 from components.remote.session_profile import SessionProfile
@@ -194,6 +194,8 @@ class SwitchSystem:
     """How it says so."""
     bonds: BondForm | str = "its driver sets none"
     """Its bundles of ports, or why it has none of ours."""
+    drain: Drain | str = "its driver sets no BGP"
+    """How traffic leaves it gracefully before it changes, or why it cannot."""
     native_apart: bool = False
     """A trunk has the VLAN of untagged frames beside that of an access port; else it is hybrid."""
     reserved_vlans: range = range(0)

@@ -300,6 +300,7 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"show interface (?:-o|--output) json", _interfaces),
     (r"show interface lldp (?:-o|--output) json", _lldp),
     (r"show vrf default router bgp neighbor -o json", _neighbors),
+    (r"show router bgp", lambda session, _port: show.show_router(session.switch.stored)),
     (
         r"show interface (\S+) qos roce counters -o json",
         lambda session, port: show.show_roce_counters(session.switch.stored, session.port(port)),

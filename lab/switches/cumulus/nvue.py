@@ -66,6 +66,7 @@ SET_PATHS: Final = tuple(
         "router adaptive-routing state =state-word",
         "router bgp autonomous-system =number",
         "router bgp router-id =text",
+        "router bgp graceful-shutdown =shutdown",
         "vrf <name> router bgp neighbor <peer> remote-as =text",
         "vrf <name> router bgp neighbor <peer> description =text",
         "vrf <name> router bgp neighbor <peer> bfd enable =switch",
@@ -128,6 +129,10 @@ def change_tree(
         _check_bfd(words, new=numbers(release) >= _BFD_BY_PROFILE)
     if release and "adaptive-routing" in words:
         _check_words(words, numbers(release) >= _STATE_WORDS)
+    if release and words[:3] == ["router", "bgp", "graceful-shutdown"] and words[3:]:
+        new = numbers(release) >= _STATE_WORDS  # page "New and Changed NVUE Commands" of 5.15
+        if words[3] not in (("enabled", "disabled") if new else ("on", "off")):
+            raise bad(words[3], f"a part of {' '.join(words)}")
     steps = _match(words, ports, whole=verb == "set")
     if verb == "set":
         _set(tree, steps)

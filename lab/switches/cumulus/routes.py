@@ -15,7 +15,7 @@ def router_view(switch: str, tree: Tree) -> RouterView:
 
     An interface of a VLAN that the bridge has not stays down, and so do its address and network.
     """
-    interfaces = child(tree, "interface")
+    interfaces, common = child(tree, "interface"), child(tree, "router", "bgp")
     vlans = {
         f"vlan{number}"
         for key in child(tree, "bridge", "domain", BRIDGE, "vlan")
@@ -28,10 +28,9 @@ def router_view(switch: str, tree: Tree) -> RouterView:
         if name == "lo" or name in vlans or (name.startswith("swp") and _addresses(interfaces, key))
     }
     own = child(tree, "vrf", "default", "router", "bgp")
-    asn = own.get("autonomous-system", child(tree, "router", "bgp").get("autonomous-system"))
-    neighbors = child(own, "neighbor")
-    family = child(own, "address-family", "ipv4-unicast")
-    router_id = own.get("router-id", child(tree, "router", "bgp").get("router-id"))
+    asn = own.get("autonomous-system", common.get("autonomous-system"))
+    neighbors, family = child(own, "neighbor"), child(own, "address-family", "ipv4-unicast")
+    router_id = own.get("router-id", common.get("router-id"))
     return RouterView(
         switch=switch,
         addresses=addresses,
@@ -43,6 +42,7 @@ def router_view(switch: str, tree: Tree) -> RouterView:
         },
         networks=tuple(child(family, "network")),
         router_id=str(router_id) if router_id is not None else None,
+        drained=common.get("graceful-shutdown") in {"on", "enabled"},
         max_paths=int(str(child(family, "multipaths").get("ebgp", _MAX_PATHS))),
         bfd={
             name: _bfd(held)

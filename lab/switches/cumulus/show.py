@@ -44,6 +44,19 @@ def show_config(tree: Tree, release: str = RELEASE) -> str:
     return indented([{"header": header}, {"set": grouped(tree)}])
 
 
+def show_router(stored: Stored) -> str:
+    """`nv show router bgp`: the vendor's transcript, page "Troubleshooting BGP"."""
+    trees = [stored.applied, *([stored.pending] if stored.pending is not None else [])]
+    found = [child(tree, "router", "bgp") for tree in trees]
+    heads = ["", "applied", "pending"][: len(trees) + 1]
+    fallback = {"enable": "off", "autonomous-system": "none", "router-id": "none",
+                "policy-update-timer": "5", "graceful-shutdown": "off"}  # fmt: skip
+    rows = [[key, *(str(each.get(key, was)) for each in found)] for key, was in fallback.items()]
+    lines = [heads, ["-" * 30, *["-" * 11] * len(trees)], *rows]
+    return "".join(f"{line[0]:<32}{''.join(f'{cell:<13}' for cell in line[1:])}".rstrip() + "\n"
+                   for line in lines)  # fmt: skip
+
+
 def show_platform(model: str) -> str:
     """`nv show platform -o json` of 5.9 and later: the keys of the text form, a guess."""
     name = f"M{model}"

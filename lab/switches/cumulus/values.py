@@ -166,6 +166,7 @@ VALUES: Final[dict[str, Reader]] = {
     "length": _length,
     "peer": lambda word, _ports: [word],
     "switch": lambda word, _ports: _one_of(word, ("on", "off")),
+    "shutdown": lambda word, _ports: _one_of(word, ("on", "off", "enabled", "disabled")),
     "state-word": lambda word, _ports: _one_of(word, ("enabled", "disabled")),
     "toggle": lambda word, _ports: _one_of(word, ("enable", "disable")),
     "vlans": _vlan_list,

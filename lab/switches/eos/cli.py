@@ -12,9 +12,17 @@ from typing import Final
 
 from lab.switches.eos import bundles, show
 from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, Switch
-from lab.switches.eos.configure import CONFIG, PORT, QUEUE, VLAN, Place, tidy
+from lab.switches.eos.configure import (
+    CONFIG,
+    PORT,
+    QUEUE,
+    VLAN,
+    Place,
+    tidy,
+)
 from lab.switches.eos.grammar import INVALID, Command, EosError, UnknownCommandError, run
 from lab.switches.eos.link_lines import LINK
+from lab.switches.eos.maintenance import MAINTENANCE, UNIT, UNITS
 from lab.switches.eos.render import section
 from lab.switches.eos.routing import FAMILY, GLOBAL, ROUTED, ROUTER
 from lab.switches.plain_faults import PlainFaults
@@ -23,7 +31,10 @@ _BUNDLES: Final = (
     *(bundles.GLOBAL, bundles.MEMBER, bundles.BUNDLE, bundles.SWITCHPORT),
     *(bundles.VLAN_GROUP, bundles.MLAG),
 )
-_EDITING: Final = (QUEUE, PORT, LINK, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, *_BUNDLES)
+_EDITING: Final = (
+    *(QUEUE, PORT, LINK, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, UNIT, UNITS, MAINTENANCE),
+    *_BUNDLES,
+)
 SHOWN_NAME: Final = 6
 """The prompt shows that many characters of a session's name: `(config-s-railya)`."""
 
@@ -122,6 +133,10 @@ class Session:
         self.place, self.config_session = None, None
 
 
+_MAINTENANCE: Final = {"maintenance": ("-maintenance",), "System": ("-builtin-unit-System",)}
+"""Modes of maintenance in a prompt: a guess."""
+
+
 def _inside(place: Place) -> Iterator[str]:
     """Where in a configuration a login stands, as its prompt shows it."""
     if place.vlans:
@@ -134,6 +149,7 @@ def _inside(place: Place) -> Iterator[str]:
         yield f"-if-Po{place.bundle}"
     if place.mlag:
         yield "-mlag"
+    yield from _MAINTENANCE.get(place.maintenance, ())
     if place.router:
         yield "-router-bgp" + ("-af" if place.family else "")
     if place.queue is not None:
@@ -158,11 +174,14 @@ def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
         (bundles.SWITCHPORT, port is not None, Place(config, port)),
         (ROUTED, port is not None, Place(config, port)),
         (ROUTED, place.interface is not None, Place(config, interface=place.interface)),
+        (UNIT, place.maintenance == "System", Place(config, maintenance="System")),
+        (UNITS, bool(place.maintenance), Place(config, maintenance="maintenance")),
         (FAMILY, place.family, Place(config, router=True, family=True)),
         (ROUTER, place.router, Place(config, router=True)),
         (VLAN, bool(place.vlans), Place(config, vlans=place.vlans)),
         (CONFIG, True, Place(config)),
         (GLOBAL, True, Place(config)),
+        (MAINTENANCE, True, Place(config)),
         (bundles.GLOBAL, True, Place(config)),
     )
     return [(commands, inside) for commands, is_in, inside in modes if is_in]

@@ -14,6 +14,7 @@ from lab.switches.eos import show, show_bgp
 from lab.switches.eos.config import Stored
 from lab.switches.eos.configure import Place
 from lab.switches.eos.grammar import INVALID, EosError, UnknownCommandError, port_name, table
+from lab.switches.eos.maintenance import maintenance
 from lab.switches.eos.render import diff, render, section
 from lab.switches.eos.sessions import ConfigSessions
 from lab.views import BgpView, RouterView
@@ -307,6 +308,7 @@ _SHOWS: Final = (
     ("show ip bgp summary", _bgp_summary),
     ("show ip route", _routes),
     ("show bfd peers", _bfd_peers),
+    ("show maintenance", _tree(maintenance)),
     ("show priority-flow-control", _plain(show.pfc)),
     ("show priority-flow-control counters", _plain(show.pfc_counters)),
     ("show priority-flow-control counters detail", _tree(show.pfc_detail)),

@@ -126,6 +126,8 @@ class Config(Part):
     """Port channels; what a port has of VLANs and routing does nothing while it is in one."""
     vlan_groups: dict[int, list[str]] = {}
     """Trunk groups of each VLAN that has some: only trunks of one of them carry it."""
+    quiesced: bool = False
+    """`quiesce` of the unit System, below `maintenance`."""
     no_tree: list[int] = []
     """VLANs without spanning tree."""
     mlag: Mlag | None = None

@@ -42,12 +42,14 @@ class Place:
     family: bool = False
     bundle: int | None = None
     mlag: bool = False
+    maintenance: str = ""
+    """`maintenance`, or the unit in it."""
 
     @property
     def is_inside(self) -> bool:
         """Whether it is in a mode below the configuration itself."""
         inner = (self.port, self.vlans, self.interface, self.router, self.bundle, self.mlag)
-        return any(inner)
+        return any(inner) or bool(self.maintenance)
 
     def held(self) -> Port:
         """The port or the bundle that is being edited."""

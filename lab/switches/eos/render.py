@@ -49,6 +49,8 @@ def render(config: Config, model: str, release: str = EOS_RELEASE) -> str:
     lines += [*maps, "!"] if maps else []
     lines += mlag_lines(config)
     lines += global_lines(config)
+    if config.quiesced:
+        lines += ["maintenance", "   unit System", "      quiesce", "!"]
     return "\n".join([*lines, "end", ""])
 
 

@@ -111,6 +111,7 @@ def router_view(switch: str, config: Config) -> RouterView:
         },
         networks=tuple(bgp.networks) if bgp is not None else (),
         max_paths=bgp.max_paths if bgp is not None else 1,
+        drained=config.quiesced,
         bfd=dict.fromkeys(_watched(bgp), BfdView()) if bgp is not None else {},
     )
 

@@ -60,6 +60,7 @@ def router_view(switch: str, stored: Stored) -> RouterView:
         router_id=row(db, "BGP_GLOBALS", "default").get("router_id"),
         bfd={name: BfdView() for name, each in peers.items() if each.get("bfd") in _ON},
         max_paths=int(paths) if paths else None,
+        drained=row(db, "BGP_GLOBALS", "default").get("graceful_shutdown") == "true",
         route_maps=maps,
         policies={name: policies[name] for name in peers},
         barred=frozenset(

@@ -10,6 +10,7 @@ from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.native import WHOLE, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import bash_cli
+from components.fabric.systems.base import Drain
 from components.fabric.systems.cumulus import link
 from components.fabric.systems.cumulus.bonds import PEER_LINK
 from components.fabric.systems.cumulus.driver import FIRST_WORDS, CumulusDriver
@@ -27,7 +28,7 @@ from components.fabric.systems.cumulus.facts import (
 from components.fabric.systems.cumulus.link import link_words
 from components.fabric.systems.cumulus.profiles import GIVEN
 from components.fabric.systems.cumulus.read import BRIDGE
-from components.fabric.systems.cumulus.routing import words_of
+from components.fabric.systems.cumulus.routing import NEW_WORDS, whole_words, words_of
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.switch_system import (
     BondForm,
@@ -151,6 +152,16 @@ SYSTEM: Final = SwitchSystem(
     # Names that begin otherwise need a type, or are refused (page "Bonding - Link Aggregation").
     # NVUE reference: `nv set interface <interface-id> link speed`, `fec`, `auto-negotiate`, 5.0.0.
     links=LinkForm(link_words),
+    # Since 5.0.0; `enabled` in place of `on` since 5.15 (NVUE reference; "Optional BGP
+    # Configuration"; sources.md#graceful-drain).
+    drain=Drain(
+        title="BGP graceful shutdown",
+        away=("nv set router bgp graceful-shutdown {on}", "nv config apply -y"),
+        back=("nv unset router bgp graceful-shutdown", "nv config apply -y"),
+        asks="nv show router bgp",
+        is_away=r"^graceful-shutdown +(?:on|enabled)\b",
+        on=lambda state: "enabled" if NEW_WORDS in whole_words(state) else "on",
+    ),
     bonds=BondForm(name=r"bond\d+", example="bond1", peer_link=PEER_LINK),
     # NVUE reference: `nv set interface <interface-id> link breakout`, 5.4.0; before it, a mode has
     # a speed in it.

@@ -7,6 +7,7 @@ from typing import Final
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.base import Drain
 from components.fabric.systems.eos.bonds import PEER_LINK, PEER_VLAN
 from components.fabric.systems.eos.driver import EosDriver
 from components.fabric.systems.eos.facts import MAX_PATHS, MIN_RELEASE, default_class
@@ -105,6 +106,16 @@ SYSTEM: Final = SwitchSystem(
         bfd_sessions="show bfd peers",
         routes="show ip route bgp",
         route="show ip bgp {}",
+    ),
+    # Since 4.15.2F. Lines: Arista's manual, chapter "Maintenance Mode", and AVD's template of
+    # `maintenance`; answers: ANTA's unit tests of VerifyMaintenance (sources.md#graceful-drain).
+    drain=Drain(
+        title="EOS maintenance mode",
+        away=("configure", "maintenance", "unit System", "quiesce", "end"),
+        back=("configure", "maintenance", "unit System", "no quiesce", "end"),
+        asks="show maintenance | json",
+        is_away=r'"System": *\{[^{}]*"adminState": *"underMaintenance"',
+        is_empty=r'"System": *\{[^{}]*"state": *"underMaintenance"',
     ),
     native_apart=True,
     # Numbers 1 to 2000: AVD's schema of a channel group. Ports keep what they have beside it, which

@@ -31,4 +31,5 @@ SYSTEM: Final = SwitchSystem(
     "correction from that",
     port_ecn="InfiniBand has no ECN thresholds",
     routing="InfiniBand is no IP fabric: its subnet manager makes the routes",
+    drain="InfiniBand has no BGP: its subnet manager makes the routes when a link goes down",
 )

@@ -39,6 +39,8 @@ METADATA: Final = "DEVICE_METADATA|localhost"
 MODE: Final = "frr_mgmt_framework_config"
 GLOBALS: Final = "BGP_GLOBALS|default"
 FAMILY: Final = "ipv4_unicast"
+SHUTDOWN: Final = "graceful_shutdown"
+"""A field of GLOBALS that no edit touches: it drains the switch while it changes."""
 AF: Final = f"BGP_GLOBALS_AF|default|{FAMILY}"
 NETWORK: Final = f"BGP_GLOBALS_AF_NETWORK|default|{FAMILY}|"
 NEIGHBOR: Final = "BGP_NEIGHBOR|default|"
@@ -234,7 +236,9 @@ def _is_known(row: str, fields: Fields) -> bool:
     table = row.partition("|")[0]
     if row.startswith(("ROUTE_MAP|", "ROUTE_MAP_SET|")):
         return True  # only those of our name are read
-    return not table.startswith(("BGP_", "ROUTE_")) or {*fields} <= _KNOWN.get(table, frozenset())
+    return not table.startswith(("BGP_", "ROUTE_")) or {*fields} - {SHUTDOWN} <= _KNOWN.get(
+        table, frozenset()
+    )
 
 
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:

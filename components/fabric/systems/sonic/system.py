@@ -9,11 +9,12 @@ from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import Script
+from components.fabric.systems.base import Drain, Script
 from components.fabric.systems.sonic import exec as sonic_exec
+from components.fabric.systems.sonic import lines as say
+from components.fabric.systems.sonic import routing as bgp
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.systems.sonic.facts import MBIT_PER_GBIT, MIN_RELEASE, parse_branch
-from components.fabric.systems.sonic.routing import LINK_LOCAL, LOOPBACK, MAX_PATHS
 from components.fabric.systems.switch_system import (
     BondForm,
     ExecForm,
@@ -101,12 +102,25 @@ SYSTEM: Final = SwitchSystem(
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
     routing=(MIN_RELEASE, 0, 0),
     routed=RoutedForm(
-        loopback=LOOPBACK,
+        loopback=bgp.LOOPBACK,
         vlan="Vlan{}",
-        link=(LINK_LOCAL,),
-        max_paths=MAX_PATHS,
+        link=(bgp.LINK_LOCAL,),
+        max_paths=bgp.MAX_PATHS,
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
+    ),
+    # TSA does nothing with frrcfgd (sonic-buildimage, issue 22729), which our BGP needs. The field
+    # is in sonic-bgp-global.yang and frrcfgd.py (sources.md#graceful-drain). A release without it
+    # shows nothing in FRR, and then the switch is not changed.
+    drain=Drain(
+        title="BGP graceful shutdown",
+        away=(*say.write_rows({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
+        back=(
+            *say.write_rows({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
+            say.delete_field(bgp.GLOBALS, bgp.SHUTDOWN),
+        ),
+        asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
+        is_away=r"^ +bgp graceful-shutdown\s*$",
     ),
     # Names: sonic-portchannel.yang. ICCP: INCLUDE_ICCPD in rules/config of sonic-buildimage.
     bonds=BondForm(
