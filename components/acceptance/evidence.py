@@ -193,6 +193,18 @@ class Hop(Seen):
         return f"{self.device} {self.interface}"
 
 
+class RoutingSeen(Seen):
+    """One routed link on the way of a probe, as its switch was asked after it."""
+
+    device: str
+    where: str
+    """`port swp31`, or `switch`."""
+    what: str
+    fix: str
+    """What to ask next on the switch."""
+    kind: Literal["lost", "unread", "unsaid"] = "lost"
+
+
 class ProbeEvidence(Seen):
     """One probe as it ran."""
 
@@ -236,6 +248,20 @@ class Unreachable(Seen):
     device: str
     address: str
     detail: str
+
+
+class BesideSeen(Seen):
+    """One setting that is not ours and breaks our traffic, on one device."""
+
+    device: str
+    kind: str
+    """As the file names it under `guards`."""
+    setting: str
+    """`rewrite_dscp of port 1/1`."""
+    actual: str
+    harmless: str
+    breaks: str
+    fix: str
 
 
 class Evidence(Seen):
@@ -300,37 +326,11 @@ def parse_evidence(text: str) -> Evidence:
         raise UsageError(f"this is no acceptance evidence: {error}") from error
 
 
-class RoutingSeen(Seen):
-    """One routed link on the way of a probe, as its switch was asked after it."""
-
-    device: str
-    where: str
-    """`port swp31`, or `switch`."""
-    what: str
-    fix: str
-    """What to ask next on the switch."""
-    kind: Literal["lost", "unread", "unsaid"] = "lost"
-
-
 def as_routing(device: str, lost: LostWay) -> RoutingSeen:
     """One finding, for the evidence."""
     return RoutingSeen(
         device=device, where=lost.where, what=lost.what, fix=lost.fix, kind=lost.kind
     )
-
-
-class BesideSeen(Seen):
-    """One setting that is not ours and breaks our traffic, on one device."""
-
-    device: str
-    kind: str
-    """As the file names it under `guards`."""
-    setting: str
-    """`rewrite_dscp of port 1/1`."""
-    actual: str
-    harmless: str
-    breaks: str
-    fix: str
 
 
 def as_seen(device: str, beside: Beside) -> BesideSeen:

@@ -18,37 +18,6 @@ class OnPrem(Frozen):
     """The kind of site."""
 
 
-class Esxi(Frozen):
-    """Own switches, and GPU virtual machines on ESXi hypervisors.
-
-    A virtual machine is a host of `hosts` with the name that its hypervisor lists it by.
-    """
-
-    kind: Literal["esxi"]
-    """The kind of site."""
-    hypervisors: tuple[Hypervisor, ...]
-    """The ESXi hosts; one after the other is put into maintenance mode, in this order."""
-
-
-class CloudIb(Frozen):
-    """Instances of a cloud that owns the InfiniBand fabric: there are no switches of ours."""
-
-    kind: Literal["cloud_ib"]
-    """The kind of site."""
-    instances: Annotated[BringYourOwn | CrusoeProvision, Field(discriminator="kind")]
-    """Who makes the instances: you (`hosts` lists them), or this stack."""
-    fabric: InfiniBandFabric = InfiniBandFabric()
-    """What every worker must find of the cloud's InfiniBand."""
-    api_allowed: AllowedNetworks
-    """Networks that may reach the Kubernetes API."""
-    ssh_allowed: AllowedNetworks
-    """Networks that may reach SSH."""
-
-
-Environment = Annotated[OnPrem | Esxi | CloudIb, Field(discriminator="kind")]
-"""A union by `kind`: the keys of one kind are unknown to the others."""
-
-
 ESXI_RELEASE: Final = r"^[0-9]{1,2}\.[0-9](\.[0-9]|U[0-9][a-z]?)?$"
 """`7.0.2` is `7.0U2` in the words of `esxcli system version get`."""
 _WINDOWS_GIB: Final = tuple(1 << power for power in range(5, 23))
@@ -104,3 +73,34 @@ class Hypervisor(Frozen):
     up after `shutdown_s`; `hard` then cuts its power."""
     shutdown_s: Annotated[int, Field(ge=10, le=3600)] = 300
     """Seconds that one guest has for its shutdown."""
+
+
+class Esxi(Frozen):
+    """Own switches, and GPU virtual machines on ESXi hypervisors.
+
+    A virtual machine is a host of `hosts` with the name that its hypervisor lists it by.
+    """
+
+    kind: Literal["esxi"]
+    """The kind of site."""
+    hypervisors: tuple[Hypervisor, ...]
+    """The ESXi hosts; one after the other is put into maintenance mode, in this order."""
+
+
+class CloudIb(Frozen):
+    """Instances of a cloud that owns the InfiniBand fabric: there are no switches of ours."""
+
+    kind: Literal["cloud_ib"]
+    """The kind of site."""
+    instances: Annotated[BringYourOwn | CrusoeProvision, Field(discriminator="kind")]
+    """Who makes the instances: you (`hosts` lists them), or this stack."""
+    fabric: InfiniBandFabric = InfiniBandFabric()
+    """What every worker must find of the cloud's InfiniBand."""
+    api_allowed: AllowedNetworks
+    """Networks that may reach the Kubernetes API."""
+    ssh_allowed: AllowedNetworks
+    """Networks that may reach SSH."""
+
+
+Environment = Annotated[OnPrem | Esxi | CloudIb, Field(discriminator="kind")]
+"""A union by `kind`: the keys of one kind are unknown to the others."""

@@ -17,6 +17,23 @@ from components.model.once import once
 from components.model.rail_subnets import RailSubnet, subnet_of, subnets_of
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Kept:
+    """Addresses from one to another, both of them too."""
+
+    first: IPv4Address
+    last: IPv4Address
+
+    def networks(self) -> tuple[str, ...]:
+        """The same as networks, as whereabouts wants them."""
+        ends = sorted((self.first, self.last))
+        return tuple(str(each) for each in summarize_address_range(*ends))
+
+    def is_in(self, network: IPv4Network) -> bool:
+        """Whether some of them are addresses of a network."""
+        return self.first <= network[-1] and network[0] <= self.last
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """The addresses of pods in one subnet of a rail."""
@@ -86,23 +103,6 @@ def pool_of(spec: ClusterSpec, rail: Rail, host: Host) -> Pool:
     found, place = pools_of(spec)[rail.name], subnet_of(spec, rail, host)
     leaf = place.leaf if place is not None else ""
     return next((pool for pool in found if pool.leaf == leaf), found[0])
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Kept:
-    """Addresses from one to another, both of them too."""
-
-    first: IPv4Address
-    last: IPv4Address
-
-    def networks(self) -> tuple[str, ...]:
-        """The same as networks, as whereabouts wants them."""
-        ends = sorted((self.first, self.last))
-        return tuple(str(each) for each in summarize_address_range(*ends))
-
-    def is_in(self, network: IPv4Network) -> bool:
-        """Whether some of them are addresses of a network."""
-        return self.first <= network[-1] and network[0] <= self.last
 
 
 def probe_address(subnet: IPv4Network) -> IPv4Address:

@@ -54,6 +54,10 @@ class Tool:
     fix: str
 
 
+Peer = tuple[str, int]
+"""Address and port."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostWants:
     """What one host must have, and what it is asked."""
@@ -279,8 +283,6 @@ KUBELET_PORT: Final = 10250
 """Ports of the parts that K3s starts (K3s' page "Requirements", networking), and kubeadm's."""
 CONTROLLER_PORTS: Final = (10257, 10259)
 """The controller manager and the scheduler, which kubeadm runs as pods of their own."""
-Peer = tuple[str, int]
-"""Address and port."""
 
 
 def ports_of(spec: ClusterSpec, host: Host) -> Iterator[int]:

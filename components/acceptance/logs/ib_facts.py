@@ -74,6 +74,43 @@ class PathAnswer(Seen):
     """The question had no answer at all."""
 
 
+class Stage(Seen):
+    """One row of the table at the end."""
+
+    name: str
+    warnings: int
+    errors: int
+    comment: str = ""
+
+
+class Links(Seen):
+    """Links of one width and one lane's speed."""
+
+    lanes: int
+    lane_gbit_s: float
+    count: int
+
+    @property
+    def rate_gbit_s(self) -> float:
+        """Rate of one such link."""
+        return self.lanes * self.lane_gbit_s
+
+
+class Diagnosis(Seen):
+    """One run of ibdiagnet."""
+
+    stages: tuple[Stage, ...]
+    errors: tuple[str, ...]
+    """The first lines that name an error."""
+    master_guid: str = ""
+    """16 hexadecimal digits; empty where it names no master."""
+    master_priority: int | None = None
+    switches: int | None = None
+    adaptive_switches: int | None = None
+    """Switches on which adaptive routing is on; None where it was not asked."""
+    links: tuple[Links, ...] = ()
+
+
 class IbFacts(Seen):
     """What one host saw; a `why_no_…` says in words what could not be seen."""
 
@@ -237,43 +274,6 @@ _LINKS: Final = re.compile(r"^Links at (\d+)x([\d.]+)\s*:\s*(\d+)", re.MULTILINE
 _MOST_ERRORS: Final = 20
 """Lines that are kept: a broken spine prints one for each of its links."""
 _MOST_COLUMNS: Final = 300
-
-
-class Stage(Seen):
-    """One row of the table at the end."""
-
-    name: str
-    warnings: int
-    errors: int
-    comment: str = ""
-
-
-class Links(Seen):
-    """Links of one width and one lane's speed."""
-
-    lanes: int
-    lane_gbit_s: float
-    count: int
-
-    @property
-    def rate_gbit_s(self) -> float:
-        """Rate of one such link."""
-        return self.lanes * self.lane_gbit_s
-
-
-class Diagnosis(Seen):
-    """One run of ibdiagnet."""
-
-    stages: tuple[Stage, ...]
-    errors: tuple[str, ...]
-    """The first lines that name an error."""
-    master_guid: str = ""
-    """16 hexadecimal digits; empty where it names no master."""
-    master_priority: int | None = None
-    switches: int | None = None
-    adaptive_switches: int | None = None
-    """Switches on which adaptive routing is on; None where it was not asked."""
-    links: tuple[Links, ...] = ()
 
 
 def parse_ibdiagnet(text: str) -> Diagnosis | None:
