@@ -353,8 +353,7 @@ class Exchange:
 
     def _send_line(self, line: str, taken: list[str]) -> None:
         self.altered = True
-        text = self.driver.find_refusal(self.session.run(line))
-        if text is not None:
+        if (text := self.driver.find_refusal(self.session.run(line))) is not None:
             raise RefusedError(line, text)
         taken.append(line)
 
