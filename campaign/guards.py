@@ -19,7 +19,7 @@ import pulumi
 from campaign.seams import giving
 from components.cli import device as steps
 from components.fabric import component as fabric
-from components.fabric import exchange, targets
+from components.fabric import exchange, settings
 from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
 from components.fabric.hand_splits import plan_changes
@@ -177,7 +177,7 @@ GUARDS: Final[dict[str, Guard]] = {
         2,
         2,
         "VLANs and classes of others stay beside ours",
-        _patched(targets, "_union", _ours_alone),
+        _patched(settings, "unite", _ours_alone),
     ),
     "recorded": Guard(
         2,
