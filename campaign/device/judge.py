@@ -94,7 +94,8 @@ def check_rest(history: History) -> None:
     for path in folder.rglob("railyard-*"):
         if path.is_dir() and any(path.iterdir()) and not any(path.glob("*.lock")):
             history.fail(10, f"a temporary folder is left: {path.name[:20]}")
-        elif path.suffix == ".lock" and _is_held(path):
+    for path in folder.rglob("*.lock"):
+        if _is_held(path):
             history.fail(10, f"a lock is held: {path.name}")
     if children := _children():
         history.fail(10, f"{len(children)} processes are left")

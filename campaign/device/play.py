@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+from unittest.mock import patch
 
 from campaign.device.judge import (
     check_end,
@@ -95,8 +97,13 @@ class Game:
 def play(history: History) -> None:
     """Play one history of a switch."""
     chance = history.chance()
-    # Steps keep what they miss below the folder of the program: each history has one of its own.
-    with TemporaryDirectory(prefix="campaign-") as folder, chdir(folder):
+    # Steps keep what they miss below the folder of the program, and locks in the cache of their
+    # user: each history has its own.
+    with (
+        TemporaryDirectory(prefix="campaign-") as folder,
+        chdir(folder),
+        patch.dict(os.environ, {"XDG_CACHE_HOME": folder}),
+    ):
         place = make_place(chance, Path(folder))
         lines = place.before_us(chance)
         history.say(f"{place.system}, {place.plan.name}: {place.pieces}")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Final, TypeVar
@@ -142,6 +143,10 @@ def _name(heard: Neighbour | None) -> str:
 
 def _changed_ports(outcome: Outcome) -> Iterator[str]:
     was, now = outcome.before.ports, outcome.after.ports
+    old_splits, new_splits = outcome.before.splits or {}, outcome.after.splits or {}
+    for whole in old_splits.keys() | new_splits.keys():  # a whole port and its parts hear others
+        parts = {old_splits.get(whole, (whole,)), new_splits.get(whole, (whole,))}
+        yield from (whole, *chain(*parts)) if len(parts) > 1 else ()
     for name in was.keys() | now.keys():
         old, new = was.get(name, PortState()), now.get(name, PortState())
         if new.admin_up is False or any(getattr(old, x) != getattr(new, x) for x in _SHARED):

@@ -106,3 +106,15 @@ def test_a_system_that_tells_no_links_is_judged_by_the_rest() -> None:
     before = health(links={})
     assert missing(health(links={}), WAS, before) == []
     assert len(missing(health(links={}, neighbours={}), WAS, before)) == 1
+
+
+def test_a_port_that_is_split_or_whole_again_is_another_port() -> None:
+    """Its parts and the whole port have names, links and neighbours of their own."""
+    split = WAS.model_copy(update={"splits": {"swp1": ("swp1s0", "swp1s1")}, "ports": {}})
+    whole = WAS.model_copy(update={"splits": {"swp1": ("swp1",)}, "ports": {}})
+    parts = Health(links={"swp1s0": True}, neighbours={"swp1": GPU, "swp1s0": GPU})
+    gone = Health(links={"swp1": False}, neighbours={})
+    assert [*find_missing(parts, gone, Outcome(split, whole, ("a line",), ()))] == []
+    words = ["port swp1s0 was up and is down"]
+    down = Health(links={"swp1s0": False}, neighbours={"swp1": GPU})
+    assert [*find_missing(parts, down, Outcome(split, split, ("a line",), ()))] == words
