@@ -163,6 +163,30 @@ def test_whatever_was_there_second_apply_is_empty_and_undo_is_exact(
         assert switch.unmodelled == ()
 
 
+def test_shares_of_the_roce_profile_itself_take_the_place_of_anothers_scheduler(
+    tmp_path: Path,
+) -> None:
+    """On Cumulus: at the edit the port has the scheduler of another person."""
+    switch = LABS["cumulus"].make_switch(tmp_path, Clock())
+    exchange = LABS["cumulus"].talk(switch)
+    head = "nv set qos egress-scheduler theirs traffic-class"
+    for tail in ("0,3 mode dwrr", "0,3 bw-percent 20", "6 mode strict"):
+        switch.run_line(f"{head} {tail}")
+    switch.run_line("nv set interface swp2 qos egress-scheduler profile theirs")
+    switch.run_line("nv config apply -y")
+    switch.save_configuration()
+    first, marking = switch.snapshot(), _marking(1, 1, 1)
+    desired = desired_of("cumulus", **marking, schedule=None)
+    edited = desired_of("cumulus", **marking, schedule=_shares(50, ()))
+    baseline = baseline_of(exchange, desired)
+    apply(exchange, desired)
+    edit(exchange, desired, edited, baseline)
+    assert diff_states(exchange.read(edited).state, edited) == ()
+    assert apply(exchange, edited) == ()
+    restore(exchange, edited, baseline)
+    assert switch.snapshot() == first
+
+
 @pytest.mark.parametrize(
     ("system", "speed", "said", "marks"),
     [

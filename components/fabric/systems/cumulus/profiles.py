@@ -166,11 +166,12 @@ def _shares(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | No
     held, same = was.native.get(_SHARED, ""), was.class_shares == port.class_shares
     if same and was.strict_classes == strict and not is_ours(held):
         return None
-    if (port.class_shares, strict) == _GIVEN_SHARES and (not held or is_ours(held)):
-        return "", ()
     shares = {tc: n for tc, n in sorted(port.class_shares.items()) if n and tc not in strict}
     words = [f"{tc}x{share}" for tc, share in shares.items()]
     name = PREFIX + "-".join([*words, "s" + "".join(map(str, sorted(strict)))])
+    needs_none = not held or (is_ours(held) and held != name)  # what took the place of theirs stays
+    if (port.class_shares, strict) == _GIVEN_SHARES and needs_none:
+        return "", ()
     head = f"nv set qos {SHARES} {name} traffic-class"
     lines = [
         line
