@@ -46,7 +46,7 @@ from components.update.outside_secrets import outside_secrets
 from components.update.own_state import note_names, read_own_state
 from components.update.parts import look_at_existing, parts_refused
 from components.update.proof import Accept, narrow, stale_after
-from components.update.refusals import host_departures, switch_changes
+from components.update.refusals import host_departures, known_hosts, switch_changes
 from components.update.refuse import Situation, played_playbooks, refuse_update
 from components.update.secret_names import secret_names
 from components.update.seen import Seen
@@ -230,7 +230,7 @@ def _look(
     playbooks, _ = played_playbooks(plan, applied)
     hosts = (
         *host_changes(plan.hosts, seen.devices),
-        *class_changes(plan.hosts, seen.devices),
+        *class_changes(plan.hosts, known_hosts(plan, seen.devices, applied)),
     )
     for text in (*changes, *hosts, *playbooks):
         _inform(text)

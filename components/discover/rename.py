@@ -35,6 +35,7 @@ _PORTS: Final = ("switches", _ANY, "ports", _ANY)
 _CABLES: Final = (
     *(_PORTS, (*_PORTS, "to"), ("other_switches", *_PORTS[1:])),
     *(("infiniband", *_PORTS), ("infiniband", *_PORTS, "to")),
+    ("switches", _ANY, "bonds", _ANY, "to"),
 )
 _MEMBERS: Final = ("infiniband", "partitions", _ANY, "members", _ANY)
 _KEY: Final = "key"

@@ -127,6 +127,8 @@ def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: st
     if seen is None:
         refuses = "; it is read first, and refuses what interrupts" if allowed == "deny" else ""
         yield f"{_UNKNOWN}, since the switch was not read{refuses}"
+        if edit.previous != SwitchState():
+            yield from _class_words(plan, edit.effects(edit.previous), ", against the last update")
         return
     try:
         plan_changes(driver_of(plan.os), seen, edit.target_of(seen))
@@ -138,8 +140,14 @@ def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: st
         yield f"{head}: {interrupted_words(plan, found)}"
         if allowed == "drain":
             yield _drain_words(plan.name, edit.drain(seen))
+    yield from _class_words(plan, effects)
+
+
+def _class_words(
+    plan: SwitchPlan, effects: Mapping[Difference, Effect], against: str = ""
+) -> Iterator[str]:
     if moved := [change for change, effect in effects.items() if effect is Effect.CLASS]:
-        yield f"{CHANGES_CLASS}: {interrupted_words(plan, moved)}"
+        yield f"{CHANGES_CLASS}{against}: {interrupted_words(plan, moved)}"
 
 
 def _drain_words(name: str, drain: Drain | str) -> str:

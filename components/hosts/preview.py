@@ -52,7 +52,8 @@ def class_changes(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tup
 
     Args:
         plans: The hosts as planned.
-        facts: Device name to what was seen of it; a host without jobs is left out.
+        facts: Device name to what was seen of it, or else last applied; a host without jobs is left
+            out.
     """
     found: list[str] = []
     for plan in plans:

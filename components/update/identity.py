@@ -219,7 +219,7 @@ class _Compared:
         if gone and new not in self.was and first.proof:
             why = f"{new} would be set up, and then {old} be undone on the same {noun}"
             command = f"railyard rename {first.new.kind} {old} {new} --stack {self.stack}"
-            fix = f"`{command}`, or write {old} again"
+            fix = f"`{command}`, or write {old} again" if self._may_move(new) else f"write {old}"
         elif gone:
             why = f"{old} leaves the file, and would be undone at the same address"
             fix = f"take {old} out in an update of its own, and then let {new} have its address"
@@ -230,6 +230,11 @@ class _Compared:
             why = "each of them would get the settings of another one"
             fix = "write the `ssh` of each machine under its own name again"
         return _refusal("; ".join(map(str, group)), why, fix)
+
+    def _may_move(self, new: str) -> bool:
+        """Whether `railyard rename` knows such a device: no ESXi host or machine on one."""
+        guests = {vm.name for each in self.spec.hypervisors for vm in each.vms}
+        return new not in guests | {each.name for each in self.spec.hypervisors}
 
     def false_renames(self) -> Iterator[str]:
         """Declared renames of a device into another one."""

@@ -45,7 +45,7 @@ def disruptions_refused(
     device that was not read, as with `railyard:observe: never`, every difference from what was last
     applied counts. Where nothing was applied either, the step reads the device and refuses itself.
     """
-    seen = _hosts(plan, facts, applied)
+    seen = known_hosts(plan, facts, applied)
     away = {name: fact.reason for name, fact in facts.items() if isinstance(fact, Unreachable)}
     refused = [*passing_refused(plan.reboots, seen, away)]
     if spec.disruption.ports != "allow":
@@ -62,7 +62,7 @@ def host_departures(
 ) -> tuple[str, ...]:
     """Which hosts the update will drain or reboot, and in which group, for people."""
     leaving = leaving_nodes(plan.kubernetes, applied) if plan.departures else ()
-    waiting = render_departures(plan.reboots, _hosts(plan, facts, applied))
+    waiting = render_departures(plan.reboots, known_hosts(plan, facts, applied))
     drained = (
         words
         for switch in plan.switches
@@ -78,7 +78,7 @@ def _drained_by_us(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
     return () if played else leaving_nodes(plan.kubernetes, applied)
 
 
-def _hosts(
+def known_hosts(
     plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
 ) -> Mapping[str, HostState]:
     """What each host and hypervisor has: as it was read, else as the last update left it."""
@@ -108,12 +108,9 @@ def _interrupting(
             if switch.exec.interrupts and is_sent(switch, applied, drifts):
                 yield _exec_refusal(switch.name, switch.exec.interrupts)
         elif switch.name in changing:
-            yield from _refuse_switch(switch, facts.get(switch.name), applied)
-
-
-def _refuse_switch(switch: SwitchPlan, seen: Facts, applied: Applied) -> Iterator[str]:
-    if found := _interruptions(switch, seen, applied):
-        yield _refusal(switch, found, unread=seen is None)
+            seen = facts.get(switch.name)
+            if found := _interruptions(switch, seen, applied):
+                yield _refusal(switch, found, spec.disruption.ports, unread=seen is None)
 
 
 def _interruptions(switch: SwitchPlan, seen: Facts, applied: Applied) -> tuple[Difference, ...]:
@@ -166,12 +163,14 @@ def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> str:
     )
 
 
-def _refusal(switch: SwitchPlan, changes: Sequence[Difference], *, unread: bool) -> str:
+def _refusal(
+    switch: SwitchPlan, changes: Sequence[Difference], policy: str, *, unread: bool
+) -> str:
     base = " (against what was last applied, since nothing was read)" if unread else ""
     return (
         f"disruption: {switch.name} would interrupt traffic{base}:"
         f" {interrupted_words(switch, changes)}\n"
-        "  where  disruption.ports = deny\n"
+        f"  where  disruption.ports = {policy}\n"
         "  fix    plan a window and set disruption.ports to allow, or take the change back"
     )
 
