@@ -134,9 +134,9 @@ def _carried_less(update: Update) -> Iterator[str]:
 
 
 def _is_class_said(name: str, said: Sequence[str]) -> bool:
-    """A text about the switch speaks of the class, or says that it was not read and will refuse."""
+    """A text about the switch speaks of the class."""
     texts = [each.lower() for each in said if each.startswith(f"{name}:")]
-    return any("class" in each or "interrupts: not known" in each for each in texts)
+    return any("class" in each for each in texts)
 
 
 def _rebooted(update: Update) -> Iterator[str]:
