@@ -206,18 +206,21 @@ def watch_parent(stop: threading.Event) -> None:
     The engine gives each plugin a process group of its own and ends it with SIGINT, so that a
     Ctrl-C in a terminal does not come here: the engine then calls Cancel. Its death is read from a
     file descriptor of its process (pidfd_open(2)): a signal at a parent's death (PR_SET_PDEATHSIG)
-    comes once for each of the parent's threads, may run in any thread of ours, and then leaves the
-    one that waits asleep.
+    comes once for each of the parent's threads. Any signal may be taken by any thread of ours, and
+    then leaves the main one asleep, which alone runs Python's handlers. So the interpreter writes
+    each signal into a pipe, and a thread reads that.
     """
     parent = os.getppid()
     engine = os.pidfd_open(parent)
+    came, comes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(comes)
 
     def wait() -> None:
-        select.select([engine], [], [])
+        select.select([engine, came], [], [])
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+        signal.signal(number, lambda _number, _frame: None)
     threading.Thread(target=wait, name="watch-parent", daemon=True).start()
     if os.getppid() != parent:
         stop.set()
