@@ -146,21 +146,21 @@ def read_text(path: Path, limit: int = FILE_BYTES) -> str:
     return _sound(path, limit).read_text(encoding="utf-8")
 
 
-def refuse_endless(path: Path) -> None:
+def refuse_endless(path: Path) -> os.stat_result:
     """Refuse a device or a pipe: to open one may wait for ever, and to read one may never end.
 
     Raises:
         UsageError: It is one.
         OSError: It is not there.
     """
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
         raise UsageError(f"{path}: not a regular file. Save its text as a file and name that.")
+    return found
 
 
 def _sound(path: Path, limit: int) -> Path:
-    refuse_endless(path)
-    found = path.stat()
+    found = refuse_endless(path)
     if stat.S_ISREG(found.st_mode) and found.st_size > limit:
         raise UsageError(
             f"{path}: longer than {limit >> 20} MiB, the limit of a file that Railyard reads. Is"

@@ -238,7 +238,7 @@ def look_at_switch(
     questions = system_of(system).identity
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()
-        who = Identity(serial=identity.serial, base_mac=identity.base_mac, stacks=identity.stacks)
+        who = replace(identity, release="", model="", rights="")
         return look(exchange, desired).model_copy(update={"identity": who}), identity
 
 

@@ -60,12 +60,10 @@ def test_what_is_in_memory_needs_no_limit() -> None:
     assert bounded(text) is text
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/tty", "pipe"])
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "pipe"])
 def test_a_device_is_refused_before_it_is_opened(path: str, tmp_path: Path) -> None:
     named = tmp_path / path
     if path == "pipe":
         os.mkfifo(named)
-    if not named.exists():
-        pytest.skip(f"{path} does not exist here")
     with pytest.raises(UsageError, match="not a regular file"):
         refuse_endless(named)

@@ -372,7 +372,16 @@ class HandSplit(Protocol):
 
 
 class Uncounted:
-    """Of a driver on InfiniBand: the adapters count, and there are no classes to tell apart."""
+    """A driver on InfiniBand: the adapters count, there are no classes, and no port is ours."""
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """Nothing: no port is ever ours."""
+        return ()
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """None of them."""
+        del answers
+        return ()
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Nothing."""

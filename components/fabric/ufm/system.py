@@ -68,15 +68,6 @@ class UfmDriver(ByTable, Uncounted):
     guard: Guard | None = None
     save = ""
 
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """Nothing: no port is ever ours."""
-        return ()
-
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """None of them."""
-        del answers
-        return ()
-
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """All partitions, since those of others decide what may be removed."""
         if wanted.ib is None:

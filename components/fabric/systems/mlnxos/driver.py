@@ -30,15 +30,6 @@ class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
     system = "mlnxos"
     title = "MLNX-OS"
 
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """Nothing: no port is ever ours."""
-        return ()
-
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """None of them."""
-        del answers
-        return ()
-
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """Partitions always, since those of others decide what may be removed."""
         ib = wanted.ib
