@@ -5,6 +5,7 @@ Sources: docs/explanation/sources.md#sonic. The session knows nothing of SSH.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -14,7 +15,7 @@ from lab.switches.emulators import Daemons
 from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.sonic import show, show_bgp
-from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
+from lab.switches.sonic.config import RELOAD_LOCK, VERSION_FILE, Db, Platform, Stored
 from lab.switches.sonic.config_commands import run_config
 from lab.switches.sonic.counterpoll import run_counterpoll
 from lab.switches.sonic.database import Database
@@ -77,6 +78,8 @@ class Switch(Protocol):
         """The ports with a cable."""
         ...
 
+    holders: set[Session]
+    """The logins that hold the reload lock."""
     frr: Daemons | None
     """Its real routing daemons, where the lab has them."""
 
@@ -116,7 +119,7 @@ class Switch(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
     """The state of one login."""
 
@@ -125,6 +128,8 @@ class Session:
     user: str = "admin"
     open: bool = True
     changes: int = 0
+    opened: str = ""
+    """The file behind descriptor 9."""
     shell: Shell = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,7 +142,9 @@ class Session:
         return self.shell.status
 
     def prompt(self) -> str:
-        """The prompt of bash on SONiC."""
+        """The prompt of bash on SONiC, or the one that asks for the rest of a command."""
+        if self.shell.pending:
+            return "> "
         return f"{self.user}@{self.host}:~$ "
 
     def run(self, line: str) -> str:
@@ -145,7 +152,7 @@ class Session:
         if not line.strip():
             return ""
         try:
-            return self.shell.run(line.strip())
+            return self.shell.type_line(line.strip())
         except ShellError as error:
             self.shell.status = 2
             return f"-bash: syntax error: {error}\n"
@@ -167,21 +174,23 @@ class Session:
         if builtin is not None:
             return builtin(self, words[1:])
         try:
-            return self._tool(words, root=root), 0
+            return self._tool(words, given, root=root), 0
         except CommandError as error:
             return str(error), error.status
 
-    def _tool(self, words: list[str], *, root: bool) -> str:
+    def _tool(self, words: list[str], given: str, *, root: bool) -> str:
         changing = words[0] in _CHANGES and "--print-data" not in words
-        line = " ".join(["sudo", *words] if root else words)
+        line = " ".join([*(["sudo"] if root else []), *words, given]).rstrip()
         refusal = self.switch.refuse(line)
         if refusal is not None:
             raise CommandError(refusal, 2)
         if changing and any(text in line for text in self.switch.faults.ignore):
             return ""
         is_folder = words[0] in {"ls", "mkdir", "rmdir"}
-        run = self._folders if is_folder else self._dispatch
-        printed = run(words, root=root)
+        if is_folder:
+            printed = self._folders(words, root=root)
+        else:
+            printed = self._dispatch(words, given, root=root)
         if changing:
             self.changes += 1
             self.switch.commit()
@@ -194,26 +203,48 @@ class Session:
             raise CommandError(printed, status)
         return printed
 
-    def _dispatch(self, words: list[str], *, root: bool) -> str:
-        match words[0]:
-            case "config":
-                if not root:
-                    raise CommandError("Root privileges are required for this operation", 1)
-                return run_config(self, words)
-            case "sonic-cfggen":
-                return run_cfggen(self.switch.database, words[1:])
-            case "sonic-db-cli":
-                return run_db_cli(self.switch.database, words[1:])
-            case "counterpoll":
-                return run_counterpoll(self.switch.database, self.switch.branch, words)
-            case "pfcwd":
-                return run_pfcwd(self, words, root=root)
-            case "show":
-                told = show_bgp.tell(self.switch.frr, words[1:])
-                return show.run_show(self, words) if told is None else told
-            case other:
-                self.note(" ".join(words))
-                raise CommandError(f"-bash: {other}: command not found", NOT_FOUND)
+    def _dispatch(self, words: list[str], given: str, *, root: bool) -> str:
+        tools: dict[str, Callable[[], str]] = {
+            "config": lambda: self._config(words, root=root),
+            "sonic-cfggen": lambda: run_cfggen(self.switch.database, words[1:], given),
+            "sonic-db-cli": lambda: run_db_cli(self.switch.database, words[1:]),
+            "sonic-db-dump": lambda: self._dump(words[1:]),
+            "counterpoll": lambda: run_counterpoll(self.switch.database, self.switch.branch, words),
+            "pfcwd": lambda: run_pfcwd(self, words, root=root),
+            "show": lambda: self._show(words),
+        }
+        if words[0] not in tools:
+            self.note(" ".join(words))
+            raise CommandError(f"-bash: {words[0]}: command not found", NOT_FOUND)
+        return tools[words[0]]()
+
+    def _config(self, words: list[str], *, root: bool) -> str:
+        if not root:
+            raise CommandError("Root privileges are required for this operation", 1)
+        return run_config(self, words)
+
+    def _show(self, words: list[str]) -> str:
+        told = show_bgp.tell(self.switch.frr, words[1:])
+        return show.run_show(self, words) if told is None else told
+
+    def _dump(self, words: list[str]) -> str:
+        """`sonic-db-dump`, of the table of ports in STATE_DB."""
+        if words != ["-n", "STATE_DB", "-y", "-k", "PORT_TABLE|*"]:
+            self.note(" ".join(("sonic-db-dump", *words)))
+            raise CommandError("sonic-db-dump: error: no such option", 2)
+        found = {
+            f"PORT_TABLE|{port}": {
+                "expireat": 0,
+                "ttl": -0.001,
+                "type": "hash",
+                "value": {
+                    "supported_speeds": ",".join(self.switch.supported_speeds(port)),
+                    "supported_fecs": ",".join(self.switch.supported_fecs(port)),
+                },
+            }
+            for port in self.switch.database.db["PORT"]
+        }
+        return json.dumps(found, indent=2)
 
     def note(self, text: str) -> None:
         """Keep a command that this emulator does not know."""
@@ -227,12 +258,28 @@ class Session:
     def leave(self) -> tuple[str, int]:
         """End the shell."""
         self.open = False
+        self.switch.holders.discard(self)
+        return "", 0
+
+    def take(self, words: list[str]) -> tuple[str, int]:
+        """`exec 9<FILE`: opens it, if it is there."""
+        if words[:2] != ["9", "<"] or self.switch.stored.files.get(words[2]) is None:
+            return _no_file("-bash", words[-1]), 1
+        self.opened = words[2]
         return "", 0
 
     def flock(self, words: list[str]) -> tuple[str, int]:
-        """`flock -n FILE true`: 1 while somebody else holds the lock."""
-        held = RELOAD_LOCK in words and self.switch.stored.lock_owner
-        return "", 1 if held else 0
+        """`flock -n 9`: 1 while somebody else holds the lock; else it is ours until we leave."""
+        others = self.switch.stored.lock_owner or self.switch.holders - {self}
+        if words != ["-n", "9"] or self.opened != RELOAD_LOCK or others:
+            return "", 1
+        self.switch.holders.add(self)
+        return "", 0
+
+    def touch(self, words: list[str]) -> tuple[str, int]:
+        """Make an empty file if there is none."""
+        self.switch.stored.files.setdefault(words[0], "")
+        return "", 0
 
     def vtysh(self, words: list[str]) -> tuple[str, int]:
         """The real one, or as much of it as asks for sessions."""
@@ -251,6 +298,8 @@ class Session:
     def cat(self, words: list[str]) -> tuple[str, int]:
         """Print a file that somebody wrote."""
         found = self.switch.stored.files.get(words[0])
+        if words[0] == VERSION_FILE:
+            found = f"build_version: '{self.switch.release.removeprefix('SONiC.')}'\n"
         return (found, 0) if found is not None else (_no_file("cat", words[0]), 1)
 
     def remove(self, words: list[str]) -> tuple[str, int]:
@@ -281,6 +330,8 @@ _BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {
     "export": lambda _session, _words: ("", 0),
     "exit": lambda session, _words: session.leave(),
     "logout": lambda session, _words: session.leave(),
+    "exec": lambda session, words: session.take(words),
+    "touch": lambda session, words: session.touch(words),
     "flock": lambda session, words: session.flock(words),
     "cat": lambda session, words: session.cat(words),
     "rm": lambda session, words: session.remove(words),

@@ -198,6 +198,18 @@ def _portconfig(session: Session, port: str) -> Database:
     return database
 
 
+def _remove_address(session: Session, port: str, address: str) -> str:
+    """Its row without fields goes with the last address (config/main.py: `interface ip remove`)."""
+    database = session.switch.database
+    if f"{port}|{address}" not in database.db.get("INTERFACE", {}):
+        raise _fail(f"{address} is not configured on {port}")  # the words are a guess
+    database.delete("INTERFACE", f"{port}|{address}")
+    left = [key for key in database.db.get("INTERFACE", {}) if key.partition("|")[0] == port]
+    if left == [port] and not row(database.db, "INTERFACE", port):
+        database.delete("INTERFACE", port)
+    return ""
+
+
 def _speed(session: Session, port: str, text: str) -> str:
     database = _portconfig(session, port)
     supported = session.switch.supported_speeds(port)
@@ -274,7 +286,7 @@ def _load(session: Session, path: str) -> str:
 
 
 def _reload(session: Session, path: str) -> str:
-    if session.switch.stored.lock_owner:
+    if session.switch.stored.lock_owner or session.switch.holders:
         raise CommandError(f"Failed to acquire lock on {RELOAD_LOCK}", 1)
     text = _file(session, path or SAVED_FILE)
     if text is None:
@@ -357,6 +369,11 @@ _COMMANDS: Final[tuple[tuple[str, str, Handler], ...]] = (
     (r"config switchport mode (access|trunk|routed) (\S+)", "<mode_type> port", _switchport),
     (r"config interface (startup|shutdown) (\S+)", "<interface_name>", _admin),
     (r"config interface mtu (\S+) (\S+)", "<interface_name> <interface_mtu>", _mtu),
+    (
+        r"config interface ip remove (\S+) (\S+)",
+        "<interface_name> <ip_addr>",
+        _remove_address,
+    ),
     (r"config interface speed (\S+) (\d+)", "<interface_name> <interface_speed>", _speed),
     (r"config interface fec (\S+) (\S+)", "<interface_name> <interface_fec>", _fec),
     (r"config interface autoneg (\S+) (enabled|disabled)", "<interface_name> <mode>", _autoneg),

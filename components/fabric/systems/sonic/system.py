@@ -11,12 +11,16 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain, Script
 from components.fabric.systems.sonic import exec as sonic_exec
-from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic import routing as bgp
 from components.fabric.systems.sonic.driver import SonicDriver
-from components.fabric.systems.sonic.facts import MBIT_PER_GBIT, MIN_RELEASE, parse_branch
+from components.fabric.systems.sonic.rows import (
+    MBIT_PER_GBIT,
+    MIN_RELEASE,
+    delete_fields,
+    document,
+    parse_branch,
+)
 from components.fabric.systems.switch_system import (
-    BondForm,
     ExecForm,
     Intent,
     LinkForm,
@@ -66,14 +70,13 @@ SYSTEM: Final = SwitchSystem(
     exec_form=ExecForm(
         render=bash_cli.render_chain,
         mark=bash_cli.mark_chain,
-        enter=sonic_exec.ENTER,
+        enter=(*SonicDriver.enter, *SonicDriver.configure),
         commit=("echo applied",),
         save=(Script(SonicDriver.save),),
         save_enter=SonicDriver.enter,
         expects=re.compile(r"(?:.*\n)?applied\s*", re.DOTALL),
         start=sonic_exec.start,
         prepare=sonic_exec.prepare,
-        again=sonic_exec.again,
         back=sonic_exec.back,
         find_missing=sonic_exec.find_missing,
         longest=bash_cli.LONGEST_ARGUMENT,
@@ -90,6 +93,7 @@ SYSTEM: Final = SwitchSystem(
     older="makes lossless buffers for priorities 3 and 4 only",
     reads_release=lambda text: parse_branch(text) > 0,
     a_release="202405",
+    native_of=lambda release: bgp.release_words(release[0]),
     parse_release=lambda text: (parse_branch(text), 0, 0),
     show_release=lambda release: str(release[0]),
     semi_lossless="its ports pause and are paused together",
@@ -114,19 +118,13 @@ SYSTEM: Final = SwitchSystem(
     # shows nothing in FRR, and then the switch is not changed.
     drain=Drain(
         title="BGP graceful shutdown",
-        away=(*say.write_rows({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
+        away=(*document({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
         back=(
-            *say.write_rows({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
-            say.delete_field(bgp.GLOBALS, bgp.SHUTDOWN),
+            *document({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
+            *delete_fields([(bgp.GLOBALS, bgp.SHUTDOWN)]),
         ),
         asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
         is_away=r"^ +bgp graceful-shutdown\s*$",
-    ),
-    # Names: sonic-portchannel.yang. ICCP: INCLUDE_ICCPD in rules/config of sonic-buildimage.
-    bonds=BondForm(
-        name=r"PortChannel\d{1,4}",
-        example="PortChannel1",
-        no_pairs="the images of community SONiC are built without iccpd, which such a pair needs",
     ),
     links=LinkForm(_link_words),
     mark_percent=None,
