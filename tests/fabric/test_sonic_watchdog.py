@@ -238,7 +238,7 @@ def test_the_lines_and_their_order(switch: SonicSwitch) -> None:
     assert second["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == "3"
     assert "PFC_WD" not in second, "a watchdog takes the list that is there"
     times = {"action": "drop", "detection_time": "200", "restoration_time": "200"}
-    assert third["PFC_WD"] == {port: times for port in PORTS}
+    assert third["PFC_WD"] == dict.fromkeys(PORTS, times)
     assert third["PORT"] == {port: {"mtu": "9216"} for port in PORTS}
 
 
