@@ -43,7 +43,8 @@ def make_switch(
         release=release,
     )
     switch = SonicSwitch(config, folder / "leaf-01.json")
-    switch.first_boot(preset)
+    if preset != "l1":
+        switch.first_boot(preset)
     if qos:
         make_pools(switch)
     return switch

@@ -189,10 +189,13 @@ def test_the_lock_of_a_reload(switch: SonicSwitch, shell: Session) -> None:
         "Failed to acquire lock on /etc/sonic/reload.lock\n"
     )
     assert shell.status == 1
-    shell.run("sudo flock -n /etc/sonic/reload.lock true")
+    take = "exec 9</etc/sonic/reload.lock && flock -n 9"
+    assert "No such file" in shell.run(take)
+    shell.run("sudo touch /etc/sonic/reload.lock")
+    shell.run(take)
     assert shell.status == 1
     switch.fault(["lock", "off"])
-    shell.run("sudo flock -n /etc/sonic/reload.lock true")
+    shell.run(take)
     assert shell.status == 0
 
 

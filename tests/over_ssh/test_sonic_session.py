@@ -13,6 +13,7 @@ from components.core.errors import DeviceError
 from components.fabric import device
 from components.fabric.exec_plan import plan_exec
 from components.fabric.plan import plan_fabric
+from components.fabric.systems.sonic.driver import RELOAD_LOCK
 from lab import keys
 from lab.switches.emulators import make_switch as make_lab_switch
 from lab.switches.sonic.server import SonicSwitch
@@ -47,7 +48,8 @@ def test_an_apply_says_what_the_template_of_the_platform_had(room: SwitchRoom) -
     ):
         assert text in evidence["changed"]
     assert any("pfc_priorities: " in each for each in evidence["interrupted"])
-    assert room.switch.stored.files == {}, "the copy that proved the room on the disk is gone"
+    files = {*room.switch.stored.files}
+    assert files == {RELOAD_LOCK}, "the copy that proved the room on the disk is gone"
     assert room.switch.port_view("Ethernet32").pfc_priorities == {3, 4}
 
 

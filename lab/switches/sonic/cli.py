@@ -5,6 +5,7 @@ Sources: docs/explanation/sources.md#sonic. The session knows nothing of SSH.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
 from lab.switches.stored import Chassis
 from lab.views import BgpView, RouterView
 
+_LOCK_S: Final = 5.0
+_LOCK_LOOKS: Final = 100
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
 _CHANGES: Final = ("config", "counterpoll", "pfcwd", "sonic-db-cli", "sonic-cfggen")
@@ -172,7 +175,7 @@ class Session:
                 return "sudo: a password is required", 1
         builtin = _BUILTINS.get(words[0])
         if builtin is not None:
-            return builtin(self, words[1:])
+            return (given, 0) if words == ["cat"] else builtin(self, words[1:])
         try:
             return self._tool(words, given, root=root), 0
         except CommandError as error:
@@ -268,10 +271,17 @@ class Session:
         self.opened = words[2]
         return "", 0
 
+    async def wait_for(self, line: str) -> None:
+        """`flock -w 5 9` waits for a login that is just ending."""
+        for _ in range(_LOCK_LOOKS):
+            if "flock -w" not in line or not self.switch.holders - {self}:
+                return
+            await asyncio.sleep(_LOCK_S / _LOCK_LOOKS)
+
     def flock(self, words: list[str]) -> tuple[str, int]:
-        """`flock -n 9`: 1 while somebody else holds the lock; else it is ours until we leave."""
+        """`flock -w 5 9`: 1 while somebody else holds the lock; else it is ours until we leave."""
         others = self.switch.stored.lock_owner or self.switch.holders - {self}
-        if words != ["-n", "9"] or self.opened != RELOAD_LOCK or others:
+        if words not in (["-n", "9"], ["-w", "5", "9"]) or self.opened != RELOAD_LOCK or others:
             return "", 1
         self.switch.holders.add(self)
         return "", 0

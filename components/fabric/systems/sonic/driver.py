@@ -45,7 +45,8 @@ SCRATCH: Final = "/etc/sonic/railyard.json"
 """On the same disk as the saved configuration, for the length of one command."""
 RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
 """Held by `config reload` and `config load_minigraph` (sonic-utilities, config/main.py). A lock of
-flock(2) needs no right to write, and ends with the shell that holds it."""
+flock(2) needs no right to write, and ends with the shell that holds it, a moment after its
+session: so the next one waits for it a little."""
 _ECHO: Final = 'echo "[status $?]"'
 """End of what is typed: a command of several lines is echoed line by line before its answer."""
 
@@ -81,7 +82,7 @@ class SonicDriver(ByTable):
     # A reload of the configuration while we write would take our lines away again.
     configure: Sequence[str] = (
         Script(
-            f"sudo touch {RELOAD_LOCK} && exec 9<{RELOAD_LOCK} && {{ flock -n 9 ||"
+            f"sudo touch {RELOAD_LOCK} && exec 9<{RELOAD_LOCK} && {{ flock -w 5 9 ||"
             ' { echo "a config reload or another update is running"; false; }; }'
         ),
     )

@@ -270,10 +270,15 @@ def _plan_link(plan: PortPlan, was: PortState, port: PortState, switch: SwitchSt
 
 
 def _refuse_unknown(name: str, moved: Mapping[str, str], switch: SwitchState) -> None:
-    """As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig)."""
+    """As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig).
+
+    What the chip has for FEC may follow the speed, so with another speed it is not known before.
+    """
     offers = (read_rows(switch, OFFERS) or {}).get(name, {})
     for kind, key in (("speed", "supported_speeds"), ("fec", "supported_fecs")):
         known = [each for each in offers.get(key, "").split(",") if each]
+        if kind == "fec" and "speed" in moved:
+            continue
         if kind in moved and known and moved[kind] not in known:
             raise Unsettable(
                 f"{kind} {moved[kind]} of {name} is none that the port has: {', '.join(known)} "
