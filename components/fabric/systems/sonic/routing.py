@@ -63,10 +63,10 @@ UP_SINCE: Final = 202505
 """First branch whose frrcfgd takes `up`, the only word in SONiC's YANG (sonic-buildimage, change
 21697); an older one takes `true` alone (its issue 18865)."""
 NO_UP: Final = (
-    "before 202505 SONiC's BGP takes `admin_status: true` alone, which its own YANG does not know: "
-    "`config apply-patch`, `config replace`, `config rollback` and `config interface breakout` of "
-    "other settings are refused on such a switch as long as our sessions are there"
+    "`config apply-patch`, `config replace`, `config rollback` and `config interface breakout` are "
+    "refused as long as our sessions are there"
 )
+"""What fails for an operator because of `true`, which is in no YANG of SONiC's."""
 
 
 def release_words(branch: int) -> dict[str, str]:

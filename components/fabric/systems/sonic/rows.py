@@ -14,6 +14,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
+from components.catalogue.switches.switch_model import UNRELEASED
 from components.fabric.native import (
     DEFAULT,
     WHOLE,
@@ -94,7 +95,7 @@ def parse_branch(text: str) -> int:
     return NO_BRANCH if text.lower().startswith(("master", "sonic.master")) else 0
 
 
-NO_BRANCH: Final = 999_999
+NO_BRANCH: Final = UNRELEASED
 """Of a release that is no branch, such as master."""
 
 

@@ -21,6 +21,7 @@ from components.fabric.systems.sonic.rows import (
     parse_branch,
 )
 from components.fabric.systems.switch_system import (
+    Caution,
     ExecForm,
     Intent,
     LinkForm,
@@ -95,7 +96,6 @@ SYSTEM: Final = SwitchSystem(
     a_release="202405",
     native_of=lambda release: bgp.release_words(release[0]),
     parse_release=lambda text: (parse_branch(text), 0, 0),
-    show_release=lambda release: str(release[0]),
     semi_lossless="its ports pause and are paused together",
     # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
     pfc_watchdog=(MIN_RELEASE, 0, 0),
@@ -112,6 +112,23 @@ SYSTEM: Final = SwitchSystem(
         max_paths=bgp.MAX_PATHS,
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
+        cautions=(
+            Caution(
+                "whether BGP sessions over ports without addresses come back after a boot of SONiC "
+                "is not proven: issue 27723 of sonic-buildimage is open, and with FRR 10.5.1 they "
+                "stay Idle (issue 26959)",
+                "give the links an address, or restart one switch before the rack is in use and "
+                "look at its sessions.",
+                unnumbered=True,
+            ),
+            Caution(
+                f"SONiC's BGP before {bgp.UP_SINCE} takes rows that its own YANG refuses, so that "
+                f"{bgp.NO_UP}",
+                f"upgrade it to {bgp.UP_SINCE} or later, or do such changes before the first "
+                "update.",
+                until=(bgp.UP_SINCE, 0, 0),
+            ),
+        ),
     ),
     # TSA does nothing with frrcfgd (sonic-buildimage, issue 22729), which our BGP needs. The field
     # is in sonic-bgp-global.yang and frrcfgd.py (sources.md#graceful-drain). A release without it
