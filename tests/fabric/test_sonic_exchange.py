@@ -299,7 +299,10 @@ def test_drift_is_told_in_words_and_repaired(switch: SonicSwitch) -> None:
     ):
         assert text in found
     lines = apply(exchange, LOSSLESS)
-    assert "sudo sonic-db-cli CONFIG_DB HDEL 'PORT_QOS_MAP|Ethernet16' dot1p_to_tc_map" in lines
+    assert (
+        "sudo sonic-db-cli CONFIG_DB HDEL 'PORT_QOS_MAP|Ethernet16' dot1p_to_tc_map"
+        in "\n".join(lines)
+    )
     assert "DSCP_TO_TC_MAP" not in sent_rows(lines), "the maps are as they were"
     assert diff_states(exchange.read(LOSSLESS).state, LOSSLESS) == ()
 

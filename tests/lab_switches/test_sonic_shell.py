@@ -57,7 +57,7 @@ def test_lists_of_commands(shell: Session, line: str, printed: str, status: int)
 
 
 def test_a_command_may_be_typed_as_several_lines(shell: Session) -> None:
-    for line in ("echo 'a", "b' \\"):
+    for line in ("true &&", "echo 'a", "b' \\"):
         assert shell.run(line) == ""
         assert shell.prompt() == "> "
     assert shell.run("c") == "a\nb c\n"

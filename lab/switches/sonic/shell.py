@@ -26,7 +26,7 @@ class Shell:
     write_file: Callable[[str, str], None]
     status: int = 0
     pending: str = ""
-    """The lines of a command that is not at its end: a quote is open, or a backslash ends it."""
+    """The lines of a command that goes on: a quote is open, or `\\\\` or `&&` ends the last one."""
     _words: list[str] = field(default_factory=list[str])
 
     def run(self, line: str) -> str:
@@ -54,7 +54,7 @@ class Shell:
             ShellError: See `run`.
         """
         text = f"{self.pending}{line}"
-        if text.endswith("\\") or text.count("'") % 2:
+        if text.endswith(("\\", "&&")) or text.count("'") % 2:
             self.pending = f"{text}\n"
             return ""
         self.pending = ""

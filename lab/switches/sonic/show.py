@@ -18,6 +18,8 @@ from lab.switches.stored import PortCounters
 if TYPE_CHECKING:
     from lab.switches.sonic.cli import Session, Switch
 
+_HEAD_MARGIN: Final = 2
+"""How much wider than its head a column is at least (tabulate: `MIN_PADDING`)."""
 UNICAST_QUEUES: Final = range(8)
 MULTICAST_QUEUES: Final = range(10, 20)
 """Queues of the chip beside the unicast ones; nothing of RoCE is in them."""
@@ -42,7 +44,10 @@ def run_show(session: Session, words: list[str]) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: int = 0) -> str:
     """A table as `tabulate` prints it; the first `right` columns, or all if negative, are right."""
     lines = [header, *rows]
-    widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
+    widths = [
+        max(len(head) + _HEAD_MARGIN, *(len(line[n]) for line in lines))
+        for n, head in enumerate(header)
+    ]
     count = len(header) if right < 0 else right
 
     def line(cells: Sequence[str]) -> str:
@@ -152,14 +157,14 @@ def _pfc_counters(switch: Switch, _: str) -> str:
     held = {name: _counters(switch.stored, name) for name in switch.database.db["PORT"]}
     received = {name: each.rx_pauses for name, each in held.items()}
     sent = {name: each.tx_pauses for name, each in held.items()}
-    text = ""
+    tables: list[str] = []
     for direction, counted in (("Rx", received), ("Tx", sent)):
         header = (f"Port {direction}", *(f"PFC{n}" for n in range(8)))
         rows = [
             (name, *(f"{each.get(n, 0):,}" for n in range(8))) for name, each in counted.items()
         ]
-        text += table(header, rows, right=-1) + "\n"
-    return text
+        tables.append(table(header, rows, right=-1))
+    return "\n".join(tables)
 
 
 def _pfcwd_stats(switch: Switch, _: str) -> str:
@@ -219,7 +224,7 @@ def _queue_json(switch: Switch, port: str) -> str:
         rows |= {f"MC{n}": _queue_row("0") for n in MULTICAST_QUEUES}
         rows |= {"ALL20": dict.fromkeys(_queue_row(""), "N/A"), "time": "2026-01-01T00:00:00"}
         found[name] = rows
-    return json.dumps(found, indent=4, sort_keys=True) + "\n"
+    return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
 def _queue_row(sent: str, lost: str = "0") -> dict[str, str]:
@@ -247,7 +252,7 @@ def _wred_json(switch: Switch, _: str) -> str:
             for n in UNICAST_QUEUES
         }
         found[name] = rows | {"time": "2026-01-01T00:00:00"}
-    return json.dumps(found, indent=4, sort_keys=True) + "\n"
+    return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
 def _drops(switch: Switch, _: str) -> str:

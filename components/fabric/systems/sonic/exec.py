@@ -60,6 +60,7 @@ def start(desired: SwitchState) -> SwitchState:
                 native=write_settings(
                     {
                         "trust": {(qos_row(name), "dot1p_to_tc_map"): "unknown"},
+                        "pfc": {(qos_row(name), "pfc_enable"): "unknown"},
                         "pfc_watchdog": {(watchdog_row(name), "action"): "unknown"},
                     }
                 )

@@ -157,12 +157,16 @@ def delete_rows(rows: Iterable[str]) -> Iterator[str]:
 
 
 def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
-    """The commands that delete fields, one a row. A row whose last field goes is gone as well."""
+    """The command that deletes fields, row by row; none if there are none.
+
+    A row whose last field goes is gone as well.
+    """
     fields: dict[str, list[str]] = {}
     for row, field in cells:
         fields.setdefault(row, []).append(field)
-    for row, names in fields.items():
-        yield f"sudo sonic-db-cli CONFIG_DB HDEL '{row}' {' '.join(names)}"
+    lines = (f"sudo sonic-db-cli CONFIG_DB HDEL '{r}' {' '.join(f)}" for r, f in fields.items())
+    if fields:
+        yield Script(" &&\n".join(lines))
 
 
 def port_row(port: str) -> str:
@@ -233,7 +237,9 @@ def fields_of(name: str, setting: str) -> tuple[Cell, ...]:
 def wanted_cells(name: str, port: PortState, setting: str) -> Cells:
     """What the cells of a setting shall hold; one that is not there shall not be."""
     if setting == "pfc":
-        return {(qos_row(name), "pfc_enable"): ",".join(map(str, port.pfc_priorities or ()))}
+        # No list, and not an empty one: that is not valid in sonic-port-qos-map.yang.
+        listed = ",".join(map(str, port.pfc_priorities or ()))
+        return {(qos_row(name), "pfc_enable"): listed} if listed else {}
     kind, _, number = setting.partition("_")
     tc = int(number) if kind == "schedule" else -1
     shared = tc in port.class_shares and tc not in strict_of(port)
