@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import yaml
@@ -23,7 +23,7 @@ LEAVES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
 )
 BRANCHES = ("202305", "202311", "202405", "202411", "202505", "202511")
 INTENTS = (
-    Pieces(mode="lossless", routed="", links="plain"),
+    Pieces(mode="lossless", routed="", links="set"),
     Pieces(mode="lossy_ecn", routed="", links="negotiated"),
     Pieces(mode="lossless", routed="numbered"),
     Pieces(mode="lossy_ecn", routed="unnumbered", bfd=False),
@@ -54,7 +54,7 @@ def why_invalid(table: str, field: str, value: Any, branch: str) -> str | None: 
         leaf = {"pattern": leaf}
     if branch < str(leaf.get("since", "")):
         return f"{table} {field} came with {leaf['since']}"
-    texts: list[str] = value if isinstance(value, list) else [str(value)]
+    texts: list[str] = [str(value)] if not isinstance(value, list) else cast("list[str]", value)
     wrong = [text for text in texts if not _fits(text, leaf)]
     return f"{table} {field}: {wrong[0]} is none of {next(iter(leaf.values()))}" if wrong else None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -29,9 +30,23 @@ from lab.views import BgpView, RouterView
 
 _LOCK_S: Final = 5.0
 _LOCK_LOOKS: Final = 100
+_TIMES_S: Final = (
+    (re.compile(r"config save"), 1.5),
+    (re.compile(r"sonic-cfggen|sonic-db-dump"), 0.5),
+    (re.compile(r"\b(config|show|pfcwd|counterpoll) "), 1.0),
+    (re.compile(r"sonic-db-cli"), 0.05),
+)
+"""Seconds that a command takes: an SN2700, and reports on click (sonic-buildimage 20048, 22526,
+26827). That of sonic-db-cli, a program in C++, is a guess."""
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
 _CHANGES: Final = ("config", "counterpoll", "pfcwd", "sonic-db-cli", "sonic-cfggen")
+
+
+def real_time_s(line: str) -> float:
+    """How long the commands of a line take on a real switch."""
+    parts = re.split(r"&&|\|\|", line)
+    return sum(next((s for form, s in _TIMES_S if form.search(part)), 0.0) for part in parts)
 
 
 @dataclass(slots=True)
@@ -42,6 +57,8 @@ class Faults(PlainFaults):
     """A command that changes something and holds one of these is taken and does nothing."""
     sudo_password: bool = False
     """Somebody took the right to sudo without a password away."""
+    pace: float = 0.0
+    """Which part of the real time a command takes."""
 
 
 class Switch(Protocol):
@@ -272,7 +289,9 @@ class Session:
         return "", 0
 
     async def wait_for(self, line: str) -> None:
-        """`flock -w 5 9` waits for a login that is just ending."""
+        """Each command takes its time; `flock -w 5 9` waits for a login that is just ending."""
+        if self.switch.faults.pace:
+            await asyncio.sleep(self.switch.faults.pace * real_time_s(line))
         for _ in range(_LOCK_LOOKS):
             if "flock -w" not in line or not self.switch.holders - {self}:
                 return

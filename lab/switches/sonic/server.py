@@ -87,6 +87,11 @@ def _sudo(switch: SonicSwitch, values: list[str]) -> str:
     return f"sudo asks for a password: {values[0]}"
 
 
+def _pace(switch: SonicSwitch, values: list[str]) -> str:
+    switch.faults.pace = 0.0 if values[0] == "off" else float(values[0])
+    return f"commands take {switch.faults.pace:g} of their real time"
+
+
 def _first_boot(switch: SonicSwitch, values: list[str]) -> str:
     preset: Preset = "t1" if values[0] == "t1" else "l1"
     switch.first_boot(preset)
@@ -101,6 +106,7 @@ _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
     "sudo-password on|off": _sudo,
     "cable PORT HOST NIC|off": cable,
     "factory t1|l1": _first_boot,
+    "pace FACTOR|off": _pace,
 }
 
 
