@@ -12,7 +12,7 @@ import pytest
 
 from components.fabric.state import Neighbour
 from components.fabric.systems.base import PauseCounters
-from components.fabric.systems.sonic import counters, read
+from components.fabric.systems.sonic import counters
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from lab.switches.sonic.show import table
 from tests.fabric.sonic_lab import make_switch
@@ -60,11 +60,11 @@ def test_neighbours() -> None:
 
 
 def test_the_release() -> None:
-    assert read.parse_release(form("sonic_version.yml")) == 202405
+    assert counters.parse_release(form("sonic_version.yml")) == 202405
 
 
 def test_speeds_of_ports() -> None:
-    found = read.parse_offers("dump", form("sonic-db-dump.json"))
+    found = counters.parse_offers("dump", form("sonic-db-dump.json"))
     assert found["Ethernet0"] == {
         "supported_fecs": "rs",
         "supported_speeds": "100000,200000,400000",

@@ -1,4 +1,4 @@
-"""What an emulated SONiC switch holds: CONFIG_DB running and saved, checkpoints, and counters.
+"""What an emulated SONiC switch holds: CONFIG_DB running and saved, and counters.
 
 Factory: a first boot writes one of the presets of config_samples.py (sonic-buildimage, branch
 202405). `t1` routes every port and gives each a session of BGP; most platforms come so, the Z9332F
@@ -175,9 +175,8 @@ class Stored(stored.Stored):
     running: Db
     saved: Db
     """`/etc/sonic/config_db.json`."""
-    checkpoints: dict[str, Db] = {}
     files: dict[str, str] = {}
-    """What somebody wrote to a path, for `config load` and `config apply-patch`."""
+    """What somebody wrote to a path, for `config load`."""
     pfc_lists: dict[str, str] = {}
     """Port to the `pfc_enable` that buffermgrd remembers; a list that vanishes stays there."""
     cables: dict[str, str] = {}

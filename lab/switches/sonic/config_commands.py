@@ -6,14 +6,12 @@ scripts/portconfig.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from lab.switches.sonic.config import RELOAD_LOCK, SAVED_FILE, Db, copy_of, row
+from lab.switches.sonic.config import RELOAD_LOCK, SAVED_FILE, row
 from lab.switches.sonic.database import Database
-from lab.switches.sonic.gcu import GcuError, apply_patch, patch_between
 from lab.switches.sonic.qos_template import clear_qos, reload_qos
 from lab.switches.sonic.tools import CommandError, dump, merge_data, parse_data
 
@@ -303,61 +301,6 @@ def _qos(session: Session, verb: str) -> str:
     return "Running command: /usr/local/bin/sonic-cfggen -j /tmp/cfg_buffer.json --write-to-db\n"
 
 
-def _checkpoint(session: Session, name: str) -> str:
-    session.switch.stored.checkpoints[name] = copy_of(session.switch.database.db)
-    return "Checkpoint created successfully.\n"
-
-
-def _known_checkpoint(session: Session, name: str, what: str) -> Db:
-    found = session.switch.stored.checkpoints.get(name)
-    if found is None:
-        raise CommandError(f"{what}\n{_gone(name)}", 1)
-    return found
-
-
-def _gone(name: str) -> str:
-    return f"Error: Checkpoint '{name}' does not exist"
-
-
-def _delete_checkpoint(session: Session, name: str) -> str:
-    _known_checkpoint(session, name, "Failed to delete config checkpoint")
-    del session.switch.stored.checkpoints[name]
-    return "Checkpoint deleted successfully.\n"
-
-
-def _list_checkpoints(session: Session) -> str:
-    return json.dumps([*session.switch.stored.checkpoints], indent=4) + "\n"
-
-
-def _rollback(session: Session, name: str) -> str:
-    wanted = _known_checkpoint(session, name, "Failed to rollback config")
-    patch = patch_between(session.switch.database.db, wanted)
-    _patch(session, json.dumps(patch), "Failed to rollback config")
-    return "Config rolled back successfully.\n"
-
-
-def _apply_patch(session: Session, path: str) -> str:
-    text = _file(session, path)
-    if text is None:
-        why = f"[Errno 2] No such file or directory: '{path}'"
-        raise CommandError(f"Failed to apply patch due to: {why}\n{_usage_of_patch(why)}", 2)
-    _patch(session, text, "Failed to apply patch due to:")
-    return "Patch applied successfully.\n"
-
-
-def _usage_of_patch(why: str) -> str:
-    command = "config apply-patch"
-    return str(usage_error(command, "PATCH_FILE_PATH", why))
-
-
-def _patch(session: Session, text: str, head: str) -> None:
-    try:
-        apply_patch(session.switch.database, session.switch.platform.hwsku, text)
-    except GcuError as error:
-        lead = f"{head} {error}" if head.endswith(":") else head
-        raise CommandError(f"{lead}\n{_usage_of_patch(str(error))}", 1) from error
-
-
 _NAME: Final = r"([\w/.-]+)"
 _PORT: Final = r"(Ethernet[\d]+)"
 Handler = Callable[..., str]
@@ -387,9 +330,4 @@ _COMMANDS: Final[tuple[tuple[str, str, Handler], ...]] = (
     (rf"config load -y(?: {_NAME})?", "[FILENAME]", _load),
     (rf"config reload -y(?: {_NAME})?", "[FILENAME]", _reload),
     (r"config qos (reload|clear)", "", _qos),
-    (rf"config checkpoint {_NAME}", "CHECKPOINT_NAME", _checkpoint),
-    (rf"config delete-checkpoint {_NAME}", "CHECKPOINT_NAME", _delete_checkpoint),
-    (rf"config rollback {_NAME}", "CHECKPOINT_NAME", _rollback),
-    (r"config list-checkpoints", "", _list_checkpoints),
-    (rf"config apply-patch {_NAME}", "PATCH_FILE_PATH", _apply_patch),
 )

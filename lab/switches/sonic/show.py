@@ -100,59 +100,6 @@ def _status(switch: Switch, _: str) -> str:
     return table((*header, "Type", "Asym PFC"), rows, right=-1)
 
 
-def _vlan_brief(switch: Switch, _: str) -> str:
-    db = switch.database.db
-    names = sorted(db.get("VLAN", {}), key=lambda name: int(name.removeprefix("Vlan")))
-    header = ("VLAN ID", "IP Address", "Ports", "Port Tagging", "Proxy ARP", "DHCP Helper Address")
-    blocks: list[list[tuple[str, ...]]] = []
-    for name in names:
-        members = [
-            (key.partition("|")[2], fields.get("tagging_mode", ""))
-            for key, fields in db.get("VLAN_MEMBER", {}).items()
-            if key.startswith(f"{name}|")
-        ] or [("", "")]
-        vlan = name.removeprefix("Vlan")
-        blocks.append(
-            [
-                (vlan if n == 0 else "", "", port, kind, "disabled" if n == 0 else "", "")
-                for n, (port, kind) in enumerate(members)
-            ]
-        )
-    return _grid(header, blocks)
-
-
-def _grid(header: tuple[str, ...], blocks: list[list[tuple[str, ...]]]) -> str:
-    lines = [header, *(line for block in blocks for line in block)]
-    widths = [max(len(line[n]) for line in lines) + 2 for n in range(len(header))]
-    rule = "+" + "+".join("-" * width for width in widths) + "+"
-
-    def line(cells: tuple[str, ...]) -> str:
-        parts = [
-            f" {cell.rjust(width - 2) if n == 0 else cell.ljust(width - 2)} "
-            for n, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "|" + "|".join(parts) + "|"
-
-    text = [rule, line(header), rule.replace("-", "=")]
-    for block in blocks:
-        text += [*(line(cells) for cells in block), rule]
-    return "\n".join(text) + "\n"
-
-
-def _pfc_priority(switch: Switch, port: str) -> str:
-    maps = switch.database.db.get("PORT_QOS_MAP", {})
-    if port and port not in maps:
-        return f"Cannot find interface {port}\n"
-    names = [port] if port else sorted(maps, key=_number)
-    rows = [(name, maps[name].get("pfc_enable", "N/A")) for name in names]
-    return "\n" + table(("Interface", "Lossless priorities"), rows) + "\n"
-
-
-def _number(name: str) -> int:
-    digits = re.sub(r"\D", "", name)
-    return int(digits) if digits else -1
-
-
 def _pfc_counters(switch: Switch, _: str) -> str:
     held = {name: _counters(switch.stored, name) for name in switch.database.db["PORT"]}
     received = {name: each.rx_pauses for name, each in held.items()}
@@ -179,37 +126,8 @@ def _pfcwd_stats(switch: Switch, _: str) -> str:
     return table((*header, "TX LAST OK/DROP", "RX LAST OK/DROP"), rows, right=-1)
 
 
-def _ecn(switch: Switch, _: str) -> str:
-    text = ""
-    for name, fields in switch.database.db.get("WRED_PROFILE", {}).items():
-        width = max(map(len, fields), default=0)
-        value = max(map(len, fields.values()), default=0)
-        rule = f"{'-' * width}  {'-' * value}"
-        lines = [f"{key.ljust(width)}  {held}".rstrip() for key, held in fields.items()]
-        text += "\n".join([f"Profile: {name}", rule, *lines, rule]) + "\n\n"
-    return text
-
-
 def _counters(stored: Stored, port: str) -> PortCounters:
     return stored.counters.get(port, PortCounters())
-
-
-def _queue_counters(switch: Switch, port: str) -> str:
-    names = [port] if port else [*switch.database.db["PORT"]]
-    if port and port not in switch.database.db["PORT"]:
-        raise CommandError(f"Port doesn't exist! {port}", 1)
-    header = ("Port", "TxQ", "Counter/pkts", "Counter/bytes", "Drop/pkts", "Drop/bytes")
-    text = ""
-    for name in names:
-        held = _counters(switch.stored, name)
-        sent, lost = held.tx_bytes, held.tx_drops
-        rows = [
-            (name, f"UC{n}", "0", str(sent.get(n, 0)), str(lost.get(n, 0)), "0")
-            for n in UNICAST_QUEUES
-        ]
-        rows += [(name, f"MC{n}", "0", "0", "0", "0") for n in MULTICAST_QUEUES]
-        text += "For namespace :\n" + table(header, rows, right=-1) + "\n"
-    return text
 
 
 def _queue_json(switch: Switch, port: str) -> str:
@@ -264,12 +182,6 @@ def _drops(switch: Switch, _: str) -> str:
     return "Ingress PG dropped packets:\n" + table(header, rows, right=-1)
 
 
-def _watermark(switch: Switch, _: str) -> str:
-    header = ("Port", *(f"PG{n}" for n in range(8)))
-    rows = [(name, *("0" for _ in range(8))) for name in switch.database.db["PORT"]]
-    return "Ingress shared pool occupancy per PG:\n" + table(header, rows, right=-1)
-
-
 HOST_MAC: Final = "24:8a:07:00:00:01"
 
 
@@ -308,16 +220,11 @@ Handler = Callable[["Switch", str], str]
 _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"show version", _version),
     (r"show interfaces status", _status),
-    (r"show vlan brief", _vlan_brief),
-    (r"show pfc priority(?: (\S+))?", _pfc_priority),
     (r"show pfc counters", _pfc_counters),
     (r"show pfcwd stats", _pfcwd_stats),
-    (r"show ecn", _ecn),
     (r"show queue counters(?: (Ethernet\d+))? (?:--json|-j)", _queue_json),
-    (r"show queue counters(?: (\S+))?", _queue_counters),
     (r"show queue wredcounters --json", _wred_json),
     (r"show priority-group drop counters", _drops),
-    (r"show priority-group watermark shared", _watermark),
     (r"show lldp table", _lldp),
     (r"show runningconfiguration all", lambda switch, _: dump(switch.database.db)),
 )

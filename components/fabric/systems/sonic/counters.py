@@ -1,4 +1,4 @@
-"""What SONiC's `show` commands print: neighbours, links, and counters (sources: WHY.md).
+"""What SONiC tells beside its configuration: neighbours, links, counters (sources: WHY.md).
 
 All of it is optional for a change; acceptance and drift use it.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour
@@ -29,6 +29,7 @@ from components.fabric.systems.frr import (
     with_bfd,
     with_routes,
 )
+from components.fabric.systems.sonic.rows import Fields, Rows, parse_branch
 
 POLL: Final = "sleep 11"
 """Queues and groups are polled every 10 s (sonic-utilities, counterpoll/main.py): until then a
@@ -259,3 +260,33 @@ def parse_sessions(answers: Mapping[str, str]) -> Sessions:
     sessions = parse_summary(command, text, document)
     found = with_bfd(sessions, rest) if command == WITH_BFD else Sessions(neighbors=sessions)
     return with_routes(found, routes)
+
+
+def parse_offers(command: str, text: str) -> Rows:
+    """The speeds and the FEC that each port has: STATE_DB, as `sonic-db-dump` prints it.
+
+    Raises:
+        Unreadable: It is no such dump.
+    """
+    try:
+        found = _DUMP.validate_json(text[text.find("{") :])
+    except ValidationError as error:
+        raise Unreadable(command, text, "it is no dump of PORT_TABLE") from error
+    return {
+        key.partition("|")[2]: {n: v for n, v in each.value.items() if n in _OFFERED}
+        for key, each in found.items()
+    }
+
+
+class _Dumped(BaseModel):
+    value: Fields = {}
+
+
+_DUMP: Final = TypeAdapter(dict[str, _Dumped])
+_OFFERED: Final = ("supported_speeds", "supported_fecs")
+
+
+def parse_release(text: str) -> int:
+    """The branch that `sonic_version.yml` says; 0: none."""
+    found = re.search(r"^build_version: *'?([^'\s]+)", text, re.MULTILINE)
+    return parse_branch(found[1]) if found else 0

@@ -120,9 +120,9 @@ class SonicDriver(ByTable):
             **routing_words(tables),
         }
         if VERSION in answers:
-            native |= release_words(sonic_parse.parse_release(answers[VERSION]))
+            native |= release_words(counters.parse_release(answers[VERSION]))
         if PORTS in answers:
-            native[OFFERS] = write_text(sonic_parse.parse_offers(PORTS, answers[PORTS]))
+            native[OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
         state = SwitchState(
             vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
             roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",

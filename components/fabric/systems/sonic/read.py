@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.native import sources
 from components.fabric.state import EcnState, OtherPorts, PortState
@@ -44,7 +44,6 @@ from components.fabric.systems.sonic.rows import (
     fields_of,
     is_our_name,
     mode_cell,
-    parse_branch,
     qos_row,
     spread,
     watchdog_row,
@@ -134,36 +133,6 @@ def _fields(value: JsonValue) -> Fields:
         (f"{key}@", ",".join(map(str, field))) if isinstance(field, list) else (key, str(field))
         for key, field in value.items()
     )
-
-
-def parse_offers(command: str, text: str) -> Rows:
-    """The speeds and the FEC that each port has: STATE_DB, as `sonic-db-dump` prints it.
-
-    Raises:
-        Unreadable: It is no such dump.
-    """
-    try:
-        found = _DUMP.validate_json(text[text.find("{") :])
-    except ValidationError as error:
-        raise Unreadable(command, text, "it is no dump of PORT_TABLE") from error
-    return {
-        key.partition("|")[2]: {n: v for n, v in each.value.items() if n in _OFFERED}
-        for key, each in found.items()
-    }
-
-
-class _Dumped(BaseModel):
-    value: Fields = {}
-
-
-_DUMP: Final = TypeAdapter(dict[str, _Dumped])
-_OFFERED: Final = ("supported_speeds", "supported_fecs")
-
-
-def parse_release(text: str) -> int:
-    """The branch that `sonic_version.yml` says; 0: none."""
-    found = re.search(r"^build_version: *'?([^'\s]+)", text, re.MULTILINE)
-    return parse_branch(found[1]) if found else 0
 
 
 def port_names(tables: Tables) -> tuple[str, ...]:

@@ -8,8 +8,7 @@ part is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from components.fabric.native import is_default
@@ -20,8 +19,8 @@ from components.fabric.systems.sonic.port import PortPlan, plan_port
 from components.fabric.systems.sonic.routing import held_interfaces, plan_routing
 from components.fabric.systems.sonic.rows import (
     LOSSLESS_PROFILE,
+    Cell,
     Cells,
-    Fields,
     Rows,
     by_row,
     delete_fields,
@@ -45,11 +44,12 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     _require_pool(actual, target)
     _require_free(actual, target)
     plans = [_plan(name, actual, target) for name in {**actual.ports, **target.ports}]
-    routed, own = plan_routing(actual, target), _Rows.of(actual, target, plans)
+    routed = plan_routing(actual, target)
+    written, stripped, gone = _own_rows(actual, target, plans)
     forgets = _cells(plan.forgets() for plan in plans)
     before, middle, after = routed.comes
     first = {f"VLAN|Vlan{vlan}": {"vlanid": str(vlan)} for vlan in _only(target, actual)}
-    first |= {**own.written, **before, **_cells(plan.first for plan in plans)}
+    first |= {**written, **before, **_cells(plan.first for plan in plans)}
     last = (plan.last | (plan.touches if plan.pause_list else {}) for plan in plans)
     groups = [row for plan in plans for row in (*plan.gone_groups, *plan.renewed_groups)]
     return tuple(
@@ -62,8 +62,8 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
             document(first),
             document({**_cells(plan.sets for plan in plans), **middle}),
             document({**_cells(last), **after}),
-            delete_fields((*(cell for plan in plans for cell in plan.deletes), *own.stripped)),
-            delete_rows(own.deleted),
+            delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
+            delete_rows(gone),
             (f"sudo config vlan del {vlan}" for vlan in _only(actual, target)),
         )
         for line in lines
@@ -122,43 +122,28 @@ _MADE: Final = f"BUFFER_PROFILE|{LOSSLESS_PROFILE}"
 """What the switch makes for PFC, and would miss while a port still has any."""
 
 
-@dataclass(slots=True)
-class _Rows:
-    """What happens to the rows that have our name, and to buffer profiles made for us."""
-
-    written: Rows = field(default_factory=dict[str, Fields])
-    stripped: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    deleted: list[str] = field(default_factory=list[str])
-
-    @classmethod
-    def of(cls, actual: SwitchState, target: SwitchState, plans: Iterable[PortPlan]) -> _Rows:
-        plans = tuple(plans)
-        found, held, before = cls(), read_rows(actual) or {}, read_rows(target)
-        wanted: Rows = {}
-        for plan in plans:
-            content = our_rows(target.ports.get(plan.name, PortState()))
-            wanted |= {row: content[row] for row in plan.needed if row in content}
-        found._write(held, wanted)
-        if before is not None:
-            kept = {row for plan in plans for row in plan.named}
-            kept |= {*read_held(actual), *wanted}
-            kept |= {row for row in held if row.startswith(_MADE) and _is_used(row, plans)}
-            found._restore(held, {r: f for r, f in before.items() if r not in wanted}, kept)
-        return found
-
-    def _write(self, held: Rows, wanted: Rows) -> None:
-        for row, fields in sorted(wanted.items()):
-            now = held.get(row, {})
-            if any(now.get(key) != value for key, value in fields.items()):
-                self.written[row] = fields
-
-    def _restore(self, held: Rows, before: Rows, kept: set[str]) -> None:
-        self._write(held, before)
-        for row, fields in sorted(held.items()):
-            if row in before:
-                self.stripped += [(row, key) for key in sorted({*fields} - {*before[row]})]
-            elif row not in kept:
-                self.deleted.append(row)
+def _own_rows(
+    actual: SwitchState, target: SwitchState, plans: Sequence[PortPlan]
+) -> tuple[Rows, list[Cell], list[str]]:
+    """Which rows of our name are written, lose fields and go, buffer profiles made for us too."""
+    held, before = read_rows(actual) or {}, read_rows(target)
+    wanted: Rows = {}
+    for plan in plans:
+        content = our_rows(target.ports.get(plan.name, PortState()))
+        wanted |= {row: content[row] for row in plan.needed if row in content}
+    aim = {**(before or {}), **wanted}
+    written = {r: f for r, f in sorted(aim.items()) if not f.items() <= held.get(r, {}).items()}
+    if before is None:
+        return written, [], []
+    kept = {row for plan in plans for row in plan.named} | {*read_held(actual), *wanted, *before}
+    kept |= {row for row in held if row.startswith(_MADE) and _is_used(row, plans)}
+    stripped = [
+        (row, key)
+        for row, fields in sorted(held.items())
+        if row in before and row not in wanted
+        for key in sorted({*fields} - {*before[row]})
+    ]
+    return written, stripped, sorted({*held} - kept)
 
 
 def _is_used(row: str, plans: Iterable[PortPlan]) -> bool:
