@@ -225,8 +225,6 @@ class ExecForm:
     """What a switch is taken to have of which nothing is known."""
     prepare: Callable[[SwitchState], Lines] = lambda _desired: ()
     """Lines in front that make the others right over any state."""
-    again: Callable[[str], str] = lambda line: line
-    """A line of the driver in a form that is right whatever is there."""
     longest: int | None = None
     """Characters that one request can have; None: no limit is known."""
     back: Callable[[SwitchState], Lines] | None = None

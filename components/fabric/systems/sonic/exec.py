@@ -15,7 +15,6 @@ from components.fabric.systems.base import Script, flatten
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
 from components.fabric.systems.sonic.rows import (
     LIST_FIELD,
-    LOSSLESS_POOL,
     LOSSLESS_PROFILE,
     OUR_NAME,
     Cells,
@@ -70,56 +69,68 @@ def start(desired: SwitchState) -> SwitchState:
     )
 
 
+_TESTS: Final = (
+    (
+        "any",
+        "{db} KEYS 'PORT|Ethernet*' | grep -Ecx 'PORT\\|({names})' | grep -qx {count}",
+        "a port of the file is not there",
+    ),
+    (
+        "any",
+        r"! {db} KEYS 'QUEUE|*' | grep -E '^QUEUE\|({names})\|[0-9]+-'",
+        "these rows are one for several queues or ports - write one row for each",
+    ),
+    (
+        "any",
+        r"! {db} KEYS '*' | grep -E '^(QUEUE|PORT_QOS_MAP|BUFFER_PG)\|[^|]*,'",
+        "these rows are one for several queues or ports - write one row for each",
+    ),
+    (
+        "any",
+        r"! {db} KEYS 'INTERFACE|*' | grep -E '^INTERFACE\|({names})(\||$)'",
+        "these ports are routed - run sudo config interface ip remove for each",
+    ),
+    (
+        "any",
+        r"! {db} KEYS 'PORTCHANNEL_MEMBER|*' | grep -E '\|({names})$'",
+        "these ports are in a bundle - take them out",
+    ),
+    (
+        "lossless",
+        "{db} HGET 'BUFFER_POOL|ingress_lossless_pool' type | grep -Eqx 'ingress|both'",
+        "no ingress_lossless_pool - run sudo config qos reload once, save, and update again",
+    ),
+    (
+        "lossless",
+        "! {db} HGET 'DEVICE_METADATA|localhost' buffer_model | grep -qx dynamic",
+        "the buffer model is dynamic - executor device can set that",
+    ),
+    (
+        "watched",
+        "{db} HGET 'FLEX_COUNTER_TABLE|PFCWD' FLEX_COUNTER_STATUS | grep -qx enable",
+        "watchdogs are not polled - run sudo pfcwd counter_poll enable, save, update again",
+    ),
+    (
+        "watched",
+        "{db} HGET 'PFC_WD|GLOBAL' POLL_INTERVAL | grep -Eqx '(1..|200)?'",
+        "watchdogs are polled less often than each 200 ms - executor device can follow that",
+    ),
+)
+"""What no row of ours can mend: if which part is wanted, a test, and what its failure means."""
+
+
 def prepare(desired: SwitchState) -> Sequence[str]:
     """Refuse, in the chain, what no line of ours can mend; then leave the VLANs of others."""
-    tests = [Script(f'{{ {test} || {{ echo "Error: {why}"; false; }}; }}')
-             for test, why in _tests(desired)]  # fmt: skip
+    parts = {"any", desired.roce or "lossy"}
+    watched = any(port.pfc_watchdog for port in desired.ports.values())
+    parts |= {"watched"} if watched and "lossless" in parts else set()
+    words = {"db": _DB, "names": "|".join(desired.ports), "count": len(desired.ports)}
+    tests = (
+        Script(f'{{ {test.format(**words)} || {{ echo "Error: {why}"; false; }}; }}')
+        for part, test, why in _TESTS
+        if part in parts
+    )
     return (*tests, *_leave_vlans(desired)) if desired.ports else ()
-
-
-def _tests(desired: SwitchState) -> Iterator[tuple[str, str]]:
-    names = "|".join(desired.ports)
-    yield (
-        (
-            f"{_DB} KEYS 'PORT|Ethernet*' | grep -Ecx 'PORT\\|({names})' |"
-            f" grep -qx {len(desired.ports)}"
-        ),
-        "a port of the file is not there",
-    )
-    yield (
-        (
-            f"! {_DB} KEYS '*' | grep -E '^QUEUE\\|({names})\\|[0-9]+-|"
-            "^(QUEUE|PORT_QOS_MAP|BUFFER_PG)\\|[^|]*,'"
-        ),
-        "these rows are one for several queues or ports - write one row for each",
-    )
-    yield (
-        (
-            f"! {_DB} KEYS '*' | grep -E '^INTERFACE\\|({names})(\\||$)|"
-            f"^PORTCHANNEL_MEMBER\\|[^|]*\\|({names})$'"
-        ),
-        "these ports are routed or in a bundle - run sudo config interface ip remove for each",
-    )
-    if desired.roce != "lossless":
-        return
-    yield (
-        f"{_DB} HGET 'BUFFER_POOL|{LOSSLESS_POOL}' type | grep -Eqx 'ingress|both'",
-        f"no {LOSSLESS_POOL} - run sudo config qos reload once, save, and update again",
-    )
-    yield (
-        f"! {_DB} HGET 'DEVICE_METADATA|localhost' buffer_model | grep -qx dynamic",
-        "the buffer model is dynamic - executor device can set that",
-    )
-    if any(port.pfc_watchdog for port in desired.ports.values()):
-        # Settings of all ports, which are not ours: with the one it is blind, or else too slow.
-        yield (
-            f"{_DB} HGET 'FLEX_COUNTER_TABLE|PFCWD' FLEX_COUNTER_STATUS | grep -qx enable",
-            "watchdogs are not polled - run sudo pfcwd counter_poll enable, save, update again",
-        )
-        yield (
-            f"{_DB} HGET 'PFC_WD|GLOBAL' POLL_INTERVAL | grep -Eqx '(1..|200)?'",
-            "watchdogs are polled less often than each 200 ms - executor device can follow that",
-        )
 
 
 def _leave_vlans(desired: SwitchState) -> Iterator[Script]:
