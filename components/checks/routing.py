@@ -34,7 +34,8 @@ def check_routing(spec: ClusterSpec) -> Findings:
     All spines above a leaf share one, and so do all super-spines above them: several paths are used
     at once only if they have passed the same numbers. The spines of two scalable units, which
     super-spines join, have different ones. A router's identifier is unique, and is in no network of
-    others. Both ends of a link have BFD or none. A warning names what is not proven of a system's BGP.
+    others. Both ends of a link have BFD or none. A warning names what is not proven of a system's
+    BGP.
     """
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
     for index, switch in enumerate(spec.switches):
