@@ -121,6 +121,7 @@ class Terminal:
         reader: asyncssh.SSHReader[bytes],
     ) -> None:
         self._connection, self._writer, self._reader = connection, writer, reader
+        self._open = True
 
     def write(self, text: str) -> None:
         """Type.
@@ -132,6 +133,8 @@ class Terminal:
         async def work() -> None:
             self._writer.write(text.encode())
 
+        if not self._open:
+            raise OSError("the terminal is closed")
         _BACKGROUND.run(work())
 
     def read(self, within_s: float) -> bytes:
@@ -154,6 +157,9 @@ class Terminal:
 
     def close(self) -> None:
         """End the connection; a switch that is already gone is no error."""
+        if not self._open:
+            return
+        self._open = False
         try:
             _BACKGROUND.run(end(self._connection))
         finally:
