@@ -13,7 +13,8 @@ from typing import Final, Self
 LONGEST_PROMPT: Final = 512
 """Characters of one line that may be a prompt; EOS allows host names of 255 (RFC 1123)."""
 _LINES: Final = re.compile(r"[\r\n]+")
-_DIGITS: Final = re.compile(r"\d+")
+_CHANGES: Final = re.compile(r"(?<![A-Za-z\d])(?<![A-Za-z][-_])\d+")
+"""Numbers of a prompt that may be a time, a date or a count; that of `leaf-01` or `sw3` is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Prompt:
 
     form: str
     own: str | None = None
-    """A pattern of group `own` of the form, once it is learned; any number fits any other, since a
-    prompt may show the time or count its commands."""
+    """A pattern of group `own` of the form, once it is learned. A prompt may show the time or count
+    its commands."""
 
     @cached_property
     def _form(self) -> re.Pattern[str]:
@@ -72,7 +73,7 @@ class Prompt:
         found = self._form.fullmatch(last_line(text)[-LONGEST_PROMPT:])
         if found is None or not self._form.groupindex:
             return self if found else None
-        own = r"\d+".join(map(re.escape, _DIGITS.split(found["own"])))
+        own = r"\d+".join(map(re.escape, _CHANGES.split(found["own"])))
         before = (self._form.match(each[:LONGEST_PROMPT]) for each in _LINES.split(text)[:-1])
         again = any(each and re.fullmatch(own, each["own"]) for each in before)
         return replace(self, own=own) if again else None

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Final, TypeVar
 
@@ -25,7 +27,10 @@ from components.remote.step import Endpoint
 TERMINAL: Final = "vt100"
 SIZE: Final = (511, 1000)
 """Columns and rows: netmiko's, which no system is known to mind (systems/eos/WHY.md)."""
-CHUNK_BYTES: Final = 16384
+CHUNK_BYTES: Final = 32768
+"""Of one packet of a channel; a peer that sends a longer one breaks the protocol."""
+HELD_BYTES: Final = 1 << 20
+"""What came and was not read yet; more is left to the flow control of SSH."""
 LONGEST_ESCAPE: Final = 1024
 """Characters of a title or another string for the terminal; what is longer stays in the text."""
 _STRING: Final = (
@@ -91,6 +96,10 @@ class _Background:
             self._thread.join()
             self._loop.close()
 
+    def call(self, work: Callable[[], None]) -> None:
+        """Have something done there, and do not wait."""
+        self._loop.call_soon_threadsafe(work)
+
     async def _wind_up(self) -> None:
         await self.jumps.close()
         left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -111,49 +120,76 @@ class _Background:
 _BACKGROUND: Final = _Background()
 
 
+class _Channel(asyncssh.SSHClientSession[bytes]):
+    """The far end of a terminal, in the thread of connections: hands over what comes.
+
+    Only that thread counts `came`, and only the reader `taken`: each may read the other's.
+    """
+
+    def __init__(self) -> None:
+        self.pieces = SimpleQueue[bytes]()
+        self.came = self.taken = 0
+        self.waits = False
+        self.channel: Any = None
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self.channel = chan
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        del datatype
+        self.came += len(data)
+        self.pieces.put(data)
+        if self.came - self.taken > HELD_BYTES and not self.waits:
+            self.waits = True
+            self.channel.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.pieces.put(b"")
+
+    def write(self, data: bytes) -> None:
+        with suppress(OSError, asyncssh.Error):
+            self.channel.write(data)
+
+    def go_on(self) -> None:
+        self.waits = False
+        self.channel.resume_reading()
+
+
 class Terminal:
     """An open terminal. Use it in one thread, and close it."""
 
-    def __init__(
-        self,
-        connection: asyncssh.SSHClientConnection,
-        writer: asyncssh.SSHWriter[bytes],
-        reader: asyncssh.SSHReader[bytes],
-    ) -> None:
-        self._connection, self._writer, self._reader = connection, writer, reader
+    def __init__(self, connection: asyncssh.SSHClientConnection, channel: _Channel) -> None:
+        self._connection, self._channel = connection, channel
         self._open = True
 
     def write(self, text: str) -> None:
-        """Type.
+        """Type; if the session has ended, the next read says so.
 
         Raises:
-            OSError: The session has ended.
+            OSError: It was closed here.
         """
-
-        async def work() -> None:
-            self._writer.write(text.encode())
-
         if not self._open:
             raise OSError("the terminal is closed")
-        _BACKGROUND.run(work())
+        _BACKGROUND.call(partial(self._channel.write, text.encode()))
 
     def read(self, within_s: float) -> bytes:
-        """The next bytes; none at the end of the session.
+        """The next bytes, at most CHUNK_BYTES; none at the end of the session.
 
         Raises:
             TimeoutError: Nothing came in time.
         """
-
-        async def work() -> bytes:
-            async with asyncio.timeout(within_s):
-                return await self._reader.read(CHUNK_BYTES)
-
+        channel = self._channel
         try:
-            return _BACKGROUND.run(work())
-        except TimeoutError:
-            raise
-        except (OSError, asyncssh.Error):
-            return b""
+            data = channel.pieces.get(timeout=within_s)
+        except Empty:
+            raise TimeoutError from None
+        channel.taken += len(data)
+        if channel.waits and channel.came - channel.taken < HELD_BYTES:
+            _BACKGROUND.call(channel.go_on)
+        if not data:
+            channel.pieces.put(data)  # it stays ended
+        return data
 
     def close(self) -> None:
         """End the connection; a switch that is already gone is no error."""
@@ -193,8 +229,8 @@ async def _open(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float)
     untyped: Any = connection  # asyncssh does not say that `encoding=None` gives bytes
     try:
         async with asyncio.timeout(within_s):
-            writer, reader, _ = await untyped.open_session(
-                term_type=TERMINAL, term_size=SIZE, encoding=None
+            _, channel = await untyped.create_session(
+                _Channel, term_type=TERMINAL, term_size=SIZE, encoding=None, max_pktsize=CHUNK_BYTES
             )
     except (TimeoutError, OSError, asyncssh.Error) as error:
         with suppress(OSError, asyncssh.Error):
@@ -203,7 +239,7 @@ async def _open(endpoint: Endpoint, secrets: Mapping[str, str], within_s: float)
     except BaseException:
         connection.abort()
         raise
-    return Terminal(connection, writer, reader)
+    return Terminal(connection, channel)
 
 
 def _no_terminal(endpoint: Endpoint, within_s: float, error: BaseException) -> UnreachableError:
