@@ -13,6 +13,7 @@ from typing import Final, cast, get_args
 from lab.switches.onyx.breakouts import ask_split, split
 from lab.switches.onyx.config import (
     FACTORY_VLAN,
+    FACTORY_WEIGHTS,
     Config,
     Congestion,
     Mode,
@@ -183,7 +184,7 @@ def _wrr(port: PortConfig, values: list[str]) -> None:
     tc, weight = _traffic_class(values[0]), int(values[1])
     port.ets_strict = [held for held in port.ets_strict if held != tc]
     others = {key: value for key, value in port.ets_weights.items() if key != tc}
-    port.ets_weights = others if weight == 12 else {**others, tc: weight}  # noqa: PLR2004 - factory
+    port.ets_weights = others if weight == FACTORY_WEIGHTS[tc] else {**others, tc: weight}
 
 
 def _pfc(*, on: bool) -> PortChange:

@@ -139,6 +139,11 @@ def _port(render: Callable[[Device, str], Answer]) -> Show:
     return lambda device, values: render(device, values[0])
 
 
+def _of_all(render: Show) -> Show:
+    """Without a port it is about each of them."""
+    return lambda device, values: render(device, [",".join(device.stored.running.ports), *values])
+
+
 def _interfaces(device: Device, ports: str) -> Answer:
     return Answer(*show_ports.interfaces(device.stored, device.model, device.cabled, ports))
 
@@ -198,6 +203,9 @@ SHOW_COMMANDS: Final[tuple[Command[Show], ...]] = tuple(
         ("show interfaces ethernet status", _status),
         ("show interfaces ethernet <ports>", _port(_interfaces)),
         ("show interfaces ethernet <ports> counters", _port(_counters)),
+        ("show interfaces ethernet counters", _of_all(_port(_counters))),
+        ("show interfaces ethernet counters pfc prio <int>", _of_all(_priority_counters)),
+        ("show interfaces ethernet counters tc <int>", _of_all(_class_counters)),
         ("show interfaces ethernet <ports> counters pfc prio <int>", _priority_counters),
         ("show interfaces ethernet <ports> counters tc <int>", _class_counters),
         ("show interfaces ethernet <ports> counters roce", _port(_roce_counters)),

@@ -1,18 +1,205 @@
-"""Onyx as the rest of the house knows it."""
+"""The driver of NVIDIA (Mellanox) Onyx, and Onyx as the rest of the house knows it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from components.core.errors import Bug
+from components.fabric.effects import ByTable
 from components.fabric.queues import marking_of
-from components.fabric.state import PortState, SwitchState
+from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
-from components.fabric.systems.onyx.driver import OnyxDriver
+from components.fabric.systems.base import ByHand, LinkForm, PortCounters, Reading, Unreadable
+from components.fabric.systems.membership import holders_of, others_of
+from components.fabric.systems.onyx import answers as show
+from components.fabric.systems.onyx import rows
+from components.fabric.systems.onyx.answers import PRIORITIES, Answer
+from components.fabric.systems.onyx.rows import LLDP, SWITCHPORTS, TOPICS
+from components.fabric.systems.onyx.running import (
+    ROCE,
+    RUNNING,
+    STATUS,
+    Whole,
+    whole_command,
+    whole_of,
+)
+from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import ExecForm, Intent, SwitchSystem
 from components.model.fabric import Rdma
+
+VLANS: Final = "show vlan | json-print"
+PFC: Final = "show dcb priority-flow-control | json-print"
+NEIGHBOURS: Final = "show lldp interfaces ethernet remote"
+FACTORY_MTU_BYTES: Final = 1500
+"""Below release 3.9.2110 (the ESXi guide, sources.md#onyx)."""
+_BUNDLES: Final = ("Po", "Mpo")
+
+
+class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
+    """See `components.fabric.systems.base.Driver`."""
+
+    system = "onyx"
+    title = "Onyx"
+    links = LinkForm(STATUS, show.read_links)
+    taken = PortState(
+        trust="L2",
+        ecn=dict.fromkeys(PRIORITIES),
+        strict_classes=(),
+        class_shares=dict.fromkeys(PRIORITIES, 0),
+    )
+    by_hand = ByHand(
+        "Onyx drops what the port has",
+        (
+            "interface ethernet {whole} shutdown",
+            "interface ethernet {whole} module-type qsfp-split-{parts} force",
+        ),
+    )
+    whole_command = staticmethod(whole_command)
+    plan_changes = staticmethod(rows.plan_changes)
+
+    def list_ports_commands(self) -> tuple[str, ...]:
+        """The switchport table names every port."""
+        return (SWITCHPORTS,)
+
+    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
+        """Every Ethernet port, by number."""
+        members = show.read_members(Answer(SWITCHPORTS, answers[SWITCHPORTS]))
+        return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
+
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """Two tables, one look at each port per kind of setting that is ours."""
+        beside = () if wanted.roce is None else (RUNNING,)  # LLDP, which the one-shot sets too
+        return (*_commands(wanted, None), *beside)
+
+    def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
+        """The tables and looks that the running configuration does not save."""
+        rest = _commands(wanted, whole_of(answers))
+        return tuple(command for command in rest if not answers.get(command))
+
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read what `read_commands` asked for, and where it was not asked, the whole."""
+        whole, found = whole_of(answers), dict[str, object]()
+        members = _members(answers, wanted, whole)
+        paused = dict[str, bool]()
+        if PFC in answers:
+            pfc, paused = show.read_pfc(Answer(PFC, answers[PFC]))
+            found |= pfc
+        if whole is None or VLANS in answers:
+            found["vlans"] = show.read_vlans(Answer(VLANS, answers[VLANS]))
+        else:
+            found["vlans"] = whole.running.vlans
+        if ROCE in answers:
+            found["roce"] = show.read_roce_mode(Answer(ROCE, answers[ROCE]))
+        if wanted.roce and whole and whole.running.lldp:
+            found["native"] = {LLDP: "on"}
+        found["ports"] = {
+            name: members[name].model_copy(
+                update=_port(answers, name, port, whole) | {"pfc": paused.get(name)}
+            )
+            for name, port in wanted.ports.items()
+        }
+        others = {name: port for name, port in members.items() if name not in wanted.ports}
+        return Reading(
+            SwitchState().model_copy(update=found),
+            holders_of({name: _named_vlans(port) for name, port in others.items()}),
+            others_of(others),
+        )
+
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""
+        found: dict[str, object] = {"mtu_bytes": FACTORY_MTU_BYTES, "pfc": False}
+        for row in rows.PORT_ROWS:
+            if row.name not in {"mtu_bytes", "pfc", "ecn", "dscp_priorities"}:
+                found |= row.fields(row.factory or (), PortState())
+        port = PortState().model_copy(update=found)
+        return SwitchState(
+            vlans=(1,),
+            pfc_priorities=(),
+            pfc_enabled=False,
+            roce="none",
+            ports=dict.fromkeys(ports, port),
+        )
+
+    def neighbour_commands(self) -> tuple[str, ...]:
+        """What every port heard; nothing while `lldp` is off."""
+        return (NEIGHBOURS,)
+
+    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
+        """Read what `neighbour_commands` asked for."""
+        return show.read_neighbours(answers[NEIGHBOURS])
+
+    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+        """Received per priority and sent per class, of all ports at once; marked ones by port."""
+        each = (show.CONGESTION, show.ROCE_COUNTERS)
+        return (
+            show.TOTALS,
+            *(line.format(n) for n in PRIORITIES for line in (show.OF_PRIORITY, show.OF_CLASS)),
+            *(line.format(port) for port in ports for line in each),
+        )
+
+    def parse_counters(
+        self, answers: Mapping[str, str], ports: Sequence[str]
+    ) -> dict[str, PortCounters]:
+        """Read what `counter_commands` asked for."""
+        return {port: show.CounterReader(answers, port).read() for port in ports}
+
+
+def _commands(wanted: SwitchState, whole: Whole | None) -> tuple[str, ...]:
+    ports = wanted.ports.items()
+    pfc = (wanted.pfc_priorities, wanted.pfc_enabled, *(port.pfc for _, port in ports))
+    return (
+        *((VLANS, SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
+        *((PFC,) if any(value is not None for value in pfc) else ()),
+        *((ROCE,) if wanted.roce is not None else ()),
+        *(
+            TOPICS[topic][0].format(name)
+            for name, port in ports
+            for topic in (whole.opens(name, port) if whole else rows.topics_of(port))
+        ),
+    )
+
+
+def _members(
+    answers: Mapping[str, str], wanted: SwitchState, whole: Whole | None
+) -> dict[str, PortState]:
+    """Ports and bundles with their VLANs, by the table where it was asked.
+
+    Raises:
+        Unreadable: A port that is asked for is not in the table.
+    """
+    if SWITCHPORTS not in answers:
+        return (whole.members(wanted) if whole else None) or {}
+    members = show.read_members(Answer(SWITCHPORTS, answers[SWITCHPORTS]))
+    for name in wanted.ports:
+        if name not in members:
+            why = (
+                f"port {name} is no switchport: it is routed (`no switchport`) or not there. "
+                f"To make it one: interface ethernet {name} switchport force"
+            )
+            raise Unreadable(SWITCHPORTS, answers[SWITCHPORTS], why)
+    return members
+
+
+def _port(
+    answers: Mapping[str, str], name: str, wanted: PortState, whole: Whole | None
+) -> dict[str, object]:
+    """Its settings beside VLANs and PFC: by its own answers, or else by the whole."""
+    found = whole.port(name, wanted) if whole else {}
+    for topic, (command, _) in TOPICS.items():
+        text = answers.get(command.format(name))
+        for row in rows.rows_of(topic, wanted) if text is not None else ():
+            if row.read:
+                value = row.read(Answer(command.format(name), text or "", name))
+                found |= row.fields(value, wanted)
+    return found
+
+
+def _named_vlans(port: PortState) -> set[int]:
+    named = () if port.trunk_vlans == "all" else port.trunk_vlans or ()
+    return {*named, *((port.access_vlan,) if port.access_vlan else ())}
+
 
 _ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"] | None]] = {
     "lossless": "lossless",
