@@ -11,12 +11,14 @@ import os
 import select
 import ssl
 import stat
+import subprocess
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import IO, Any, Final
 
 from components.core.errors import UsageError
@@ -102,6 +104,39 @@ def read_all(read: Callable[[int], bytes], deadline: Deadline, limit: int) -> by
         held.add(piece)
         deadline.left_s()
     return b"".join(held.pieces)
+
+
+def run_within(
+    words: Sequence[str], seconds: float, limit: int = ANSWER_BYTES
+) -> tuple[int, bytes, bytes]:
+    """Run a program without a shell and without input, and keep what it prints in memory.
+
+    Returns:
+        Its exit status, stdout and stderr.
+
+    Raises:
+        OSError: It cannot be run.
+        TimeoutError: It did not end in time, and was killed.
+        TooLongError: It printed more than the limit, and was killed.
+    """
+    deadline = Deadline(seconds)
+    with subprocess.Popen(words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE) as child:
+        held = {pipe: Held(limit) for pipe in (child.stdout, child.stderr) if pipe is not None}
+        waiting = [*held]
+        try:
+            while waiting:
+                for pipe in select.select(waiting, [], [], deadline.left_s())[0]:
+                    piece = os.read(pipe.fileno(), PIECE_BYTES)
+                    held[pipe].add(piece)
+                    if not piece:
+                        waiting.remove(pipe)
+            status = child.wait(deadline.left_s())
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"no end within {seconds:g} s") from None
+        finally:
+            child.kill()  # does nothing to one that has ended
+        out, err = (b"".join(each.pieces) for each in held.values())
+        return status, out, err
 
 
 _ENDS: Final[ContextVar[Deadline | None]] = ContextVar("ends", default=None)

@@ -17,10 +17,11 @@ from collections.abc import Iterable
 from typing import Final
 
 _OBEYED: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 """ECMA-48's C0 and C1 but for tab and newline; Unicode's marks of direction and its invisible ones
-(UAX 9, UTR 36 2.11); half a surrogate pair, which no terminal can be sent."""
+(UAX 9, UTR 36 2.11), tags too; half a surrogate pair, which no terminal can be sent."""
 
 
 def plain_text(text: str) -> str:

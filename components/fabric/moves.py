@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.core.difference import ABSENT, Difference
 from components.core.errors import DeviceError, UnreachableError
+from components.core.plain_text import one_line
 from components.fabric.candidate import Candidate
 from components.fabric.effects import describe_changes, group_settings
 from components.fabric.identity import Identity
@@ -23,6 +24,10 @@ from components.fabric.systems.ranges import collapse_vlans
 _NUMBERED: Final = re.compile(r"(.*vlan_|dscp_)(\d+)(.*)")
 """Settings of which a port has thousands, or 64."""
 _BESIDE: Final = "ports beside the file's"
+_MOST_LINES: Final = 20
+_WIDEST: Final = 200
+"""Lines of an unreadable answer that a message shows, and characters of each: a whole configuration
+may have thousands."""
 
 
 def describe_moves(
@@ -165,9 +170,16 @@ def refuse_interruptions(where: str, changes: Sequence[Difference], taken: Seque
 
 
 def unreadable_error(where: str, error: Unreadable) -> DeviceError:
-    """An answer that cannot be read, with its whole text."""
+    """An answer that cannot be read, with its first lines as a terminal may show them."""
+    lines = error.text.splitlines()
+    shown = [f"    {one_line(line[:_WIDEST])}{'…' * (len(line) > _WIDEST)}" for line in lines]
+    more = len(lines) - _MOST_LINES
+    rest = [f"    and {more:,} more lines"] if more > 0 else []
     return DeviceError(
-        f"{where}: cannot read the answer to `{error.command}`: {error.why}\n  answer\n{error.text}"
+        f"{where}: cannot read the answer to `{error.command}`: {error.why}\n  answer\n"
+        + "\n".join([*shown[:_MOST_LINES], *rest] or ["    (empty)"])
+        + "\n  fix    compare its release with docs/reference/rules.md#switch-release, which lists "
+        "what is read; if it is listed, report this answer"
     )
 
 

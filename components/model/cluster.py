@@ -77,7 +77,7 @@ class Disruption(Frozen):
         return self.switches or SwitchWaves()
 
 
-Seconds = Annotated[float, Field(gt=0, le=86400)]
+Seconds = Annotated[float, Field(ge=1, le=86400)]
 
 
 class SwitchDeadlines(Frozen):

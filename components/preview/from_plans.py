@@ -130,7 +130,8 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
 
     Args:
         plan: The plan.
-        with_limits: With what acceptance expects; a recorded state knows its digest alone.
+        with_limits: With what acceptance expects, and which secret each step sends: a recorded
+            state knows only a digest of the one and the value of the other.
     """
     found = dict(_cloud(plan))
     for switch in plan.switches:
@@ -140,6 +141,10 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
         if is_told(step):
             kind = "hypervisor" if step.name in hypervisors else "host"
             found[step.name] = Item(kind, _subject(step), settings_of_text(step.desired))
+        elif step.secret_stdin is not None and with_limits:
+            name = step.name.removeprefix(f"{step.endpoint.device}-")
+            sent = {("", f"{name} secret"): step.secret_stdin}
+            found[step.name] = Item("host", _subject(step), sent)
     found |= {chart.release: _release(chart) for chart in plan.operators.charts}
     rooms = (plan.operators, plan.pod_network, plan.jobs)
     found |= {each.resource_name: _object(each) for room in rooms for each in room.manifests}

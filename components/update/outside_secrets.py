@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import subprocess
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from components.checks.access import list_secrets
 from components.core.errors import UsageError
+from components.core.limits import TooLongError, run_within
 from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
 from components.model.units import SecretRef
 
 DEADLINE_S: Final = 60.0
 """For one program: a vault answers in about a second, and nothing here can answer a question."""
+MOST_BYTES: Final = 1 << 20
+"""That a program may print: the longest secret is a kubeconfig with certificates, some 20 KB."""
 SHOWN: Final = 200
 """Characters of the first line of a failed program's stderr in the error: enough for `permission
 denied`, and a chatty program does not fill the log of a pipeline."""
 SEVERAL_LINES: Final = frozenset({"private_key", "ssh_private_key", "kubeconfig"})
 """Keys of the file whose secrets may have several lines."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONG_ENOUGH: Final = 4
 """Characters from which on a secret is masked: a masked `1` would tell that the secret is 1."""
 Call: TypeAlias = Callable[[tuple[str, ...]], str]
@@ -46,7 +50,7 @@ def outside_secrets(
 
 
 def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
-    """Refuse a password or token with a line break in it.
+    """Refuse a password or token that is blank, or has a line break or a control character.
 
     The next line would be read as a setting of the host: a password goes to `sudo` on the stream
     that has the state after it.
@@ -55,14 +59,25 @@ def demand_one_line(named: Named, values: Mapping[str, str]) -> None:
         UsageError: See above; no value is in the text.
     """
     wrong = {
-        reference.name: f"{render_path(path)}: the secret has"
-        f" {len(values[reference.name].splitlines())} lines, and one is meant. Nothing was"
-        " contacted.\n  fix    store the password or token alone, without a second line"
+        reference.name: f"{render_path(path)}: the secret {why}. Nothing was contacted.\n"
+        "  fix    store the password or token alone, for example with `printf %s`"
         for reference, path in named
-        if len(values.get(reference.name, "").splitlines()) > 1 and SEVERAL_LINES.isdisjoint(path)
+        if reference.name in values and SEVERAL_LINES.isdisjoint(path)
+        if (why := _why_wrong(values[reference.name]))
     }
     if wrong:
         raise UsageError("\n".join(wrong.values()))
+
+
+def _why_wrong(value: str) -> str:
+    lines = len(value.splitlines())
+    if lines > 1:
+        return f"has {lines} lines, and one is meant"
+    if value != value.rstrip("\r\n"):
+        return "ends with a line break"
+    if not value.strip():
+        return "is blank"
+    return "has a control character" if _CONTROL.search(value) else ""
 
 
 def resolve(
@@ -135,14 +150,18 @@ def run_program(words: tuple[str, ...]) -> str:
     """Run a program without a shell and without input; what it prints is shown to no one.
 
     Raises:
-        UsageError: It is not there, fails, prints no text, or takes longer than DEADLINE_S.
+        UsageError: It is not there, fails, prints no text or more than MOST_BYTES, or takes longer
+            than DEADLINE_S.
     """
     shown = f"`{_shown(words)}`"
     try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=DEADLINE_S, check=False
-        )
-    except subprocess.TimeoutExpired:
+        status, printed, errors = run_within(words, DEADLINE_S, MOST_BYTES)
+    except TooLongError as error:
+        raise UsageError(
+            f"{shown}: {error}, and was ended. Nothing was contacted.\n"
+            "  fix    name a program that prints the secret alone"
+        ) from None
+    except TimeoutError:
         raise UsageError(
             f"{shown} did not end within {DEADLINE_S:g} s, and was ended. Nothing was contacted.\n"
             "  fix    log in to the vault first: it gets no input here"
@@ -152,14 +171,14 @@ def run_program(words: tuple[str, ...]) -> str:
             f"{shown} cannot be run: {error.strerror}. Nothing was contacted.\n"
             f"  fix    install {words[0]}, or write its whole path"
         ) from None
-    if done.returncode:
-        said = (done.stderr.decode(errors="replace").strip().splitlines() or ["(nothing)"])[0]
+    if status:
+        said = (errors.decode(errors="replace").strip().splitlines() or ["(nothing)"])[0]
         raise UsageError(
-            f"{shown} ended with status {done.returncode}. Nothing was contacted.\n"
+            f"{shown} ended with status {status}. Nothing was contacted.\n"
             f"  stderr {said[:SHOWN]}\n"
             "  fix    run it by hand until it prints the secret"
         )
     try:
-        return done.stdout.decode()
+        return printed.decode()
     except UnicodeDecodeError:
         raise UsageError(f"{shown} printed no text in UTF-8. Nothing was contacted.") from None

@@ -216,18 +216,25 @@ def test_a_line_that_does_nothing_is_found_by_reading_again(
     assert switch.snapshot() == first
 
 
-def test_an_answer_that_cannot_be_read_is_shown_raw(
+def test_an_answer_that_cannot_be_read_is_shown_in_part_and_escaped(
     switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = talk(switch)
     run = exchange.session.run
 
     def strange(line: str) -> str:
-        return "Trust: yes, a lot\n" if line.startswith("show qos") else run(line)
+        answer = "Trust: yes, a lot\x1b[2J\n" + "x" * 3000 + "\n" * 5000
+        return answer if line.startswith("show qos") else run(line)
 
     monkeypatch.setattr(exchange.session, "run", strange)
-    with pytest.raises(DeviceError, match="Trust: yes, a lot"):
+    with pytest.raises(DeviceError) as caught:
         baseline_of(exchange, DESIRED)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("leaf-01 (in process): cannot read the answer to `show qos")
+    assert lines[1:3] == ["  answer", r"    Trust: yes, a lot\x1b[2J"]
+    assert lines[3] == "    " + "x" * 200 + "…"
+    assert lines[-2] == "    and 4,981 more lines"
+    assert "switch-release, which lists what is read" in lines[-1]
 
 
 def test_a_lossless_look_asks_no_port_by_itself(

@@ -22,6 +22,8 @@ from components.preview.items import (
 from components.preview.report import MARKER, Preview, render_json
 from components.preview.state_items import items_of_state
 from components.preview.text import GITHUB_LIMIT, render_markdown, render_text
+from components.reading.load import parse_site
+from tests.checks.cases import ROOT
 from tests.core.as_html import EVIL, as_html, assert_harmless, outside_code
 from tests.graph.example_sites import NAMES, example_plan, example_run, example_spec
 from tests.graph.whole_program import record_main
@@ -212,3 +214,16 @@ def test_a_way_back_of_k3s_is_an_alarm_of_the_preview() -> None:
     newer, older = (make_plan(spec, "prod") for spec in (edited("another K3s"), before()))
     (alarm,) = preview_plans(before(), newer, older, "main").alarms
     assert alarm.startswith("kubernetes-version: mgmt01, gpu01, gpu02 run K3s v1.36.4+k3s1, and")
+
+
+def test_a_host_whose_step_sends_another_secret_is_named() -> None:
+    """Seed 11481 of tier 1 of the campaign: only the engine would have shown a change."""
+    text = (ROOT / "examples/esxi-roce/site.yaml").read_text()
+    other = text.replace("{secret: registry_password}", "{secret: other_password}")
+    spec = parse_site(other, "site.yaml").spec
+    assert spec is not None
+    plans = make_plan(example_spec("esxi-roce"), "prod"), make_plan(spec, "prod")
+    edits = preview_plans(spec, *plans, "main").edits
+    assert {(each.subject, each.settings[0].setting) for each in edits} == {
+        (host.name, "registry-password secret") for host in spec.hosts
+    }

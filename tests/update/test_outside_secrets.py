@@ -97,8 +97,30 @@ def test_a_secret_of_several_lines_is_refused_where_one_is_meant(key: str) -> No
     with pytest.raises(UsageError, match=rf"{key}.secret: the secret has 2 lines, and one") as no:
         demand_one_line(named, {"switch_password": "moon\nkernel.core_pattern=|/x"})
     assert "moon" not in str(no.value)
-    demand_one_line(named, {"switch_password": "moon\n"})
+    demand_one_line(named, {"switch_password": "moon"})
     demand_one_line([(STACK, (*PATH, "secret"))], {"switch_password": "-----BEGIN\nAAA\n"})
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("pw\n", "ends with a line break"),
+        ("pw\r", "ends with a line break"),
+        ("\n", "ends with a line break"),
+        ("  ", "is blank"),
+        ("pw\0x", "has a control character"),
+        ("a\x1bb", "has a control character"),
+    ],
+)
+def test_a_secret_that_would_break_the_line_after_it_is_refused(value: str, why: str) -> None:
+    named = [(STACK, ("hosts", 0, "ssh", "password", "secret"))]
+    with pytest.raises(UsageError, match=f"password.secret: the secret {why}. Nothing was cont"):
+        demand_one_line(named, {"switch_password": value})
+
+
+def test_a_program_that_prints_without_end_is_ended() -> None:
+    with pytest.raises(UsageError, match="it sent more than 1 MiB"):
+        run_program(("cat", "/dev/zero"))
 
 
 def test_a_site_refuses_a_password_of_the_stack_with_a_second_line() -> None:
