@@ -9,12 +9,12 @@ from typing import Final
 import pytest
 
 from components.fabric.state import EcnState, PortState
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PauseCounters, Unreadable
 from components.fabric.systems.mellanox_cli import find_refusal
 from components.fabric.systems.onyx import answers as show
-from components.fabric.systems.onyx.answers import Answer, CounterReader
-from components.fabric.systems.onyx.rows import PORT_ROWS, TOPICS
-from components.fabric.systems.onyx.running import parse_one_shot, parse_running
+from components.fabric.systems.onyx.answers import CounterReader
+from components.fabric.systems.onyx.rows import COMMANDS, PORT_ROWS, parse_running
 from components.fabric.systems.onyx.system import OnyxDriver
 from components.fabric.systems.ranges import parse_vlan_ranges
 from lab.switches.onyx.server import OnyxSwitch
@@ -86,7 +86,7 @@ FORMS: Final[dict[str, Form]] = {
         ((show.read_vlans, (1, 10, 111, 112)),),
     ),
     "show_interfaces_switchport.json": (
-        TOPICS["switchport"][0],
+        COMMANDS["switchport"],
         (
             (
                 show.read_members,
@@ -99,11 +99,11 @@ FORMS: Final[dict[str, Form]] = {
         ),
     ),
     "show_interfaces_ethernet.txt": (
-        TOPICS["interface"][0].format("1/3"),
+        COMMANDS["interface"].format("1/3"),
         ((_port("mtu_bytes"), 9216), (_port("admin_up"), False)),
     ),
     "show_qos_interface_ethernet.json": (
-        TOPICS["qos"][0].format("1/1"),
+        COMMANDS["qos"].format("1/1"),
         (
             (_port("trust"), "both"),
             (_port("rewrite_dscp"), False),
@@ -111,7 +111,7 @@ FORMS: Final[dict[str, Form]] = {
         ),
     ),
     "show_congestion_control.json": (
-        TOPICS["congestion"][0].format("1/1"),
+        COMMANDS["congestion"].format("1/1"),
         (
             (
                 _port("ecn"),
@@ -125,7 +125,7 @@ FORMS: Final[dict[str, Form]] = {
         ),
     ),
     "show_dcb_ets_interface.json": (
-        TOPICS["ets"][0].format("1/1"),
+        COMMANDS["ets"].format("1/1"),
         ((_port("schedule"), {0: 12, 1: 13, 2: None, 3: None, 4: 12, 5: 13, 6: 12, 7: 13}),),
     ),
     "show_dcb_priority_flow_control.json": (
@@ -193,7 +193,7 @@ def test_another_form_is_never_taken_for_a_value(text: str) -> None:
         with pytest.raises(Unreadable) as error:
             read(Answer("show x", text, "1/1"))
         assert (error.value.command, error.value.text) == ("show x", text)
-    assert parse_running(text) is parse_one_shot(text) is None
+    assert parse_running(text) is show.read_one_shot(text) is None
 
 
 @pytest.mark.parametrize(

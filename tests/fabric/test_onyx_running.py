@@ -6,7 +6,7 @@ import pytest
 
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.onyx.answers import read_status
-from components.fabric.systems.onyx.running import (
+from components.fabric.systems.onyx.rows import (
     RUNNING,
     STATUS,
     parse_running,
@@ -109,9 +109,7 @@ def test_marking_by_percent_is_read_as_others_set_it() -> None:
     running = parse_running(HEAD + RELATIVE)
     assert running is not None
     assert len(running.ports) == 32
-    assert running.ports["1/32"].values["ecn"] == {
-        3: EcnState(min_kib=75, max_kib=95, relative=True)
-    }
+    assert running.ports["1/32"]["ecn"] == {3: EcnState(min_kib=75, max_kib=95, relative=True)}
 
 
 def test_what_the_one_shot_set_is_in_its_own_answer() -> None:
@@ -228,8 +226,8 @@ def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
 
 def test_the_table_of_ports_has_what_the_factory_set() -> None:
     assert read_status(TABLE) == {
-        "1/10": {"admin_up": True, "mtu_bytes": 1500},
-        "1/11": {"admin_up": False, "mtu_bytes": 9216},
+        "1/10": {"admin_up": True, "mtu_bytes": 1500, "link": True},
+        "1/11": {"admin_up": False, "mtu_bytes": 9216, "link": False},
     }
     driver, wanted = OnyxDriver(), SwitchState(ports={"1/10": ASKED})
     assert driver.whole_command({}, wanted) == RUNNING

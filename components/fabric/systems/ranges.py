@@ -55,5 +55,11 @@ def port_runs(ports: Iterable[str], whole: int) -> Iterator[list[str]]:
         yield run
 
 
+def collapse_ports(ports: Iterable[str]) -> list[str]:
+    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`."""
+    runs = port_runs(ports, whole=2)
+    return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+
+
 def _follows(one: tuple[int, ...], other: tuple[int, ...], whole: int) -> bool:
     return len(one) == len(other) == whole and (*one[:-1], one[-1] + 1) == other

@@ -10,92 +10,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 
 from components.fabric.state import EcnState, Neighbour, PortState
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
     PauseCounters,
     PortCounters,
     PriorityCounters,
     SoftReader,
-    Unreadable,
 )
 from components.fabric.systems.ranges import parse_vlan_ranges
 
-ValueT = TypeVar("ValueT")
 Row = Mapping[str, str]
 PRIORITIES: Final = range(8)
 """Switch priorities, and traffic classes: eight of each."""
-_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue)
-_TEXT: Final = TypeAdapter(str)
 _COUNT: Final = TypeAdapter(int)
 _ROWS: Final = TypeAdapter(dict[str, dict[str, str]])
 _LISTS: Final = TypeAdapter(dict[str, list[dict[str, str]]])
 _TABLES: Final = TypeAdapter(list[dict[str, JsonValue]])
 _PORT: Final = TypeAdapter(PortState)
 _ECN: Final = TypeAdapter(EcnState)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What one command printed, and the port that it is about; empty: all of them."""
-
-    command: str
-    text: str
-    port: str = ""
-
-    def unreadable(self, why: str) -> Unreadable:
-        """The finding that this answer has another form."""
-        return Unreadable(self.command, self.text, why)
-
-    def match(self, pattern: str) -> str:
-        """The first group of the first match."""
-        found = re.search(pattern, self.text, re.MULTILINE)
-        if found is None:
-            raise self.unreadable(f"no line of the answer has the form {pattern}")
-        return found[1]
-
-    def find(self, adapter: TypeAdapter[ValueT], *keys: str) -> ValueT:
-        """The value under these keys, each one at any depth below the one before it."""
-        start = re.search(r"^[\[{]", self.text, re.MULTILINE)  # after a banner, as Ansible does
-        if start is None:
-            raise self.unreadable("there is no JSON in the answer")
-        value = self.typed(_JSON, self.text[start.start() :], is_text=True)
-        for key in keys:
-            value = _below(value, key)
-            if value is None:
-                raise self.unreadable(f"no `{key}` in the answer")
-        return self.typed(adapter, value)
-
-    def typed(self, adapter: TypeAdapter[ValueT], value: Any, *, is_text: bool = False) -> ValueT:  # noqa: ANN401 - of any form
-        """A part of the answer, or JSON text, as a type."""
-        try:
-            return adapter.validate_json(value) if is_text else adapter.validate_python(value)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = "the JSON is broken" if is_text else ".".join(map(str, first["loc"]))
-            raise self.unreadable(f"{where}: {first['msg']}") from error
-
-    def cell(self, row: Row, key: str, *known: str) -> str:
-        """A value of a row; with `known`, one of these."""
-        if key not in row or (known and row[key] not in known):
-            raise self.unreadable(f"`{key}` is {row.get(key)!r}, which is not known here")
-        return row[key]
-
-    def of_port(self, key: str, *known: str) -> str:
-        """A value of the port that was asked about."""
-        return self.cell({key: self.find(_TEXT, f"Eth{self.port}", key)}, key, *known)
-
-
-def _below(value: JsonValue, key: str) -> JsonValue:
-    """The first value of that key at any depth, or None."""
-    if isinstance(value, dict) and key in value:
-        return value[key]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    found = (_below(part, key) for part in parts)
-    return next((item for item in found if item is not None), None)
 
 
 def read_vlans(answer: Answer) -> tuple[int, ...]:
@@ -181,21 +118,46 @@ def read_roce_mode(answer: Answer) -> str:
     return "none" if mode == "N/A" else mode
 
 
+_SHOT: Final = re.compile(
+    r"^RoCE mode *: *(?:lossless|semi-lossless|lossy)$.*"
+    r"^Port trust mode *: *(?P<trust>L2|L3|both|port)$.*"
+    r"^Port congestion-control:\n +Mode *: *ecn, absolute\n +Min \(KB\) *: *(?P<low>\d+)\n"
+    r" +Max \(KB\) *: *(?P<high>\d+)$.*"
+    r"^Exception list:\s+N/A\s*\Z",
+    re.MULTILINE | re.DOTALL,
+)
+_CLASS: Final = re.compile(r"^ +\d +(\d) +(RoCE|CNP) +(?:WRR (\d+)%|Strict) *$", re.MULTILINE)
+
+
+def read_one_shot(text: str) -> dict[str, Any] | None:
+    """`show roce` (capture C1): values of every port without a line of its own, by name of the row.
+
+    None: another form, or there is an exception. Only the class of RoCE has its weight, in percent.
+    """
+    found, rows = _SHOT.search(text), _CLASS.findall(text)
+    marked = [int(tc) for tc, use, _ in rows if use == "RoCE"]
+    if found is None or len(marked) != 1:
+        return None
+    ecn = EcnState(min_kib=int(found["low"]), max_kib=int(found["high"]))
+    return {
+        "trust": found["trust"],
+        "ecn": dict.fromkeys(PRIORITIES) | {marked[0]: ecn},
+        "schedule": {int(tc): int(percent) if percent else None for tc, _, percent in rows},
+    }
+
+
 _STATUS: Final = re.compile(
     r"^Eth(\S+) {2,}(\S.*?) {2,}(Enabled|Disabled) {2,}\S.*? {2,}(\d+)(?:\s|$)", re.MULTILINE
 )
 """Port, operational state, admin state, speed, MTU (capture C7)."""
 
 
-def read_status(text: str) -> dict[str, dict[str, object]]:
+def read_status(text: str) -> dict[str, dict[str, bool | int]]:
     """`show interfaces ethernet status`: what the rows of that form say of their port."""
-    rows = _STATUS.findall(text)
-    return {name: {"admin_up": up == "Enabled", "mtu_bytes": int(mtu)} for name, _, up, mtu in rows}
-
-
-def read_links(_command: str, text: str) -> dict[str, bool]:
-    """The same table: port to whether it has a link."""
-    return {name: state == "Up" for name, state, _, _ in _STATUS.findall(text)}
+    return {
+        port: {"admin_up": admin == "Enabled", "mtu_bytes": int(mtu), "link": state == "Up"}
+        for port, state, admin, mtu in _STATUS.findall(text)
+    }
 
 
 _HEARD: Final = re.compile(
@@ -233,6 +195,10 @@ ROCE_COUNTERS: Final = "show interfaces ethernet {} counters roce | json-print"
 """The second way of counting (capture C10): the class of RoCE alone, and all that is not of it."""
 ROCE_PRIORITY: Final = 3
 """Of the RoCE profile (capture C1)."""
+_WAYS: Final = {
+    "rx": (OF_PRIORITY, "Rx", "RoCE PG bytes"),
+    "tx": (OF_CLASS, "TC {}", "RoCE TC bytes"),
+}
 _ENTRY: Final = re.compile(r"^\s*(\d+)\s+(\S.*?)\s*$")
 
 
@@ -266,35 +232,31 @@ class CounterReader:
             for number in PRIORITIES
         }
 
-    def _bytes(
-        self, soft: SoftReader, way: Literal["rx", "tx"], command: str, head: str, roce: str
-    ) -> dict[int, int]:
+    def _bytes(self, soft: SoftReader, way: Literal["rx", "tx"]) -> dict[int, int]:
         """By priority or class; or else the class of RoCE, and under 0 all that is not of it."""
-        first, second = SoftReader(), SoftReader()
-        found = first.read(way, lambda: self._by_number(command, head))
-        if found is not None:
-            return found
-        end, roce_answer = way.capitalize(), self._ask(ROCE_COUNTERS.format(self.port))
+        command, head, roce = _WAYS[way]
 
         def of_roce() -> dict[int, int]:
-            ours = roce_answer.find(_COUNT, roce)
-            every = read_counter(self._ask(TOTALS), end, "bytes")
+            ours = self._ask(ROCE_COUNTERS.format(self.port)).find(_COUNT, roce)
+            every = read_counter(self._ask(TOTALS), way.capitalize(), "bytes")
             return {ROCE_PRIORITY: ours, 0: max(every - ours, 0)}
 
-        found = second.read(way, of_roce)
+        first = SoftReader()
+        found = first.read(way, lambda: self._by_number(command, head))
+        found = SoftReader().read(way, of_roce) if found is None else found
         soft.unread += first.unread if found is None else []
         return found or {}
 
     def _pauses(self) -> dict[int, PauseCounters]:
-        counts = (self._by_number(OF_PRIORITY, head, "pause packets") for head in ("Rx", "Tx"))
-        received, sent = counts
+        received, sent = (
+            self._by_number(OF_PRIORITY, head, "pause packets") for head in ("Rx", "Tx")
+        )
         return {number: PauseCounters(received[number], sent[number]) for number in PRIORITIES}
 
     def read(self) -> PortCounters:
         """Everything that can be read."""
         soft, totals = SoftReader(), self._ask(TOTALS)
-        received = self._bytes(soft, "rx", OF_PRIORITY, "Rx", "RoCE PG bytes")
-        sent = self._bytes(soft, "tx", OF_CLASS, "TC {}", "RoCE TC bytes")
+        received, sent = self._bytes(soft, "rx"), self._bytes(soft, "tx")
         congestion = self._ask(CONGESTION.format(self.port))
         return PortCounters(
             {

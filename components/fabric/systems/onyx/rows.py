@@ -9,119 +9,42 @@ they are asked one by one. WHY.md has the source of each line that is sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
 
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Change
 from components.fabric.systems.onyx import answers as show
-from components.fabric.systems.onyx.answers import PRIORITIES, Answer
-from components.fabric.systems.ranges import collapse_vlans, parse_vlan_ranges, port_runs
+from components.fabric.systems.onyx.answers import PRIORITIES
+from components.fabric.systems.ranges import collapse_ports, collapse_vlans, parse_vlan_ranges
+from components.fabric.systems.rows import PortRow, SwitchLines, Values, nothing, plan_rows, rows_of
 
-Values = dict[Any, Any]
-PortLines = Callable[["PortRow", PortState, PortState], Iterable[str]]
-"""(row, actual, target) of one port to the tails of its `interface ethernet …` lines."""
 SWITCHPORTS: Final = "show interfaces switchport | json-print"
-QOS: Final = "show qos interface ethernet {} | json-print"
-TOPICS: Final = {
-    "switchport": (SWITCHPORTS, re.compile(r"\b(?:switchport|channel-group)\b")),
-    "interface": ("show interfaces ethernet {}", re.compile(r"\b(?:mtu|shutdown)\b")),
-    "qos": (QOS, re.compile(r"\b(?:qos|dscp)\b")),
-    "congestion": (show.CONGESTION, re.compile(r"\b(?:traffic-class|congestion-control)\b")),
-    "ets": (
-        "show dcb ets interface ethernet {} | json-print",
-        re.compile(r"\b(?:traffic-class|ets)\b"),
-    ),
+COMMANDS: Final = {
+    "switchport": SWITCHPORTS,
+    "interface": "show interfaces ethernet {}",
+    "qos": "show qos interface ethernet {} | json-print",
+    "congestion": show.CONGESTION,
+    "ets": "show dcb ets interface ethernet {} | json-print",
 }
-"""What is shown together: the command, and a word in a line of another form that may be about it.
-A port of a bundle is in the bundle's VLANs."""
+"""What is shown together."""
+_WORDS: Final = {
+    "switchport": re.compile(r"\b(?:switchport|channel-group)\b"),  # a bundle has its own VLANs
+    "interface": re.compile(r"\b(?:mtu|shutdown)\b"),
+    "qos": re.compile(r"\b(?:qos|dscp)\b"),
+    "congestion": re.compile(r"\b(?:traffic-class|congestion-control)\b"),
+    "ets": re.compile(r"\b(?:traffic-class|ets)\b"),
+}
+"""A word in a line of another form, and what that line may be about."""
 FACTORY_VLAN: Final = 1
 FACTORY_WEIGHTS: Final = {tc: 12 + tc % 2 for tc in PRIORITIES}
 """Of a port that nobody has set (onyx_show_dcb_ets_interface.cfg); together 100."""
 LLDP: Final = "lldp"
 """Key of `SwitchState.native`: `on` if LLDP was on, which goes with the one-shot."""
-
-
-def _nothing(_row: PortRow, _actual: PortState, _target: PortState) -> tuple[str, ...]:
-    """Another row writes it, or none does."""
-    return ()
-
-
-def _write(row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
-    """The line of the running configuration with the wanted value in it."""
-    wanted = getattr(target, row.name)
-    if wanted is None or wanted == getattr(actual, row.name):
-        return
-    words = row.line.removeprefix("(no )?")
-    if words != row.line:
-        yield words if wanted else f"no {words}"
-    else:
-        yield re.sub(r"\(.*\)", str(wanted), words)
-
-
-def _take(_held: object, text: str | None) -> object:
-    """A number or a word; of a line that may begin with `no`, whether it does not."""
-    if text is None or text == "no ":
-        return text is None
-    return int(text) if text.isdecimal() else text
-
-
-@dataclass(frozen=True, slots=True)
-class PortRow:
-    """One setting of a port."""
-
-    name: str
-    """The field of `PortState`; of `schedule` two: strict classes, and weights of the others."""
-    topic: str = ""
-    read: Callable[[Answer], object] | None = None
-    """From the answer about one port; None: a table of all ports has it."""
-    factory: Any = None
-    """Its value if no line says one; None: that depends on the release."""
-    line: str = "(?!)"
-    """Pattern of its line in the running configuration, which is also the one to send."""
-    take: Callable[..., object] = _take
-    """The value before that line, and the groups of the pattern, to the value after it."""
-    write: PortLines = _write
-    alone: bool = False
-    """One port at a time, since the port flaps."""
-    if_asked: bool = False
-    """Read only if it is asked for, not whenever its topic is."""
-
-    def is_asked(self, port: PortState) -> bool:
-        """Whether a wish or a question names it."""
-        names = ("strict_classes", "class_shares") if self.name == "schedule" else (self.name,)
-        return any(getattr(port, name) not in (None, {}) for name in names)
-
-    def fields(self, value: Any, asked: PortState) -> dict[str, object]:  # noqa: ANN401 - of any row
-        """A value as fields of `PortState`."""
-        if self.name != "schedule":
-            return {self.name: value}
-        strict = tuple(sorted(tc for tc, weight in value.items() if weight is None))
-        weights = {tc: weight for tc, weight in value.items() if weight is not None}
-        shares = {"class_shares": weights} if asked.class_shares else {}
-        return {"strict_classes": strict, "wrr_weights": weights, **shares}
-
-    def changes(self, actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-        """Ports with the same lines, in the same order, share them."""
-        groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for name, port in target.ports.items():
-            lines = tuple(self.write(self, actual.ports.get(name, PortState()), port))
-            groups.setdefault((name if self.alone else "", lines), []).append(name)
-        for (_, lines), names in groups.items():
-            for ports in collapse_ports(names) if lines else ():
-                yield Change(tuple(f"interface ethernet {ports} {line}" for line in lines))
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchRow:
-    """One setting of the whole switch: (actual, target) to lines that belong together."""
-
-    write: Callable[[SwitchState, SwitchState], Iterable[tuple[str, ...]]]
-
-    def changes(self, actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-        """The lines that make it so."""
-        yield from map(Change, self.write(actual, target))
 
 
 def _switchport(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
@@ -162,12 +85,8 @@ def _mark(held: Values, tc: str, kind: str, word: str, low: str, high: str) -> V
     return {**held, int(tc): EcnState.model_validate(found)}
 
 
-def _serve(held: Values, tc: str, weight: str | None) -> Values:
+def _share(held: Values, tc: str, weight: str | None) -> Values:
     return {**held, int(tc): weight and int(weight)}
-
-
-def _is_no(_held: object, no: str | None) -> bool:
-    return no is not None
 
 
 def _ecn(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
@@ -208,6 +127,10 @@ def _mtu(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
         yield "no shutdown"
 
 
+def _is_shut(_held: object, no: str | None) -> bool:
+    return no is not None
+
+
 def _admin(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
     if target.admin_up and not actual.admin_up:
         yield "no shutdown"
@@ -231,21 +154,6 @@ def _lldp(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
         yield ("lldp",)
 
 
-def _new_vlans(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, str]]:
-    """`vlan N` enters its mode, so leave it."""
-    yield from ((f"vlan {vlan}", "exit") for vlan in target.vlans if vlan not in actual.vlans)
-
-
-def _old_vlans(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
-    yield from ((f"no vlan {vlan}",) for vlan in actual.vlans if vlan not in target.vlans)
-
-
-def _pfc_mode(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
-    line = "dcb priority-flow-control mode"
-    if target.pfc not in {None, actual.pfc}:
-        yield f"{line} on force" if target.pfc else f"no {line} force"
-
-
 def _read_mtu(answer: Answer) -> int:
     return int(answer.match(r"^\s*(?:Ethernet )?MTU\s*:\s*(\d+) bytes"))
 
@@ -255,11 +163,11 @@ def _read_admin(answer: Answer) -> bool:
 
 
 def _read_trust(answer: Answer) -> str:
-    return answer.of_port("Trust mode", "L2", "L3", "both", "port")
+    return answer.word((f"Eth{answer.port}", "Trust mode"), "L2", "L3", "both", "port")
 
 
 def _read_rewrite(answer: Answer) -> bool:
-    return answer.of_port("DSCP rewrite", "enabled", "disabled") == "enabled"
+    return answer.word((f"Eth{answer.port}", "DSCP rewrite"), "enabled", "disabled") == "enabled"
 
 
 _MODE: Final = "switchport mode (access|trunk|hybrid)"
@@ -275,37 +183,31 @@ _CONTROL: Final = (
 _ON, _OFF = True, False
 _NO_ECN: Final[Values] = dict.fromkeys(PRIORITIES)
 _ETS: Final = r"traffic-class (\d) dcb ets (?:strict|wrr (\d+))"
-ROWS: Final[tuple[PortRow | SwitchRow, ...]] = (
-    SwitchRow(_new_vlans),
+ROWS: Final[tuple[PortRow | SwitchLines, ...]] = (
+    lambda was, now: ((f"vlan {vlan}", "exit") for vlan in now.vlans if vlan not in was.vlans),
     PortRow("mode", "switchport", None, "access", _MODE, write=_switchport),
-    PortRow("access_vlan", "switchport", None, FACTORY_VLAN, _ACCESS, write=_nothing),
-    PortRow("trunk_vlans", "switchport", None, {}, _LIST, _allow, _nothing),
+    PortRow("access_vlan", "switchport", None, FACTORY_VLAN, _ACCESS, write=nothing),
+    PortRow("trunk_vlans", "switchport", None, {}, _LIST, _allow, nothing),
     PortRow("trust", "qos", _read_trust, "L2", _TRUST),
     PortRow("rewrite_dscp", "qos", _read_rewrite, _OFF, _REWRITE, if_asked=True),
     PortRow(
-        "dscp_priorities", "qos", show.read_dscp_map, _FACTORY_MAP, write=_nothing, if_asked=True
+        "dscp_priorities", "qos", show.read_dscp_map, _FACTORY_MAP, write=nothing, if_asked=True
     ),
     PortRow("ecn", "congestion", show.read_congestion, _NO_ECN, _CONTROL, _mark, _ecn),
-    PortRow("schedule", "ets", show.read_schedule, FACTORY_WEIGHTS, _ETS, _serve, _schedule),
-    SwitchRow(_pfc),
-    PortRow("pfc", factory=False, write=_pfc_mode),
-    SwitchRow(_lldp),
+    PortRow("schedule", "ets", show.read_schedule, FACTORY_WEIGHTS, _ETS, _share, _schedule),
+    _pfc,
+    PortRow("pfc", line="(no )?dcb priority-flow-control mode( on)? force"),
+    _lldp,
     PortRow(
         "mtu_bytes", "interface", _read_mtu, None, r"mtu (\d+)(?: force)?", write=_mtu, alone=True
     ),
     PortRow(
-        "admin_up", "interface", _read_admin, _ON, "(no )?shutdown", _is_no, _admin, alone=True
+        "admin_up", "interface", _read_admin, _ON, "(no )?shutdown", _is_shut, _admin, alone=True
     ),
-    SwitchRow(_old_vlans),
+    lambda was, now: ((f"no vlan {vlan}",) for vlan in was.vlans if vlan not in now.vlans),
 )
 """In the order of writing: VLANs before ports name them, classes before a port flaps."""
 PORT_ROWS: Final = tuple(row for row in ROWS if isinstance(row, PortRow))
-
-
-def collapse_ports(ports: Iterable[str]) -> list[str]:
-    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`."""
-    runs = port_runs(ports, whole=2)
-    return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -323,17 +225,176 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
             for name, port in target.ports.items()
         }
         target = target.model_copy(update={"ports": ports})
-    return tuple(change for row in ROWS for change in row.changes(actual, target))
+    head = "interface ethernet {}"
+    return tuple(plan_rows(ROWS, head, collapse_ports, (actual, target)))
 
 
-def topics_of(asked: PortState) -> tuple[str, ...]:
+def asked_topics(asked: PortState) -> tuple[str, ...]:
     """What must be known of a port beside its VLANs."""
-    topics = {row.topic for row in PORT_ROWS if row.is_asked(asked)}
-    return tuple(topic for topic in TOPICS if topic in topics and topic != "switchport")
+    topics = {row.topic for row in PORT_ROWS if row.is_asked(asked)} - {"switchport"}
+    return tuple(topic for topic in COMMANDS if topic in topics)
 
 
-def rows_of(topic: str, asked: PortState) -> Iterator[PortRow]:
-    """The rows of a topic that are read at once."""
-    yield from (
-        row for row in PORT_ROWS if row.topic == topic and (not row.if_asked or row.is_asked(asked))
+RUNNING: Final = "show running-config"
+ROCE: Final = "show roce"
+STATUS: Final = "show interfaces ethernet status"
+ALL: Final = ""
+"""Stands for every port in `Whole.opened`."""
+_HEADS: Final = (
+    re.compile(r"^## Running database", re.MULTILINE),
+    re.compile(r"^no cli default prefix-modes enable\s*$", re.MULTILINE),
+)
+"""Of every capture; the second one says that each line is whole, with the name of its port."""
+_OF_PORTS: Final = re.compile(
+    r"^\s*(no )?interface (ethernet|port-channel|mlag-port-channel) (\S+) *(.*?)\s*$"
+)
+_NAMES: Final = {"ethernet": "", "port-channel": "Po", "mlag-port-channel": "Mpo"}
+_VLAN: Final = re.compile(r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$")
+_ELSEWHERE: Final = re.compile(r"^\s*(?:$|#|roce\b|(?:no )?interface )")
+"""A comment, the one-shot, or a line about one interface."""
+_RANGE: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-(?:\1)?(\d+))?")
+_ROCE: Final = re.compile(r"^\s*roce\b", re.MULTILINE)
+_LLDP: Final = re.compile(r"^\s*lldp\s*$", re.MULTILINE)
+_OTHERS: Final = re.compile(
+    r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
+)
+"""Lines about no setting of ours."""
+_LINES: Final = tuple((re.compile(row.line), row) for row in PORT_ROWS if row.topic)
+_FACTORY: Final[Values] = {row.name: row.factory for row in PORT_ROWS}
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What the answers about all ports say of any port."""
+
+    vlans: tuple[int, ...]
+    ports: Mapping[str, Values]
+    """What lines say of each port and bundle that one names, by name of the row."""
+    opened: Mapping[str, set[str]]
+    """Port or bundle to the topics with a line that cannot be read."""
+    one_shot: bool
+    """A `roce` line is there: what it sets on ports has no lines of its own."""
+    lldp: bool
+    status: Mapping[str, Values]
+    """The table of MTU and admin state: the factory's MTU depends on the release."""
+    shot: Values | None = None
+    """What the one-shot set on every port that has no line of its own; None: it is off, or some
+    port is an exception."""
+
+    def _open(self, name: str) -> set[str]:
+        lines = self.ports.get(name, {})
+        opened = self.opened.get(ALL, set[str]()) | self.opened.get(name, set[str]())
+        if self.one_shot and self.shot is None:
+            opened |= {"qos", "congestion", "ets"}
+        if self.one_shot and any(lines.get("schedule", {}).values()):
+            opened |= {"ets"}  # a weight is a number in a line, and a percentage in `show roce`
+        return opened if "mtu_bytes" in lines else opened | {"interface"}
+
+    def opens(self, name: str, asked: PortState) -> Iterator[str]:
+        """What of a port is still to be asked by itself."""
+        opened = self._open(name) - ({"interface"} if name in self.status else set[str]())
+        yield from (topic for topic in asked_topics(asked) if topic in opened)
+
+    def _switchport(self, name: str) -> PortState | None:
+        """Its VLANs; None: a line is missing or cannot be read."""
+        found = _FACTORY | self.ports.get(name, {})
+        mode, lists = found["mode"], {"access": (), **found["trunk_vlans"]}
+        if "switchport" in self._open(name) or lists.get(mode) is None:
+            return None
+        access = None if mode == "trunk" else found["access_vlan"]
+        return PortState(mode=mode, access_vlan=access, trunk_vlans=lists[mode])
+
+    def members(self, wanted: SwitchState) -> dict[str, PortState] | None:
+        """Switchports and bundles that are asked for or named; None: the table is to be asked."""
+        if wanted.others is not None or not {*wanted.ports} <= {*self.ports, *self.status}:
+            return None
+        found = {name: self._switchport(name) for name in (*wanted.ports, *self.ports)}
+        told = {name: port for name, port in found.items() if port is not None}
+        return told if len(told) == len(found) else None
+
+    def port(self, name: str, asked: PortState) -> dict[str, object]:
+        """What it says of the settings that are asked for, but for those of `members`."""
+        base, own = _FACTORY | (self.shot or {}), self.ports.get(name, {})
+        table = self.status.get(name, {}) if "interface" in self._open(name) else {}
+        found: dict[str, object] = {}
+        for topic in asked_topics(asked):
+            for row in rows_of(PORT_ROWS, topic, asked):
+                value = own.get(row.name, base[row.name])
+                if row.name in {"ecn", "schedule"}:
+                    value = base[row.name] | own.get(row.name, {})
+                found |= row.fields(table.get(row.name, value), asked)
+        return found
+
+
+@lru_cache(maxsize=1)
+def parse_running(text: str) -> Whole | None:
+    """Read an answer to `show running-config`; None: it has another form than the captures.
+
+    The last one is kept: one look asks it four times what is still to be asked, and read.
+    """
+    vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)
+    if not all(head.search(text) for head in _HEADS):
+        return None
+    for line in text.splitlines():
+        if vlan := _VLAN.match(line):
+            vlans.update(parse_vlan_ranges(vlan[1]))
+        elif found := _OF_PORTS.match(line):
+            if (names := _names(found[2], found[3])) is None:
+                return None
+            for name in names:
+                opened[name] |= _take(ports.setdefault(name, {}), f"{found[1] or ''}{found[4]}")
+        elif not _ELSEWHERE.match(line):
+            opened[ALL] |= _topics_in(line)
+    roce, lldp = (bool(pattern.search(text)) for pattern in (_ROCE, _LLDP))
+    return Whole(tuple(sorted(vlans)), ports, opened, roce, lldp, status={})
+
+
+def _names(kind: str, ports: str) -> list[str] | None:
+    """`1/1-1/3,1/7` as names; None: over parts of several split ports, in no published order."""
+    spans = [_RANGE.fullmatch(part) for part in ports.split(",")]
+    return (
+        None
+        if None in spans
+        else [
+            f"{_NAMES[kind]}{span[1]}{number}"
+            for span in spans
+            if span
+            for number in range(int(span[2]), int(span[3] or span[2]) + 1)
+        ]
     )
+
+
+def _topics_in(line: str) -> set[str]:
+    return {topic for topic, words in _WORDS.items() if words.search(line)}
+
+
+def _take(values: Values, tail: str) -> set[str]:
+    """Read one line about a port; the topics that it leaves open."""
+    for pattern, row in _LINES:
+        if found := pattern.fullmatch(tail):
+            values[row.name] = row.take(values.get(row.name, {}), *found.groups())
+            return set()
+    return set() if _OTHERS.fullmatch(tail) else _topics_in(tail)
+
+
+def whole_of(answers: Mapping[str, str]) -> Whole | None:
+    """Read what is there of the answers; None: no running configuration of a known form."""
+    whole = parse_running(answers.get(RUNNING, ""))
+    if whole is None:
+        return None
+    shot = show.read_one_shot(answers.get(ROCE, "")) if whole.one_shot else None
+    return replace(whole, shot=shot, status=show.read_status(answers.get(STATUS, "")))
+
+
+def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
+    """The next command whose answer is about all ports; None: there is no more to learn so."""
+    whole = whole_of(answers)
+    if RUNNING not in answers or whole is None:
+        return None if RUNNING in answers else RUNNING
+    if ROCE not in answers and (whole.one_shot or wanted.roce is not None):
+        return ROCE
+    lacking = (
+        "interface" in whole.opens(name, port) or name not in whole.ports
+        for name, port in wanted.ports.items()
+    )
+    return STATUS if STATUS not in answers and any(lacking) else None

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from components.core.errors import Bug
 from components.fabric.effects import ByTable
 from components.fabric.queues import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import ByHand, LinkForm, PortCounters, Reading, Unreadable
-from components.fabric.systems.membership import holders_of, others_of
+from components.fabric.systems.membership import holders_of, named_vlans, others_of
 from components.fabric.systems.onyx import answers as show
 from components.fabric.systems.onyx import rows
-from components.fabric.systems.onyx.answers import PRIORITIES, Answer
-from components.fabric.systems.onyx.rows import LLDP, SWITCHPORTS, TOPICS
-from components.fabric.systems.onyx.running import (
-    ROCE,
-    RUNNING,
-    STATUS,
-    Whole,
-    whole_command,
-    whole_of,
-)
+from components.fabric.systems.onyx.answers import PRIORITIES
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.switch_system import ExecForm, Intent, SwitchSystem
+from components.fabric.systems.rows import read_rows
+from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.fabric import Rdma
 
 VLANS: Final = "show vlan | json-print"
@@ -42,7 +33,10 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
 
     system = "onyx"
     title = "Onyx"
-    links = LinkForm(STATUS, show.read_links)
+    links = LinkForm(
+        rows.STATUS,
+        lambda _command, text: {p: bool(row["link"]) for p, row in show.read_status(text).items()},
+    )
     taken = PortState(
         trust="L2",
         ecn=dict.fromkeys(PRIORITIES),
@@ -56,31 +50,33 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
             "interface ethernet {whole} module-type qsfp-split-{parts} force",
         ),
     )
-    whole_command = staticmethod(whole_command)
+    whole_command = staticmethod(rows.whole_command)
     plan_changes = staticmethod(rows.plan_changes)
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The switchport table names every port."""
-        return (SWITCHPORTS,)
+        return (rows.SWITCHPORTS,)
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every Ethernet port, by number."""
-        members = show.read_members(Answer(SWITCHPORTS, answers[SWITCHPORTS]))
+        members = show.read_members(Answer(rows.SWITCHPORTS, answers[rows.SWITCHPORTS]))
         return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """Two tables, one look at each port per kind of setting that is ours."""
-        beside = () if wanted.roce is None else (RUNNING,)  # LLDP, which the one-shot sets too
+        beside = (
+            () if wanted.roce is None else (rows.RUNNING,)
+        )  # rows.LLDP, which the one-shot sets too
         return (*_commands(wanted, None), *beside)
 
     def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
         """The tables and looks that the running configuration does not save."""
-        rest = _commands(wanted, whole_of(answers))
+        rest = _commands(wanted, rows.whole_of(answers))
         return tuple(command for command in rest if not answers.get(command))
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for, and where it was not asked, the whole."""
-        whole, found = whole_of(answers), dict[str, object]()
+        whole, found = rows.whole_of(answers), dict[str, object]()
         members = _members(answers, wanted, whole)
         paused = dict[str, bool]()
         if PFC in answers:
@@ -89,21 +85,23 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
         if whole is None or VLANS in answers:
             found["vlans"] = show.read_vlans(Answer(VLANS, answers[VLANS]))
         else:
-            found["vlans"] = whole.running.vlans
-        if ROCE in answers:
-            found["roce"] = show.read_roce_mode(Answer(ROCE, answers[ROCE]))
-        if wanted.roce and whole and whole.running.lldp:
-            found["native"] = {LLDP: "on"}
+            found["vlans"] = whole.vlans
+        if rows.ROCE in answers:
+            found["roce"] = show.read_roce_mode(Answer(rows.ROCE, answers[rows.ROCE]))
+        if wanted.roce and whole and whole.lldp:
+            found["native"] = {rows.LLDP: "on"}
         found["ports"] = {
             name: members[name].model_copy(
-                update=_port(answers, name, port, whole) | {"pfc": paused.get(name)}
+                update=(whole.port(name, port) if whole else {})
+                | read_rows(rows.PORT_ROWS, rows.COMMANDS, answers, name, port)
+                | {"pfc": paused.get(name)}
             )
             for name, port in wanted.ports.items()
         }
         others = {name: port for name, port in members.items() if name not in wanted.ports}
         return Reading(
             SwitchState().model_copy(update=found),
-            holders_of({name: _named_vlans(port) for name, port in others.items()}),
+            holders_of({name: named_vlans(port) for name, port in others.items()}),
             others_of(others),
         )
 
@@ -114,12 +112,9 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
             if row.name not in {"mtu_bytes", "pfc", "ecn", "dscp_priorities"}:
                 found |= row.fields(row.factory or (), PortState())
         port = PortState().model_copy(update=found)
+        every = dict.fromkeys(ports, port)
         return SwitchState(
-            vlans=(1,),
-            pfc_priorities=(),
-            pfc_enabled=False,
-            roce="none",
-            ports=dict.fromkeys(ports, port),
+            vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none", ports=every
         )
 
     def neighbour_commands(self) -> tuple[str, ...]:
@@ -146,59 +141,34 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
         return {port: show.CounterReader(answers, port).read() for port in ports}
 
 
-def _commands(wanted: SwitchState, whole: Whole | None) -> tuple[str, ...]:
+def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
     ports = wanted.ports.items()
     pfc = (wanted.pfc_priorities, wanted.pfc_enabled, *(port.pfc for _, port in ports))
     return (
-        *((VLANS, SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
+        *((VLANS, rows.SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
         *((PFC,) if any(value is not None for value in pfc) else ()),
-        *((ROCE,) if wanted.roce is not None else ()),
+        *((rows.ROCE,) if wanted.roce is not None else ()),
         *(
-            TOPICS[topic][0].format(name)
+            rows.COMMANDS[topic].format(name)
             for name, port in ports
-            for topic in (whole.opens(name, port) if whole else rows.topics_of(port))
+            for topic in (whole.opens(name, port) if whole else rows.asked_topics(port))
         ),
     )
 
 
 def _members(
-    answers: Mapping[str, str], wanted: SwitchState, whole: Whole | None
+    answers: Mapping[str, str], wanted: SwitchState, whole: rows.Whole | None
 ) -> dict[str, PortState]:
-    """Ports and bundles with their VLANs, by the table where it was asked.
-
-    Raises:
-        Unreadable: A port that is asked for is not in the table.
-    """
-    if SWITCHPORTS not in answers:
+    """Ports and bundles with their VLANs, by the table where it was asked."""
+    text = answers.get(rows.SWITCHPORTS)
+    if text is None:
         return (whole.members(wanted) if whole else None) or {}
-    members = show.read_members(Answer(SWITCHPORTS, answers[SWITCHPORTS]))
-    for name in wanted.ports:
-        if name not in members:
-            why = (
-                f"port {name} is no switchport: it is routed (`no switchport`) or not there. "
-                f"To make it one: interface ethernet {name} switchport force"
-            )
-            raise Unreadable(SWITCHPORTS, answers[SWITCHPORTS], why)
+    members = show.read_members(Answer(rows.SWITCHPORTS, text))
+    for name in {*wanted.ports} - {*members}:
+        why = f"port {name} is no switchport: it is routed (`no switchport`) or not there"
+        fix = f"To make it one: interface ethernet {name} switchport force"
+        raise Unreadable(rows.SWITCHPORTS, text, f"{why}. {fix}")
     return members
-
-
-def _port(
-    answers: Mapping[str, str], name: str, wanted: PortState, whole: Whole | None
-) -> dict[str, object]:
-    """Its settings beside VLANs and PFC: by its own answers, or else by the whole."""
-    found = whole.port(name, wanted) if whole else {}
-    for topic, (command, _) in TOPICS.items():
-        text = answers.get(command.format(name))
-        for row in rows.rows_of(topic, wanted) if text is not None else ():
-            if row.read:
-                value = row.read(Answer(command.format(name), text or "", name))
-                found |= row.fields(value, wanted)
-    return found
-
-
-def _named_vlans(port: PortState) -> set[int]:
-    named = () if port.trunk_vlans == "all" else port.trunk_vlans or ()
-    return {*named, *((port.access_vlan,) if port.access_vlan else ())}
 
 
 _ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"] | None]] = {
@@ -206,8 +176,6 @@ _ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"] | None]] = {
     "semi_lossless": "semi-lossless",
     "lossy_ecn": None,
 }
-_UNSAFE: Final = re.compile(r'["\\`$\n]')
-"""What would end a quoted argument, or be more than text in it."""
 
 
 def plan_intent(rdma: Rdma) -> Intent:
@@ -234,15 +202,6 @@ def plan_intent(rdma: Rdma) -> Intent:
     )
 
 
-def render_cli(lines: Sequence[str]) -> str:
-    """One word `cli` and each line as an argument in double quotes."""
-    for line in lines:
-        if _UNSAFE.search(line):
-            raise Bug(f"the line {line!r} cannot be an argument of `cli`")
-    return "cli " + " ".join(f'"{line}"' for line in lines)
-
-
-_MODES: Final = (*mellanox_cli.ENTER, *mellanox_cli.CONFIGURE)
 SYSTEM: Final = SwitchSystem(
     driver=OnyxDriver(),
     intent=plan_intent,
@@ -250,17 +209,7 @@ SYSTEM: Final = SwitchSystem(
     # `speed 100G no-autoneg` on 3.6 and `speed 100G` on 3.9 (sources.md#onyx-unknown).
     links="the words for it are others on 3.6 than on 3.9, and no page was found that says since "
     "when",
-    exec_form=ExecForm(
-        render=render_cli,
-        mark=lambda text, mark: text.replace("cli ", f'cli "## {mark}" ', 1),
-        enter=_MODES,
-        commit=(),
-        save=(mellanox_cli.SAVE,),
-        save_enter=_MODES,
-        # A configuration line that is taken prints nothing.
-        expects=re.compile(r"\s*"),
-        resets=re.compile(r"allowed-vlan none$|no switchport force$"),
-    ),
+    exec_form=mellanox_cli.EXEC,
     identity=mellanox_cli.IDENTITY,
     # `roce` and `show roce` (Onyx user manual 3.8.2000, "RoCE Commands"). Trust, traffic pools and
     # ECN per class came with 3.6.5000 (docs/explanation/sources.md#onyx).
