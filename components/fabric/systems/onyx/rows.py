@@ -42,7 +42,7 @@ _WORDS: Final = {
 """A word in a line of another form, and what that line may be about."""
 FACTORY_VLAN: Final = 1
 FACTORY_WEIGHTS: Final = {tc: 12 + tc % 2 for tc in PRIORITIES}
-"""Of a port that nobody has set (onyx_show_dcb_ets_interface.cfg); together 100."""
+"""Of an untouched port (onyx_show_dcb_ets_interface.cfg); together 100."""
 LLDP: Final = "lldp"
 """Key of `SwitchState.native`: `on` if LLDP was on, which goes with the one-shot."""
 
@@ -239,7 +239,7 @@ RUNNING: Final = "show running-config"
 ROCE: Final = "show roce"
 STATUS: Final = "show interfaces ethernet status"
 ALL: Final = ""
-"""Stands for every port in `Whole.opened`."""
+"""Means every port in `Whole.opened`."""
 _HEADS: Final = (
     re.compile(r"^## Running database", re.MULTILINE),
     re.compile(r"^no cli default prefix-modes enable\s*$", re.MULTILINE),
