@@ -20,6 +20,8 @@ from components.fabric.links import (
     list_links,
     tiers_of,
 )
+from components.fabric.systems import system_of
+from components.fabric.systems.switch_system import Caution
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.pod_network.leaf_pools import probe_address
@@ -32,7 +34,8 @@ def check_routing(spec: ClusterSpec) -> Findings:
     All spines above a leaf share one, and so do all super-spines above them: several paths are used
     at once only if they have passed the same numbers. The spines of two scalable units, which
     super-spines join, have different ones. A router's identifier is unique, and is in no network of
-    others. Both ends of a link have BFD or none.
+    others. Both ends of a link have BFD or none. A warning names what is not proven of a system's
+    BGP.
     """
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
     for index, switch in enumerate(spec.switches):
@@ -61,6 +64,29 @@ def check_routing(spec: ClusterSpec) -> Findings:
             )
     yield from find_wrong_numbers(spec)
     yield from _one_sided(spec)
+    yield from _cautions(spec)
+
+
+def _cautions(spec: ClusterSpec) -> Findings:
+    """What a system does not do as one would expect, and which no rule can refuse."""
+    addressed = link_addresses(spec)
+    bare = {
+        side.switch.name
+        for link in list_links(spec)
+        for side in (link.one, link.other)
+        if side.port.mode == "routed" and (side.switch.name, side.name) not in addressed
+    }
+    found: dict[Caution, dict[str, int]] = {}
+    for index, switch in enumerate(spec.switches):
+        system = system_of(switch.os)
+        for each in system.routed.cautions if switch.routing else ():
+            is_over = each.until and system.parse_release(switch.release) >= each.until
+            if not is_over and (switch.name in bare or not each.unnumbered):
+                found.setdefault(each, {})[switch.name] = index
+    for each, names in found.items():
+        keys = (f"switches.{index}.release" for index in names.values())
+        what = f"{in_words([*names])}: {each.text}."
+        yield Finding(what, places(spec, *keys), each.fix, "warning")
 
 
 def _why_no_identifier(spec: ClusterSpec, name: str, address: IPv4Address) -> str | None:

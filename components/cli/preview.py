@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,8 @@ from components.cli.stack import (
     pulumi,
     run_pulumi,
 )
-from components.core.errors import UsageError
+from components.core.errors import RailyardError, UsageError
+from components.core.limits import FILE_BYTES, TooLongError, run_within
 from components.core.plain_text import plain_text
 from components.plan.make import make_plan
 from components.preview.engine import read_engine
@@ -38,6 +38,7 @@ from components.preview.from_plans import (
     preview_state,
 )
 from components.preview.items import renamed_items
+from components.preview.keys import edited_keys
 from components.preview.report import Preview, render_json
 from components.preview.state_items import items_of_state, recorded_inputs
 from components.preview.text import GITHUB_LIMIT, render_markdown, render_text
@@ -65,15 +66,24 @@ def preview(
     ] = None,
 ) -> None:
     """Show what an update would do: settings old and new, and what it interrupts."""
+    if full is not None:
+        _write(full, "")
     found = _against(stack, against) if against else _of_stack(stack, offline=offline)
     if full is not None:
-        full.write_text(plain_text(render_text(found)))
+        _write(full, plain_text(render_text(found)))
     if form == "json":
         say(render_json(found), nl=False)
     elif form == "markdown":
         say(render_markdown(found, limit), nl=False)
     else:
         say(render_text(found), nl=False)
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"--full {file}: it cannot be written: {error.strerror}") from None
 
 
 def _against(stack: str, reference: str) -> Preview:
@@ -84,11 +94,20 @@ def _against(stack: str, reference: str) -> Preview:
     now = load_checked_site(file)
     spec = now.spec_or_raise()
     with TemporaryDirectory() as folder:
-        old = load_checked_site(_at(reference, file, Path(folder)))
-        old_spec = old.spec_or_raise()
+        target = _at(reference, file, Path(folder))
+        try:
+            old = load_checked_site(target)
+            old_spec = old.spec_or_raise()
+        except RailyardError as error:
+            text = str(error).replace(f"{folder}/ref/", f"{reference}:")
+            raise UsageError(
+                f"{text}\n  fix    the file of {reference} has this problem, so nothing can be "
+                "compared with it; name a ref with a sound one"
+            ) from None
         before = make_plan(old_spec, name, old.lock)
     found = preview_plans(spec, before, make_plan(spec, name, now.lock), reference)
-    return replace(found, alarms=(*added_programs(old_spec, spec), *found.alarms))
+    edits = (*added_programs(old_spec, spec), *edited_keys(old_spec, spec))
+    return replace(found, alarms=(*edits, *found.alarms))
 
 
 def _stack_of(file: Path) -> str:
@@ -100,13 +119,13 @@ def _at(reference: str, file: Path, folder: Path) -> Path:
     target = folder / "ref" / file.name
     text = _show(reference, file)
     target.parent.mkdir()
-    target.write_text(text)
+    target.write_bytes(text)
     site = _named_site(text)
     if site and not Path(site).is_absolute():
         beside = target.parent / site
         if beside.resolve().is_relative_to(folder.resolve()):
             beside.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_text(_show(reference, file.parent / site))
+            beside.write_bytes(_show(reference, file.parent / site))
             _lock_at(reference, file.parent / site, beside)
     _lock_at(reference, file, target)
     return target
@@ -115,22 +134,28 @@ def _at(reference: str, file: Path, folder: Path) -> Path:
 def _lock_at(reference: str, site: Path, target: Path) -> None:
     """The lock of a site, where there was one at that ref: without one nothing was pinned."""
     with suppress(UsageError):
-        lock_path(target).write_text(_show(reference, lock_path(site)))
+        lock_path(target).write_bytes(_show(reference, lock_path(site)))
 
 
-def _named_site(text: str) -> str:
-    """The file that a stack's configuration names as its site; empty where it holds the site."""
-    document = cast("object", yaml.safe_load(text))
+def _named_site(text: bytes) -> str:
+    """The file that a stack's configuration names as its site; empty if it holds the site.
+
+    Empty too if it cannot be read: whoever loads it says why.
+    """
+    try:
+        document = cast("object", yaml.safe_load(text))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ""
     if not isinstance(document, dict):
         return ""
     config = cast("dict[str, object]", document).get("config")
     site = (
         cast("dict[str, object]", config).get(f"{PREFIX}site") if isinstance(config, dict) else ""
     )
-    return site if isinstance(site, str) else ""
+    return site if isinstance(site, str) and "\0" not in site else ""
 
 
-def _show(reference: str, file: Path) -> str:
+def _show(reference: str, file: Path) -> bytes:
     """A file as it is at a git ref.
 
     Raises:
@@ -140,17 +165,17 @@ def _show(reference: str, file: Path) -> str:
         raise UsageError(f"{reference!r} is no git ref: it begins with a hyphen")
     command = ["git", "-C", str(file.absolute().parent), "show", f"{reference}:./{file.name}"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=GIT_DEADLINE_S
-        )
+        status, text, errors = run_within(command, GIT_DEADLINE_S, FILE_BYTES)
+    except (TimeoutError, TooLongError) as error:
+        raise UsageError(f"{file} at {reference}: git: {error}") from None
     except OSError as error:
         raise UsageError(f"git cannot be run: {error.strerror}") from error
-    if done.returncode != 0:
+    if status != 0:
         raise UsageError(
-            f"{file} at {reference}: {done.stderr.strip()}\n"
+            f"{file} at {reference}: {errors.decode(errors='replace').strip()}\n"
             "  fix    name a ref that this clone has (`git fetch origin main`), with the file in it"
         )
-    return done.stdout
+    return text
 
 
 def _of_stack(name: str, *, offline: bool) -> Preview:

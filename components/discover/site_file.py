@@ -62,6 +62,8 @@ def read_text(path: Path) -> str:
     """
     try:
         return read_file(path).decode()
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: the site file cannot be read: {error}") from error
 

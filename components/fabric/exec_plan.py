@@ -54,13 +54,9 @@ def why_no_exec(system: str) -> str | None:
 
 
 def _form_of(system: str) -> ExecForm:
-    """Its form.
-
-    Raises:
-        KeyError: There is none; a check refuses that file before.
-    """
-    form = find_form(system)
-    if form is None:
+    """Its form; a check refuses a file for a system without one."""
+    form = system_of(system).exec_form
+    if isinstance(form, str):
         raise KeyError(system)
     return form
 
@@ -80,7 +76,7 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan:
     stopped = describe_changes(
         replace(each, actual="any value", desired="the file's") for each in found
     )
-    lines = (*form.prepare(desired), *map(form.again, flatten(changes)))
+    lines = (*form.prepare(desired), *flatten(changes))
     back = form.back(desired) if form.back else _way_back(system, desired)
     resets = form.resets
     cut = any(resets.search(line) for line in lines) if resets else False
@@ -104,13 +100,9 @@ def _changes(system: str, actual: SwitchState, target: SwitchState) -> tuple[Cha
 
 
 def _way_back(system: str, desired: SwitchState) -> Sequence[str]:
-    return flatten(_changes(system, desired, _factory(system, desired)))
-
-
-def _factory(system: str, desired: SwitchState) -> SwitchState:
     """What is ours, as an untouched switch has it."""
     factory = driver_of(system).factory_state(tuple(desired.ports))
-    return target_of_restore(desired, desired, factory, {})
+    return flatten(_changes(system, desired, target_of_restore(desired, desired, factory, {})))
 
 
 def numbered(system: str, text: str, run: str) -> str:

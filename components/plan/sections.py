@@ -190,7 +190,7 @@ def _short(lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:
         found = named.search(block[0]) if ports else None
         form = (named.sub(_PORT, line) for line in block) if found else (*block, number)
         alike.setdefault(tuple(form), []).extend([found[0]] if found else [])
-    yield f"# Shortened: {_PORT} stands for the ports after #; --device NAME prints every line."
+    yield f"# Shortened: {_PORT} means each port after the #; --device NAME prints every line."
     for form, names in alike.items():
         texts = (line for line in form if isinstance(line, str))
         first, *rest = (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in texts)

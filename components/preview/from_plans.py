@@ -204,8 +204,9 @@ def programs_of(spec: ClusterSpec) -> Mapping[object, str]:
 def added_programs(before: ClusterSpec, after: ClusterSpec) -> tuple[str, ...]:
     """An alarm for each program that only the second file has, or has with other arguments."""
     known = programs_of(before)
+    again = ", one of before with other arguments"
     return tuple(
-        f"this edit adds a program: {words}"
+        f"this edit adds a program{again if words in known.values() else ''}: {words}"
         for key, words in programs_of(after).items()
         if key not in known
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -143,7 +144,7 @@ def render_next_steps(folder: Path, stack: str, engine: Engine, secrets: Sequenc
     pip = ".venv/bin/pip install --require-hashes -r requirements.txt"
     config = [f"pulumi config set --secret -s {stack} railyard:{name}" for name in secrets]
     steps = (
-        (f"cd {folder}", f"python3 -m venv .venv && {pip}"),
+        (f"cd {shlex.quote(str(folder))}", f"python3 -m venv .venv && {pip}"),
         _cli_step(engine),
         *_plugin_steps(engine),
         (

@@ -251,9 +251,15 @@ def _enclosing(text: str) -> IPv4Network | None:
         return None
 
 
+_LONGEST_REASON: Final = 300
+"""Characters of a refusal in the words of a library."""
+
+
 def _refused(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     value = detail["input"]
     reason = str(detail.get("ctx", {}).get("error", detail["msg"])).rstrip(".")
+    if len(reason) > _LONGEST_REASON:  # the library's words hold the whole value
+        reason = f"{reason[:_LONGEST_REASON]}…"
     return Problem(
         rule="malformed",
         what=f"{render_path(path)}: {reason}.",

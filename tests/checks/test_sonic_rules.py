@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from components.checks.asked import ALLOWED, check_exec_system
-from components.checks.site import load_checked_site
+from components.checks.site import check_site, load_checked_site
 from components.fabric.plan import plan_fabric
+from components.model.cluster import ClusterSpec
 from tests.checks.cases import CLEAN
+from tests.fabric.fabric_lab import routed_of
 from tests.fabric.sonic_lab import load_spec
 
 
@@ -103,3 +105,31 @@ def test_an_exec_that_no_shell_takes_is_refused(count: int, refused: bool) -> No
     found = [*check_exec_system(spec.model_copy(update={"switches": (switch,)}))]
     assert len(found) == int(refused)
     assert not refused or "characters; it takes 131071" in found[0].what
+
+
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        ("202405", ["come back after a boot", "its own YANG refuses"]),
+        ("202505", ["come back after a boot"]),
+    ],
+)
+def test_what_is_not_proven_of_routed_sonic_is_said(release: str, words: list[str]) -> None:
+    site = routed_of("sonic").model_dump(mode="json")
+    for switch in site["switches"]:
+        switch["release"] = release
+    found = [
+        each for each in check_site(ClusterSpec.model_validate(site)) if each.rule == "routing"
+    ]
+    assert {each.severity for each in found} == {"warning"}
+    for word, each in zip(words, found, strict=True):
+        assert word in each.what
+
+
+def test_a_model_is_refused_on_a_branch_that_lacks_it() -> None:
+    for model, release, least in (("Z9664F", "202405", "202505"), ("Z9864F", "202605", "master")):
+        spec = load_spec()
+        switch = spec.switches[0].model_copy(update={"model": model, "release": release})
+        found = check_site(spec.model_copy(update={"switches": (switch,)}))
+        said = [each.what for each in found if each.rule == "switch-release"]
+        assert said == [f"leaf-01 runs SONiC {release}, and a {model} runs it from {least} on."]

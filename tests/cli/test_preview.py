@@ -28,13 +28,27 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sealed = {f"railyard:{name}": {"secure": "v1:not-read"} for name in secret_names(SPEC)}
     document = {"config": {"railyard:cluster": yaml.safe_load(SITE.read_text()), **sealed}}
     (tmp_path / "Pulumi.dev.yaml").write_text(yaml.safe_dump(document))
-    for arguments in (
-        ["init", "-q"],
-        ["add", "."],
-        ["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "site"],
-    ):
-        subprocess.run(["/usr/bin/env", "git", *arguments], check=True, timeout=30)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "site")
     return tmp_path
+
+
+@pytest.fixture
+def site_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone with the site alone, committed."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "site.yaml"
+    path.write_text(SITE.read_text())
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "site")
+    return path
+
+
+def git(*arguments: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+    subprocess.run(["/usr/bin/env", "git", *who, *arguments], check=True, timeout=30)
 
 
 def edit(folder: Path, **parts: Any) -> None:  # noqa: ANN401 - YAML
@@ -70,6 +84,75 @@ def test_a_program_that_an_edit_adds_is_the_first_that_a_reviewer_reads(
         said = [line for line in done.out.splitlines() if line.startswith(("!", "> `", "**"))]
         assert "this edit adds a program: curl of hosts[0].ssh.private_key.command" in said[0]
         assert "s3cr3t" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "address: 192.168.1.5",
+            "address: 203.0.113.66",
+            "leaf-01 in another way: ssh.address: 19",
+        ),
+        ("user: admin", "user: root", "logs in to leaf-01 in another way: ssh.user: admin -> root"),
+        (
+            "{secret: switch_password}",
+            "{secret: k3s_token}",
+            "leaf-01 in another way: ssh.password.secret: switch_password -> k3s_token",
+        ),
+        (
+            "release: 3.9.2504",
+            "release: 3.9.2504\n    serial: MT1",
+            "leaf-01 in another way: serial: absent -> MT1",
+        ),
+        ("reboots: allow", "reboots: deny", "may do: disruption.reboots: allow -> deny"),
+        ("nccl-roce-test:1", "nccl-roce-test:2", "this edit changes what runs: jobs.image: "),
+    ],
+)
+def test_an_edit_that_changes_no_setting_is_not_nothing(
+    old: str, new: str, says: str, railyard: Call, site_clone: Path
+) -> None:
+    text = site_clone.read_text()
+    assert old in text
+    site_clone.write_text(text.replace(old, new, 1))
+    done = railyard("preview", site_clone.name, "--against", "HEAD")
+    assert done.code == 0
+    assert says in done.out
+    assert "Nothing would change" not in done.out
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"config: [",
+        b"config: {'railyard:site': !!python/x y}",
+        b"\xff\xfe\x80",
+        b"config: " + b"[" * 3000,
+        b"config: {'railyard:site': 2026-99-99}",
+        b'config: {"railyard:site": "\\0"}',
+    ],
+)
+def test_a_broken_file_of_the_ref_is_named_with_the_ref(
+    broken: bytes, railyard: Call, clone: Path
+) -> None:
+    stack = clone / "Pulumi.dev.yaml"
+    sound = stack.read_bytes()
+    stack.write_bytes(broken)
+    git("commit", "-qam", "broken")
+    stack.write_bytes(sound)
+    done = railyard("preview", "dev", "--against", "HEAD")
+    assert done.code == 2
+    assert "HEAD:Pulumi.dev.yaml" in done.err
+    assert "the file of HEAD has this problem" in done.err
+    assert str(clone) not in done.err
+    assert "/tmp" not in done.err
+
+
+def test_a_file_that_cannot_be_written_is_said_first(railyard: Call, clone: Path) -> None:
+    done = railyard("preview", "dev", "--against", "HEAD", "--full", str(clone))
+    assert done.code == 2
+    assert "--full" in done.err
+    assert "it cannot be written: Is a directory" in done.err
 
 
 def test_the_full_text_is_a_file_where_the_comment_is_cut(railyard: Call, clone: Path) -> None:

@@ -29,7 +29,7 @@ def discover(*words: str, **environment: str) -> subprocess.CompletedProcess[str
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--file", "no-such.yaml"), "no-such.yaml: the site file cannot be read"),
+        (("--file", "no-such.yaml"), "no-such.yaml: there is no such file"),
         (("--file", str(EXAMPLE)), "--identity FILE names the private key"),
         (("--file", str(EXAMPLE)), "RAILYARD_SECRET_SSH_PRIVATE_KEY holds it"),
         (("--file", str(EXAMPLE), "--identity", "no-such-key"), "the private key cannot be read"),

@@ -24,7 +24,7 @@ from tests.docs.markdown import ROOT
 FOLDER: Final = Path(__file__).parent / "guides"
 PAGE: Final = ROOT / "docs" / "reference" / "fabrics.md"
 _SESSIONS: Final = FOLDER / "sessions.yaml"
-_ROWS = re.compile(r"sudo sonic-cfggen -a '(?P<tables>\{.*\})' --write-to-db")
+_ROWS = re.compile(r"sudo sonic-cfggen -j [^']*'(?P<tables>\{.*\})'", re.DOTALL)
 _HEAD: Final = """\
 # Reference designs, line by line
 

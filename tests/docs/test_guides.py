@@ -35,7 +35,8 @@ def test_six_designs_of_five_systems_pass_their_own_rules() -> None:
     assert len({guide.document for guide in guides}) >= 6
     assert {plan_of(guide).os for guide in guides} == {"onyx", "cumulus", "eos", "sonic", "mlnxos"}
     ours = sorted({guide.site for guide in guides if not guide.site.startswith("examples/")})
-    assert [problem.what for site in ours for problem in check_site(spec_of(site))] == []
+    found = [problem for site in ours for problem in check_site(spec_of(site))]
+    assert [problem.what for problem in found if problem.severity == "error"] == []
 
 
 @pytest.mark.parametrize(

@@ -293,10 +293,11 @@ def problems_of(name: str, site: dict[str, Any]) -> list[Problem]:
 
 
 def told(spec: ClusterSpec) -> dict[str, list[str]]:
-    """Rules on links and routing to the fixes that they give."""
+    """Rules on links and routing to the fixes of their errors."""
     names = {"link-loop", "routed-link", "routing", "rail-gateway", "rail-leaf", "link-match"}
     names |= {"link-address", "spine-link"}
-    problems = [problem for rule in RULES if rule.name in names for problem in rule.problems(spec)]
+    found = [problem for rule in RULES if rule.name in names for problem in rule.problems(spec)]
+    problems = [problem for problem in found if problem.severity == "error"]
     return {
         problem.rule: [each.fix for each in problems if each.rule == problem.rule]
         for problem in problems

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from components.fabric.exchange import Exchange
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.model.cluster import ClusterSpec
+from lab.switches.sonic.config import Preset
 from lab.switches.sonic.server import SonicSwitch
 from lab.views import SwitchConfig
 from tests.fabric.cumulus_lab import SITE
@@ -22,7 +25,9 @@ FRRCFGD = (
 """What a person does once, where BGP is to be made of CONFIG_DB."""
 
 
-def make_switch(folder: Path, *, qos: bool = True, release: str = "") -> SonicSwitch:
+def make_switch(
+    folder: Path, *, qos: bool = True, release: str = "", preset: Preset = "l1"
+) -> SonicSwitch:
     """A switch; with `qos` as `config qos reload` leaves it, saved."""
     config = SwitchConfig(
         name="leaf-01",
@@ -38,15 +43,33 @@ def make_switch(folder: Path, *, qos: bool = True, release: str = "") -> SonicSw
         release=release,
     )
     switch = SonicSwitch(config, folder / "leaf-01.json")
+    if preset != "l1":
+        switch.first_boot(preset)
     if qos:
         make_pools(switch)
     return switch
 
 
 def talk(switch: SonicSwitch) -> Exchange:
+    switch.holders.clear()  # the login of before is over
     exchange = Exchange(DirectSession(switch.session()), SonicDriver())
     exchange.enter(configure=True)
     return exchange
+
+
+def rows_of(line: str) -> Any:  # noqa: ANN401 - JSON
+    """The tables of a document that `sonic-cfggen` gets, of any other line none."""
+    return json.loads(line.split("'")[1]) if "sonic-cfggen -j" in line else {}
+
+
+def sent_rows(lines: Iterable[str]) -> dict[str, dict[str, dict[str, str]]]:
+    """The rows of all documents together."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for line in lines:
+        for table, rows in rows_of(line).items():
+            for key, fields in rows.items():
+                found.setdefault(table, {}).setdefault(key, {}).update(fields)
+    return found
 
 
 def replace_switch(data: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,12 @@ READ = {
     "eos": ("show_interfaces_status.json", {"Ethernet1": True, "Ethernet8": False}),
     "sonic": (
         "show_interfaces_status.txt",
-        {"Ethernet0": False, "Ethernet24": True, "Ethernet32": True},
+        {
+            "Ethernet0": False,
+            **dict.fromkeys(
+                (f"Ethernet{n}" for n in (16, 24, 28, 32, 36, 112, 116, 120, 124)), True
+            ),
+        },
     ),
     "cumulus": ("nv_show_interface.json", {"swp1": True, "swp2": False}),
     "onyx": (

@@ -18,6 +18,7 @@ from components.fabric.systems.sonic import exec as sonic_exec
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.fabric_lab import chain_of, rooms_of
+from tests.fabric.sonic_lab import sent_rows
 
 MODELS = {"cumulus": "SN5600", "eos": "DCS-7060DX5-64S", "sonic": "Z9332F"}
 FIRST = {"cumulus": "swp1", "eos": "Ethernet1/1", "sonic": "Ethernet0"}
@@ -41,12 +42,6 @@ LINES = {
         "nv set interface swp1-2,swp32 link auto-negotiate on",
     },
     "eos": {"speed auto 200g-4", "error-correction encoding reed-solomon"},
-    "sonic": {
-        "sudo config interface speed Ethernet0 200000",
-        "sudo config interface fec Ethernet0 rs",
-        "sudo config interface autoneg Ethernet0 enabled",
-        "sudo config interface advertised-speeds Ethernet0 200000",
-    },
 }
 
 
@@ -56,7 +51,13 @@ def test_one_line_of_the_file_is_for_every_port(system: str) -> None:
     assert {*lines} >= LINES[system]
 
 
-@pytest.mark.parametrize("system", LINES)
+def test_on_sonic_it_is_one_row_a_port() -> None:
+    rows = sent_rows(plan_fabric(linked("sonic", **ALL))[0].commands_from_factory)
+    said = {"speed": "200000", "fec": "rs", "autoneg": "on", "adv_speeds": "200000"}
+    assert said.items() <= rows["PORT"]["Ethernet0"].items()
+
+
+@pytest.mark.parametrize("system", [*LINES, "sonic"])
 def test_what_is_not_said_is_left_to_the_switch(system: str) -> None:
     for port in plan_fabric(linked(system))[0].desired.ports.values():
         assert (port.speed, port.fec, port.autoneg) == (None, None, None)
@@ -232,7 +233,6 @@ def test_a_plain_exec_knows_no_speed_to_go_back_to() -> None:
     mute = plan_fabric(linked("sonic", fec="rs", autoneg=True))[0].desired
     assert sonic_exec.find_missing(mute) is None
     plan = plan_exec("sonic", mute)
-    assert "sudo config interface fec Ethernet0 rs" in plan.apply
-    assert "sudo config interface autoneg Ethernet0 enabled" in plan.apply
-    assert "sudo config interface autoneg Ethernet0 disabled" in plan.undo
-    assert "HDEL 'PORT|Ethernet0' autoneg fec" in plan.undo
+    assert '"Ethernet0":{"fec":"rs","autoneg":"on"}' in plan.apply
+    assert '"Ethernet0":{"autoneg":"off"}' in plan.undo
+    assert "HDEL 'PORT|Ethernet0' fec autoneg" in plan.undo

@@ -105,7 +105,8 @@ def test_the_life_of_routed_switches(system: str) -> None:
 def test_a_card_on_a_routed_port_has_a_network_of_its_own(system: str, tmp_path: Path) -> None:
     spec = routed_of(system, cards=True, mode="lossless")
     names = {"routed-port", "routing", "rail-gateway", "rail-switch", "link-form", "pf-address"}
-    assert [p for rule in RULES if rule.name in names for p in rule.problems(spec)] == []
+    found = [p for rule in RULES if rule.name in names for p in rule.problems(spec)]
+    assert [problem for problem in found if problem.severity == "error"] == []
     live(spec, [])
     room = rooms_of(spec, tmp_path)[1]
     room.apply()

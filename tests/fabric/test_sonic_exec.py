@@ -69,7 +69,7 @@ def test_what_it_cannot_mend_is_refused_before_it_changes(
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (["lock", "bob"], "^a config reload is running\n$"),
+        (["lock", "bob"], "^a config reload or another update is running\n$"),
         (["sudo-password", "on"], "^sudo: a password is required\n$"),
     ],
 )
@@ -85,7 +85,7 @@ def test_a_switch_that_cannot_be_worked_on_now(
 
 def test_a_port_with_an_address_ends_the_chain(switch: SonicSwitch) -> None:
     type_lines(switch, merge('{"INTERFACE":{"Ethernet8":{},"Ethernet8|10.0.0.0/31":{}}}'))
-    with pytest.raises(StatusError, match="Ethernet8 is a router interface!"):
+    with pytest.raises(StatusError, match=r"INTERFACE\|Ethernet8\|10.0.0.0/31\nError: these ports"):
         apply(switch)
 
 
@@ -105,16 +105,9 @@ def test_vlans_that_a_port_of_the_file_was_in_are_left(switch: SonicSwitch) -> N
     assert {members[f"Vlan111|{port}"]["tagging_mode"] for port in PORTS} == {"untagged"}
 
 
-def test_a_recorded_mode_that_forbids_the_vlan_is_changed(switch: SonicSwitch) -> None:
-    type_lines(switch, "sudo config switchport mode routed Ethernet0")
-    assert "Ethernet0 switched to access mode\n" in apply(switch)
-    assert switch.stored.running["PORT"]["Ethernet0"]["mode"] == "access"
-    assert "mode" not in switch.stored.running["PORT"]["Ethernet8"]
-
-
 def test_a_second_exec_moves_no_member(switch: SonicSwitch) -> None:
     apply(switch)
-    switch.fault(["reject", "config vlan"])
+    switch.fault(["reject", "DEL VLAN_MEMBER"])
     assert {*apply(switch).splitlines()} == {"0", "applied"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.fabric.systems.base import PortCounters, Unreadable
-from components.fabric.systems.sonic.driver import parse_marks, with_marks
+from components.fabric.systems.sonic.counters import parse_marks, with_marks
 from tests.fabric.sonic_lab import make_switch, talk
 
 

@@ -8,16 +8,18 @@ import pytest
 
 from components.fabric.native import sources
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import Unreadable
+from components.fabric.systems.base import PortCounters, Unreadable
+from components.fabric.systems.sonic import counters
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
-from components.fabric.systems.sonic.facts import NO_BRANCH, parse_branch
-from components.fabric.systems.sonic.read import (
-    ConfigDb,
-    parse_config,
-    parse_counters,
-    port_names,
+from components.fabric.systems.sonic.read import ConfigDb, parse_config, port_names
+from components.fabric.systems.sonic.rows import (
+    NO_BRANCH,
+    parse_branch,
+    read_held,
+    read_rows,
+    read_settings,
+    whole_words,
 )
-from components.fabric.systems.sonic.rows import read_held, read_rows, read_settings, whole_words
 
 AZURE_WRED = {
     "ecn": "ecn_all",
@@ -261,10 +263,6 @@ def test_the_switch_and_who_else_uses_it() -> None:
         ("Traceback (most recent call last):", "no table of tables"),
         ('["PORT"]', "no table of tables"),
         ('{"VLAN": {}}', "no port in it"),
-        (
-            json.dumps({"PORT": {"Ethernet0": {}}, "PORT_QOS_MAP": {"Ethernet0,Ethernet8": {}}}),
-            "one row for several ports",
-        ),
     ],
 )
 def test_another_form_is_named_and_hidden(text: str, why: str) -> None:
@@ -309,8 +307,16 @@ Ethernet8    100    101    102    103    104    105    106    N/A
 """sonic-utilities, tests/pgdropstat_test.py."""
 
 
+def counted_of(queues: str, drops: str) -> PortCounters:
+    answers = dict.fromkeys(counters.COMMANDS, "") | {
+        counters.QUEUES: queues,
+        counters.DROPS: drops,
+    }
+    return counters.parse_counters(answers, ["Ethernet8"])["Ethernet8"]
+
+
 def test_counters_of_the_unicast_queues() -> None:
-    found = parse_counters(("q", QUEUES), ("d", DROPS), ["Ethernet8"])["Ethernet8"]
+    found = counted_of(QUEUES, DROPS)
     counted = {tc: (c.rx_bytes, c.tx_bytes, c.tx_drops) for tc, c in found.by_priority.items()}
     assert counted == {0: (None, 0, 0), 3: (None, 7_000_097, 29)}
     assert (found.rx_discards, found.ecn_marked) == (721, None)
@@ -326,7 +332,7 @@ def test_counters_of_the_unicast_queues() -> None:
 )
 def test_counters_of_another_form_are_shown_raw(queues: str, drops: str, why: str) -> None:
     with pytest.raises(Unreadable, match=why) as caught:
-        parse_counters(("q", queues), ("d", drops), ["Ethernet8"])
+        counted_of(queues, drops)
     assert caught.value.text in (queues, drops)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from components.fabric.state import Neighbour
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.sonic.read import parse_neighbours
+from components.fabric.systems.sonic.counters import parse_neighbours
 
 LLDP = """\
 Capability codes: (R) Router, (B) Bridge, (O) Other

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.fabric.systems.base import PauseCounters, PortCounters, Unreadable
-from components.fabric.systems.sonic.watchdog import parse_pauses, parse_storms, with_pauses
+from components.fabric.systems.sonic.counters import parse_pauses, parse_storms, with_pauses
 
 PFC = """\
   Port Rx    PFC0    PFC1    PFC2    PFC3    PFC4    PFC5    PFC6    PFC7

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from components.catalogue.switches import find_model
@@ -11,25 +9,17 @@ from components.checks.site import check_site
 from components.core.difference import Difference
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import flatten
 from components.fabric.systems.sonic.driver import SonicDriver
+from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec
 from lab.switches.sonic.config import PLATFORMS, factory_db
-from tests.fabric.sonic_lab import load_spec
+from tests.fabric.sonic_lab import load_spec, sent_rows
 
-ENTER = (
-    "sudo -n true",
-    'sudo flock -n /etc/sonic/reload.lock true || { echo "a config reload is running"; false; }',
-)
+ENTER = ("sudo -n true", *SonicDriver.configure)
 SAVE = (
     "sudo config save -y /etc/sonic/railyard.json && sudo rm /etc/sonic/railyard.json && "
     "sudo config save -y"
-)
-MEMBERS = (
-    "sudo config vlan add 111",
-    "sudo config vlan member add -u 111 Ethernet0",
-    "sudo config vlan member add -u 111 Ethernet8",
-    "sudo config vlan member add -u 111 Ethernet16",
-    "sudo config vlan member add -u 111 Ethernet24",
 )
 
 
@@ -37,16 +27,6 @@ def _with(**switch: object) -> ClusterSpec:
     spec = load_spec()
     changed = spec.switches[0].model_copy(update=switch)
     return spec.model_copy(update={"switches": (changed,)})
-
-
-def _rows(lines: tuple[str, ...]) -> dict[str, dict[str, dict[str, str]]]:
-    found: dict[str, dict[str, dict[str, str]]] = {}
-    for line in lines:
-        if "sonic-cfggen" in line:
-            for table, rows in json.loads(line.split("'")[1]).items():
-                for key, fields in rows.items():
-                    found.setdefault(table, {}).setdefault(key, {}).update(fields)
-    return found
 
 
 def test_the_desired_state() -> None:
@@ -90,13 +70,15 @@ def test_lossy_says_that_nothing_is_paused() -> None:
 @pytest.mark.parametrize("mode", ["lossless", "lossy_ecn"])
 def test_the_commands_that_a_person_sees(mode: str) -> None:
     lines = plan_fabric(load_spec(mode=mode))[0].commands_from_factory
-    assert lines[:7] == (*ENTER, *MEMBERS)
-    assert lines[-5:] == (
-        *(f"sudo config interface mtu Ethernet{number} 9216" for number in (0, 8, 16, 24)),
-        SAVE,
-    )
-    assert max(map(len, lines)) <= 470, "bash scrolls sideways beyond"
-    rows = _rows(lines)
+    assert (lines[:2], lines[-1], len(lines)) == (ENTER, SAVE, 6)
+    typed = [part for line in lines[2:] for part in line.splitlines()]
+    assert max(map(len, typed)) <= 470, "bash scrolls sideways beyond"
+    rows = sent_rows(lines)
+    assert rows["VLAN"] == {"Vlan111": {"vlanid": "111"}}
+    assert rows["VLAN_MEMBER"] == {
+        f"Vlan111|Ethernet{number}": {"tagging_mode": "untagged"} for number in (0, 8, 16, 24)
+    }
+    assert rows["PORT"]["Ethernet24"] == {"mtu": "9216"}
     assert rows["DSCP_TO_TC_MAP"]["RAILYARD"] == {str(n): str(n // 8) for n in range(64)}
     assert rows["TC_TO_QUEUE_MAP"]["RAILYARD"] == {str(n): str(n) for n in range(8)}
     assert rows["SCHEDULER"] == {"RAILYARD": {"type": "STRICT"}}
@@ -116,9 +98,26 @@ def test_the_commands_that_a_person_sees(mode: str) -> None:
         assert "TC_TO_PRIORITY_GROUP_MAP" not in rows
 
 
+def test_a_large_switch_takes_few_commands() -> None:
+    """64 ports, 8 rails, watchdog and lengths of cables: one document for each step."""
+    one = plan_fabric(load_spec(pfc_watchdog=True))[0].desired.ports["Ethernet0"]
+    vlans = tuple(range(111, 119))
+    ports = {
+        f"Ethernet{8 * number}": one.model_copy(
+            update={"access_vlan": vlans[number % 8], "cable_m": 40}
+        )
+        for number in range(64)
+    }
+    desired = SwitchState(vlans=vlans, roce="lossless", ports=ports)
+    factory = SonicDriver().factory_state(tuple(ports))
+    lines = flatten(SonicDriver().plan_changes(factory, target_of_apply(factory, desired)))
+    assert len(lines) == 3
+    assert len(sent_rows(lines)["PFC_WD"]) == 64
+
+
 def test_another_priority() -> None:
     spec = load_spec(dscp=34, ecn_min_kib=200, ecn_max_kib=900)
-    rows = _rows(plan_fabric(spec)[0].commands_from_factory)
+    rows = sent_rows(plan_fabric(spec)[0].commands_from_factory)
     assert rows["TC_TO_QUEUE_MAP"]["RAILYARD"]["4"] == "4"
     assert rows["MAP_PFC_PRIORITY_TO_QUEUE"]["RAILYARD"]["4"] == "4"
     assert rows["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == "4"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from components.core.errors import DeviceError
+from components.fabric.exchange import Exchange
+from components.fabric.systems.sonic.driver import SonicDriver
 from lab.switches.sonic.server import SonicSwitch
-from tests.fabric.in_process import apply
+from tests.fabric.in_process import DirectSession, apply
 from tests.fabric.sonic_lab import make_switch, talk
 from tests.fabric.test_sonic_exchange import LOSSLESS, LOSSY, merge
 
@@ -19,7 +23,7 @@ def switch(tmp_path: Path) -> SonicSwitch:
 
 
 @pytest.mark.parametrize(
-    "rejected", ["vlan add 111", "member add -u 111 Ethernet16", "DSCP_TO", "PORT_QOS_MAP", "mtu"]
+    "rejected", ["Vlan111", "Vlan111|Ethernet16", "DSCP_TO", "PORT_QOS_MAP", "mtu"]
 )
 def test_a_rejected_line_leaves_nothing(switch: SonicSwitch, rejected: str) -> None:
     first = switch.snapshot()
@@ -35,9 +39,7 @@ def test_a_rejected_line_leaves_nothing(switch: SonicSwitch, rejected: str) -> N
     assert switch.snapshot() == first
 
 
-@pytest.mark.parametrize(
-    "ignored", ["member add -u 111 Ethernet8", "WRED_PROFILE", "mtu Ethernet8"]
-)
+@pytest.mark.parametrize("ignored", ["Vlan111|Ethernet8", "WRED_PROFILE", '"mtu"'])
 def test_a_line_that_does_nothing_is_found_by_reading_again(
     switch: SonicSwitch, ignored: str
 ) -> None:
@@ -49,18 +51,59 @@ def test_a_line_that_does_nothing_is_found_by_reading_again(
     assert switch.snapshot() == first
 
 
-def test_a_port_with_an_address_is_left_alone(switch: SonicSwitch) -> None:
-    switch.run_line(merge('{"INTERFACE":{"Ethernet8":{},"Ethernet8|10.0.0.0/31":{}}}'))
-    switch.run_line("sudo config save -y")
-    first = switch.snapshot()
-    with pytest.raises(DeviceError, match="Ethernet8 is a router interface!"):
-        apply(talk(switch), LOSSY)
+def test_ports_of_the_factory_are_named_before_a_line_is_sent(tmp_path: Path) -> None:
+    """The preset t1 routes every port (config_samples.py of sonic-buildimage, 202405)."""
+    switch = make_switch(tmp_path, qos=False, preset="t1")
+    first, exchange = switch.snapshot(), talk(switch)
+    free = [f"sudo config interface ip remove Ethernet{8 * n} 10.0.0.{2 * n}/31" for n in range(4)]
+    with pytest.raises(DeviceError, match="are routed or in a bundle") as caught:
+        apply(exchange, LOSSY)
+    assert "\n    ".join(free) in str(caught.value)
+    assert "Ethernet32" not in str(caught.value), "no port of the file"
     assert switch.snapshot() == first
+    for line in free:
+        switch.run_line(line)
+    apply(exchange, LOSSY)
+    assert "Ethernet0" not in switch.stored.running["INTERFACE"]
+
+
+def test_a_port_of_a_bundle_is_left_alone(switch: SonicSwitch) -> None:
+    switch.run_line(merge('{"PORTCHANNEL_MEMBER":{"PortChannel1|Ethernet8":{}}}'))
+    with pytest.raises(DeviceError) as caught:
+        apply(talk(switch), LOSSY)
+    assert "sudo config portchannel member del PortChannel1 Ethernet8" in str(caught.value)
+
+
+def test_rows_of_several_ports_are_split_by_a_person(switch: SonicSwitch) -> None:
+    """As the template of DellEMC-Z9332f-C32 writes them (its qos.json.j2, 202405)."""
+    both = {"dscp_to_tc_map": "AZURE", "pfc_enable": "3,4"}
+    for port in ("Ethernet0", "Ethernet40"):
+        switch.run_line(f"sudo sonic-db-cli CONFIG_DB DEL 'PORT_QOS_MAP|{port}'")
+    switch.run_line(merge(json.dumps({"PORT_QOS_MAP": {"Ethernet0,Ethernet40": both}})))
+    with pytest.raises(DeviceError, match="HwSKU DellEMC-Z9332f-O32 writes one row") as caught:
+        apply(talk(switch), LOSSY)
+    _, _, lines = str(caught.value).partition("and save:\n    ")
+    for line in re.findall(r"sudo [^']*'[^']*'", lines):
+        switch.run_line(line)
+    rows = switch.stored.running["PORT_QOS_MAP"]
+    assert rows["Ethernet0"] == rows["Ethernet40"] == both
+    apply(talk(switch), LOSSY)
+    assert switch.stored.running["PORT_QOS_MAP"]["Ethernet40"] == both
+
+
+def test_the_reload_lock_is_held_while_we_write(switch: SonicSwitch) -> None:
+    exchange = talk(switch)
+    other = switch.session()
+    assert "Failed to acquire lock" in other.run("sudo config reload -y")
+    with pytest.raises(DeviceError, match="another update is running"):
+        Exchange(DirectSession(other), SonicDriver()).configure()
+    exchange.session.run("exit")
+    assert "Acquired lock" in other.run("sudo config reload -y")
 
 
 def test_a_reload_by_somebody_else_is_waited_for_by_a_person(switch: SonicSwitch) -> None:
     switch.fault(["lock", "bob"])
-    with pytest.raises(DeviceError, match="a config reload is running"):
+    with pytest.raises(DeviceError, match="a config reload or another update is running"):
         talk(switch)
     switch.fault(["lock", "off"])
     talk(switch)

@@ -24,7 +24,7 @@ from components.fabric.targets import (
 )
 from lab.switches.sonic.config import Db
 from lab.switches.sonic.server import SonicSwitch
-from tests.fabric.sonic_lab import PORTS, load_spec, make_switch, talk
+from tests.fabric.sonic_lab import PORTS, load_spec, make_switch, rows_of, sent_rows, talk
 from tests.fabric.test_sonic_exchange import (
     HISTORIES,
     LOSSLESS,
@@ -231,15 +231,15 @@ def switch(tmp_path: Path) -> SonicSwitch:
 def test_the_lines_and_their_order(switch: SonicSwitch) -> None:
     desired = with_cables(WATCHED, {"Ethernet0": 40})
     lines = apply(talk(switch), desired)
-    row = '{"action":"drop","detection_time":"200","restoration_time":"200"}'
-    first = next(line for line in lines if "PFC_WD" in line)
-    assert first.startswith(f'sudo sonic-cfggen -a \'{{"PFC_WD":{{"Ethernet0":{row},')
-    length = lines.index(merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet0":"40m"}}}'))
-    paused = [number for number, line in enumerate(lines) if "pfc_enable" in line]
-    assert length < min(paused)
-    assert max(paused) < lines.index(first)
-    assert not any('"PORT":' in line for line in lines), "the MTU is set anyway"
-    assert not any("GLOBAL" in line for line in lines)
+    first, second, third, *rest = [rows_of(line) for line in lines[:3]]
+    assert (len(lines) <= 6, rest) == (True, [])
+    assert first["CABLE_LENGTH"] == {"AZURE": {"Ethernet0": "40m"}}
+    assert not {"PORT", "PORT_QOS_MAP", "PFC_WD"} & {*first}, "buffers are made by what comes after"
+    assert second["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == "3"
+    assert "PFC_WD" not in second, "a watchdog takes the list that is there"
+    times = {"action": "drop", "detection_time": "200", "restoration_time": "200"}
+    assert third["PFC_WD"] == dict.fromkeys(PORTS, times)
+    assert third["PORT"] == {port: {"mtu": "9216"} for port in PORTS}
 
 
 def test_a_new_length_alone_touches_the_port(switch: SonicSwitch) -> None:
@@ -247,11 +247,10 @@ def test_a_new_length_alone_touches_the_port(switch: SonicSwitch) -> None:
     apply(exchange, LOSSLESS)
     desired = with_cables(LOSSLESS, {"Ethernet0": 40, "Ethernet8": 5})
     lines = apply(exchange, desired)
-    assert lines[:2] == (
-        merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet0":"40m","Ethernet8":"5m"}}}'),
-        merge('{"PORT":{"Ethernet0":{"mtu":"9216"},"Ethernet8":{"mtu":"9216"}}}'),
-    )
-    assert '"BUFFER_PG":{"Ethernet0|3-4":' in lines[2], "the template's row covers 3 as well"
+    ports = ("Ethernet0", "Ethernet8")
+    assert rows_of(lines[0]) == {"CABLE_LENGTH": {"AZURE": {"Ethernet0": "40m", "Ethernet8": "5m"}}}
+    assert rows_of(lines[1]) == {"PORT": {port: {"mtu": "9216"} for port in ports}}
+    assert "Ethernet0|3-4" in rows_of(lines[2])["BUFFER_PG"], "the template's row covers 3 as well"
     _holds(switch, desired)
 
 
@@ -270,7 +269,7 @@ def test_a_port_without_a_field_to_touch_gets_pfc_anew(switch: SonicSwitch) -> N
         switch.run_line(f"sudo sonic-db-cli CONFIG_DB HDEL 'PORT|Ethernet0' {field}")
     desired = with_cables(bare, {"Ethernet0": 40})
     done = exchange.converge(desired, lambda r: target_of_apply(r.state, desired))
-    assert merge('{"PORT_QOS_MAP":{"Ethernet0":{"pfc_enable":""}}}') in done.lines
+    assert {"PORT_QOS_MAP": {"Ethernet0": {"pfc_enable": ""}}} in map(rows_of, done.lines)
     assert done.interrupts == (), "a port without admin_status is down"
     _holds(switch, desired)
 
@@ -352,7 +351,8 @@ def test_a_file_with_both(switch: SonicSwitch) -> None:
     assert found == [(40, True), (300, None), (None, True), (None, True)]
     assert plan.desired.roce_cable_m is None
     lines = plan.commands_from_factory
-    assert merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet0":"40m","Ethernet8":"300m"}}}') in lines
+    lengths = {"AZURE": {"Ethernet0": "40m", "Ethernet8": "300m"}}
+    assert sent_rows(lines)["CABLE_LENGTH"] == lengths
     apply(talk(switch), plan.desired)
     assert {*switch.stored.watchdogs} == {"Ethernet0", "Ethernet16", "Ethernet24"}
     _holds(switch, plan.desired)

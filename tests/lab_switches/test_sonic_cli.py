@@ -76,7 +76,6 @@ def shell(switch: SonicSwitch) -> Session:
             "Error: Ethernet0 has untagged member. \nRemove it to change mode to routed\n",
             2,
         ),
-        ("sudo config rollback never", "Error: Checkpoint 'never' does not exist\n", 1),
         ("sudo sonic-db-cli CONFIG_DB NOPE x", "(error) ERR unknown command", 1),
         ("sudo sonic-cfggen -a '{' --write-to-db", "json.decoder.JSONDecodeError", 1),
     ],
@@ -189,10 +188,13 @@ def test_the_lock_of_a_reload(switch: SonicSwitch, shell: Session) -> None:
         "Failed to acquire lock on /etc/sonic/reload.lock\n"
     )
     assert shell.status == 1
-    shell.run("sudo flock -n /etc/sonic/reload.lock true")
+    take = "exec 9</etc/sonic/reload.lock && flock -n 9"
+    assert "No such file" in shell.run(take)
+    shell.run("sudo touch /etc/sonic/reload.lock")
+    shell.run(take)
     assert shell.status == 1
     switch.fault(["lock", "off"])
-    shell.run("sudo flock -n /etc/sonic/reload.lock true")
+    shell.run(take)
     assert shell.status == 0
 
 
@@ -280,12 +282,6 @@ def test_tables_that_people_read(switch: SonicSwitch, shell: Session) -> None:
         "N/A",
     ]
     assert status[-1].split()[7:8] == ["down"], "no cable there"
-    brief = [line.split("|") for line in shell.run("show vlan brief").splitlines()]
-    assert [part.strip() for part in brief[3][1:5]] == ["111", "", "Ethernet0", "tagged"]
-    assert "\nEthernet0    3,4\n" in shell.run("show pfc priority")
-    assert shell.run("show pfc priority Ethernet3") == "Cannot find interface Ethernet3\n"
-    assert "Profile: AZURE_LOSSLESS\n" in shell.run("show ecn")
-    assert "green_min_threshold      1048576\n" in shell.run("show ecn")
     assert "HwSKU: DellEMC-Z9332f-O32\n" in shell.run("show version")
     lldp = shell.run("show lldp table")
     assert lldp.splitlines()[3].split() == ["Ethernet0", "vm01", "24:8a:07:00:00:01", "O", "ens224"]
@@ -304,13 +300,8 @@ def test_counters_are_told_per_queue(switch: SonicSwitch, shell: Session) -> Non
         "totalbytes": "70",
         "totalpacket": "0",
     }
-    rows = shell.run("show queue counters Ethernet0").splitlines()
-    names = "Port TxQ Counter/pkts Counter/bytes Drop/pkts Drop/bytes"
-    assert " ".join(rows[1].split()) == names
-    assert rows[6].split() == ["Ethernet0", "UC3", "0", "70", "0", "0"]
     drops = shell.run("show priority-group drop counters").splitlines()
     assert drops[3].split()[:3] == ["Ethernet0", "5", "0"]
-    assert "PG7" in shell.run("show priority-group watermark shared")
 
 
 @pytest.mark.parametrize(

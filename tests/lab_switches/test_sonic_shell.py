@@ -43,7 +43,8 @@ def test_a_prompt_of_bash(shell: Session) -> None:
         ("echo a | xargs -r -n 1 false", "", 123),
         ("echo a | xargs rm", "xargs: the lab does not know rm\n", 1),
         ("# run 2\necho one &&\necho two", "one\ntwo\n", 0),
-        ("echo 'open", "-bash: syntax error: No closing quotation\n", 2),
+        ("cat <<<'one\ntwo' | grep -c o", "2\n", 0),
+        ("echo one \\\ntwo", "one two\n", 0),
         ("{ echo a", "a\n", 0),
     ],
 )
@@ -53,6 +54,14 @@ def test_lists_of_commands(shell: Session, line: str, printed: str, status: int)
         assert output.startswith("-bash: syntax error")
         return
     assert (output, shell.status) == (printed, status)
+
+
+def test_a_command_may_be_typed_as_several_lines(shell: Session) -> None:
+    for line in ("true &&", "echo 'a", "b' \\"):
+        assert shell.run(line) == ""
+        assert shell.prompt() == "> "
+    assert shell.run("c") == "a\nb c\n"
+    assert shell.prompt() == "admin@leaf-01:~$ "
 
 
 def test_a_pipe_swallows_no_error(shell: Session) -> None:

@@ -15,6 +15,10 @@ _VOWELS: Final = frozenset("AEFHILMNORSX8")
 _LEADING: Final = re.compile(r"\d+")
 _NUMBERED: Final = re.compile(r"[0-9]+(\.[0-9]+)+[A-Za-z0-9._+-]*")
 Release = tuple[int, int, int]
+_BRANCH: Final = 100_000
+"""A release that is a year and a month, as SONiC's: 202505."""
+UNRELEASED: Final = 999_999
+"""First number of what is on no branch yet, such as SONiC's master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,8 @@ class SwitchModel:
 def parse_release(text: str) -> Release:
     """Read `3.9.2504` and EOS' `4.32.1F`; missing or strange parts count as 0."""
     found = (_LEADING.match(part) for part in text.split(".")[:3])
+    if text == "master":
+        return UNRELEASED, 0, 0
     numbers = [int(match[0]) if match else 0 for match in found]
     first, second, third = (*numbers, 0, 0, 0)[:3]
     return first, second, third
@@ -203,8 +209,11 @@ def is_numbered(text: str) -> bool:
 
 
 def show_release(release: Release) -> str:
-    """Write a release without the zeros at its end: 5.6, 3.8.2000."""
+    """Write a release without the zeros at its end: 5.6, 3.8.2000, 202505."""
+    if release[0] == UNRELEASED:
+        return "master"
     numbers = list(release)
-    while len(numbers) > 2 and numbers[-1] == 0:  # noqa: PLR2004 - major and minor stay
+    least = 1 if release[0] >= _BRANCH else 2
+    while len(numbers) > least and numbers[-1] == 0:  # major and minor stay
         numbers.pop()
     return ".".join(map(str, numbers))

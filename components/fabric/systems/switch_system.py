@@ -57,6 +57,18 @@ class RoceProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class Caution:
+    """What is not refused, and a person should know before."""
+
+    text: str
+    fix: str
+    until: Release | None = None
+    """First release without it; None: every one has it."""
+    unnumbered: bool = False
+    """It is about links without addresses alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class RoutedForm:
     """How a system that is routed says what every routed system has; the defaults are Cumulus'."""
 
@@ -85,6 +97,8 @@ class RoutedForm:
     """The same of the next hops in use."""
     route: str = "sudo vtysh -c 'show bgp ipv4 unicast {}'"
     """The same of all ways to one network, in use or not."""
+    cautions: tuple[Caution, ...] = ()
+    """What a file that routes it should know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +228,6 @@ class ExecForm:
     """What a switch is taken to have of which nothing is known."""
     prepare: Callable[[SwitchState], Lines] = lambda _desired: ()
     """Lines in front that make the others right over any state."""
-    again: Callable[[str], str] = lambda line: line
-    """A line of the driver in a form that is right whatever is there."""
     longest: int | None = None
     """Characters that one request can have; None: no limit is known."""
     back: Callable[[SwitchState], Lines] | None = None

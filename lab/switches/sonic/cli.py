@@ -5,6 +5,9 @@ Sources: docs/explanation/sources.md#sonic. The session knows nothing of SSH.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -14,7 +17,7 @@ from lab.switches.emulators import Daemons
 from lab.switches.lldp import Told
 from lab.switches.plain_faults import PlainFaults
 from lab.switches.sonic import show, show_bgp
-from lab.switches.sonic.config import RELOAD_LOCK, Db, Platform, Stored
+from lab.switches.sonic.config import RELOAD_LOCK, VERSION_FILE, Db, Platform, Stored
 from lab.switches.sonic.config_commands import run_config
 from lab.switches.sonic.counterpoll import run_counterpoll
 from lab.switches.sonic.database import Database
@@ -25,9 +28,25 @@ from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
 from lab.switches.stored import Chassis
 from lab.views import BgpView, RouterView
 
+_LOCK_S: Final = 5.0
+_LOCK_LOOKS: Final = 100
+_TIMES_S: Final = (
+    (re.compile(r"config save"), 1.5),
+    (re.compile(r"sonic-cfggen|sonic-db-dump"), 0.5),
+    (re.compile(r"\b(config|show|pfcwd|counterpoll) "), 1.0),
+    (re.compile(r"sonic-db-cli"), 0.05),
+)
+"""Seconds that a command takes: an SN2700, and reports on click (sonic-buildimage 20048, 22526,
+26827). That of sonic-db-cli, a program in C++, is a guess."""
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
 _CHANGES: Final = ("config", "counterpoll", "pfcwd", "sonic-db-cli", "sonic-cfggen")
+
+
+def real_time_s(line: str) -> float:
+    """How long the commands of a line take on a real switch."""
+    parts = re.split(r"&&|\|\|", line)
+    return sum(next((s for form, s in _TIMES_S if form.search(part)), 0.0) for part in parts)
 
 
 @dataclass(slots=True)
@@ -38,6 +57,8 @@ class Faults(PlainFaults):
     """A command that changes something and holds one of these is taken and does nothing."""
     sudo_password: bool = False
     """Somebody took the right to sudo without a password away."""
+    pace: float = 0.0
+    """Which part of the real time a command takes."""
 
 
 class Switch(Protocol):
@@ -77,6 +98,8 @@ class Switch(Protocol):
         """The ports with a cable."""
         ...
 
+    holders: set[Session]
+    """The logins that hold the reload lock."""
     frr: Daemons | None
     """Its real routing daemons, where the lab has them."""
 
@@ -116,7 +139,7 @@ class Switch(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
     """The state of one login."""
 
@@ -125,6 +148,8 @@ class Session:
     user: str = "admin"
     open: bool = True
     changes: int = 0
+    opened: str = ""
+    """The file behind descriptor 9."""
     shell: Shell = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,7 +162,9 @@ class Session:
         return self.shell.status
 
     def prompt(self) -> str:
-        """The prompt of bash on SONiC."""
+        """The prompt of bash on SONiC, or the one that asks for the rest of a command."""
+        if self.shell.pending:
+            return "> "
         return f"{self.user}@{self.host}:~$ "
 
     def run(self, line: str) -> str:
@@ -145,7 +172,7 @@ class Session:
         if not line.strip():
             return ""
         try:
-            return self.shell.run(line.strip())
+            return self.shell.type_line(line.strip())
         except ShellError as error:
             self.shell.status = 2
             return f"-bash: syntax error: {error}\n"
@@ -165,23 +192,25 @@ class Session:
                 return "sudo: a password is required", 1
         builtin = _BUILTINS.get(words[0])
         if builtin is not None:
-            return builtin(self, words[1:])
+            return (given, 0) if words == ["cat"] else builtin(self, words[1:])
         try:
-            return self._tool(words, root=root), 0
+            return self._tool(words, given, root=root), 0
         except CommandError as error:
             return str(error), error.status
 
-    def _tool(self, words: list[str], *, root: bool) -> str:
+    def _tool(self, words: list[str], given: str, *, root: bool) -> str:
         changing = words[0] in _CHANGES and "--print-data" not in words
-        line = " ".join(["sudo", *words] if root else words)
+        line = " ".join([*(["sudo"] if root else []), *words, given]).rstrip()
         refusal = self.switch.refuse(line)
         if refusal is not None:
             raise CommandError(refusal, 2)
         if changing and any(text in line for text in self.switch.faults.ignore):
             return ""
         is_folder = words[0] in {"ls", "mkdir", "rmdir"}
-        run = self._folders if is_folder else self._dispatch
-        printed = run(words, root=root)
+        if is_folder:
+            printed = self._folders(words, root=root)
+        else:
+            printed = self._dispatch(words, given, root=root)
         if changing:
             self.changes += 1
             self.switch.commit()
@@ -194,26 +223,48 @@ class Session:
             raise CommandError(printed, status)
         return printed
 
-    def _dispatch(self, words: list[str], *, root: bool) -> str:
-        match words[0]:
-            case "config":
-                if not root:
-                    raise CommandError("Root privileges are required for this operation", 1)
-                return run_config(self, words)
-            case "sonic-cfggen":
-                return run_cfggen(self.switch.database, words[1:])
-            case "sonic-db-cli":
-                return run_db_cli(self.switch.database, words[1:])
-            case "counterpoll":
-                return run_counterpoll(self.switch.database, self.switch.branch, words)
-            case "pfcwd":
-                return run_pfcwd(self, words, root=root)
-            case "show":
-                told = show_bgp.tell(self.switch.frr, words[1:])
-                return show.run_show(self, words) if told is None else told
-            case other:
-                self.note(" ".join(words))
-                raise CommandError(f"-bash: {other}: command not found", NOT_FOUND)
+    def _dispatch(self, words: list[str], given: str, *, root: bool) -> str:
+        tools: dict[str, Callable[[], str]] = {
+            "config": lambda: self._config(words, root=root),
+            "sonic-cfggen": lambda: run_cfggen(self.switch.database, words[1:], given),
+            "sonic-db-cli": lambda: run_db_cli(self.switch.database, words[1:]),
+            "sonic-db-dump": lambda: self._dump(words[1:]),
+            "counterpoll": lambda: run_counterpoll(self.switch.database, self.switch.branch, words),
+            "pfcwd": lambda: run_pfcwd(self, words, root=root),
+            "show": lambda: self._show(words),
+        }
+        if words[0] not in tools:
+            self.note(" ".join(words))
+            raise CommandError(f"-bash: {words[0]}: command not found", NOT_FOUND)
+        return tools[words[0]]()
+
+    def _config(self, words: list[str], *, root: bool) -> str:
+        if not root:
+            raise CommandError("Root privileges are required for this operation", 1)
+        return run_config(self, words)
+
+    def _show(self, words: list[str]) -> str:
+        told = show_bgp.tell(self.switch.frr, words[1:])
+        return show.run_show(self, words) if told is None else told
+
+    def _dump(self, words: list[str]) -> str:
+        """`sonic-db-dump`, of the table of ports in STATE_DB."""
+        if words != ["-n", "STATE_DB", "-y", "-k", "PORT_TABLE|*"]:
+            self.note(" ".join(("sonic-db-dump", *words)))
+            raise CommandError("sonic-db-dump: error: no such option", 2)
+        found = {
+            f"PORT_TABLE|{port}": {
+                "expireat": 0,
+                "ttl": -0.001,
+                "type": "hash",
+                "value": {
+                    "supported_speeds": ",".join(self.switch.supported_speeds(port)),
+                    "supported_fecs": ",".join(self.switch.supported_fecs(port)),
+                },
+            }
+            for port in self.switch.database.db["PORT"]
+        }
+        return json.dumps(found, indent=2)
 
     def note(self, text: str) -> None:
         """Keep a command that this emulator does not know."""
@@ -227,12 +278,37 @@ class Session:
     def leave(self) -> tuple[str, int]:
         """End the shell."""
         self.open = False
+        self.switch.holders.discard(self)
         return "", 0
 
+    def take(self, words: list[str]) -> tuple[str, int]:
+        """`exec 9<FILE`: opens it, if it is there."""
+        if words[:2] != ["9", "<"] or self.switch.stored.files.get(words[2]) is None:
+            return _no_file("-bash", words[-1]), 1
+        self.opened = words[2]
+        return "", 0
+
+    async def wait_for(self, line: str) -> None:
+        """Each command takes its time; `flock -w 5 9` waits for a login that is just ending."""
+        if self.switch.faults.pace:
+            await asyncio.sleep(self.switch.faults.pace * real_time_s(line))
+        for _ in range(_LOCK_LOOKS):
+            if "flock -w" not in line or not self.switch.holders - {self}:
+                return
+            await asyncio.sleep(_LOCK_S / _LOCK_LOOKS)
+
     def flock(self, words: list[str]) -> tuple[str, int]:
-        """`flock -n FILE true`: 1 while somebody else holds the lock."""
-        held = RELOAD_LOCK in words and self.switch.stored.lock_owner
-        return "", 1 if held else 0
+        """`flock -w 5 9`: 1 while somebody else holds the lock; else it is ours until we leave."""
+        others = self.switch.stored.lock_owner or self.switch.holders - {self}
+        if words not in (["-n", "9"], ["-w", "5", "9"]) or self.opened != RELOAD_LOCK or others:
+            return "", 1
+        self.switch.holders.add(self)
+        return "", 0
+
+    def touch(self, words: list[str]) -> tuple[str, int]:
+        """Make an empty file if there is none."""
+        self.switch.stored.files.setdefault(words[0], "")
+        return "", 0
 
     def vtysh(self, words: list[str]) -> tuple[str, int]:
         """The real one, or as much of it as asks for sessions."""
@@ -251,6 +327,8 @@ class Session:
     def cat(self, words: list[str]) -> tuple[str, int]:
         """Print a file that somebody wrote."""
         found = self.switch.stored.files.get(words[0])
+        if words[0] == VERSION_FILE:
+            found = f"build_version: '{self.switch.release.removeprefix('SONiC.')}'\n"
         return (found, 0) if found is not None else (_no_file("cat", words[0]), 1)
 
     def remove(self, words: list[str]) -> tuple[str, int]:
@@ -281,6 +359,8 @@ _BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {
     "export": lambda _session, _words: ("", 0),
     "exit": lambda session, _words: session.leave(),
     "logout": lambda session, _words: session.leave(),
+    "exec": lambda session, words: session.take(words),
+    "touch": lambda session, words: session.touch(words),
     "flock": lambda session, words: session.flock(words),
     "cat": lambda session, words: session.cat(words),
     "rm": lambda session, words: session.remove(words),

@@ -1,15 +1,16 @@
-"""What an emulated SONiC switch holds: CONFIG_DB running and saved, checkpoints, and counters.
+"""What an emulated SONiC switch holds: CONFIG_DB running and saved, and counters.
 
-Factory: the ports of `port_config.ini` with MTU 9100, up, in no VLAN, and no QoS at all, as the
-preset `l1` of config_samples.py leaves it. Many platforms come with addresses on every port instead
-(the preset `t1`), where a VLAN is refused until they are gone. Sources:
-docs/explanation/sources.md#sonic.
+Factory: a first boot writes one of the presets of config_samples.py (sonic-buildimage, branch
+202405). `t1` routes every port and gives each a session of BGP; most platforms come so, the Z9332F
+among them. `l1` has the ports alone: the lab begins with it, as with a switch that a person has
+prepared.
+Sources: docs/explanation/sources.md#sonic.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from components.core.errors import UsageError
 from lab.switches import stored
@@ -21,6 +22,7 @@ Db = dict[str, Table]
 FACTORY_MTU: Final = "9100"
 RELEASE: Final = "SONiC.202405.1-3f2b7c1e0"
 SAVED_FILE: Final = "/etc/sonic/config_db.json"
+VERSION_FILE: Final = "/etc/sonic/sonic_version.yml"
 RELOAD_LOCK: Final = "/etc/sonic/reload.lock"
 
 
@@ -173,9 +175,8 @@ class Stored(stored.Stored):
     running: Db
     saved: Db
     """`/etc/sonic/config_db.json`."""
-    checkpoints: dict[str, Db] = {}
     files: dict[str, str] = {}
-    """What somebody wrote to a path, for `config load` and `config apply-patch`."""
+    """What somebody wrote to a path, for `config load`."""
     pfc_lists: dict[str, str] = {}
     """Port to the `pfc_enable` that buffermgrd remembers; a list that vanishes stays there."""
     cables: dict[str, str] = {}
@@ -202,14 +203,42 @@ def platform_of(model: str) -> Platform:
     return PLATFORMS[model]
 
 
-def factory_stored(hostname: str, model: str) -> Stored:
-    """A switch that nobody has touched."""
-    db = factory_db(hostname, platform_of(model))
+Preset = Literal["l1", "t1"]
+
+
+def factory_stored(hostname: str, model: str, preset: Preset = "l1") -> Stored:
+    """A switch after its first boot."""
+    db = factory_db(hostname, platform_of(model), preset)
     return Stored(running=db, saved=copy_of(db))
 
 
-def factory_db(hostname: str, platform: Platform) -> Db:
-    """`sonic-cfggen -H -k <hwsku> --preset l1`."""
+def _t1_rows(ports: Table) -> Db:
+    """What `generate_t1_sample_config` adds: an address and a neighbour for each port."""
+    rows: Db = {
+        "LOOPBACK_INTERFACE": {"Loopback0": {}, "Loopback0|10.1.0.1/32": {}},
+        "INTERFACE": {},
+        "BGP_NEIGHBOR": {},
+    }
+    half = len(ports) // 2
+    for number, port in enumerate(ports):
+        third, fourth = divmod(2 * number, 256)
+        own, peer = f"10.0.{third}.{fourth}", f"10.0.{third}.{fourth + 1}"
+        kind, asn = ("T2", 65200) if number < half else ("T0", 64001 + number - half)
+        rows["INTERFACE"] |= {port: {}, f"{port}|{own}/31": {}}
+        rows["BGP_NEIGHBOR"][peer] = {
+            "rrclient": "0",
+            "name": f"ARISTA{1 + number % half:02d}{kind}",
+            "local_addr": own,
+            "nhopself": "0",
+            "holdtime": "180",
+            "asn": str(asn),
+            "keepalive": "60",
+        }
+    return rows
+
+
+def factory_db(hostname: str, platform: Platform, preset: Preset = "l1") -> Db:
+    """`sonic-cfggen -H -k <hwsku> --preset …`."""
     ports: Table = {}
     for number, first in enumerate(platform.first_lanes):
         ports[f"Ethernet{number * platform.lanes}"] = {
@@ -231,10 +260,13 @@ def factory_db(hostname: str, platform: Platform) -> Db:
     }
     # init_cfg.json.j2, which the first boot merges.
     counters = {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}}
+    if preset == "t1":
+        metadata["bgp_asn"] = "65100"
     return {
         "DEVICE_METADATA": {"localhost": metadata},
         "FLEX_COUNTER_TABLE": counters,
         "PORT": ports,
+        **(_t1_rows(ports) if preset == "t1" else {}),
     }
 
 

@@ -6,14 +6,12 @@ scripts/portconfig.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from lab.switches.sonic.config import RELOAD_LOCK, SAVED_FILE, Db, copy_of, row
+from lab.switches.sonic.config import RELOAD_LOCK, SAVED_FILE, row
 from lab.switches.sonic.database import Database
-from lab.switches.sonic.gcu import GcuError, apply_patch, patch_between
 from lab.switches.sonic.qos_template import clear_qos, reload_qos
 from lab.switches.sonic.tools import CommandError, dump, merge_data, parse_data
 
@@ -198,6 +196,18 @@ def _portconfig(session: Session, port: str) -> Database:
     return database
 
 
+def _remove_address(session: Session, port: str, address: str) -> str:
+    """Its row without fields goes with the last address (config/main.py: `interface ip remove`)."""
+    database = session.switch.database
+    if f"{port}|{address}" not in database.db.get("INTERFACE", {}):
+        raise _fail(f"{address} is not configured on {port}")  # the words are a guess
+    database.delete("INTERFACE", f"{port}|{address}")
+    left = [key for key in database.db.get("INTERFACE", {}) if key.partition("|")[0] == port]
+    if left == [port] and not row(database.db, "INTERFACE", port):
+        database.delete("INTERFACE", port)
+    return ""
+
+
 def _speed(session: Session, port: str, text: str) -> str:
     database = _portconfig(session, port)
     supported = session.switch.supported_speeds(port)
@@ -274,7 +284,7 @@ def _load(session: Session, path: str) -> str:
 
 
 def _reload(session: Session, path: str) -> str:
-    if session.switch.stored.lock_owner:
+    if session.switch.stored.lock_owner or session.switch.holders:
         raise CommandError(f"Failed to acquire lock on {RELOAD_LOCK}", 1)
     text = _file(session, path or SAVED_FILE)
     if text is None:
@@ -291,61 +301,6 @@ def _qos(session: Session, verb: str) -> str:
     return "Running command: /usr/local/bin/sonic-cfggen -j /tmp/cfg_buffer.json --write-to-db\n"
 
 
-def _checkpoint(session: Session, name: str) -> str:
-    session.switch.stored.checkpoints[name] = copy_of(session.switch.database.db)
-    return "Checkpoint created successfully.\n"
-
-
-def _known_checkpoint(session: Session, name: str, what: str) -> Db:
-    found = session.switch.stored.checkpoints.get(name)
-    if found is None:
-        raise CommandError(f"{what}\n{_gone(name)}", 1)
-    return found
-
-
-def _gone(name: str) -> str:
-    return f"Error: Checkpoint '{name}' does not exist"
-
-
-def _delete_checkpoint(session: Session, name: str) -> str:
-    _known_checkpoint(session, name, "Failed to delete config checkpoint")
-    del session.switch.stored.checkpoints[name]
-    return "Checkpoint deleted successfully.\n"
-
-
-def _list_checkpoints(session: Session) -> str:
-    return json.dumps([*session.switch.stored.checkpoints], indent=4) + "\n"
-
-
-def _rollback(session: Session, name: str) -> str:
-    wanted = _known_checkpoint(session, name, "Failed to rollback config")
-    patch = patch_between(session.switch.database.db, wanted)
-    _patch(session, json.dumps(patch), "Failed to rollback config")
-    return "Config rolled back successfully.\n"
-
-
-def _apply_patch(session: Session, path: str) -> str:
-    text = _file(session, path)
-    if text is None:
-        why = f"[Errno 2] No such file or directory: '{path}'"
-        raise CommandError(f"Failed to apply patch due to: {why}\n{_usage_of_patch(why)}", 2)
-    _patch(session, text, "Failed to apply patch due to:")
-    return "Patch applied successfully.\n"
-
-
-def _usage_of_patch(why: str) -> str:
-    command = "config apply-patch"
-    return str(usage_error(command, "PATCH_FILE_PATH", why))
-
-
-def _patch(session: Session, text: str, head: str) -> None:
-    try:
-        apply_patch(session.switch.database, session.switch.platform.hwsku, text)
-    except GcuError as error:
-        lead = f"{head} {error}" if head.endswith(":") else head
-        raise CommandError(f"{lead}\n{_usage_of_patch(str(error))}", 1) from error
-
-
 _NAME: Final = r"([\w/.-]+)"
 _PORT: Final = r"(Ethernet[\d]+)"
 Handler = Callable[..., str]
@@ -357,6 +312,11 @@ _COMMANDS: Final[tuple[tuple[str, str, Handler], ...]] = (
     (r"config switchport mode (access|trunk|routed) (\S+)", "<mode_type> port", _switchport),
     (r"config interface (startup|shutdown) (\S+)", "<interface_name>", _admin),
     (r"config interface mtu (\S+) (\S+)", "<interface_name> <interface_mtu>", _mtu),
+    (
+        r"config interface ip remove (\S+) (\S+)",
+        "<interface_name> <ip_addr>",
+        _remove_address,
+    ),
     (r"config interface speed (\S+) (\d+)", "<interface_name> <interface_speed>", _speed),
     (r"config interface fec (\S+) (\S+)", "<interface_name> <interface_fec>", _fec),
     (r"config interface autoneg (\S+) (enabled|disabled)", "<interface_name> <mode>", _autoneg),
@@ -370,9 +330,4 @@ _COMMANDS: Final[tuple[tuple[str, str, Handler], ...]] = (
     (rf"config load -y(?: {_NAME})?", "[FILENAME]", _load),
     (rf"config reload -y(?: {_NAME})?", "[FILENAME]", _reload),
     (r"config qos (reload|clear)", "", _qos),
-    (rf"config checkpoint {_NAME}", "CHECKPOINT_NAME", _checkpoint),
-    (rf"config delete-checkpoint {_NAME}", "CHECKPOINT_NAME", _delete_checkpoint),
-    (rf"config rollback {_NAME}", "CHECKPOINT_NAME", _rollback),
-    (r"config list-checkpoints", "", _list_checkpoints),
-    (rf"config apply-patch {_NAME}", "PATCH_FILE_PATH", _apply_patch),
 )

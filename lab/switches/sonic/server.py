@@ -23,8 +23,10 @@ from lab.switches.sonic.config import (
     RELEASE,
     SAVED_FILE,
     Db,
+    Preset,
     Stored,
     copy_of,
+    factory_db,
     factory_stored,
     platform_of,
 )
@@ -85,6 +87,17 @@ def _sudo(switch: SonicSwitch, values: list[str]) -> str:
     return f"sudo asks for a password: {values[0]}"
 
 
+def _pace(switch: SonicSwitch, values: list[str]) -> str:
+    switch.faults.pace = 0.0 if values[0] == "off" else float(values[0])
+    return f"commands take {switch.faults.pace:g} of their real time"
+
+
+def _first_boot(switch: SonicSwitch, values: list[str]) -> str:
+    preset: Preset = "t1" if values[0] == "t1" else "l1"
+    switch.first_boot(preset)
+    return f"{switch.name} boots as from the factory, with the preset {preset}"
+
+
 _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
     "mtu PORT BYTES": by_hand("sudo config interface mtu {0} {1}"),
     "trust PORT L2|L3|both|port": _set_trust,
@@ -92,6 +105,8 @@ _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
     "lock USER|off": _lock,
     "sudo-password on|off": _sudo,
     "cable PORT HOST NIC|off": cable,
+    "factory t1|l1": _first_boot,
+    "pace FACTOR|off": _pace,
 }
 
 
@@ -114,6 +129,7 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
             UsageError: The lab does not know the model with SONiC.
         """
         super().__init__(config, state_path, _load(config, state_path), Faults())
+        self.holders: set[Session] = set()
         self.frr: Daemons | None = None
         """What routes in its stead, where the lab has real daemons."""
         self.platform = platform_of(config.model)
@@ -169,7 +185,11 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
             f"Linux {self._config.name} 6.1.0-11-2-amd64 #1 SMP x86_64\n"
             "Unauthorized access and/or use are prohibited.\n\n"
         )
-        await serve_bash(process, self.session(), self.faults, greeting)
+        session = self.session()
+        try:
+            await serve_bash(process, session, self.faults, greeting)
+        finally:
+            self.holders.discard(session)  # its shell is over, and the lock with it
 
     def save_configuration(self, path: str) -> None:
         """Write the running configuration to a file.
@@ -199,6 +219,11 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         self.drop_sessions()
 
     reboot = reload
+
+    def first_boot(self, preset: Preset) -> None:
+        """Begin with a preset of config_samples.py; nothing of before is left."""
+        self.stored.saved = factory_db(self.name, self.platform, preset)
+        self.reload()
 
     def run_line(self, line: str) -> str:
         """Run a line as somebody at the console would; nothing is saved."""

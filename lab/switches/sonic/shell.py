@@ -25,6 +25,8 @@ class Shell:
     runner: Runner
     write_file: Callable[[str, str], None]
     status: int = 0
+    pending: str = ""
+    """The lines of a command that goes on: a quote is open, or `\\\\` or `&&` ends the last one."""
     _words: list[str] = field(default_factory=list[str])
 
     def run(self, line: str) -> str:
@@ -33,7 +35,7 @@ class Shell:
         Raises:
             ShellError: The quotes or the groups of the line do not match.
         """
-        text = _COMMENT.sub("", line)
+        text = _COMMENT.sub("", line).replace("\\\n", "")
         lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
         try:
@@ -44,6 +46,19 @@ class Shell:
         if self._words:
             raise ShellError(f"unexpected {self._words[0]}")
         return printed
+
+    def type_line(self, line: str) -> str:
+        """Take one line of what is typed; a command runs once it is at its end.
+
+        Raises:
+            ShellError: See `run`.
+        """
+        text = f"{self.pending}{line}"
+        if text.endswith(("\\", "&&")) or text.count("'") % 2:
+            self.pending = f"{text}\n"
+            return ""
+        self.pending = ""
+        return self.run(text)
 
     def _list(self, *, run: bool) -> str:
         printed, wanted = "", run
@@ -86,6 +101,9 @@ class Shell:
 
     def _simple(self, words: list[str], given: str) -> str:
         path = None
+        if "<<<" in words:
+            at = words.index("<<<")
+            given, words = f"{words[at + 1]}\n", words[:at]
         if ">" in words:
             at = words.index(">")
             path, words = words[at + 1], words[:at]

@@ -18,6 +18,8 @@ from lab.switches.stored import PortCounters
 if TYPE_CHECKING:
     from lab.switches.sonic.cli import Session, Switch
 
+_HEAD_MARGIN: Final = 2
+"""How much wider than its head a column is at least (tabulate: `MIN_PADDING`)."""
 UNICAST_QUEUES: Final = range(8)
 MULTICAST_QUEUES: Final = range(10, 20)
 """Queues of the chip beside the unicast ones; nothing of RoCE is in them."""
@@ -42,7 +44,10 @@ def run_show(session: Session, words: list[str]) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: int = 0) -> str:
     """A table as `tabulate` prints it; the first `right` columns, or all if negative, are right."""
     lines = [header, *rows]
-    widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
+    widths = [
+        max(len(head) + _HEAD_MARGIN, *(len(line[n]) for line in lines))
+        for n, head in enumerate(header)
+    ]
     count = len(header) if right < 0 else right
 
     def line(cells: Sequence[str]) -> str:
@@ -95,71 +100,18 @@ def _status(switch: Switch, _: str) -> str:
     return table((*header, "Type", "Asym PFC"), rows, right=-1)
 
 
-def _vlan_brief(switch: Switch, _: str) -> str:
-    db = switch.database.db
-    names = sorted(db.get("VLAN", {}), key=lambda name: int(name.removeprefix("Vlan")))
-    header = ("VLAN ID", "IP Address", "Ports", "Port Tagging", "Proxy ARP", "DHCP Helper Address")
-    blocks: list[list[tuple[str, ...]]] = []
-    for name in names:
-        members = [
-            (key.partition("|")[2], fields.get("tagging_mode", ""))
-            for key, fields in db.get("VLAN_MEMBER", {}).items()
-            if key.startswith(f"{name}|")
-        ] or [("", "")]
-        vlan = name.removeprefix("Vlan")
-        blocks.append(
-            [
-                (vlan if n == 0 else "", "", port, kind, "disabled" if n == 0 else "", "")
-                for n, (port, kind) in enumerate(members)
-            ]
-        )
-    return _grid(header, blocks)
-
-
-def _grid(header: tuple[str, ...], blocks: list[list[tuple[str, ...]]]) -> str:
-    lines = [header, *(line for block in blocks for line in block)]
-    widths = [max(len(line[n]) for line in lines) + 2 for n in range(len(header))]
-    rule = "+" + "+".join("-" * width for width in widths) + "+"
-
-    def line(cells: tuple[str, ...]) -> str:
-        parts = [
-            f" {cell.rjust(width - 2) if n == 0 else cell.ljust(width - 2)} "
-            for n, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "|" + "|".join(parts) + "|"
-
-    text = [rule, line(header), rule.replace("-", "=")]
-    for block in blocks:
-        text += [*(line(cells) for cells in block), rule]
-    return "\n".join(text) + "\n"
-
-
-def _pfc_priority(switch: Switch, port: str) -> str:
-    maps = switch.database.db.get("PORT_QOS_MAP", {})
-    if port and port not in maps:
-        return f"Cannot find interface {port}\n"
-    names = [port] if port else sorted(maps, key=_number)
-    rows = [(name, maps[name].get("pfc_enable", "N/A")) for name in names]
-    return "\n" + table(("Interface", "Lossless priorities"), rows) + "\n"
-
-
-def _number(name: str) -> int:
-    digits = re.sub(r"\D", "", name)
-    return int(digits) if digits else -1
-
-
 def _pfc_counters(switch: Switch, _: str) -> str:
     held = {name: _counters(switch.stored, name) for name in switch.database.db["PORT"]}
     received = {name: each.rx_pauses for name, each in held.items()}
     sent = {name: each.tx_pauses for name, each in held.items()}
-    text = ""
+    tables: list[str] = []
     for direction, counted in (("Rx", received), ("Tx", sent)):
         header = (f"Port {direction}", *(f"PFC{n}" for n in range(8)))
         rows = [
             (name, *(f"{each.get(n, 0):,}" for n in range(8))) for name, each in counted.items()
         ]
-        text += table(header, rows, right=-1) + "\n"
-    return text
+        tables.append(table(header, rows, right=-1))
+    return "\n".join(tables)
 
 
 def _pfcwd_stats(switch: Switch, _: str) -> str:
@@ -174,37 +126,8 @@ def _pfcwd_stats(switch: Switch, _: str) -> str:
     return table((*header, "TX LAST OK/DROP", "RX LAST OK/DROP"), rows, right=-1)
 
 
-def _ecn(switch: Switch, _: str) -> str:
-    text = ""
-    for name, fields in switch.database.db.get("WRED_PROFILE", {}).items():
-        width = max(map(len, fields), default=0)
-        value = max(map(len, fields.values()), default=0)
-        rule = f"{'-' * width}  {'-' * value}"
-        lines = [f"{key.ljust(width)}  {held}".rstrip() for key, held in fields.items()]
-        text += "\n".join([f"Profile: {name}", rule, *lines, rule]) + "\n\n"
-    return text
-
-
 def _counters(stored: Stored, port: str) -> PortCounters:
     return stored.counters.get(port, PortCounters())
-
-
-def _queue_counters(switch: Switch, port: str) -> str:
-    names = [port] if port else [*switch.database.db["PORT"]]
-    if port and port not in switch.database.db["PORT"]:
-        raise CommandError(f"Port doesn't exist! {port}", 1)
-    header = ("Port", "TxQ", "Counter/pkts", "Counter/bytes", "Drop/pkts", "Drop/bytes")
-    text = ""
-    for name in names:
-        held = _counters(switch.stored, name)
-        sent, lost = held.tx_bytes, held.tx_drops
-        rows = [
-            (name, f"UC{n}", "0", str(sent.get(n, 0)), str(lost.get(n, 0)), "0")
-            for n in UNICAST_QUEUES
-        ]
-        rows += [(name, f"MC{n}", "0", "0", "0", "0") for n in MULTICAST_QUEUES]
-        text += "For namespace :\n" + table(header, rows, right=-1) + "\n"
-    return text
 
 
 def _queue_json(switch: Switch, port: str) -> str:
@@ -219,7 +142,7 @@ def _queue_json(switch: Switch, port: str) -> str:
         rows |= {f"MC{n}": _queue_row("0") for n in MULTICAST_QUEUES}
         rows |= {"ALL20": dict.fromkeys(_queue_row(""), "N/A"), "time": "2026-01-01T00:00:00"}
         found[name] = rows
-    return json.dumps(found, indent=4, sort_keys=True) + "\n"
+    return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
 def _queue_row(sent: str, lost: str = "0") -> dict[str, str]:
@@ -247,7 +170,7 @@ def _wred_json(switch: Switch, _: str) -> str:
             for n in UNICAST_QUEUES
         }
         found[name] = rows | {"time": "2026-01-01T00:00:00"}
-    return json.dumps(found, indent=4, sort_keys=True) + "\n"
+    return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
 def _drops(switch: Switch, _: str) -> str:
@@ -257,12 +180,6 @@ def _drops(switch: Switch, _: str) -> str:
     ]
     header = ("Port", *(f"PG{n}" for n in range(8)))
     return "Ingress PG dropped packets:\n" + table(header, rows, right=-1)
-
-
-def _watermark(switch: Switch, _: str) -> str:
-    header = ("Port", *(f"PG{n}" for n in range(8)))
-    rows = [(name, *("0" for _ in range(8))) for name in switch.database.db["PORT"]]
-    return "Ingress shared pool occupancy per PG:\n" + table(header, rows, right=-1)
 
 
 HOST_MAC: Final = "24:8a:07:00:00:01"
@@ -303,16 +220,11 @@ Handler = Callable[["Switch", str], str]
 _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     (r"show version", _version),
     (r"show interfaces status", _status),
-    (r"show vlan brief", _vlan_brief),
-    (r"show pfc priority(?: (\S+))?", _pfc_priority),
     (r"show pfc counters", _pfc_counters),
     (r"show pfcwd stats", _pfcwd_stats),
-    (r"show ecn", _ecn),
     (r"show queue counters(?: (Ethernet\d+))? (?:--json|-j)", _queue_json),
-    (r"show queue counters(?: (\S+))?", _queue_counters),
     (r"show queue wredcounters --json", _wred_json),
     (r"show priority-group drop counters", _drops),
-    (r"show priority-group watermark shared", _watermark),
     (r"show lldp table", _lldp),
     (r"show runningconfiguration all", lambda switch, _: dump(switch.database.db)),
 )

@@ -72,8 +72,8 @@ def _typed_table(rows: Table) -> dict[str, dict[str, str | list[str]]]:
     return {key: dict(map(_typed, fields.items())) for key, fields in rows.items()}
 
 
-def run_cfggen(database: Database, words: list[str]) -> str:
-    """The three uses that people and drivers make of it."""
+def run_cfggen(database: Database, words: list[str], given: str = "") -> str:
+    """The uses that people and drivers make of it; what is written is one transaction."""
     match words:
         case ["-d", "--print-data"]:
             return dump(database.db)
@@ -82,6 +82,9 @@ def run_cfggen(database: Database, words: list[str]) -> str:
             return "" if held is None else indented(_typed_table(held), 4)
         case ["-a", text, "--write-to-db" | "-w"]:
             merge_data(database, parse_data(text))
+            return ""
+        case ["-j", "/dev/stdin", "--write-to-db" | "-w"]:
+            merge_data(database, parse_data(given))
             return ""
         case _:
             usage = "usage: sonic-cfggen [-h] [-m [MINIGRAPH] | -Y [YANG] | -M DEVICE_DESCRIPTION]"
@@ -119,7 +122,8 @@ def _answer(database: Database, verb: str, place: tuple[str, str], more: list[st
     fields = row(database.db, table, name)
     match verb:
         case "DEL":
-            return str(database.delete(table, name))
+            keys = (key.partition("|") for key in (f"{table}|{name}", *more))
+            return str(sum(database.delete(table, name) for table, _, name in keys))
         case "HDEL" if more:
             return str(sum(database.delete_field(table, name, field) for field in more))
         case "HGETALL":

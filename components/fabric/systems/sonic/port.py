@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems.base import Change, Unsettable
-from components.fabric.systems.sonic import cable
-from components.fabric.systems.sonic import lines as say
-from components.fabric.systems.sonic.facts import DYNAMIC_PROFILE, LOSSLESS_PROFILE
+from components.fabric.systems.base import Unsettable
+from components.fabric.systems.sonic import buffers
 from components.fabric.systems.sonic.rows import (
+    DYNAMIC_PROFILE,
+    LIST_FIELD,
+    LOSSLESS_PROFILE,
     Cell,
     Cells,
     fields_of,
@@ -26,17 +27,12 @@ from components.fabric.systems.sonic.rows import (
     spread,
     strict_of,
     wanted_cells,
+    watchdog_row,
     whole_words,
 )
-from components.fabric.systems.sonic.watchdog import (
-    LIST_FIELD,
-    UNPOLLED,
-    lists_all,
-    poll_ms,
-    wanted_watchdog,
-    watchdog_cells,
-    watchdog_row,
-)
+
+_APART: Final = ("cable", "pfc_watchdog")
+"""Settings whose cells depend on what is there; the others have theirs by their names."""
 
 
 @dataclass(slots=True)
@@ -46,8 +42,15 @@ class PortPlan:
     name: str
     now: Cells
     """Every cell of the port's settings that is there."""
+    first: Cells = field(default_factory=dict[Cell, str])
+    """Cells that go before PFC: what the switch makes buffers by, and VLANs."""
     sets: Cells = field(default_factory=dict[Cell, str])
+    last: Cells = field(default_factory=dict[Cell, str])
+    """Cells that go after everything else: MTU and state of the port, and its watchdog."""
+    gone_rows: list[str] = field(default_factory=list[str])
+    """Rows that go before anything comes: memberships, and a watchdog that starts anew."""
     deletes: list[Cell] = field(default_factory=list[Cell])
+    """Fields that go in the end."""
     gone_groups: list[str] = field(default_factory=list[str])
     """Priority groups that were made for our PFC."""
     renewed_groups: list[str] = field(default_factory=list[str])
@@ -56,17 +59,18 @@ class PortPlan:
     """Rows of ours that a wanted setting names."""
     recorded: set[Cell] = field(default_factory=set[Cell])
     """Cells that are put back: what they name was there before, or is no matter of ours."""
-    lengths: Cells = field(default_factory=dict[Cell, str])
-    """Lengths of the cable: they go before everything else of any port."""
+    length_moves: bool = False
+    touches: Cells = field(default_factory=dict[Cell, str])
+    """What makes the switch look at the length again: it goes with the last."""
     touched: bool = False
     """The switch must look at the length again."""
-    touches: Cells = field(default_factory=dict[Cell, str])
-    """What makes the switch look at the length again: it goes after everything else."""
     renews_pfc: bool = False
     """Nothing of the port is there to be touched, so PFC goes and comes back."""
-    ends_watchdog: bool = False
-    starts_watchdog: Cells = field(default_factory=dict[Cell, str])
-    """The row of the watchdog: it goes after the list of what is watched."""
+
+    @property
+    def pause(self) -> Cell:
+        """The list of priorities with PFC."""
+        return qos_row(self.name), "pfc_enable"
 
     @property
     def named(self) -> set[str]:
@@ -79,21 +83,20 @@ class PortPlan:
     @property
     def pause_list(self) -> str:
         """`pfc_enable` afterwards, which the switch makes groups and their profile for."""
-        pause = (qos_row(self.name), "pfc_enable")
-        return "" if pause in self.deletes else self.sets.get(pause, self.now.get(pause, ""))
+        held = self.sets.get(self.pause, self.now.get(self.pause, ""))
+        return "" if self.pause in self.deletes else held
 
     @property
     def length(self) -> str | None:
         """What is said of the cable afterwards."""
-        cells = {**self.now, **self.lengths}
-        said = [cells[cell] for cell in cable.cable_cells(self.name, cells) if cell in cells]
+        cells = {**self.now, **self.first}
+        said = [cells[cell] for cell in buffers.cable_cells(self.name, cells) if cell in cells]
         return said[-1] if said else None
 
     @property
     def is_looked_at(self) -> bool:
         """Whether the switch makes groups of these lines; else those that are there are all."""
-        pause = (qos_row(self.name), "pfc_enable")
-        return bool(self.pause_list) and (self.touched or pause in self.sets)
+        return bool(self.pause_list) and (self.touched or self.pause in self.sets)
 
     @property
     def profiles(self) -> set[str]:
@@ -102,21 +105,25 @@ class PortPlan:
         groups = {cell: value for cell, value in cells.items() if cell[0].startswith("BUFFER_PG|")}
         return {value for (row, _), value in groups.items() if row not in self.gone_groups}
 
-    def changes(self) -> Iterator[Change]:
-        """First what takes PFC and its buffers away, then what is set, then what goes."""
-        pause = (qos_row(self.name), "pfc_enable")
-        lines = [say.delete_row(watchdog_row(self.name))] if self.ends_watchdog else []
-        renews = self.renews_pfc or self.gone_groups or pause in self.deletes
-        if self.now.get(pause) and renews:
-            # buffermgrd remembers a list that just vanishes, and would make the groups again.
-            lines += say.write_cells([(pause, "")])
-            if pause not in {*self.sets, *self.deletes}:
-                self.sets[pause] = self.now[pause]
-        lines += [say.delete_row(row) for row in (*self.gone_groups, *self.renewed_groups)]
-        lines += say.write_cells(sorted(self.sets.items()))
-        lines += [say.delete_field(*cell) for cell in self.deletes]
-        if lines:
-            yield Change(tuple(lines))
+    def forgets(self) -> Cells:
+        """PFC off, for a moment or for good, before its groups go.
+
+        buffermgrd remembers a list that just vanishes, and would make the groups again.
+        """
+        renews = self.renews_pfc or self.gone_groups or self.pause in self.deletes
+        if not (self.now.get(self.pause) and renews):
+            return {}
+        if self.pause not in {*self.sets, *self.deletes}:
+            self.sets[self.pause] = self.now[self.pause]
+        return {self.pause: ""}
+
+    def put(self, cell: Cell, value: str | None) -> None:
+        """Change a cell if it is not so already; None: it goes."""
+        now = self.now.get(cell)
+        if value is None and now is not None:
+            self.deletes.append(cell)
+        elif value is not None and value != now:
+            self.sets[cell] = value
 
 
 def plan_port(name: str, was: PortState, port: PortState, switch: SwitchState) -> PortPlan:
@@ -135,7 +142,7 @@ def plan_port(name: str, was: PortState, port: PortState, switch: SwitchState) -
         if setting not in {*_APART, *recorded}:
             _plan_wanted(plan, was, port, setting, switch)
     for setting, cells in recorded.items():
-        if setting not in {"mode", *_APART}:
+        if setting not in _APART:
             _plan_recorded(plan, setting, cells)
     if "pfc_watchdog" in recorded:
         _set_watchdog(plan, recorded["pfc_watchdog"])
@@ -144,37 +151,30 @@ def plan_port(name: str, was: PortState, port: PortState, switch: SwitchState) -
     return plan
 
 
-_APART: Final = ("cable", "pfc_watchdog")
-"""Settings whose cells depend on what is there; the others have theirs by their names."""
-
-
 def _plan_length(
     plan: PortPlan, was: PortState, port: PortState, switch: SwitchState, recorded: Cells | None
 ) -> None:
+    """Before PFC, by which the switch looks at the length; older images look then only."""
+    held = buffers.cable_cells(plan.name, plan.now)
+    aim: Cells = {}
     if recorded is not None:
-        held = [cell for cell in cable.cable_cells(plan.name, plan.now) if cell in plan.now]
-        gone = [cell for cell in held if cell not in recorded]
+        gone = [cell for cell in held if cell in plan.now and cell not in recorded]
         plan.deletes += gone
-        plan.lengths |= {cell: v for cell, v in recorded.items() if plan.now.get(cell) != v}
-        if not recorded:
-            plan.lengths |= dict.fromkeys(gone, cable.FORGOTTEN)
-        plan.touched = bool(plan.lengths)
+        aim = dict(recorded) or dict.fromkeys(gone, buffers.FORGOTTEN)
     elif port.cable_m is not None and was.cable_m != port.cable_m:
-        _want_length(plan, port.cable_m, port.pfc_priorities or (), switch)
+        paused = port.pfc_priorities or ()
+        aim = dict.fromkeys(held, f"{port.cable_m}m")
+        profiles = read_rows(switch) or ()
+        plan.sets |= buffers.left_behind(plan.now, paused, port.cable_m, profiles)
+        plan.touched = buffers.needs_touch(plan.now, paused, port.cable_m)
+    lengths = {cell: value for cell, value in aim.items() if plan.now.get(cell) != value}
+    plan.first |= lengths
+    plan.length_moves = bool(lengths)
+    plan.touched = plan.touched or plan.length_moves
     if plan.touched:
-        found = cable.touch_cells(plan.name, was, port)
+        found = buffers.touch_cells(plan.name, was, port)
         plan.renews_pfc = found is None
         plan.touches |= found or {}
-
-
-def _want_length(
-    plan: PortPlan, length_m: int, paused: tuple[int, ...], switch: SwitchState
-) -> None:
-    value = cable.write_length(length_m)
-    cells = cable.cable_cells(plan.name, plan.now)
-    plan.lengths |= {cell: value for cell in cells if plan.now.get(cell) != value}
-    plan.sets |= cable.left_behind(plan.now, paused, length_m, read_rows(switch) or ())
-    plan.touched = bool(plan.lengths) or cable.needs_touch(plan.now, paused, length_m)
 
 
 def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: SwitchState) -> None:
@@ -184,33 +184,34 @@ def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: Swit
     paused, implied = port.pfc_priorities or (), whole_words(switch)
     times = port.pfc_watchdog_ms
     timed = times in {None, was.pfc_watchdog_ms}
-    if was.pfc_watchdog and timed and lists_all(plan.name, plan.now, paused):
+    if was.pfc_watchdog and timed and buffers.lists_all(plan.name, plan.now, paused):
         return
-    if UNPOLLED in implied:
+    if buffers.UNPOLLED in implied:
         raise Unsettable(
             "its PFC watchdogs see nothing, since the polling of their counters is off. It is one "
             "setting for all ports, so we do not change it: run `sudo pfcwd counter_poll enable`, "
             "save, and run this again"
         )
-    polled = poll_ms(implied)
+    polled = buffers.poll_ms(implied)
     if times is not None and min(times) < polled:
         raise Unsettable(
             f"its PFC watchdogs look each {polled} ms, and pfc_watchdog_ms has {min(times)}. How "
             "often they look is one setting for all ports, so we do not change it: run `sudo pfcwd "
             f"interval {min(times)}`, save, and run this again"
         )
-    _set_watchdog(plan, wanted_watchdog(plan.name, plan.now, paused, implied, times))
+    _set_watchdog(plan, buffers.wanted_watchdog(plan.name, plan.now, paused, implied, times))
 
 
 def _set_watchdog(plan: PortPlan, target: Cells) -> None:
     """A running watchdog takes neither another row nor another list: it ends, and starts again."""
     listed = (qos_row(plan.name), LIST_FIELD)
-    held, wanted = watchdog_cells(plan.name, plan.now), watchdog_cells(plan.name, target)
-    _set(plan, listed, target.get(listed))
+    held = buffers.watchdog_cells(plan.name, plan.now)
+    wanted = buffers.watchdog_cells(plan.name, target)
+    plan.put(listed, target.get(listed))
     if held == wanted and plan.now.get(listed) == target.get(listed):
         return
-    plan.ends_watchdog = bool(held)
-    plan.starts_watchdog = wanted
+    plan.gone_rows += [watchdog_row(plan.name)] if held else []
+    plan.last |= wanted
 
 
 def _plan_wanted(
@@ -224,18 +225,10 @@ def _plan_wanted(
         if setting == "buffers":
             _want_groups(plan, was, port, switch, as_wanted=as_wanted)
         for cell in cells:
-            _set(plan, cell, wanted.get(cell))
+            plan.put(cell, wanted.get(cell))
     elif not as_wanted:
         return
     plan.needed |= {*named_rows(wanted.items())}
-
-
-def _set(plan: PortPlan, cell: Cell, value: str | None) -> None:
-    now = plan.now.get(cell)
-    if value is None and now is not None:
-        plan.deletes.append(cell)
-    elif value is not None and value != now:
-        plan.sets[cell] = value
 
 
 def _agrees(was: PortState, port: PortState, setting: str) -> bool:
@@ -279,8 +272,8 @@ def _want_groups(
     lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
     if "dynamic" in whole_words(switch):
         for priority in lacking:
-            _set(plan, (group_row(plan.name, priority), "profile"), DYNAMIC_PROFILE)
-    elif as_wanted and was.pfc_priorities == port.pfc_priorities and not plan.lengths:
+            plan.put((group_row(plan.name, priority), "profile"), DYNAMIC_PROFILE)
+    elif as_wanted and was.pfc_priorities == port.pfc_priorities and not plan.length_moves:
         raise Unsettable(
             f"PFC of {plan.name} is on, and the switch made no lossless buffer for priority "
             f"{lacking[0]}. Look at CABLE_LENGTH and the speed of the port: the platform's "
@@ -291,7 +284,7 @@ def _want_groups(
 def _plan_recorded(plan: PortPlan, setting: str, recorded: Cells) -> None:
     plan.recorded |= {*fields_of(plan.name, setting)}
     for cell in fields_of(plan.name, setting):
-        _set(plan, cell, recorded.get(cell))
+        plan.put(cell, recorded.get(cell))
     if setting != "buffers":
         return
     before = {cell for cell in recorded if cell[0].startswith("BUFFER_PG|")}
@@ -301,7 +294,7 @@ def _plan_recorded(plan: PortPlan, setting: str, recorded: Cells) -> None:
             plan.renewed_groups.append(cell[0])
             plan.sets[cell] = recorded[cell]
         else:
-            _set(plan, cell, recorded[cell])
+            plan.put(cell, recorded[cell])
 
 
 def _made_groups(plan: PortPlan) -> Iterator[str]:
@@ -314,7 +307,7 @@ def _made_groups(plan: PortPlan) -> Iterator[str]:
         if not row.startswith("BUFFER_PG|"):
             continue
         # With another length the switch may have made none of a list that stays.
-        stays = cable.is_run(span_of(row), paused) and not plan.lengths
+        stays = buffers.is_run(span_of(row), paused) and not plan.length_moves
         if profile == DYNAMIC_PROFILE or (profile.startswith(LOSSLESS_PROFILE) and not stays):
             yield row
 

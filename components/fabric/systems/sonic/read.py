@@ -7,49 +7,49 @@ The configuration is one JSON object: table to row to fields. It also holds secr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.native import sources
-from components.fabric.state import EcnState, Neighbour, PortState
-from components.fabric.systems.base import PortCounters, PriorityCounters, Unreadable
+from components.fabric.state import EcnState, OtherPorts, PortState
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.membership import holders_of
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.sonic.cable import length_in_force
-from components.fabric.systems.sonic.facts import (
+from components.fabric.systems.sonic.buffers import (
+    describe_polling,
+    is_watching,
+    length_in_force,
+    watchdog_ms,
+)
+from components.fabric.systems.sonic.rows import (
     BYTES_PER_KIB,
     DSCPS,
     DYNAMIC_PROFILE,
     FACTORY_MTU_BYTES,
+    LIST_FIELD,
     LOSSLESS_POOL,
     LOSSLESS_PROFILE,
+    MAP_TABLES,
     MARK_PERCENT,
     PRIORITIES,
-)
-from components.fabric.systems.sonic.rows import (
-    BUFFER_FIELDS,
-    MAP_TABLES,
-    TRUST_FIELDS,
     Cells,
     Fields,
     Rows,
+    Tables,
+    delete_rows,
+    document,
+    fields_of,
     is_our_name,
     mode_cell,
     qos_row,
     spread,
+    watchdog_row,
     write_settings,
 )
-from components.fabric.systems.sonic.watchdog import (
-    LIST_FIELD,
-    describe_polling,
-    is_watching,
-    watchdog_ms,
-    watchdog_row,
-)
 
-Tables = dict[str, dict[str, Fields]]
 _TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
 _PORT: Final = re.compile(r"Ethernet\d+")
 _NAMED_TABLES: Final = {**MAP_TABLES, "profile": "BUFFER_PROFILE"}
@@ -74,16 +74,19 @@ def parse_config(command: str, text: str) -> Tables:
         tables[table] = {row: _fields(value) for row, value in rows.items()}
     if not tables.get("PORT"):
         raise Unreadable(command, _HIDDEN, "there is no port in it")
-    for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG"):
-        joined = [key for key in tables.get(table, {}) if "," in key]
-        if joined:
-            why = f"{table} has one row for several ports, which we cannot tell apart: {joined[0]}"
-            raise Unreadable(command, _HIDDEN, why)
     return tables
 
 
-def require_ports(command: str, tables: Tables, wanted: Iterable[str]) -> None:
-    """Parts of a port are there only after a breakout, which we do not do: it ends every link."""
+def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None:
+    """Refuse what no line of ours can give, or would tell apart.
+
+    Parts of a port are there only after a breakout, which we do not do: it ends every link. Some
+    templates write one row for several ports, and a row of one of them beside it would be undone
+    at the next boot: which of the two wins is not said.
+
+    Raises:
+        Unreadable: A port is not there, or shares a row with others.
+    """
     lacking = [name for name in wanted if name not in tables["PORT"]]
     if lacking:
         raise Unreadable(
@@ -92,6 +95,35 @@ def require_ports(command: str, tables: Tables, wanted: Iterable[str]) -> None:
             f"there is no port {lacking[0]}; if it is a part of another one, that one must be "
             "split first: `sudo config interface breakout`",
         )
+    joined = {
+        f"{table}|{key}": fields
+        for table in _OF_PORTS
+        for key, fields in tables.get(table, {}).items()
+        if "," in key and {*wanted} & {*key.partition("|")[0].split(",")}
+    }
+    if joined:
+        first = next(iter(joined))
+        lines = "\n    ".join((*delete_rows(joined), *document(_split(joined))))
+        sku = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("hwsku", "of this switch")
+        raise Unreadable(
+            command,
+            _HIDDEN,
+            f"the template of HwSKU {sku} writes one row for several ports: {first}. Which "
+            "row counts beside one of a single port is not said, so we change none of them: split "
+            f"them by these lines, which set the QoS of those ports anew, and save:\n    {lines}",
+        )
+
+
+_OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
+
+
+def _split(joined: Rows) -> Rows:
+    """A row for each port of a joined one."""
+    found: Rows = {}
+    for row, fields in joined.items():
+        table, names, *rest = row.split("|")
+        found |= {"|".join((table, name, *rest)): fields for name in names.split(",")}
+    return found
 
 
 def _fields(value: JsonValue) -> Fields:
@@ -250,10 +282,9 @@ class ConfigDb:
 
         mode = self.row("PORT", name).get("mode")
         yield "mode", {} if mode is None else {mode_cell(name): mode}
-        yield "trust", cells(*TRUST_FIELDS)
-        yield "pfc", cells("pfc_enable")
+        own = {k: cells(*(f for _, f in fields_of(name, k))) for k in ("trust", "pfc", "buffers")}
+        yield from (own | {"buffers": own["buffers"] | self._groups(name)}).items()
         yield "cable", self._lengths(name)
-        yield "buffers", cells(*BUFFER_FIELDS) | self._groups(name)
         watched = {(watchdog_row(name), k): v for k, v in self.row("PFC_WD", name).items()}
         yield "pfc_watchdog", cells(LIST_FIELD) | watched
         for queue in PRIORITIES:
@@ -279,6 +310,21 @@ class ConfigDb:
             (f"QUEUE|{name}|{span}", field): fields[field]
             for span, fields in self.queues.get(name, {}).items()
             if queue in spread(span) and field in fields
+        }
+
+    def beside(self, name: str) -> dict[str, object]:
+        """A rewrite of DSCP, and the weight of each class that is not strict."""
+        qos = {**self.row("PORT_QOS_MAP", "global"), **self.row("PORT_QOS_MAP", name)}
+        served = {tc: self.queue(name, tc).get("scheduler", "") for tc in PRIORITIES}
+        rows = {tc: self.row("SCHEDULER", scheduler) for tc, scheduler in served.items()}
+        return {
+            # What a port writes into the packets of a class (sonic-port-qos-map.yang).
+            "rewrite_dscp": bool(qos.get("tc_to_dscp_map")),
+            "class_shares": {
+                tc: int(row["weight"])
+                for tc, row in rows.items()
+                if row.get("type") != "STRICT" and row.get("weight", "").isdigit()
+            },
         }
 
     def rows(self) -> Rows:
@@ -322,75 +368,21 @@ def vlan_number(name: str) -> int:
     return int(name.removeprefix("Vlan"))
 
 
-def parse_counters(
-    queues: tuple[str, str], drops: tuple[str, str], ports: Sequence[str]
-) -> dict[str, PortCounters]:
-    """`show queue counters --json` and `show priority-group drop counters`.
-
-    SONiC counts no received bytes per priority, and marked packets elsewhere: both are None.
-
-    Args:
-        queues: The command and its answer.
-        drops: The same.
-        ports: For example `Ethernet0`.
-    """
-    command, text = queues
-    try:
-        table = _TREE.validate_json(text[text.find("{") :].strip())
-    except ValidationError as error:
-        raise Unreadable(command, text, "it is no table of queues") from error
-    found: dict[str, PortCounters] = {}
-    for port in ports:
-        sent = {
-            int(name[2:]): PriorityCounters(
-                None, _count(fields, "totalbytes"), _count(fields, "droppacket")
-            )
-            for name, fields in sorted(table.get(port, {}).items())
-            if re.fullmatch(r"UC[0-7]", name)
-        }
-        if not sent:
-            raise Unreadable(command, text, f"there is no unicast queue of {port} in it")
-        found[port] = PortCounters(sent, None, _drops(drops, port))
-    return found
+def other_ports(tables: Tables, ours: Collection[str]) -> OtherPorts:
+    """Who else is a member of a VLAN; SONiC has no member of all."""
+    return OtherPorts(by_vlan=vlan_holders(tables, ours, interfaces=False))
 
 
-def _drops(drops: tuple[str, str], port: str) -> int:
-    command, text = drops
-    found = re.search(rf"^ *{port} +(\S.*)$", text, re.MULTILINE)
-    if found is None:
-        raise Unreadable(command, text, f"there is no row of {port} in it")
-    lost = [part.replace(",", "") for part in found[1].split()]
-    return sum(int(part) for part in lost if part.isdigit())
-
-
-def _count(fields: JsonValue, name: str) -> int:
-    """A number in text with commas, or `N/A` before the first poll."""
-    text = str(fields.get(name, "")) if isinstance(fields, dict) else ""
-    digits = text.replace(",", "")
-    return int(digits) if digits.isdigit() else 0
-
-
-_RULE = re.compile(r"^-+(?: +-+)+ *$")
-"""The line below the head of a table, which tells where its columns are."""
-
-
-def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
-    """`show lldp table`: port, system, and the port's identifier and description.
-
-    A SONiC switch tells its alias as the identifier, and its name as the description.
-
-    Raises:
-        Unreadable: It is no table of five columns.
-    """
-    lines = text.splitlines()
-    rules = [number for number, line in enumerate(lines) if _RULE.match(line)]
-    columns = [found.span() for found in re.finditer(r"-+", lines[rules[0]])] if rules else []
-    if len(columns) != len(("port", "system", "identifier", "capability", "description")):
-        raise Unreadable(command, text, "it is no table of neighbours")
-    found: dict[str, Neighbour] = {}
-    for line in lines[rules[0] + 1 :]:
-        cells = [line[start:end].strip() for start, end in columns[:-1]]
-        if re.fullmatch(r"Ethernet\d+", cells[0]):
-            described = line[columns[-1][0] :].strip()
-            found[cells[0]] = Neighbour(system=cells[1], port=cells[2], description=described)
-    return found
+def vlan_holders(
+    tables: Tables, ours: Collection[str], *, interfaces: bool = True
+) -> dict[int, tuple[str, ...]]:
+    """Ports outside those that were asked for, and interfaces, that use a VLAN."""
+    named: dict[str, set[int]] = {}
+    for key in tables.get("VLAN_MEMBER", {}):
+        vlan, _, port = key.partition("|")
+        if port not in ours:
+            named.setdefault(port, set()).add(vlan_number(vlan))
+    for key in tables.get("VLAN_INTERFACE", {}) if interfaces else ():
+        vlan = key.partition("|")[0]
+        named.setdefault(vlan, set()).add(vlan_number(vlan))
+    return holders_of(named)

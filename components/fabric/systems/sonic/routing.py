@@ -11,28 +11,31 @@ direction a session comes up and carries no route (RFC 8212). So ours name one t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
-
-from pydantic import TypeAdapter
 
 from components.fabric.native import write_text
 from components.fabric.state import BgpState, SwitchState
-from components.fabric.systems.base import Change, Unsettable
-from components.fabric.systems.sonic import lines as say
-from components.fabric.systems.sonic.facts import OUR_NAME
-from components.fabric.systems.sonic.rows import Fields, Rows
+from components.fabric.systems.base import Unsettable
+from components.fabric.systems.sonic.rows import (
+    OUR_NAME,
+    Cell,
+    Fields,
+    Rows,
+    Tables,
+    read_rows,
+)
 
-Tables = Mapping[str, Mapping[str, Fields]]
 LINK_LOCAL: Final = "link-local"
 LOOPBACK: Final = "Loopback0"
 MAX_PATHS: Final = 64
 """`max_ebgp_paths`, 1 to 256 (sonic-bgp-global.yang, whose default is 1)."""
 WORDS: Final = "routing"
 """Key of a switch's `native`: the rows as they are."""
-_ROWS: Final[TypeAdapter[Rows]] = TypeAdapter(Rows)
 _INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
 _BGP_TABLES: Final = ("BGP_", "ROUTE_REDISTRIBUTE")
+_BUNDLED: Final = "PORTCHANNEL_MEMBER"
 _MAPS: Final = ("ROUTE_MAP", "ROUTE_MAP_SET")
 _SECRET: Final = frozenset({"auth_password"})
 METADATA: Final = "DEVICE_METADATA|localhost"
@@ -54,6 +57,21 @@ OUR_MAPS: Final[Rows] = {
 }
 """The route map that permits all; the set is what the YANG model's references lead to."""
 _ON: Final = frozenset({"true", "up"})
+RELEASE: Final = "release"
+"""Key of a switch's `native`: the branch that it runs, if it was asked."""
+UP_SINCE: Final = 202505
+"""First branch whose frrcfgd takes `up`, the only word in SONiC's YANG (sonic-buildimage, change
+21697); an older one takes `true` alone (its issue 18865)."""
+NO_UP: Final = (
+    "`config apply-patch`, `config replace`, `config rollback` and `config interface breakout` are "
+    "refused as long as our sessions are there"
+)
+"""What fails for an operator because of `true`, which is in no YANG of SONiC's."""
+
+
+def release_words(branch: int) -> dict[str, str]:
+    """The branch as `SwitchState.native` holds it."""
+    return {RELEASE: str(branch)}
 
 
 def routing_words(tables: Tables) -> dict[str, str]:
@@ -61,7 +79,7 @@ def routing_words(tables: Tables) -> dict[str, str]:
     rows = {
         f"{table}|{key}": {name: fields[name] for name in fields if name not in _SECRET}
         for table in tables
-        if table in (*_INTERFACES, *_MAPS) or table.startswith(_BGP_TABLES)
+        if table in (*_INTERFACES, *_MAPS, _BUNDLED) or table.startswith(_BGP_TABLES)
         for key, fields in tables[table].items()
         if table not in _MAPS or key.partition("|")[0] == OUR_NAME
     }
@@ -77,8 +95,7 @@ def factory_words() -> dict[str, str]:
 
 def rows_of(state: SwitchState) -> Rows:
     """The rows that a state keeps."""
-    text = state.native.get(WORDS)
-    return {} if text is None else _ROWS.validate_json(text)
+    return read_rows(state, WORDS) or {}
 
 
 def bgp_of_rows(rows: Rows) -> BgpState:
@@ -102,6 +119,21 @@ def addresses_of(tables: Tables) -> dict[str, tuple[str, ...]]:
             elif USE_LINK_LOCAL.items() <= fields.items():
                 held.append(LINK_LOCAL)
     return {name: tuple(held) for name, held in found.items()}
+
+
+def held_interfaces(state: SwitchState) -> Iterator[tuple[str, str]]:
+    """Ports that are routed or in a bundle, and the commands that free them, in their order."""
+    rows = rows_of(state)
+    for row, fields in rows.items():
+        table, name, *rest = row.split("|")
+        if table == "INTERFACE" and rest:
+            yield name, f"sudo config interface ip remove {name} {rest[0]}"
+        elif table == "INTERFACE" and USE_LINK_LOCAL.items() <= fields.items():
+            yield name, f"sudo config interface ipv6 disable use-link-local-only {name}"
+        elif table == "INTERFACE" and not any(each.startswith(f"{row}|") for each in rows):
+            yield name, f"sudo sonic-db-cli CONFIG_DB DEL '{row}'"
+        elif table == _BUNDLED:
+            yield rest[0], f"sudo config portchannel member del {name} {rest[0]}"
 
 
 def bgp_of(tables: Tables) -> BgpState:
@@ -156,44 +188,50 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
 }
 """The fields of BGP that we write."""
 _STAGES: Final = (
-    ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE"),
-    ("ROUTE_MAP_SET", "ROUTE_MAP"),
-    ("BGP_GLOBALS",),
+    (*_INTERFACES, *_MAPS, "BGP_GLOBALS"),
     ("BGP_GLOBALS_AF", "BGP_GLOBALS_AF_NETWORK", "BGP_NEIGHBOR"),
     ("BGP_NEIGHBOR_AF",),
 )
 """Tables in the order in which they come; they go the other way."""
 
 
-def leaving_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    """What goes, while ports are still routed.
+@dataclass(frozen=True, slots=True)
+class RoutedRows:
+    """What changes in the rows of routing."""
+
+    goes: tuple[tuple[str, ...], ...]
+    """Rows that are deleted, stage by stage."""
+    strips: tuple[Cell, ...]
+    """Fields that are deleted, beside those of others in the same row."""
+    comes: tuple[Rows, ...]
+    """Rows that are written, stage by stage."""
+
+
+def plan_routing(actual: SwitchState, target: SwitchState) -> RoutedRows:
+    """The way from what a switch has to what it shall have.
 
     Raises:
         Unsettable: BGP cannot be set on this switch, or not without ending that of others.
     """
     held, aim = rows_of(actual), _aim(actual, target)
     restarts = _begins_again(actual, target)
-    for stage in reversed(_STAGES):
-        for row in sorted(_in_stage(held, stage), key=lambda row: -row.count("|")):
-            if row not in aim or (restarts and row.startswith("BGP_")):
-                yield Change((say.delete_row(row),))
-                continue
-            gone = sorted({*held[row]} - {*aim[row]})
-            yield from (Change((say.delete_field(row, field),)) for field in gone)
+    gone = {row for row in held if row not in aim or (restarts and row.startswith("BGP_"))}
+    left = {row: fields for row, fields in held.items() if row not in gone}
+    return RoutedRows(
+        goes=tuple(
+            tuple(sorted(_in_stage(held, stage).keys() & gone, key=_inner_first))
+            for stage in reversed(_STAGES)
+        ),
+        strips=tuple((r, f) for r, fields in left.items() for f in sorted({*fields} - {*aim[r]})),
+        comes=tuple(
+            {r: fields for r, fields in _in_stage(aim, stage).items() if _is_new(r, fields, left)}
+            for stage in _STAGES
+        ),
+    )
 
 
-def coming_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    """What comes, once ports are in no VLAN."""
-    held, aim = rows_of(actual), _aim(actual, target)
-    if _begins_again(actual, target):
-        held = {row: fields for row, fields in held.items() if not row.startswith("BGP_")}
-    for stage in _STAGES:
-        new = {
-            row: fields
-            for row, fields in _in_stage(aim, stage).items()
-            if _is_new(row, fields, held)
-        }
-        yield from (Change((line,)) for line in say.write_rows(new))
+def _inner_first(row: str) -> tuple[int, str]:
+    return -row.count("|"), row
 
 
 def _in_stage(rows: Rows, stage: tuple[str, ...]) -> Rows:
@@ -248,7 +286,8 @@ def _aim(actual: SwitchState, target: SwitchState) -> Rows:
     for name, wanted in (target.addresses or {}).items():
         _aim_interface(aim, before, name, wanted)
     if target.bgp is not None:
-        _aim_bgp(aim, before, actual.bgp or BgpState(), target.bgp)
+        up = "up" if int(actual.native.get(RELEASE, "0")) >= UP_SINCE else "true"
+        _aim_bgp(aim, before, (actual.bgp or BgpState(), target.bgp), up)
     return aim
 
 
@@ -280,7 +319,8 @@ def _put(aim: Rows, row: str, fields: Fields, *, stays: bool) -> None:
         aim.pop(row, None)
 
 
-def _aim_bgp(aim: Rows, before: Rows, was: BgpState, wanted: BgpState) -> None:
+def _aim_bgp(aim: Rows, before: Rows, way: tuple[BgpState, BgpState], up: str) -> None:
+    was, wanted = way
     recorded = bgp_of_rows(before)
     for name in {*was.neighbors} - {*wanted.neighbors}:
         aim.pop(f"{NEIGHBOR}{name}", None)
@@ -289,7 +329,7 @@ def _aim_bgp(aim: Rows, before: Rows, was: BgpState, wanted: BgpState) -> None:
     for name, number in wanted.neighbors.items():
         if _peer(was, name) != _peer(wanted, name):
             found = before if _peer(recorded, name) == _peer(wanted, name) else None
-            _aim_peer(aim, name, found, number, bfd=name in wanted.bfd)
+            _aim_peer(aim, found, _own_rows(name, number, up, bfd=name in wanted.bfd))
     for network in {*was.networks} - {*wanted.networks}:
         del aim[f"{NETWORK}{network}"]
     for network in wanted.networks:
@@ -326,11 +366,15 @@ def _without(aim: Rows, row: str, ours: frozenset[str] | None = None) -> Fields:
     return {key: value for key, value in aim.get(row, {}).items() if key not in names}
 
 
-def _aim_peer(aim: Rows, name: str, before: Rows | None, number: str, *, bfd: bool) -> None:
+def _own_rows(name: str, number: str, up: str, *, bfd: bool) -> Rows:
     who = {"asn": number} if number.isdigit() else {"peer_type": number}
-    fields = {**who, "admin_status": "true", **({"bfd": "true"} if bfd else {})}
-    family = {"admin_status": "true", **POLICY}
-    rows = {f"{NEIGHBOR}{name}": fields, f"{NEIGHBOR_AF}{name}|{FAMILY}": family}
+    return {
+        f"{NEIGHBOR}{name}": {**who, "admin_status": up, **({"bfd": "true"} if bfd else {})},
+        f"{NEIGHBOR_AF}{name}|{FAMILY}": {"admin_status": up, **POLICY},
+    }
+
+
+def _aim_peer(aim: Rows, before: Rows | None, rows: Rows) -> None:
     for row, own in rows.items():
         known = _KNOWN[row.partition("|")[0]]
         found = {} if before is None else before.get(row, {})

@@ -1,16 +1,20 @@
-"""The rows and fields of CONFIG_DB that stand for one setting: pure.
+"""CONFIG_DB as data: which rows and fields stand for which setting, and the commands that set them.
 
 A `Cell` is one field of one row, `PORT_QOS_MAP|Ethernet0 pfc_enable`. What a setting of a port
-wants is some cells, which name rows of maps and profiles; those that we need bear our name.
+wants is some cells, which may name rows of maps and profiles; those that we need have our name.
+Rows go as one JSON document on the standard input of `sonic-cfggen`, which writes it as one
+transaction of Redis: all of it or nothing (sources: WHY.md beside this file).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pydantic import TypeAdapter
 
+from components.catalogue.switches.switch_model import UNRELEASED
 from components.fabric.native import (
     DEFAULT,
     WHOLE,
@@ -21,23 +25,40 @@ from components.fabric.native import (
     write_text,
 )
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.sonic.facts import (
-    BYTES_PER_KIB,
-    DSCP_PER_PRIORITY,
-    DSCPS,
-    OUR_NAME,
-    PRIORITIES,
-)
+from components.fabric.systems.base import Script
 
 Cell = tuple[str, str]
 """Row and field."""
 Cells = dict[Cell, str]
 Fields = dict[str, str]
 Rows = dict[str, Fields]
+Tables = dict[str, dict[str, Fields]]
 _ROWS: Final[TypeAdapter[Rows]] = TypeAdapter(Rows)
 
-TRUST_FIELDS: Final = ("dscp_to_tc_map", "dot1p_to_tc_map", "tc_to_queue_map")
-BUFFER_FIELDS: Final = ("tc_to_pg_map", "pfc_to_queue_map")
+MIN_RELEASE: Final = 202205
+"""First branch whose buffermgrd makes lossless buffers for the priorities of `pfc_enable`
+(sonic-swss, cfgmgr/buffermgr.cpp); in 202106 and 202111 they are always 3 and 4."""
+FACTORY_MTU_BYTES: Final = 9100
+"""sonic-buildimage, config_samples.py and sonic-port.yang."""
+MBIT_PER_GBIT: Final = 1000
+"""`speed` of a port is in Mbit/s (sonic-port.yang)."""
+BYTES_PER_KIB: Final = 1024
+"""WRED thresholds are bytes (sonic-wred-profile.yang: `units bytes`)."""
+DSCP_PER_PRIORITY: Final = 8
+"""As on NICs and on the other switch systems: DSCP 24 to 31 are priority 3."""
+PRIORITIES: Final = range(8)
+DSCPS: Final = range(64)
+OUR_NAME: Final = "RAILYARD"
+"""Name of each row that we add to a table: rows of others, AZURE and the like, stay."""
+LOSSLESS_PROFILE: Final = "pg_lossless_"
+"""How buffermgrd names the profiles that it makes: `pg_lossless_400000_5m_profile`."""
+DYNAMIC_PROFILE: Final = "NULL"
+"""The profile of a lossless priority group in the dynamic buffer model (buffers_config.j2)."""
+LOSSLESS_POOL: Final = "ingress_lossless_pool"
+MARK_PERCENT: Final = "100"
+"""Share of packets marked at the upper threshold if a profile does not say it
+(sonic-wred-profile.yang)."""
+
 MAP_TABLES: Final[Mapping[str, str]] = {
     "dscp_to_tc_map": "DSCP_TO_TC_MAP",
     "tc_to_queue_map": "TC_TO_QUEUE_MAP",
@@ -47,6 +68,105 @@ MAP_TABLES: Final[Mapping[str, str]] = {
     "scheduler": "SCHEDULER",
 }
 """Field to the table whose row it names (sonic-port-qos-map.yang, sonic-queue.yang)."""
+LIST_FIELD: Final = "pfcwd_sw_enable"
+"""The priorities that a port's PFC watchdog watches."""
+_PATHS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "trust": ("PORT_QOS_MAP|{}", ("dscp_to_tc_map", "dot1p_to_tc_map", "tc_to_queue_map")),
+    "pfc": ("PORT_QOS_MAP|{}", ("pfc_enable",)),
+    "buffers": ("PORT_QOS_MAP|{}", ("tc_to_pg_map", "pfc_to_queue_map")),
+    "ecn": ("QUEUE|{}|{}", ("wred_profile",)),
+    "schedule": ("QUEUE|{}|{}", ("scheduler",)),
+}
+"""Setting to its row, of a port and a class, and to its fields. Buffer groups, cables and watchdogs
+come on top: buffers.py."""
+_LINE: Final = 400
+"""Characters of a typed line: the terminal of the session has 511 columns, and bash begins to
+scroll sideways if a line with its prompt is longer."""
+
+
+def parse_branch(text: str) -> int:
+    """Read the branch of a release: `202405`, `202311.1`, `SONiC.202305.3-abc` give its number.
+
+    A release without one, `master.1234`, is taken for newer than all (a guess).
+    """
+    for part in text.replace("-", ".").replace("_", ".").split("."):
+        if len(part) in {6, 8} and part.isdigit() and part.startswith("20"):
+            return int(part[:6])
+    return NO_BRANCH if text.lower().startswith(("master", "sonic.master")) else 0
+
+
+NO_BRANCH: Final = UNRELEASED
+"""Of a release that is no branch, such as master."""
+
+
+def document(rows: Mapping[str, Fields]) -> Iterator[str]:
+    """The command that merges some rows into CONFIG_DB; none if there are no rows.
+
+    It is one command, typed as several lines, a row or more on each.
+    """
+    if not rows:
+        return
+    tables: Tables = {}
+    for row, fields in rows.items():
+        table, _, key = row.partition("|")
+        tables.setdefault(table, {})[key] = fields
+    parts = (f'"{table}":{{\n{_rows_text(held)}}}' for table, held in tables.items())
+    text = ",\n".join(parts).replace("'", "\\u0027").replace("!", "\\u0021")
+    yield Script(f"sudo sonic-cfggen -j /dev/stdin --write-to-db <<<'{{\n{text}}}'")
+
+
+def _rows_text(rows: Mapping[str, Fields]) -> str:
+    return _wrapped(f"{json.dumps(key)}:{{{_fields_text(each)}}}" for key, each in rows.items())
+
+
+def _fields_text(fields: Fields) -> str:
+    typed = (_typed(field) for field in fields.items())
+    return _wrapped(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in typed)
+
+
+def _wrapped(parts: Iterable[str], between: str = ",") -> str:
+    """Parts joined, with a new line before one that would make a line too long."""
+    text, width = "", 0
+    for part in parts:
+        head, long = (between if text else ""), width + len(part) > _LINE
+        text += head + ("\n" if head and long else "") + part
+        width = len(text) - text.rfind("\n")
+    return text
+
+
+def _typed(field: tuple[str, str]) -> tuple[str, str | list[str]]:
+    """A field as Redis has it, as the JSON of `sonic-cfggen` has it: `route_map_in@` is a list."""
+    name, value = field
+    return (name[:-1], value.split(",")) if name.endswith("@") else field
+
+
+def by_row(cells: Iterable[tuple[Cell, str]]) -> Rows:
+    """Cells as rows."""
+    rows: Rows = {}
+    for (row, field), value in cells:
+        rows.setdefault(row, {})[field] = value
+    return rows
+
+
+def delete_rows(rows: Iterable[str]) -> Iterator[str]:
+    """The command that deletes rows, in their order; none if there are none."""
+    names = [f"'{row}'" for row in rows]
+    if names:
+        text = _wrapped(names, " ").replace("\n", "\\\n")
+        yield Script(f"sudo sonic-db-cli CONFIG_DB DEL {text}")
+
+
+def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
+    """The command that deletes fields, row by row; none if there are none.
+
+    A row whose last field goes is gone as well.
+    """
+    fields: dict[str, list[str]] = {}
+    for row, field in cells:
+        fields.setdefault(row, []).append(field)
+    lines = (f"sudo sonic-db-cli CONFIG_DB HDEL '{r}' {' '.join(f)}" for r, f in fields.items())
+    if fields:
+        yield Script(" &&\n".join(lines))
 
 
 def port_row(port: str) -> str:
@@ -64,9 +184,9 @@ def qos_row(port: str) -> str:
     return f"PORT_QOS_MAP|{port}"
 
 
-def queue_row(port: str, queue: int) -> str:
-    """The row of one egress queue; traffic class n is queue n here."""
-    return f"QUEUE|{port}|{queue}"
+def watchdog_row(port: str) -> str:
+    """The row whose presence starts the PFC watchdog of a port."""
+    return f"PFC_WD|{port}"
 
 
 def group_row(port: str, group: int) -> str:
@@ -78,14 +198,13 @@ def settings_of(port: PortState) -> Iterator[str]:
     """The settings that a wanted port names, as `PortState.native` calls them."""
     if port.trust is not None or port.dscp_priorities or port.priority_classes:
         yield "trust"
-    if port.pfc_priorities is not None:
-        yield "pfc"
-    if port.lossless_buffers is not None:
-        yield "buffers"
-    if port.cable_m is not None:
-        yield "cable"
-    if port.pfc_watchdog is not None:
-        yield "pfc_watchdog"
+    named = {
+        "pfc": port.pfc_priorities,
+        "buffers": port.lossless_buffers,
+        "cable": port.cable_m,
+        "pfc_watchdog": port.pfc_watchdog,
+    }
+    yield from (setting for setting, value in named.items() if value is not None)
     yield from (f"ecn_{tc}" for tc, ecn in port.ecn.items() if ecn is not None)
     yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
     yield from (f"schedule_{tc}" for tc in port.class_shares if tc not in strict_of(port))
@@ -102,38 +221,31 @@ def share_row(share: int) -> str:
 
 
 def is_our_name(name: str) -> bool:
-    """Whether a row bears our name."""
+    """Whether a row has our name."""
     return name == OUR_NAME or name.startswith(f"{OUR_NAME}_")
 
 
 def fields_of(name: str, setting: str) -> tuple[Cell, ...]:
-    """The cells that a setting of a port owns.
-
-    Buffer groups come on top, and so do cables and watchdogs, which have modules of their own.
-    """
+    """The cells that a setting of a port owns."""
     kind, _, number = setting.partition("_")
-    if kind == "trust":
-        return tuple((qos_row(name), field) for field in TRUST_FIELDS)
-    if kind == "pfc":
-        return ((qos_row(name), "pfc_enable"),)
-    if kind == "buffers":
-        return tuple((qos_row(name), field) for field in BUFFER_FIELDS)
-    field = "wred_profile" if kind == "ecn" else "scheduler"
-    return ((queue_row(name, int(number)), field),)
+    if kind not in _PATHS:
+        return ()  # the mode, which only a recorded state names; cables and watchdogs
+    row, fields = _PATHS[kind]
+    return tuple((row.format(name, number), field) for field in fields)
 
 
 def wanted_cells(name: str, port: PortState, setting: str) -> Cells:
     """What the cells of a setting shall hold; one that is not there shall not be."""
-    if setting == "trust":
-        fields = ("dscp_to_tc_map", "tc_to_queue_map")
-        return {(qos_row(name), field): OUR_NAME for field in fields}
     if setting == "pfc":
-        return {(qos_row(name), "pfc_enable"): ",".join(map(str, port.pfc_priorities or ()))}
+        # No list, and not an empty one: that is not valid in sonic-port-qos-map.yang.
+        listed = ",".join(map(str, port.pfc_priorities or ()))
+        return {(qos_row(name), "pfc_enable"): listed} if listed else {}
     kind, _, number = setting.partition("_")
     tc = int(number) if kind == "schedule" else -1
     shared = tc in port.class_shares and tc not in strict_of(port)
     row = share_row(port.class_shares[tc]) if shared else OUR_NAME
-    return dict.fromkeys(fields_of(name, setting), row)
+    cells = fields_of(name, setting)
+    return dict.fromkeys((cell for cell in cells if cell[1] != "dot1p_to_tc_map"), row)
 
 
 def our_rows(port: PortState) -> Rows:
@@ -204,9 +316,9 @@ def write_rows(rows: Rows) -> dict[str, str]:
     return {"rows": write_text(rows)}
 
 
-def read_rows(switch: SwitchState) -> Rows | None:
-    """Rows that bear our name, or that the switch made of what we set; None: no matter."""
-    text = switch.native.get("rows")
+def read_rows(switch: SwitchState, words: str = "rows") -> Rows | None:
+    """Rows that have our name, or that the switch made of what we set; None: not read."""
+    text = switch.native.get(words)
     return None if text is None else _ROWS.validate_json(text)
 
 

@@ -11,11 +11,17 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain, Script
 from components.fabric.systems.sonic import exec as sonic_exec
-from components.fabric.systems.sonic import lines as say
 from components.fabric.systems.sonic import routing as bgp
 from components.fabric.systems.sonic.driver import SonicDriver
-from components.fabric.systems.sonic.facts import MBIT_PER_GBIT, MIN_RELEASE, parse_branch
+from components.fabric.systems.sonic.rows import (
+    MBIT_PER_GBIT,
+    MIN_RELEASE,
+    delete_fields,
+    document,
+    parse_branch,
+)
 from components.fabric.systems.switch_system import (
+    Caution,
     ExecForm,
     Intent,
     LinkForm,
@@ -65,14 +71,13 @@ SYSTEM: Final = SwitchSystem(
     exec_form=ExecForm(
         render=bash_cli.render_chain,
         mark=bash_cli.mark_chain,
-        enter=sonic_exec.ENTER,
+        enter=(*SonicDriver.enter, *SonicDriver.configure),
         commit=("echo applied",),
         save=(Script(SonicDriver.save),),
         save_enter=SonicDriver.enter,
         expects=re.compile(r"(?:.*\n)?applied\s*", re.DOTALL),
         start=sonic_exec.start,
         prepare=sonic_exec.prepare,
-        again=sonic_exec.again,
         back=sonic_exec.back,
         find_missing=sonic_exec.find_missing,
         longest=bash_cli.LONGEST_ARGUMENT,
@@ -89,8 +94,8 @@ SYSTEM: Final = SwitchSystem(
     older="makes lossless buffers for priorities 3 and 4 only",
     reads_release=lambda text: parse_branch(text) > 0,
     a_release="202405",
+    native_of=lambda release: bgp.release_words(release[0]),
     parse_release=lambda text: (parse_branch(text), 0, 0),
-    show_release=lambda release: str(release[0]),
     semi_lossless="its ports pause and are paused together",
     # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
     pfc_watchdog=(MIN_RELEASE, 0, 0),
@@ -107,21 +112,37 @@ SYSTEM: Final = SwitchSystem(
         max_paths=bgp.MAX_PATHS,
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
+        cautions=(
+            Caution(
+                "whether BGP sessions over ports without addresses come back after a boot of SONiC "
+                "is not proven: issue 27723 of sonic-buildimage is open, and with FRR 10.5.1 they "
+                "stay Idle (issue 26959)",
+                "give the links an address, or restart one switch before the rack is in use and "
+                "look at its sessions.",
+                unnumbered=True,
+            ),
+            Caution(
+                f"SONiC's BGP before {bgp.UP_SINCE} takes rows that its own YANG refuses, so that "
+                f"{bgp.NO_UP}",
+                f"upgrade it to {bgp.UP_SINCE} or later, or do such changes before the first "
+                "update.",
+                until=(bgp.UP_SINCE, 0, 0),
+            ),
+        ),
     ),
     # TSA does nothing with frrcfgd (sonic-buildimage, issue 22729), which our BGP needs. The field
     # is in sonic-bgp-global.yang and frrcfgd.py (sources.md#graceful-drain). A release without it
     # shows nothing in FRR, and then the switch is not changed.
     drain=Drain(
         title="BGP graceful shutdown",
-        away=(*say.write_rows({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
+        away=(*document({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
         back=(
-            *say.write_rows({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
-            say.delete_field(bgp.GLOBALS, bgp.SHUTDOWN),
+            *document({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
+            *delete_fields([(bgp.GLOBALS, bgp.SHUTDOWN)]),
         ),
         asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
         is_away=r"^ +bgp graceful-shutdown\s*$",
     ),
-    # Names: sonic-portchannel.yang. ICCP: INCLUDE_ICCPD in rules/config of sonic-buildimage.
     links=LinkForm(_link_words),
     mark_percent=None,
     class_shares=None,

@@ -1,27 +1,31 @@
 """From one state of a SONiC switch to another: an ordered list of changes.
 
-Rows of maps and profiles come before the ports that name them, and go after them. A port is asked
-for settings by name (apply), or for the cells that were recorded (undo); WHY.md says
-what each line is for.
+What goes, goes first; then come three documents of rows, since the daemons look at some rows only
+when others come after them; fields and rows that nothing names any more go last. A port is asked
+for settings by name (apply), or for the cells that were recorded (undo); WHY.md says what each
+part is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from components.fabric.native import is_default
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.membership import fill_membership
-from components.fabric.systems.sonic import lines as say
-from components.fabric.systems.sonic.cable import link_lines
-from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
 from components.fabric.systems.sonic.port import PortPlan, plan_port
-from components.fabric.systems.sonic.routing import coming_changes, leaving_changes
+from components.fabric.systems.sonic.routing import held_interfaces, plan_routing
 from components.fabric.systems.sonic.rows import (
+    LOSSLESS_PROFILE,
+    Cell,
+    Cells,
     Rows,
+    by_row,
+    delete_fields,
+    delete_rows,
+    document,
     mode_cell,
     our_rows,
     port_row,
@@ -29,8 +33,6 @@ from components.fabric.systems.sonic.rows import (
     read_rows,
     read_settings,
 )
-
-PortLines = Callable[[str, PortState, PortState], Iterable[str]]
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -40,61 +42,40 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         Unsettable: No line of ours leads there.
     """
     _require_pool(actual, target)
-    ports = {**dict.fromkeys(actual.ports, PortState()), **target.ports}
-    plans = {
-        name: plan_port(name, actual.ports.get(name, PortState()), port, actual)
-        for name, port in ports.items()
-    }
-    rows = _Rows.of(actual, target, plans)
-    return (
-        *(Change((f"sudo config vlan add {vlan}",)) for vlan in _only(target.vlans, actual.vlans)),
-        *leaving_changes(actual, target),
-        *_by_port(actual, target, _member_lines),
-        *coming_changes(actual, target),
-        *(Change((line,)) for line in say.write_rows(rows.written)),
-        # The switch makes buffers for the speed that a port has then.
-        *_by_port(actual, target, link_lines),
-        *_length_changes(plans),
-        *(change for plan in plans.values() for change in plan.changes()),
-        *_touch_changes(plans),
-        *_watchdog_changes(plans),
-        *_by_port(actual, target, _mtu_lines, _admin_lines),
-        *(Change((say.delete_field(*cell),)) for cell in rows.stripped),
-        *(Change((say.delete_row(row),)) for row in rows.deleted),
-        *(Change((f"sudo config vlan del {vlan}",)) for vlan in _only(actual.vlans, target.vlans)),
+    _require_free(actual, target)
+    plans = [_plan(name, actual, target) for name in {**actual.ports, **target.ports}]
+    routed = plan_routing(actual, target)
+    written, stripped, gone = _own_rows(actual, target, plans)
+    forgets = _cells(plan.forgets() for plan in plans)
+    before, middle, after = routed.comes
+    first = {f"VLAN|Vlan{vlan}": {"vlanid": str(vlan)} for vlan in _only(target, actual)}
+    first |= {**written, **before, **_cells(plan.first for plan in plans)}
+    last = (plan.last | (plan.touches if plan.pause_list else {}) for plan in plans)
+    groups = [row for plan in plans for row in (*plan.gone_groups, *plan.renewed_groups)]
+    return tuple(
+        Change((line,))
+        for lines in (
+            *map(delete_rows, ([row for plan in plans for row in plan.gone_rows], *routed.goes)),
+            delete_fields(routed.strips),
+            document(forgets),
+            delete_rows(groups),
+            document(first),
+            document({**_cells(plan.sets for plan in plans), **middle}),
+            document({**_cells(last), **after}),
+            delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
+            delete_rows(gone),
+            (f"sudo config vlan del {vlan}" for vlan in _only(actual, target)),
+        )
+        for line in lines
     )
 
 
-def _by_port(actual: SwitchState, target: SwitchState, *kinds: PortLines) -> Iterator[Change]:
-    """The lines of each port, those of one kind together."""
-    for name, port in target.ports.items():
-        was = actual.ports.get(name, PortState())
-        yield from (Change(lines) for kind in kinds if (lines := (*kind(name, was, port),)))
+def _cells(parts: Iterable[Cells]) -> Rows:
+    return by_row((cell, value) for cells in parts for cell, value in cells.items())
 
 
-def _length_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
-    """Before PFC, by which the switch looks at the length; older images look then only."""
-    cells = {cell: value for plan in plans.values() for cell, value in plan.lengths.items()}
-    yield from (Change((line,)) for line in say.write_cells(cells.items()))
-
-
-def _touch_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
-    """A line of its own: what comes together with the length may be looked at before it."""
-    touched = [plan for plan in plans.values() if plan.touches and plan.pause_list]
-    cells = {cell: value for plan in touched for cell, value in plan.touches.items()}
-    lines = tuple(say.write_cells(cells.items()))
-    if lines:
-        yield Change(lines)
-
-
-def _watchdog_changes(plans: Mapping[str, PortPlan]) -> Iterator[Change]:
-    """After the lists of all ports: a watchdog takes the list that is there when it starts."""
-    cells = {cell: value for plan in plans.values() for cell, value in plan.starts_watchdog.items()}
-    yield from (Change((line,)) for line in say.write_cells(cells.items()))
-
-
-def _only(these: tuple[int, ...], those: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(vlan for vlan in these if vlan not in those)
+def _only(these: SwitchState, those: SwitchState) -> tuple[int, ...]:
+    return tuple(vlan for vlan in these.vlans if vlan not in those.vlans)
 
 
 def _require_pool(actual: SwitchState, target: SwitchState) -> None:
@@ -107,104 +88,108 @@ def _require_pool(actual: SwitchState, target: SwitchState) -> None:
         )
 
 
+def _require_free(actual: SwitchState, target: SwitchState) -> None:
+    """A port cannot be in a VLAN while it is routed or in a bundle; the daemons do not refuse it.
+
+    Raises:
+        Unsettable: Such ports shall be in a VLAN; it names all of them, and what frees them.
+    """
+    joins = {
+        name
+        for name, port in target.ports.items()
+        if vlan_members(port).items() - vlan_members(actual.ports.get(name, PortState())).items()
+    }
+    freed = {name for name, left in (target.addresses or {}).items() if not left}
+    lines = [line for name, line in held_interfaces(actual) if name in joins - freed]
+    if lines:
+        raise Unsettable(
+            "ports that shall be in a VLAN are routed or in a bundle, as the factory's preset t1 "
+            "leaves them. They may carry sessions of others, so we do not change that: run these "
+            "lines, save, and run this again:\n    " + "\n    ".join(lines)
+        )
+
+
+def _plan(name: str, actual: SwitchState, target: SwitchState) -> PortPlan:
+    was, port = actual.ports.get(name, PortState()), target.ports.get(name, PortState())
+    plan = plan_port(name, was, port, actual)
+    _plan_members(plan, was, port)
+    _plan_link(plan, was, port, actual)
+    _plan_row(plan, was, port)
+    return plan
+
+
 _MADE: Final = f"BUFFER_PROFILE|{LOSSLESS_PROFILE}"
 """What the switch makes for PFC, and would miss while a port still has any."""
 
 
-@dataclass(slots=True)
-class _Rows:
-    """What happens to the rows that bear our name, and to buffer profiles made for us."""
-
-    written: Rows = field(default_factory=dict[str, dict[str, str]])
-    stripped: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    deleted: list[str] = field(default_factory=list[str])
-
-    @classmethod
-    def of(cls, actual: SwitchState, target: SwitchState, plans: Mapping[str, PortPlan]) -> _Rows:
-        found, held, before = cls(), read_rows(actual) or {}, read_rows(target)
-        wanted: Rows = {}
-        for name, plan in plans.items():
-            content = our_rows(target.ports.get(name, PortState()))
-            wanted |= {row: content[row] for row in plan.needed if row in content}
-        found._write(held, wanted)
-        if before is not None:
-            kept = {row for plan in plans.values() for row in plan.named}
-            kept |= {*read_held(actual), *wanted}
-            kept |= {row for row in held if row.startswith(_MADE) and _is_used(row, plans)}
-            found._restore(held, {r: f for r, f in before.items() if r not in wanted}, kept)
-        return found
-
-    def _write(self, held: Rows, wanted: Rows) -> None:
-        for row, fields in sorted(wanted.items()):
-            now = held.get(row, {})
-            if any(now.get(key) != value for key, value in fields.items()):
-                self.written[row] = fields
-
-    def _restore(self, held: Rows, before: Rows, kept: set[str]) -> None:
-        self._write(held, before)
-        for row, fields in sorted(held.items()):
-            if row in before:
-                extra = sorted({*fields} - {*before[row]})
-                self.stripped += [(row, key) for key in extra]
-            elif row not in kept:
-                self.deleted.append(row)
+def _own_rows(
+    actual: SwitchState, target: SwitchState, plans: Sequence[PortPlan]
+) -> tuple[Rows, list[Cell], list[str]]:
+    """Which rows of our name are written, lose fields and go, buffer profiles made for us too."""
+    held, before = read_rows(actual) or {}, read_rows(target)
+    wanted: Rows = {}
+    for plan in plans:
+        content = our_rows(target.ports.get(plan.name, PortState()))
+        wanted |= {row: content[row] for row in plan.needed if row in content}
+    aim = {**(before or {}), **wanted}
+    written = {r: f for r, f in sorted(aim.items()) if not f.items() <= held.get(r, {}).items()}
+    if before is None:
+        return written, [], []
+    kept = {row for plan in plans for row in plan.named} | {*read_held(actual), *wanted, *before}
+    kept |= {row for row in held if row.startswith(_MADE) and _is_used(row, plans)}
+    stripped = [
+        (row, key)
+        for row, fields in sorted(held.items())
+        if row in before and row not in wanted
+        for key in sorted({*fields} - {*before[row]})
+    ]
+    return written, stripped, sorted({*held} - kept)
 
 
-def _is_used(row: str, plans: Mapping[str, PortPlan]) -> bool:
+def _is_used(row: str, plans: Iterable[PortPlan]) -> bool:
     """Whether a group names a profile that the switch made, or will after these lines."""
     profile = row.partition("|")[2]
     return any(
         profile in plan.profiles
         or (plan.is_looked_at and plan.length and f"_{plan.length}_" in profile)
-        for plan in plans.values()
+        for plan in plans
     )
 
 
-def _member_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
-    before = _members(was)
-    after = (
-        before
-        if port.mode is None and port.trunk_vlans is None
-        else _members(fill_membership(was, port))
-    )
-    for vlan, untagged in sorted(before.items()):
-        if after.get(vlan) != untagged:
-            yield f"sudo config vlan member del {vlan} {name}"
-    mode = _switchport(name, was, port, after)
+def _plan_members(plan: PortPlan, was: PortState, port: PortState) -> None:
+    """A port has one untagged VLAN, so what goes, goes first."""
+    if port.mode is None and port.trunk_vlans is None:
+        return
+    before, after = vlan_members(was), vlan_members(fill_membership(was, port))
+    for vlan, tagging in sorted(after.items()):
+        if before.get(vlan) != tagging:
+            plan.first[f"VLAN_MEMBER|Vlan{vlan}|{plan.name}", "tagging_mode"] = tagging
+    gone = sorted(vlan for vlan, tagging in before.items() if after.get(vlan) != tagging)
+    plan.gone_rows += [f"VLAN_MEMBER|Vlan{vlan}|{plan.name}" for vlan in gone]
+    mode = _switchport(plan.name, was, port, after)
     if mode is not None:
-        yield f"sudo config switchport mode {mode} {name}"
-    word = mode or _recorded_mode(name, was)
-    for vlan, untagged in sorted(after.items()):
-        if before.get(vlan) == untagged:
-            continue
-        if word == "routed" or (word == "access" and not untagged):
-            # It was so before us, though the command line forbids it.
-            yield say.write_member(vlan, name, untagged=untagged)
-        else:
-            yield f"sudo config vlan member add {'-u ' if untagged else ''}{vlan} {name}"
+        plan.first[mode_cell(plan.name)] = mode
 
 
-def _members(port: PortState) -> dict[int, bool]:
-    """VLAN to whether it is untagged."""
+def vlan_members(port: PortState) -> dict[int, str]:
+    """VLAN to its `tagging_mode`."""
     trunk = () if port.trunk_vlans in {None, "all"} else port.trunk_vlans
     tagged = [vlan for vlan in trunk or () if isinstance(vlan, int)]
-    if port.mode in {None, "routed"}:
-        return {}
-    members = dict.fromkeys(tagged if port.mode in {"trunk", "hybrid"} else (), False)
+    members = dict.fromkeys(tagged if port.mode in {"trunk", "hybrid"} else (), "tagged")
     if port.mode in {"access", "hybrid"} and port.access_vlan is not None:
-        members[port.access_vlan] = True
+        members[port.access_vlan] = "untagged"
     return members
 
 
-def _switchport(
-    name: str, was: PortState, port: PortState, after: Mapping[int, bool]
-) -> str | None:
+def _switchport(name: str, was: PortState, port: PortState, after: Mapping[int, str]) -> str | None:
     """The mode that releases from 202405 on may have recorded: it limits what a port may join."""
-    now, recorded = _recorded_mode(name, was), _recorded_mode(name, port)
+    now, recorded = (
+        read_settings(each).get("mode", {}).get(mode_cell(name)) for each in (was, port)
+    )
     if now is None or port.mode is None:
         return None
     wanted = recorded or now
-    if recorded is None and False in after.values() and now != "trunk":
+    if recorded is None and "tagged" in after.values() and now != "trunk":
         wanted = "trunk"
     elif recorded is None and after and now == "routed":
         wanted = "access"
@@ -213,31 +198,88 @@ def _switchport(
     return None if wanted == now else wanted
 
 
-def _recorded_mode(name: str, port: PortState) -> str | None:
-    return read_settings(port).get("mode", {}).get(mode_cell(name))
+OFFERS: Final = "offers"
+"""Key of a switch's `native`: port to the speeds and the FEC that it has, of STATE_DB."""
+_TEXT_OFFER: Final = "adv_speeds"
+_LIST_OFFER: Final = "adv_speeds@"
+"""The same as a list, which a loaded file has; the command line writes a text."""
+_NOTHING: Final = "-"
 
 
-def _mtu_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
-    if port.mtu_bytes is None:
-        return
-    if port.mtu_bytes != was.mtu_bytes:
-        yield f"sudo config interface mtu {name} {port.mtu_bytes}"
-    unwritten, written = _unwritten("mtu_bytes", was, port)
-    if unwritten and (written or port.mtu_bytes != was.mtu_bytes):
-        # After the default is set: a field that vanishes changes nothing until the next boot.
-        yield say.delete_field(port_row(name), "mtu")
+def link_state(row: Mapping[str, str]) -> dict[str, object]:
+    """`speed`, `fec` and `autoneg` of a `PortState`; blank if there is no field."""
+    offered = [row[_TEXT_OFFER]] if _TEXT_OFFER in row else []
+    offered += [f"@{row[_LIST_OFFER]}"] if _LIST_OFFER in row else []
+    mode = row.get("autoneg", _NOTHING if offered else "")
+    return {
+        "speed": row.get("speed", ""),
+        "fec": row.get("fec", ""),
+        "autoneg": " ".join([mode, *offered]).strip(),
+    }
 
 
-def _admin_lines(name: str, was: PortState, port: PortState) -> Iterator[str]:
-    if port.admin_up is None:
-        return
-    if port.admin_up != was.admin_up:
-        yield f"sudo config interface {'startup' if port.admin_up else 'shutdown'} {name}"
-    unwritten, written = _unwritten("admin_up", was, port)
-    if unwritten and (written or port.admin_up != was.admin_up):
-        yield say.delete_field(port_row(name), "admin_status")
+def _autoneg_fields(text: str) -> dict[str, str]:
+    mode, *offers = text.split() or [_NOTHING]
+    fields = {} if mode == _NOTHING else {"autoneg": mode}
+    return fields | {
+        _LIST_OFFER if offer.startswith("@") else _TEXT_OFFER: offer.removeprefix("@")
+        for offer in offers
+    }
 
 
-def _unwritten(key: str, was: PortState, port: PortState) -> tuple[bool, bool]:
-    """Whether the target has a setting by default only, and whether it is written now."""
-    return is_default(port.native, key), not is_default(was.native, key)
+def _plan_link(plan: PortPlan, was: PortState, port: PortState, switch: SwitchState) -> None:
+    """Speed, FEC and auto-negotiation.
+
+    A field that vanishes changes nothing until the next boot, so its default goes before it; of
+    FEC there is none, and the chip keeps the last one.
+    """
+    row, moved = port_row(plan.name), dict[str, str]()
+    if port.speed and port.speed != was.speed:
+        moved["speed"] = port.speed
+    if port.fec and port.fec != was.fec:
+        moved["fec"] = port.fec
+    if port.fec == "" != (was.fec or ""):
+        plan.deletes.append((row, "fec"))
+    if port.autoneg is not None:
+        held, wanted = _autoneg_fields(was.autoneg or ""), _autoneg_fields(port.autoneg)
+        moved |= {name: text for name, text in wanted.items() if held.get(name) != text}
+        gone = {*held} - {*wanted}
+        if "autoneg" in gone and held["autoneg"] != "off":
+            moved["autoneg"] = "off"
+        if {_TEXT_OFFER, _LIST_OFFER} & gone and not {_TEXT_OFFER, _LIST_OFFER} & {*wanted}:
+            moved[_TEXT_OFFER] = "all"
+            gone.add(_TEXT_OFFER)
+        plan.deletes += [(row, name) for name in sorted(gone)]
+    _refuse_unknown(plan.name, moved, switch)
+    plan.first |= {(row, name): text for name, text in moved.items()}
+
+
+def _refuse_unknown(name: str, moved: Mapping[str, str], switch: SwitchState) -> None:
+    """As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig).
+
+    What the chip has for FEC may follow the speed, so with another speed it is not known before.
+    """
+    offers = (read_rows(switch, OFFERS) or {}).get(name, {})
+    for kind, key in (("speed", "supported_speeds"), ("fec", "supported_fecs")):
+        known = [each for each in offers.get(key, "").split(",") if each]
+        if kind == "fec" and "speed" in moved:
+            continue
+        if kind in moved and known and moved[kind] not in known:
+            raise Unsettable(
+                f"{kind} {moved[kind]} of {name} is none that the port has: {', '.join(known)} "
+                f"({key} of STATE_DB)"
+            )
+
+
+def _plan_row(plan: PortPlan, was: PortState, port: PortState) -> None:
+    """MTU and state. If they were not written before us, their default goes before they do."""
+    texts = {"mtu_bytes": str(port.mtu_bytes), "admin_up": "up" if port.admin_up else "down"}
+    for key, name in (("mtu_bytes", "mtu"), ("admin_up", "admin_status")):
+        value, cell = getattr(port, key), (port_row(plan.name), name)
+        if value is None:
+            continue
+        moves = value != getattr(was, key)
+        if moves:
+            plan.last[cell] = texts[key]
+        if is_default(port.native, key) and (moves or not is_default(was.native, key)):
+            plan.deletes.append(cell)

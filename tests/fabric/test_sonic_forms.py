@@ -1,0 +1,173 @@
+"""Answers of SONiC in their real form: what we read, and that the emulator prints the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from components.fabric.state import Neighbour
+from components.fabric.systems.base import PauseCounters
+from components.fabric.systems.sonic import counters
+from lab.switches.sonic.config import PLATFORMS, factory_db
+from lab.switches.sonic.show import table
+from tests.fabric.sonic_lab import make_switch
+
+FORMS = Path(__file__).parent / "forms" / "sonic"
+
+
+def form(name: str) -> str:
+    return (FORMS / name).read_text()
+
+
+def test_pauses() -> None:
+    found = counters.parse_pauses(form("show_pfc_counters.txt"), "Ethernet4")
+    assert (found[0], found[7]) == (PauseCounters(1400, 1410), PauseCounters(407, 417))
+
+
+def test_storms() -> None:
+    text = form("show_pfcwd_stats.txt")
+    assert counters.parse_storms(text, "Ethernet8") == dict.fromkeys(range(8), 0) | {4: 3}
+
+
+def test_queues_and_drops() -> None:
+    answers = {
+        counters.QUEUES: form("show_queue_counters.json"),
+        counters.DROPS: form("show_priority-group_drop_counters.txt"),
+        counters.PAUSES: form("show_pfc_counters.txt"),
+        counters.STORMS: form("show_pfcwd_stats.txt"),
+        counters.MARKS: form("show_queue_wredcounters.json"),
+    }
+    found = counters.parse_counters(answers, ["Ethernet0"])["Ethernet0"]
+    queues = json.loads(answers[counters.QUEUES])["Ethernet0"]
+    sent = {tc: each.tx_bytes for tc, each in found.by_priority.items()}
+    assert sent == {n: int(queues[f"UC{n}"]["totalbytes"].replace(",", "")) for n in range(8)}
+    assert (found.rx_discards, found.unread) == (sum(range(800, 808)), ())
+    marked = json.loads(answers[counters.MARKS])["Ethernet0"]
+    assert found.ecn_marked == sum(int(marked[f"UC{n}"]["ecnmarkedpacket"]) for n in range(8))
+
+
+def test_neighbours() -> None:
+    """Two of them on one port: the last one counts."""
+    found = counters.parse_neighbours("show lldp table", form("show_lldp_table.txt"))
+    assert found == {
+        "Ethernet0": Neighbour(system="dummy", port="00:00:00:00:00:02", description="Second MAC")
+    }
+
+
+def test_the_release() -> None:
+    assert counters.parse_release(form("sonic_version.yml")) == 202405
+
+
+def test_speeds_of_ports() -> None:
+    found = counters.parse_offers("dump", form("sonic-db-dump.json"))
+    assert found["Ethernet0"] == {
+        "supported_fecs": "rs",
+        "supported_speeds": "100000,200000,400000",
+    }
+
+
+def cut(text: str) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table, by the rule below its head."""
+    head, rule, *rows = text.splitlines()
+    spans = [found.span() for found in re.finditer("-+", rule)]
+    ends = [*(end for _, end in spans[:-1]), None]
+    cells = [
+        [line[start:end].strip() for (start, _), end in zip(spans, ends, strict=True)]
+        for line in (head, *rows)
+    ]
+    return cells[0], cells[1:]
+
+
+TABLES = {
+    "show_interfaces_status.txt": -1,
+    "show_priority-group_drop_counters.txt": -1,
+    "show_pfcwd_stats.txt": -1,
+    "show_pfc_counters.txt": -1,
+    "show_lldp_table.txt": 0,
+}
+"""Form to how many of its columns are at the right; all if negative."""
+
+
+def blocks(text: str) -> list[str]:
+    """The tables of an answer, each with its head."""
+    found = re.finditer(r"^.*\n-[- ]+-\n(?: *Ethernet.*\n|PortCh.*\n)*", text, re.MULTILINE)
+    return [each[0] for each in found]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_emulator_draws_tables_byte_for_byte(name: str) -> None:
+    parts = blocks(form(name))
+    assert parts
+    for part in parts:
+        head, rows = cut(part)
+        assert table(head, rows, right=TABLES[name]) == part
+
+
+ASKED: Mapping[str, str] = {
+    "show_interfaces_status.txt": counters.STATUS,
+    "show_priority-group_drop_counters.txt": counters.DROPS,
+    "show_pfcwd_stats.txt": counters.STORMS,
+    "show_pfc_counters.txt": counters.PAUSES,
+    "show_lldp_table.txt": counters.NEIGHBOURS,
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_emulator_prints_what_is_around_them_too(name: str, tmp_path: Path) -> None:
+    switch = make_switch(tmp_path)
+    switch.add_pauses("Ethernet0", 3, rx=1, tx=1, storms=1)
+    printed, real = switch.session().run(ASKED[name]), form(name)
+    for one, other in zip(blocks(printed), blocks(real), strict=True):
+        assert cut(one)[0] == cut(other)[0]
+    for block in (*blocks(printed), *blocks(real)):
+        printed, real = printed.replace(block, "#"), real.replace(block, "#")
+    assert re.sub(r"\d+", "0", printed) == re.sub(r"\d+", "0", real)
+
+
+def shape(value: Any) -> object:  # noqa: ANN401 - JSON
+    """The keys of a document; of ports and queues, one of each kind."""
+    if not isinstance(value, dict):
+        return ""
+    held = cast("dict[str, Any]", value)
+    return {re.sub(r"\d+", "", key): shape(each) for key, each in held.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("show_queue_counters.json", counters.QUEUES),
+        ("show_queue_wredcounters.json", counters.MARKS),
+        ("sonic-db-dump.json", "sonic-db-dump -n STATE_DB -y -k 'PORT_TABLE|*'"),
+    ],
+)
+def test_the_emulator_prints_the_same_keys(name: str, command: str, tmp_path: Path) -> None:
+    switch = make_switch(tmp_path, release="202505")
+    printed = switch.session().run(command)
+    real, mine = (
+        cast("dict[str, dict[str, object]]", shape(json.loads(text)))
+        for text in (form(name), printed)
+    )
+    for port, kinds in real.items():
+        for kind, keys in kinds.items():
+            assert kind not in mine[port] or mine[port][kind] in (keys, "")
+        assert {*kinds} - {*mine[port]} <= {"ALL", "MC"}, "queues that we do not read"
+    space = len(printed.splitlines()[1]) - len(printed.splitlines()[1].lstrip())
+    assert space == len(form(name).splitlines()[1]) - len(form(name).splitlines()[1].lstrip())
+
+
+def test_the_factory_has_the_rows_of_the_preset() -> None:
+    """`generate_t1_sample_config` of config_samples.py, sonic-buildimage 202405 (cfc766e1)."""
+    db = factory_db("sonic", PLATFORMS["Z9332F"], "t1")
+    assert {*db["LOOPBACK_INTERFACE"]} == {"Loopback0", "Loopback0|10.1.0.1/32"}
+    assert len(db["INTERFACE"]) == 2 * len(db["PORT"]) == 2 * len(db["BGP_NEIGHBOR"])
+    last = [*db["PORT"]][-1]
+    assert f"{last}|10.0.0.62/31" in db["INTERFACE"]
+    first, end = (db["BGP_NEIGHBOR"][f"10.0.0.{number}"] for number in (1, 63))
+    assert (first["name"], first["asn"], first["local_addr"]) == ("ARISTA01T2", "65200", "10.0.0.0")
+    assert (end["name"], end["asn"], end["holdtime"]) == ("ARISTA16T0", "64016", "180")
+    assert db["DEVICE_METADATA"]["localhost"]["bgp_asn"] == "65100"
