@@ -81,10 +81,7 @@ def _count(head: str, name: str) -> Callable[[Answer], object]:
 
 Form = tuple[str, tuple[tuple[Callable[[Answer], object], object], ...]]
 FORMS: Final[dict[str, Form]] = {
-    "show_vlan.json": (
-        "show vlan | json-print",
-        ((show.read_vlans, (1, 10, 111, 112)),),
-    ),
+    "show_vlan.json": ("show vlan | json-print", ((show.read_vlans, (1, 10, 111, 112)),)),
     "show_interfaces_switchport.json": (
         COMMANDS["switchport"],
         (

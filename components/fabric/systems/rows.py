@@ -134,3 +134,31 @@ def read_rows(
                 value = row.read(Answer(command.format(port), text or "", port))
                 found |= row.fields(value, asked)
     return found
+
+
+def factory_values(rows: Iterable[PortRow]) -> Values:
+    """What an untouched port has."""
+    return {row.name: row.factory for row in rows}
+
+
+def take_line(rows: Iterable[PortRow], values: Values, line: str) -> bool:
+    """Read a line of the running configuration about one port; whether a row has this line."""
+    for row in rows:
+        found = re.fullmatch(row.line, line) if row.topic else None
+        if found is not None:
+            values[row.name] = row.take(values.get(row.name, {}), *found.groups())
+            return True
+    return False
+
+
+def fields_of(
+    rows: Iterable[PortRow], base: Values, own: Values, asked: PortState
+) -> dict[str, object]:
+    """The fields of a port: its own values, and those of every port if it has none."""
+    found: dict[str, object] = {}
+    for row in rows:
+        value = own.get(row.name, base[row.name])
+        if isinstance(value, dict) and isinstance(base[row.name], dict):
+            value = base[row.name] | value
+        found |= row.fields(value, asked)
+    return found

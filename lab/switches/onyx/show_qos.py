@@ -6,13 +6,7 @@ from collections.abc import Collection
 
 from pydantic import JsonValue
 
-from lab.switches.onyx.config import (
-    FACTORY_WEIGHTS,
-    TRAFFIC_CLASSES,
-    Config,
-    PortConfig,
-    Stored,
-)
+from lab.switches.onyx.config import FACTORY_WEIGHTS, TRAFFIC_CLASSES, Config, PortConfig, Stored
 from lab.switches.onyx.grammar import expand_ports
 from lab.switches.onyx.show_ports import oper_up
 

@@ -16,12 +16,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from components.fabric.state import EcnState, Neighbour, PortState
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import (
-    PauseCounters,
-    PortCounters,
-    PriorityCounters,
-    SoftReader,
-)
+from components.fabric.systems.base import PauseCounters, PortCounters, PriorityCounters, SoftReader
 from components.fabric.systems.ranges import parse_vlan_ranges
 
 Row = Mapping[str, str]
@@ -166,11 +161,7 @@ _HEARD: Final = re.compile(
     re.MULTILINE,
 )
 """`Eth1/1`, or `Eth1/1 (Po100)` for a port of a bundle; `Remote port-id : Eth1/31 ; subtype …`."""
-_HEARD_KEYS: Final = {
-    "system name": "system",
-    "port-id": "port",
-    "port description": "description",
-}
+_HEARD_KEYS: Final = {"system name": "system", "port-id": "port", "port description": "description"}
 
 
 def read_neighbours(text: str) -> dict[str, Neighbour]:

@@ -16,12 +16,14 @@ from functools import lru_cache
 from typing import Final
 
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
+from components.fabric.systems import ranges
+from components.fabric.systems import rows as table
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Change
 from components.fabric.systems.onyx import answers as show
 from components.fabric.systems.onyx.answers import PRIORITIES
-from components.fabric.systems.ranges import collapse_ports, collapse_vlans, parse_vlan_ranges
-from components.fabric.systems.rows import PortRow, SwitchLines, Values, nothing, plan_rows, rows_of
+from components.fabric.systems.ranges import collapse_vlans, parse_vlan_ranges
+from components.fabric.systems.rows import PortRow, SwitchLines, Values, nothing, rows_of
 
 SWITCHPORTS: Final = "show interfaces switchport | json-print"
 COMMANDS: Final = {
@@ -226,7 +228,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         }
         target = target.model_copy(update={"ports": ports})
     head = "interface ethernet {}"
-    return tuple(plan_rows(ROWS, head, collapse_ports, (actual, target)))
+    return tuple(table.plan_rows(ROWS, head, ranges.collapse_ports, (actual, target)))
 
 
 def asked_topics(asked: PortState) -> tuple[str, ...]:
@@ -252,15 +254,13 @@ _NAMES: Final = {"ethernet": "", "port-channel": "Po", "mlag-port-channel": "Mpo
 _VLAN: Final = re.compile(r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$")
 _ELSEWHERE: Final = re.compile(r"^\s*(?:$|#|roce\b|(?:no )?interface )")
 """A comment, the one-shot, or a line about one interface."""
-_RANGE: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-(?:\1)?(\d+))?")
 _ROCE: Final = re.compile(r"^\s*roce\b", re.MULTILINE)
 _LLDP: Final = re.compile(r"^\s*lldp\s*$", re.MULTILINE)
 _OTHERS: Final = re.compile(
     r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
 )
 """Lines about no setting of ours."""
-_LINES: Final = tuple((re.compile(row.line), row) for row in PORT_ROWS if row.topic)
-_FACTORY: Final[Values] = {row.name: row.factory for row in PORT_ROWS}
+_FACTORY: Final[Values] = table.factory_values(PORT_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,15 +315,12 @@ class Whole:
     def port(self, name: str, asked: PortState) -> dict[str, object]:
         """What it says of the settings that are asked for, but for those of `members`."""
         base, own = _FACTORY | (self.shot or {}), self.ports.get(name, {})
-        table = self.status.get(name, {}) if "interface" in self._open(name) else {}
-        found: dict[str, object] = {}
-        for topic in asked_topics(asked):
-            for row in rows_of(PORT_ROWS, topic, asked):
-                value = own.get(row.name, base[row.name])
-                if row.name in {"ecn", "schedule"}:
-                    value = base[row.name] | own.get(row.name, {})
-                found |= row.fields(table.get(row.name, value), asked)
-        return found
+        if "interface" in self._open(name):
+            own = own | self.status.get(name, {})
+        asked_rows = (
+            row for topic in asked_topics(asked) for row in rows_of(PORT_ROWS, topic, asked)
+        )
+        return table.fields_of(asked_rows, base, own, asked)
 
 
 @lru_cache(maxsize=1)
@@ -339,42 +336,20 @@ def parse_running(text: str) -> Whole | None:
         if vlan := _VLAN.match(line):
             vlans.update(parse_vlan_ranges(vlan[1]))
         elif found := _OF_PORTS.match(line):
-            if (names := _names(found[2], found[3])) is None:
+            if (names := ranges.expand_ports(found[3])) is None:
                 return None
-            for name in names:
-                opened[name] |= _take(ports.setdefault(name, {}), f"{found[1] or ''}{found[4]}")
+            for name in (f"{_NAMES[found[2]]}{each}" for each in names):
+                tail, values = f"{found[1] or ''}{found[4]}", ports.setdefault(name, {})
+                is_known = table.take_line(PORT_ROWS, values, tail) or _OTHERS.fullmatch(tail)
+                opened[name] |= set() if is_known else _topics_in(tail)
         elif not _ELSEWHERE.match(line):
             opened[ALL] |= _topics_in(line)
     roce, lldp = (bool(pattern.search(text)) for pattern in (_ROCE, _LLDP))
     return Whole(tuple(sorted(vlans)), ports, opened, roce, lldp, status={})
 
 
-def _names(kind: str, ports: str) -> list[str] | None:
-    """`1/1-1/3,1/7` as names; None: over parts of several split ports, in no published order."""
-    spans = [_RANGE.fullmatch(part) for part in ports.split(",")]
-    return (
-        None
-        if None in spans
-        else [
-            f"{_NAMES[kind]}{span[1]}{number}"
-            for span in spans
-            if span
-            for number in range(int(span[2]), int(span[3] or span[2]) + 1)
-        ]
-    )
-
-
 def _topics_in(line: str) -> set[str]:
     return {topic for topic, words in _WORDS.items() if words.search(line)}
-
-
-def _take(values: Values, tail: str) -> set[str]:
-    """Read one line about a port; the topics that it leaves open."""
-    for pattern, row in _LINES:
-        if found := pattern.fullmatch(tail):
-            values[row.name] = row.take(values.get(row.name, {}), *found.groups())
-            return set()
-    return set() if _OTHERS.fullmatch(tail) else _topics_in(tail)
 
 
 def whole_of(answers: Mapping[str, str]) -> Whole | None:

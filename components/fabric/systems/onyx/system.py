@@ -16,7 +16,7 @@ from components.fabric.systems.onyx import answers as show
 from components.fabric.systems.onyx import rows
 from components.fabric.systems.onyx.answers import PRIORITIES
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.rows import read_rows
+from components.fabric.systems.rows import factory_values, fields_of, read_rows
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.fabric import Rdma
 
@@ -107,11 +107,12 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""
-        found: dict[str, object] = {"mtu_bytes": FACTORY_MTU_BYTES, "pfc": False}
-        for row in rows.PORT_ROWS:
-            if row.name not in {"mtu_bytes", "pfc", "ecn", "dscp_priorities"}:
-                found |= row.fields(row.factory or (), PortState())
-        port = PortState().model_copy(update=found)
+        values = factory_values(rows.PORT_ROWS) | {
+            "mtu_bytes": FACTORY_MTU_BYTES,
+            "trunk_vlans": (),
+        }
+        asked = (row for row in rows.PORT_ROWS if row.name not in {"ecn", "dscp_priorities"})
+        port = PortState().model_copy(update=fields_of(asked, values, values, PortState()))
         every = dict.fromkeys(ports, port)
         return SwitchState(
             vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none", ports=every
@@ -219,14 +220,11 @@ SYSTEM: Final = SwitchSystem(
     one_shot_modes=frozenset({"lossless", "semi_lossless"}),
     one_shot_flaps=True,  # manual "RoCE Commands": interfaces may toggle
     semi_lossless=None,
-    # `interface ethernet 1/1 pfc-wd` is in one public transcript, with no release and no show
-    # command that tells whether it is on.
     pfc_watchdog="no published command shows whether its `pfc-wd` is on, so that it could be "
     "set and never read back",
     cable_length="its lossless pool sizes the headroom itself, and no command for the length "
     "of a cable is documented",
     port_ecn=None,
-    # onyx_traffic_class.py of the Ansible collection: control, thresholds, and no more.
     mark_percent="its line of thresholds has no share of packets, and at the upper one all are "
     "marked",
     class_shares=None,
