@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.answer import Answer
@@ -45,6 +45,24 @@ def take_text(_held: object, text: str | None) -> object:
     if text is None or text == "no ":
         return text is None
     return int(text) if text.isdecimal() else text
+
+
+_YES: Final = {"Enabled": True, "enabled": True, "Disabled": False, "disabled": False}
+
+
+def line_reader(pattern: str) -> Callable[[Answer], object]:
+    """Reads the first group of a pattern: whether it is enabled, or else a number."""
+    return lambda answer: _YES.get(word := answer.match(pattern), take_text(None, word))
+
+
+def word_reader(port: str, key: str, *known: str) -> Callable[[Answer], object]:
+    """Reads one of the known words under the name of the port, which is made of `{}`, and a key."""
+
+    def read(answer: Answer) -> object:
+        word = answer.word((port.format(answer.port), key), *known)
+        return _YES.get(word, word)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)

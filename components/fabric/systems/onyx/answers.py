@@ -18,8 +18,8 @@ from components.fabric.state import EcnState, Neighbour, PortState
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PauseCounters, PortCounters, PriorityCounters, SoftReader
 from components.fabric.systems.ranges import parse_vlan_ranges
+from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 
-Row = Mapping[str, str]
 PRIORITIES: Final = range(8)
 """Switch priorities, and traffic classes: eight of each."""
 _COUNT: Final = TypeAdapter(int)
@@ -72,7 +72,7 @@ def read_congestion(answer: Answer) -> dict[int, EcnState | None]:
     return {int(row["header"].removeprefix("TC-")): _ecn(row, answer) for row in rows}
 
 
-def _ecn(row: Row, answer: Answer) -> EcnState | None:
+def _ecn(row: Mapping[str, str], answer: Answer) -> EcnState | None:
     kind = answer.cell(row, "Mode", "none", "ECN", "RED", "BOTH").lower()
     if kind == "none":
         return None
@@ -184,8 +184,6 @@ OF_CLASS: Final = "show interfaces ethernet counters tc {}"
 CONGESTION: Final = "show interfaces ethernet {} congestion-control | json-print"
 ROCE_COUNTERS: Final = "show interfaces ethernet {} counters roce | json-print"
 """The second way of counting (capture C10): the class of RoCE alone, and all that is not of it."""
-ROCE_PRIORITY: Final = 3
-"""Of the RoCE profile (capture C1)."""
 _WAYS: Final = {
     "rx": (OF_PRIORITY, "Rx", "RoCE PG bytes"),
     "tx": (OF_CLASS, "TC {}", "RoCE TC bytes"),
@@ -230,7 +228,7 @@ class CounterReader:
         def of_roce() -> dict[int, int]:
             ours = self._ask(ROCE_COUNTERS.format(self.port)).find(_COUNT, roce)
             every = read_counter(self._ask(TOTALS), way.capitalize(), "bytes")
-            return {ROCE_PRIORITY: ours, 0: max(every - ours, 0)}
+            return {ONE_SHOT_PRIORITY: ours, 0: max(every - ours, 0)}
 
         first = SoftReader()
         found = first.read(way, lambda: self._by_number(command, head))

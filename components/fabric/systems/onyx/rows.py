@@ -1,9 +1,8 @@
 """Every setting of Onyx that we own, as one table: what shows it, its line, how it is written.
 
-`show running-config` holds what is not the factory's value, one whole line a setting, and equal
-lines of neighbouring ports with a range (oxidized's capture of 3.9.2504, the collection's fixture).
-A line about a setting of ours in another form is no value: its topic is open on those ports, and
-they are asked one by one. WHY.md has the source of each line that is sent.
+`show running-config` has one whole line for each value that is not the factory's, with a range of
+ports. A line about a setting of ours in another form is no value: its topic is open on those ports,
+and they are asked one by one. WHY.md has the source of each line.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import Final
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems import ranges
 from components.fabric.systems import rows as table
-from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Change
 from components.fabric.systems.onyx import answers as show
 from components.fabric.systems.onyx.answers import PRIORITIES
@@ -82,13 +80,13 @@ def _allow(held: Values, mode: str, adds: str | None, text: str) -> Values:
     return {**held, mode: vlans}
 
 
+def _share(held: Values, tc: str, weight: str | None) -> Values:
+    return {**held, int(tc): weight and int(weight)}
+
+
 def _mark(held: Values, tc: str, kind: str, word: str, low: str, high: str) -> Values:
     found = {"min_kib": low, "max_kib": high, "kind": kind, "relative": word == "relative"}
     return {**held, int(tc): EcnState.model_validate(found)}
-
-
-def _share(held: Values, tc: str, weight: str | None) -> Values:
-    return {**held, int(tc): weight and int(weight)}
 
 
 def _ecn(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
@@ -156,28 +154,16 @@ def _lldp(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
         yield ("lldp",)
 
 
-def _read_mtu(answer: Answer) -> int:
-    return int(answer.match(r"^\s*(?:Ethernet )?MTU\s*:\s*(\d+) bytes"))
-
-
-def _read_admin(answer: Answer) -> bool:
-    return answer.match(r"^\s*Admin state\s*:\s*(Enabled|Disabled)") == "Enabled"
-
-
-def _read_trust(answer: Answer) -> str:
-    return answer.word((f"Eth{answer.port}", "Trust mode"), "L2", "L3", "both", "port")
-
-
-def _read_rewrite(answer: Answer) -> bool:
-    return answer.word((f"Eth{answer.port}", "DSCP rewrite"), "enabled", "disabled") == "enabled"
-
-
+_read_mtu = table.line_reader(r"^\s*(?:Ethernet )?MTU\s*:\s*(\d+) bytes")
+_read_admin = table.line_reader(r"^\s*Admin state\s*:\s*(Enabled|Disabled)")
+_read_trust = table.word_reader("Eth{}", "Trust mode", "L2", "L3", "both", "port")
+_read_rewrite = table.word_reader("Eth{}", "DSCP rewrite", "enabled", "disabled")
 _MODE: Final = "switchport mode (access|trunk|hybrid)"
 _ACCESS: Final = r"switchport access vlan (\d+)"
 _LIST: Final = r"switchport (trunk|hybrid) allowed-vlan (add )?(all|none|[\d,-]+)"
 _TRUST: Final = "qos trust (L2|L3|both|port)"
 _REWRITE: Final = "(no )?qos rewrite dscp"
-_FACTORY_MAP: Final = {dscp: dscp // len(PRIORITIES) for dscp in range(64)}
+_MAP: Final = {dscp: dscp // len(PRIORITIES) for dscp in range(64)}
 _CONTROL: Final = (
     r"traffic-class (\d) congestion-control (ecn|red|both)"
     r" minimum-(absolute|relative) (\d+) maximum-\3 (\d+)"
@@ -185,6 +171,7 @@ _CONTROL: Final = (
 _ON, _OFF = True, False
 _NO_ECN: Final[Values] = dict.fromkeys(PRIORITIES)
 _ETS: Final = r"traffic-class (\d) dcb ets (?:strict|wrr (\d+))"
+_MTU, _SHUT = r"mtu (\d+)(?: force)?", "(no )?shutdown"
 ROWS: Final[tuple[PortRow | SwitchLines, ...]] = (
     lambda was, now: ((f"vlan {vlan}", "exit") for vlan in now.vlans if vlan not in was.vlans),
     PortRow("mode", "switchport", None, "access", _MODE, write=_switchport),
@@ -192,20 +179,14 @@ ROWS: Final[tuple[PortRow | SwitchLines, ...]] = (
     PortRow("trunk_vlans", "switchport", None, {}, _LIST, _allow, nothing),
     PortRow("trust", "qos", _read_trust, "L2", _TRUST),
     PortRow("rewrite_dscp", "qos", _read_rewrite, _OFF, _REWRITE, if_asked=True),
-    PortRow(
-        "dscp_priorities", "qos", show.read_dscp_map, _FACTORY_MAP, write=nothing, if_asked=True
-    ),
+    PortRow("dscp_priorities", "qos", show.read_dscp_map, _MAP, write=nothing, if_asked=True),
     PortRow("ecn", "congestion", show.read_congestion, _NO_ECN, _CONTROL, _mark, _ecn),
     PortRow("schedule", "ets", show.read_schedule, FACTORY_WEIGHTS, _ETS, _share, _schedule),
     _pfc,
     PortRow("pfc", line="(no )?dcb priority-flow-control mode( on)? force"),
     _lldp,
-    PortRow(
-        "mtu_bytes", "interface", _read_mtu, None, r"mtu (\d+)(?: force)?", write=_mtu, alone=True
-    ),
-    PortRow(
-        "admin_up", "interface", _read_admin, _ON, "(no )?shutdown", _is_shut, _admin, alone=True
-    ),
+    PortRow("mtu_bytes", "interface", _read_mtu, None, _MTU, write=_mtu, alone=True),
+    PortRow("admin_up", "interface", _read_admin, _ON, _SHUT, _is_shut, _admin, alone=True),
     lambda was, now: ((f"no vlan {vlan}",) for vlan in was.vlans if vlan not in now.vlans),
 )
 """In the order of writing: VLANs before ports name them, classes before a port flaps."""
