@@ -183,7 +183,7 @@ ROWS: Final[tuple[PortRow | SwitchLines, ...]] = (
     PortRow("ecn", "congestion", show.read_congestion, _NO_ECN, _CONTROL, _mark, _ecn),
     PortRow("schedule", "ets", show.read_schedule, FACTORY_WEIGHTS, _ETS, _share, _schedule),
     _pfc,
-    PortRow("pfc", line="(no )?dcb priority-flow-control mode( on)? force"),
+    PortRow("pfc", factory=False, line="(no )?dcb priority-flow-control mode( on)? force"),
     _lldp,
     PortRow("mtu_bytes", "interface", _read_mtu, None, _MTU, write=_mtu, alone=True),
     PortRow("admin_up", "interface", _read_admin, _ON, _SHUT, _is_shut, _admin, alone=True),
