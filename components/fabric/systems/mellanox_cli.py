@@ -17,9 +17,8 @@ CONFIGURE: Final = ("configure terminal",)
 SAVE: Final = "configuration write"
 SESSION: Final = SessionProfile(
     # `HOST [standalone: master] (config) # `; the host name may be empty (public captures).
-    prompt=r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $",
+    prompt=r"(?P<own>.*?) ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] ",
     prepare=("no cli session paging enable",),
-    keyboard_first=True,
     enables=True,
 )
 
