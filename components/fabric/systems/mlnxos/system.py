@@ -126,7 +126,7 @@ _LINE: Final = re.compile(
 def read_partitions(answer: Answer) -> dict[str, PartitionState]:
     """`show ib partition`, as 3.6.8010 and later print it (a capture of 3.6.8012).
 
-    The lines `mtu` and `rate` are a guess; they are read only if the switch prints them. `defmember`
+    The lines `mtu` and `rate` are a guess, read only if the switch prints them. `defmember`
     (Stacki's driver) sets the membership of ports added without one; Railyard leaves it alone.
     """
     words, members = dict[str, dict[str, str]](), dict[str, dict[str, MemberKind]]()

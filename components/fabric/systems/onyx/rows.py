@@ -1,7 +1,7 @@
 """Every setting of Onyx that we own, as one table: what shows it, its line, how it is written.
 
 `show running-config` prints one line for each value that differs from the factory's, with a range
-of ports. If such a line has an unknown form, its topic stays open on those ports, and they are asked
+of ports. If such a line has an unknown form, its topic stays open on those ports: they are asked
 one by one. WHY.md has the source of each line.
 """
 
@@ -343,7 +343,7 @@ def whole_of(answers: Mapping[str, str]) -> Whole | None:
 
 
 def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-    """The next command whose answer is about all ports; None: nothing more can be learned that way."""
+    """The next command whose answer is about all ports; None: there are no more."""
     whole = whole_of(answers)
     if RUNNING not in answers or whole is None:
         return None if RUNNING in answers else RUNNING
