@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from components.fabric.baselines import every_key
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import flatten
 from components.fabric.systems.onyx.rows import plan_changes
 from components.fabric.systems.ranges import collapse_ports, collapse_vlans
+from lab.switches.onyx.server import OnyxSwitch
+from tests.fabric.conftest import talk
 
 NO_ECN = PortState(ecn={3: None})
 
@@ -144,3 +147,17 @@ def test_a_port_that_leaves_a_lossless_file_keeps_the_pfc_of_the_one_shot() -> N
     off = on.model_copy(update={"roce": "none"})
     lines = flatten(plan_changes(off, SwitchState(ports={"1/1": given_back})))
     assert "interface ethernet 1/1 no dcb priority-flow-control mode force" in lines
+
+
+def test_the_factory_state_is_what_an_untouched_switch_shows(switch: OnyxSwitch) -> None:
+    exchange = talk(switch)
+    factory = exchange.driver.factory_state(("1/1",))
+    read = exchange.record(every_key(("1/1",), factory))
+    port, found = factory.ports["1/1"], read.ports["1/1"]
+    said = {name for name in type(port).model_fields if getattr(port, name) not in (None, {})}
+    assert said == {
+        *("admin_up", "mtu_bytes", "mode", "access_vlan", "trunk_vlans", "trust"),
+        *("rewrite_dscp", "pfc", "strict_classes", "wrr_weights"),
+    }
+    assert [name for name in said if getattr(port, name) != getattr(found, name)] == []
+    assert (read.vlans, read.pfc_enabled, read.pfc_priorities) == ((1,), False, ())

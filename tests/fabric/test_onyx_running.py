@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.guards import Guarded, Look, find_beside
+from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
 from components.fabric.systems.onyx.answers import read_status
 from components.fabric.systems.onyx.rows import (
     RUNNING,
@@ -241,3 +242,17 @@ def test_a_port_that_neither_answer_names_is_asked_for() -> None:
     answers = {RUNNING: HEAD + PORTS, STATUS: TABLE}
     rest = OnyxDriver().rest_commands(answers, SwitchState(ports={"1/40": ASKED}))
     assert [*rest] == [*TABLES, "show interfaces ethernet 1/40"]
+
+
+@pytest.mark.parametrize(("lowest", "starved"), [(12, 0), (1, 1)])
+def test_factory_weights_starve_no_class(lowest: int, starved: int) -> None:
+    """They are 12 and 13 in turn: a class of RoCE with 12 is not refused for that."""
+    weights = {tc: 12 + tc % 2 for tc in range(8) if tc != 6} | {4: lowest}
+    port = PortState(strict_classes=(6,), wrr_weights=weights)
+    found = SwitchState(ports={"1/1": port}, others=OtherPorts())
+    wanted = SwitchState(ports={"1/1": PortState(trust="L3")})
+    look = Look("onyx", found, wanted, wanted, {})
+    classes = Guarded(
+        mode="lossy_ecn", priority=4, traffic_class=4, dscp=32, cnp_priority=6, cnp_dscp=48
+    )
+    assert len([each for each in find_beside(classes, look) if "share" in str(each)]) == starved

@@ -1,4 +1,4 @@
-"""One answer of a switch, and its JSON: what is not there in the expected form is `Unreadable`."""
+"""One answer of a switch, read as JSON or by pattern; any other form raises `Unreadable`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXT: Final = TypeAdapter(str)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one command printed, and the port that it is about; empty: all of them."""
+    """The text that a command printed, and the port it was about; empty: every port."""
 
     command: str
     text: str
@@ -57,7 +57,7 @@ class Answer:
             raise self.unreadable(f"{where}: {first['msg']}") from error
 
     def cell(self, row: Mapping[str, str], key: str, *known: str) -> str:
-        """A value of a row; with `known`, one of these."""
+        """A value of a row; if `known` is given, it must be one of those."""
         if key not in row or (known and row[key] not in known):
             raise self.unreadable(f"`{key}` is {row.get(key)!r}, which is not known here")
         return row[key]

@@ -111,7 +111,7 @@ def plan_rows(
 
     Args:
         rows: In the order of writing.
-        head: What comes before the tail of a line, with `{}` for the ports.
+        head: Start of every line, with `{}` for the ports.
         collapse: Ports in groups that one line can name: those with the same lines share them.
         states: Actual and target.
     """
@@ -130,7 +130,7 @@ def plan_rows(
 
 
 def rows_of(rows: Iterable[PortRow], topic: str, asked: PortState) -> Iterator[PortRow]:
-    """The rows of a topic that are read at once."""
+    """The rows to read from the answer about a topic."""
     for row in rows:
         if row.topic == topic and (not row.if_asked or row.is_asked(asked)):
             yield row
@@ -155,7 +155,7 @@ def read_rows(
 
 
 def factory_values(rows: Iterable[PortRow]) -> Values:
-    """What an untouched port has."""
+    """Row name to the value of an untouched port."""
     return {row.name: row.factory for row in rows}
 
 
@@ -172,7 +172,7 @@ def take_line(rows: Iterable[PortRow], values: Values, line: str) -> bool:
 def fields_of(
     rows: Iterable[PortRow], base: Values, own: Values, asked: PortState
 ) -> dict[str, object]:
-    """The fields of a port: its own values, and those of every port if it has none."""
+    """The fields of a port: its own values, or else those of every port."""
     found: dict[str, object] = {}
     for row in rows:
         value = own.get(row.name, base[row.name])

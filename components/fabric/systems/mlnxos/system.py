@@ -1,7 +1,7 @@
 """NVIDIA (Mellanox) MLNX-OS on InfiniBand switches: subnet manager and partitions, as rows.
 
-Ports have no settings of ours: a link trains by itself to what both ends can do, and the subnet
-manager sets its MTU. What they came to is read on the hosts, and judged by acceptance.
+Railyard sets nothing on a port: a link trains to the best rate of both ends, and the subnet manager
+sets its MTU. Acceptance reads the result on the hosts.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ _LINE: Final = re.compile(
 def read_partitions(answer: Answer) -> dict[str, PartitionState]:
     """`show ib partition`, as 3.6.8010 and later print it (a capture of 3.6.8012).
 
-    The lines `mtu` and `rate` are a guess, and read only where a switch prints them. `defmember`
-    (Stacki's driver) is how others are added who say no membership: not ours, and left alone.
+    The lines `mtu` and `rate` are a guess, read only if the switch prints them. `defmember`
+    (Stacki's driver) sets the membership of ports added without one; Railyard leaves it alone.
     """
     words, members = dict[str, dict[str, str]](), dict[str, dict[str, MemberKind]]()
     name = ""
@@ -180,7 +180,7 @@ def _partition_lines(head: str, was: PartitionState | None, after: PartitionStat
 
 
 def _changes(actual: IbState, target: IbState) -> Iterator[Change]:
-    """Keys before the subnet manager starts, so that they are right from its first sweep."""
+    """Write keys before the subnet manager starts, so that its first sweep already has them."""
     for name, partition in target.partitions.items():
         head = f"ib partition {name}"
         lines = tuple(_partition_lines(head, actual.partitions.get(name), partition))
@@ -203,7 +203,7 @@ class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
     title = "MLNX-OS"
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """Partitions always, since those of others decide what may be removed."""
+        """Always ask for partitions: the members that others added decide what may be removed."""
         ib = wanted.ib
         if ib is None:
             return ()

@@ -125,7 +125,7 @@ _CLASS: Final = re.compile(r"^ +\d +(\d) +(RoCE|CNP) +(?:WRR (\d+)%|Strict) *$",
 
 
 def read_one_shot(text: str) -> dict[str, Any] | None:
-    """`show roce` (capture C1): values of every port without a line of its own, by name of the row.
+    """`show roce` (capture C1): values by row name for ports without their own line.
 
     None: another form, or there is an exception. Only the class of RoCE has its weight, in percent.
     """
@@ -148,7 +148,7 @@ _STATUS: Final = re.compile(
 
 
 def read_status(text: str) -> dict[str, dict[str, bool | int]]:
-    """`show interfaces ethernet status`: what the rows of that form say of their port."""
+    """`show interfaces ethernet status`: link, admin state and MTU by port."""
     return {
         port: {"admin_up": admin == "Enabled", "mtu_bytes": int(mtu), "link": state == "Up"}
         for port, state, admin, mtu in _STATUS.findall(text)
@@ -183,7 +183,7 @@ OF_CLASS: Final = "show interfaces ethernet counters tc {}"
 """Each of the three is about every port: a public client asks so (sources.md#onyx-counters)."""
 CONGESTION: Final = "show interfaces ethernet {} congestion-control | json-print"
 ROCE_COUNTERS: Final = "show interfaces ethernet {} counters roce | json-print"
-"""The second way of counting (capture C10): the class of RoCE alone, and all that is not of it."""
+"""The fallback (capture C10): it counts the RoCE class, and the remainder is everything else."""
 _WAYS: Final = {
     "rx": (OF_PRIORITY, "Rx", "RoCE PG bytes"),
     "tx": (OF_CLASS, "TC {}", "RoCE TC bytes"),
@@ -207,7 +207,7 @@ def read_counter(answer: Answer, head: str, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CounterReader:
-    """Reads the counters of one port, each by itself: an unknown form spoils no other one."""
+    """Reads the counters of one port separately, so that one unknown form spoils only itself."""
 
     answers: Mapping[str, str]
     port: str
@@ -222,7 +222,7 @@ class CounterReader:
         }
 
     def _bytes(self, soft: SoftReader, way: Literal["rx", "tx"]) -> dict[int, int]:
-        """By priority or class; or else the class of RoCE, and under 0 all that is not of it."""
+        """Bytes by priority or class; as a fallback the RoCE class, with the remainder under 0."""
         command, head, roce = _WAYS[way]
 
         def of_roce() -> dict[int, int]:

@@ -1,8 +1,8 @@
 """Every setting of Onyx that we own, as one table: what shows it, its line, how it is written.
 
-`show running-config` has one whole line for each value that is not the factory's, with a range of
-ports. A line about a setting of ours in another form is no value: its topic is open on those ports,
-and they are asked one by one. WHY.md has the source of each line.
+`show running-config` prints one line for each value that differs from the factory's, with a range
+of ports. If such a line has an unknown form, its topic stays open on those ports: they are asked
+one by one. WHY.md has the source of each line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "congestion": show.CONGESTION,
     "ets": "show dcb ets interface ethernet {} | json-print",
 }
-"""What is shown together."""
+"""Topic to the command that shows all of its settings."""
 _WORDS: Final = {
     "switchport": re.compile(r"\b(?:switchport|channel-group)\b"),  # a bundle has its own VLANs
     "interface": re.compile(r"\b(?:mtu|shutdown)\b"),
@@ -139,7 +139,7 @@ def _admin(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]
 
 
 def _pfc(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
-    """Priorities before the switch as a whole, so that nothing is paused by halves."""
+    """Set priorities before the global switch, so that no traffic is paused halfway."""
     line, held = "dcb priority-flow-control priority {} enable", actual.pfc_priorities or ()
     wanted = held if target.pfc_priorities is None else target.pfc_priorities
     yield from ((line.format(each),) for each in wanted if each not in held)
@@ -183,7 +183,7 @@ ROWS: Final[tuple[PortRow | SwitchLines, ...]] = (
     PortRow("ecn", "congestion", show.read_congestion, _NO_ECN, _CONTROL, _mark, _ecn),
     PortRow("schedule", "ets", show.read_schedule, FACTORY_WEIGHTS, _ETS, _share, _schedule),
     _pfc,
-    PortRow("pfc", line="(no )?dcb priority-flow-control mode( on)? force"),
+    PortRow("pfc", factory=False, line="(no )?dcb priority-flow-control mode( on)? force"),
     _lldp,
     PortRow("mtu_bytes", "interface", _read_mtu, None, _MTU, write=_mtu, alone=True),
     PortRow("admin_up", "interface", _read_admin, _ON, _SHUT, _is_shut, _admin, alone=True),
@@ -196,8 +196,8 @@ PORT_ROWS: Final = tuple(row for row in ROWS if isinstance(row, PortRow))
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
     """The ordered way from `actual` to `target`; empty when they agree.
 
-    The one-shot `roce` moves many settings at once, so it comes alone: what is left after it is
-    planned from what the switch then has. While it is lossless, no line takes PFC off a port.
+    The one-shot `roce` moves many settings at once, so it comes alone: the rest is
+    planned after the next reading. While it is lossless, no line takes PFC off a port.
     """
     if target.roce is not None and actual.roce != target.roce:
         line = "no roce" if target.roce == "none" else f"roce {target.roce}"
@@ -213,7 +213,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
 
 
 def asked_topics(asked: PortState) -> tuple[str, ...]:
-    """What must be known of a port beside its VLANs."""
+    """The topics to ask about for one port; VLANs come from a table of all ports."""
     topics = {row.topic for row in PORT_ROWS if row.is_asked(asked)} - {"switchport"}
     return tuple(topic for topic in COMMANDS if topic in topics)
 
@@ -240,27 +240,27 @@ _LLDP: Final = re.compile(r"^\s*lldp\s*$", re.MULTILINE)
 _OTHERS: Final = re.compile(
     r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
 )
-"""Lines about no setting of ours."""
+"""Lines that Railyard does not manage."""
 _FACTORY: Final[Values] = table.factory_values(PORT_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What the answers about all ports say of any port."""
+    """The answers about all ports, ready to be asked about one port."""
 
     vlans: tuple[int, ...]
     ports: Mapping[str, Values]
-    """What lines say of each port and bundle that one names, by name of the row."""
+    """Port or bundle to its values by row name, from its own lines."""
     opened: Mapping[str, set[str]]
     """Port or bundle to the topics with a line that cannot be read."""
     one_shot: bool
-    """A `roce` line is there: what it sets on ports has no lines of its own."""
+    """Whether a `roce` line is there: the port settings it makes have no lines of their own."""
     lldp: bool
     status: Mapping[str, Values]
     """The table of MTU and admin state: the factory's MTU depends on the release."""
     shot: Values | None = None
-    """What the one-shot set on every port that has no line of its own; None: it is off, or some
-    port is an exception."""
+    """Values that the one-shot gives to ports without their own line; None: it is off, or there are
+    exceptions."""
 
     def _open(self, name: str) -> set[str]:
         lines = self.ports.get(name, {})
@@ -272,7 +272,7 @@ class Whole:
         return opened if "mtu_bytes" in lines else opened | {"interface"}
 
     def opens(self, name: str, asked: PortState) -> Iterator[str]:
-        """What of a port is still to be asked by itself."""
+        """The topics that the port itself must still be asked about."""
         opened = self._open(name) - ({"interface"} if name in self.status else set[str]())
         yield from (topic for topic in asked_topics(asked) if topic in opened)
 
@@ -286,7 +286,7 @@ class Whole:
         return PortState(mode=mode, access_vlan=access, trunk_vlans=lists[mode])
 
     def members(self, wanted: SwitchState) -> dict[str, PortState] | None:
-        """Switchports and bundles that are asked for or named; None: the table is to be asked."""
+        """Switchports and bundles with their VLANs; None: ask for the table."""
         if wanted.others is not None or not {*wanted.ports} <= {*self.ports, *self.status}:
             return None
         found = {name: self._switchport(name) for name in (*wanted.ports, *self.ports)}
@@ -294,7 +294,7 @@ class Whole:
         return told if len(told) == len(found) else None
 
     def port(self, name: str, asked: PortState) -> dict[str, object]:
-        """What it says of the settings that are asked for, but for those of `members`."""
+        """The wanted settings of a port, except its VLANs."""
         base, own = _FACTORY | (self.shot or {}), self.ports.get(name, {})
         if "interface" in self._open(name):
             own = own | self.status.get(name, {})
@@ -308,7 +308,7 @@ class Whole:
 def parse_running(text: str) -> Whole | None:
     """Read an answer to `show running-config`; None: it has another form than the captures.
 
-    The last one is kept: one look asks it four times what is still to be asked, and read.
+    The last result is cached, because one look needs it four times.
     """
     vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)
     if not all(head.search(text) for head in _HEADS):
@@ -334,7 +334,7 @@ def _topics_in(line: str) -> set[str]:
 
 
 def whole_of(answers: Mapping[str, str]) -> Whole | None:
-    """Read what is there of the answers; None: no running configuration of a known form."""
+    """Combine the answers; None: the running configuration has an unknown form."""
     whole = parse_running(answers.get(RUNNING, ""))
     if whole is None:
         return None
@@ -343,7 +343,7 @@ def whole_of(answers: Mapping[str, str]) -> Whole | None:
 
 
 def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-    """The next command whose answer is about all ports; None: there is no more to learn so."""
+    """The next command whose answer is about all ports; None: there are no more."""
     whole = whole_of(answers)
     if RUNNING not in answers or whole is None:
         return None if RUNNING in answers else RUNNING

@@ -63,19 +63,19 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
         return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """Two tables, one look at each port per kind of setting that is ours."""
+        """Two tables, and one command per port for each topic."""
         beside = (
             () if wanted.roce is None else (rows.RUNNING,)
         )  # rows.LLDP, which the one-shot sets too
         return (*_commands(wanted, None), *beside)
 
     def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
-        """The tables and looks that the running configuration does not save."""
+        """The commands that are still needed after the running configuration was read."""
         rest = _commands(wanted, rows.whole_of(answers))
         return tuple(command for command in rest if not answers.get(command))
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        """Read what `read_commands` asked for, and where it was not asked, the whole."""
+        """Read the answers about single ports, and the answers about all ports for the rest."""
         whole, found = rows.whole_of(answers), dict[str, object]()
         members = _members(answers, wanted, whole)
         paused = dict[str, bool]()
@@ -160,7 +160,7 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
 def _members(
     answers: Mapping[str, str], wanted: SwitchState, whole: rows.Whole | None
 ) -> dict[str, PortState]:
-    """Ports and bundles with their VLANs, by the table where it was asked."""
+    """Ports and bundles with their VLANs."""
     text = answers.get(rows.SWITCHPORTS)
     if text is None:
         return (whole.members(wanted) if whole else None) or {}
