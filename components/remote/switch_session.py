@@ -181,7 +181,7 @@ def _first(typed: str) -> str:
 
 
 def _answer(raw: str, command: str, line: CommandLine) -> str:
-    """What a command printed: what stands between its echo and the prompt.
+    """What a command printed: the text between its echo and the prompt.
 
     A terminal that is behind echoes a line twice, once by itself and once after the prompt (netmiko
     has this of EOS). Where there is a status, one other than 0 stays.
