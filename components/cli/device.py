@@ -79,7 +79,7 @@ def run(
     deadline: Annotated[float, typer.Option(help="seconds after which the line ends itself")],
 ) -> None:
     """Run a step's line on the host that RAILYARD_ENDPOINT names, with its state on stdin."""
-    from components.remote.own_client import run_line  # noqa: PLC0415 - lazy on purpose
+    from components.remote.host_session import run_line  # noqa: PLC0415 - lazy on purpose
 
     answer = run_line(line, sys.stdin.read(), deadline, os.environ)
     say(answer.stdout, nl=False)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final
 
 _OBJECTS_A_COLLECTION: Final = 1_000_000
@@ -22,19 +20,3 @@ def start_quickly() -> None:
     """
     gc.set_threshold(_OBJECTS_A_COLLECTION)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-
-
-@contextmanager
-def without_programs() -> Generator[None]:
-    """Import modules that would start programs to look for what they can do without.
-
-    Inside, no program is found by its name; one with a path is.
-    """
-    path = os.environ.get("PATH")
-    os.environ["PATH"] = os.devnull  # an empty one is the folder that we are in
-    try:
-        yield
-    finally:
-        del os.environ["PATH"]
-        if path is not None:
-            os.environ["PATH"] = path

@@ -94,7 +94,9 @@ def _refused_login(endpoint: Endpoint, reason: str, asked: str) -> str:
         return f"{endpoint.where} refused our {_credential(endpoint)}: {one_line(reason)}{more}"
     who = "switch" if endpoint.kind == "switch" else "jump host"
     if asked:
-        return f"{endpoint.where}: the {who} takes the password and lets nobody in{more}"
+        return (
+            f"{endpoint.where}: the {who} takes the password, and the login goes no further{more}"
+        )
     what = "key" if endpoint.private_key_secret else "password"
     advice = f"check the secret {endpoint.private_key_secret or endpoint.password_secret}"
     if endpoint.agent:
@@ -161,7 +163,7 @@ def _no_common_algorithm(endpoint: Endpoint, said: str) -> DeviceError:
 
 _BY_HAND: Final = "log in by hand (`ssh -p {port} {user}@{address}`)"
 _NEW_PASSWORD: Final = (
-    "it wants a new password before anybody may work: this one has expired, or is the factory's",
+    "it wants a new password before it runs any command: this one has expired, or is the factory's",
     f"{_BY_HAND}, set a new one, and put that into the secret {{secret}}",
 )
 _MEANINGS: Final = tuple(

@@ -1,4 +1,4 @@
-"""Reading a Linux host: one asyncssh connection, and one answer for each script."""
+"""A Linux host: one asyncssh connection, and one answer for each script."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import AnyStr
+from typing import AnyStr, Final
+
+from pydantic import TypeAdapter
 
 from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
@@ -15,8 +17,16 @@ from components.remote import sudo
 from components.remote.explain import Doing, explain
 from components.remote.jump import CONNECT_DEADLINE_S, JumpHosts, end, jump_hosts, login
 from components.remote.login import Client
+from components.remote.request import read_request
+from components.remote.script import KILL_AFTER_S
 from components.remote.ssh_library import asyncssh
-from components.remote.step import Endpoint
+from components.remote.step import ENDPOINT_VARIABLE, Endpoint, secrets_for
+
+ATTEMPTS: Final = 4
+"""Logins until a host counts as unreachable: an sshd that just started, or has many logins under
+way, drops one now and then."""
+PAUSE_S: Final = 2.0
+_ENDPOINT: Final = TypeAdapter(Endpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +206,40 @@ async def _outputs(process: asyncssh.SSHClientProcess[AnyStr], limit: int) -> tu
     finally:
         process.close()
     return both
+
+
+def run_line(line: str, stdin: str, deadline_s: float, environ: Mapping[str, str]) -> HostAnswer:
+    """Run one line on the host that the environment names: `railyard device run LINE`.
+
+    It runs the same line with the same stdin as `command.remote.Command` would. What is needed
+    beside them comes by the environment: the endpoint in clear, its secrets as secrets.
+
+    Args:
+        line: Text for its login shell.
+        stdin: What the line reads.
+        deadline_s: Seconds after which the line ends itself there.
+        environ: Has the endpoint, and its secrets.
+
+    Raises:
+        UsageError: Something is missing in the environment.
+        DeviceError: The host is not reached, or refuses.
+    """
+    endpoint = read_request(_ENDPOINT, environ.get(ENDPOINT_VARIABLE, ""), ENDPOINT_VARIABLE)
+    secrets = secrets_for(endpoint, environ)
+    return asyncio.run(_run_step(endpoint, secrets, line, stdin, deadline_s + 2 * KILL_AFTER_S))
+
+
+async def _run_step(
+    endpoint: Endpoint, secrets: Mapping[str, str], line: str, stdin: str, deadline_s: float
+) -> HostAnswer:
+    for attempt in range(ATTEMPTS):
+        connected = False
+        try:
+            async with connect_to_host(endpoint, secrets) as session:
+                connected = True
+                return await session.run(line, stdin=stdin, deadline_s=deadline_s)
+        except UnreachableError:
+            if connected or attempt == ATTEMPTS - 1:  # what was begun is not begun again
+                raise
+        await asyncio.sleep(PAUSE_S)
+    raise AssertionError("the last attempt returns or raises")

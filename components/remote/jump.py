@@ -93,7 +93,7 @@ async def login(
         HostKeyError: It presented another key, or none is pinned; nothing was sent.
         DeviceError: It refused our key or password, or there is none.
     """
-    # asyncssh uses it only with servers that have nothing newer, and we were asked for those.
+    # We offer it last: a server that takes it has nothing newer.
     warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
     client = Client(secrets.get(endpoint.password_secret or ""))
     doing = Doing("connect", deadline_s)

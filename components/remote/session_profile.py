@@ -55,7 +55,7 @@ class Prompt:
     def find(self, text: str) -> str | None:
         """The prompt at the end of a text, or None.
 
-        An answer without a line break at its end stands before it on the same line (Onyx).
+        An answer of Onyx may end without a line break, before the prompt on the same line.
         """
         line = last_line(text)[-LONGEST_PROMPT:]
         found = self._form.fullmatch(line) if line else None
@@ -67,8 +67,7 @@ class Prompt:
     def learn(self, text: str) -> Self | None:
         """The prompt that a switch printed before the first command and again after it, or None.
 
-        A line of a banner may have the form of a prompt, but no echo of the command stands behind
-        it, and it does not come again.
+        A line of a banner may have the form of a prompt, but it does not come again.
         """
         found = self._form.fullmatch(last_line(text)[-LONGEST_PROMPT:])
         if found is None or not self._form.groupindex:
@@ -80,5 +79,5 @@ class Prompt:
 
 
 def last_line(text: str) -> str:
-    """What stands after the last line break; a carriage return begins a line again."""
+    """The text after the last line break; a carriage return begins a line again."""
     return text[max(text.rfind("\n"), text.rfind("\r")) + 1 :]

@@ -43,7 +43,7 @@ class CommandLine:
     profile: SessionProfile
     prompt: Prompt
     tail: str = ""
-    """The end of what was read since the last command, without escapes."""
+    """The last characters since the last command, without escapes."""
     _stream: PlainStream = field(default_factory=PlainStream)
 
     def type(self, line: str) -> None:
@@ -74,7 +74,7 @@ class CommandLine:
         return self.read(self.ends_after(line), ends_at_s)
 
     def read(self, ends: Callable[[str], bool], ends_at_s: float, *, asks: bool = False) -> str:
-        """Read until the end of what was read is the one that is waited for.
+        """Read until `ends` accepts the end of the text.
 
         Args:
             ends: Judges the end.
@@ -181,7 +181,7 @@ def _first(typed: str) -> str:
 
 
 def _answer(raw: str, command: str, line: CommandLine) -> str:
-    """What a command printed: what stands between its echo and the prompt.
+    """What a command printed: the text between its echo and the prompt.
 
     A terminal that is behind echoes a line twice, once by itself and once after the prompt (netmiko
     has this of EOS). Where there is a status, one other than 0 stays.

@@ -1,4 +1,4 @@
-"""A terminal on a switch over asyncssh, for code that waits: what it types, and what comes back.
+"""A terminal on a switch, over asyncssh, for code that is not asynchronous.
 
 All connections live in one background thread, which starts with the first terminal and ends with
 the last one. So terminals that are open together share the connections to their jump hosts.

@@ -15,13 +15,9 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from components.core.start import without_programs
+from components.remote.ssh_library import asyncssh
 from standins.command.inputs import CommandInputs, Connection
 from standins.command.outcome import CommandError, LogLine, Outcome, Previous, Recorder, quote
-
-with without_programs():
-    import asyncssh
-    from asyncssh.packet import String
 
 _T = TypeVar("_T")
 KnownHosts: TypeAlias = tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]
@@ -192,7 +188,7 @@ class RunChannel(asyncssh.SSHClientChannel[bytes]):
         return await super()._make_request(request, *args)
 
     async def _ask(self, key: str, value: str) -> bool:
-        return bool(await super()._make_request(b"env", String(key), String(value)))
+        return bool(await super()._make_request(b"env", _string(key), _string(value)))
 
     def _ending(self) -> str | None:
         ended = self.get_exit_signal()
@@ -334,3 +330,9 @@ def _agent(target: Connection) -> str | None:
         raise CommandError(f"dial unix {path}: connect: {error.strerror}") from None
     # With a private key x/crypto/ssh offers that key only.
     return None if target.private_key is not None else path
+
+
+def _string(text: str) -> bytes:
+    """A `string` of RFC 4251, section 5."""
+    data = text.encode()
+    return len(data).to_bytes(4, "big") + data
