@@ -186,7 +186,7 @@ def _short(lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:
     """The lines of a switch, those that are alike but for their port once."""
     named = re.compile(rf"(?<![\w/,-])({'|'.join(map(re.escape, ports))})(?![\w/,-])")
     alike: dict[tuple[object, ...], list[str]] = {}
-    for number, block in enumerate(_blocks([part for line in lines for part in _parts(line)])):
+    for number, block in enumerate(_blocks("\n".join(lines).replace(",\n", "\n").split("\n"))):
         found = named.search(block[0]) if ports else None
         form = (named.sub(_PORT, line) for line in block) if found else (*block, number)
         alike.setdefault(tuple(form), []).extend([found[0]] if found else [])
@@ -196,12 +196,6 @@ def _short(lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:
         first, *rest = (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in texts)
         yield f"{first}  # {', '.join(_runs(sorted(names, key=port_key)))}" if names else first
         yield from rest
-
-
-def _parts(line: str) -> list[str]:
-    """A command of several lines, such as a document of SONiC, by its lines."""
-    first, *rest = line.split("\n")
-    return [first, *(part.removesuffix(",") for part in rest)]
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:

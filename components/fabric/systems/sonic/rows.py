@@ -327,6 +327,10 @@ def read_held(switch: SwitchState) -> tuple[str, ...]:
     return read_list(switch.native.get("held_rows")) or ()
 
 
+SPANNING: Final = "spanning tree"
+"""Of a switch, in `whole_words`: spanning tree is on for all of it."""
+
+
 def whole_words(switch: SwitchState) -> tuple[str, ...]:
     """What holds for all ports: `dynamic` buffers, and how often watchdogs look."""
     return read_list(switch.native.get(WHOLE)) or ()
