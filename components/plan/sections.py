@@ -187,9 +187,10 @@ def _short(lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:
     named = re.compile(rf"(?<![\w/,-])({'|'.join(map(re.escape, ports))})(?![\w/,-])")
     alike: dict[tuple[object, ...], list[str]] = {}
     for number, block in enumerate(_blocks("\n".join(lines).replace(",\n", "\n").split("\n"))):
-        found = named.search(block[0]) if ports else None
-        form = (named.sub(_PORT, line) for line in block) if found else (*block, number)
-        alike.setdefault(tuple(form), []).extend([found[0]] if found else [])
+        found = {*named.findall("\n".join(block))} if ports else set[str]()
+        one = len(found) == 1
+        form = (named.sub(_PORT, line) for line in block) if one else (*block, number)
+        alike.setdefault(tuple(form), []).extend(found if one else ())
     yield f"# Shortened: {_PORT} means each port after the #; --device NAME prints every line."
     for form, names in alike.items():
         texts = (line for line in form if isinstance(line, str))
