@@ -138,7 +138,9 @@ def values_text(before: SwitchState, target: SwitchState, after: SwitchState | N
 def why_stopped(error: Exception) -> str:
     """Why an exchange puts back what it did."""
     if isinstance(error, RefusedError):
-        return f"refused a line\n  line    {error.line}\n  switch  {error.text}"
+        first, *rest = error.line.split("\n")
+        line = f"{first} … and {len(rest)} more lines" if rest else first
+        return f"refused a line\n  line    {line}\n  switch  {error.text}"
     if isinstance(error, Unsettable):
         return f"has a setting that no line of ours can change\n  why     {error}"
     if isinstance(error, DeviceError):

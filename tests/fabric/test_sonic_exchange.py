@@ -278,6 +278,22 @@ def test_in_the_dynamic_model_the_buffer_is_asked_for(switch: SonicSwitch) -> No
     assert sent_rows(lines)["BUFFER_PG"]["Ethernet0|3"] == {"profile": "NULL"}
 
 
+def test_with_spanning_tree_vlans_and_members_come_by_command(switch: SonicSwitch) -> None:
+    """From 202411 on these also write the rows of spanning tree (config/vlan.py)."""
+    switch.run_line(merge('{"STP":{"GLOBAL":{"mode":"pvst"}}}'))
+    switch.run_line("sudo config vlan add 10")
+    switch.run_line("sudo config vlan member add -u 10 Ethernet0")
+    switch.run_line("sudo config save -y")
+    first, exchange = switch.snapshot(), talk(switch)
+    baseline = baseline_of(exchange, LOSSLESS)
+    lines = apply(exchange, LOSSLESS)
+    assert lines[0] == "sudo config vlan member del 10 Ethernet0"
+    assert {"sudo config vlan add 111", "sudo config vlan member add -u 111 Ethernet8"} <= {*lines}
+    assert not {"VLAN", "VLAN_MEMBER"} & {*sent_rows(lines)}
+    restore(exchange, LOSSLESS, baseline)
+    assert switch.snapshot() == first
+
+
 def test_drift_is_told_in_words_and_repaired(switch: SonicSwitch) -> None:
     exchange = talk(switch)
     apply(exchange, LOSSLESS)

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from components.fabric.state import Neighbour
-from components.fabric.systems.base import PauseCounters
+from components.fabric.systems.base import PauseCounters, Unreadable
 from components.fabric.systems.sonic import counters
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from lab.switches.sonic.show import table
-from tests.fabric.sonic_lab import make_switch
+from tests.fabric.sonic_lab import make_switch, talk
 
 FORMS = Path(__file__).parent / "forms" / "sonic"
 
@@ -25,30 +25,102 @@ def form(name: str) -> str:
 
 
 def test_pauses() -> None:
-    found = counters.parse_pauses(form("show_pfc_counters.txt"), "Ethernet4")
+    text = form("show_pfc_counters.txt")
+    found = counters.parse_pauses(text, "Ethernet4")
     assert (found[0], found[7]) == (PauseCounters(1400, 1410), PauseCounters(407, 417))
+    before_the_first_poll = text.replace("  803", "  N/A")
+    assert {*counters.parse_pauses(before_the_first_poll, "Ethernet8")} == {*range(8)} - {3}
 
 
 def test_storms() -> None:
     text = form("show_pfcwd_stats.txt")
     assert counters.parse_storms(text, "Ethernet8") == dict.fromkeys(range(8), 0) | {4: 3}
+    assert counters.parse_storms(text, "Ethernet40")[3] == 0
 
 
 def test_queues_and_drops() -> None:
-    answers = {
+    told = answers()
+    found = counters.parse_counters(told, ["Ethernet0"])["Ethernet0"]
+    queues = json.loads(told[counters.QUEUES])["Ethernet0"]
+    sent = {tc: (each.rx_bytes, each.tx_bytes) for tc, each in found.by_priority.items()}
+    assert sent == {
+        n: (None, int(queues[f"UC{n}"]["totalbytes"].replace(",", ""))) for n in range(8)
+    }
+    assert (found.rx_discards, found.unread) == (sum(range(800, 808)), ())
+    marked = json.loads(told[counters.MARKS])["Ethernet0"]
+    assert found.ecn_marked == sum(int(marked[f"UC{n}"]["ecnmarkedpacket"]) for n in range(8))
+
+
+def answers() -> dict[str, str]:
+    return {
         counters.QUEUES: form("show_queue_counters.json"),
         counters.DROPS: form("show_priority-group_drop_counters.txt"),
         counters.PAUSES: form("show_pfc_counters.txt"),
         counters.STORMS: form("show_pfcwd_stats.txt"),
         counters.MARKS: form("show_queue_wredcounters.json"),
     }
-    found = counters.parse_counters(answers, ["Ethernet0"])["Ethernet0"]
-    queues = json.loads(answers[counters.QUEUES])["Ethernet0"]
-    sent = {tc: each.tx_bytes for tc, each in found.by_priority.items()}
-    assert sent == {n: int(queues[f"UC{n}"]["totalbytes"].replace(",", "")) for n in range(8)}
-    assert (found.rx_discards, found.unread) == (sum(range(800, 808)), ())
-    marked = json.loads(answers[counters.MARKS])["Ethernet0"]
-    assert found.ecn_marked == sum(int(marked[f"UC{n}"]["ecnmarkedpacket"]) for n in range(8))
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "why"),
+    [
+        (counters.QUEUES, "Port doesn't exist! Ethernet0", "no table of queues"),
+        (counters.QUEUES, "{}", "no unicast queue of Ethernet0"),
+        (counters.DROPS, "COUNTERS_PORT_NAME_MAP is empty!", "no row of Ethernet0"),
+    ],
+)
+def test_counters_of_another_form_are_shown_raw(command: str, text: str, why: str) -> None:
+    with pytest.raises(Unreadable, match=why) as caught:
+        counters.parse_counters({**answers(), command: text}, ["Ethernet0"])
+    assert caught.value.text == text
+
+
+OLDER = (
+    'Usage: show queue [OPTIONS] COMMAND [ARGS]...\nTry "show queue -h" for help.\n\n'
+    'Error: No such command "wredcounters".\n[status 2]\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "ways"),
+    [
+        (counters.PAUSES, "", ["pauses"]),
+        (counters.PAUSES, form("show_pfc_counters.txt").partition("Port Tx")[0], ["pauses"]),
+        (counters.STORMS, "Usage: show [OPTIONS]", ["storms"]),
+        (counters.MARKS, "{}", ["marked"]),
+        (counters.MARKS, form("show_queue_counters.json"), ["marked"]),
+        # An older release, and a chip that counts none: no fault.
+        (counters.MARKS, OLDER, []),
+        (counters.MARKS, '{"Ethernet0": {"UC3": {"ecnmarkedpacket": "N/A"}}}', []),
+    ],
+)
+def test_an_answer_of_another_form_takes_no_other_counter_along(
+    command: str, text: str, ways: list[str]
+) -> None:
+    found = counters.parse_counters({**answers(), command: text}, ["Ethernet0"])["Ethernet0"]
+    assert [(each.way, each.command) for each in found.unread] == [(way, command) for way in ways]
+    assert found.rx_discards == sum(range(800, 808))
+    assert (found.ecn_marked is None) is (command == counters.MARKS)
+    assert (found.pauses == {}) is (command == counters.PAUSES)
+    assert (found.storms == {}) is (command == counters.STORMS)
+
+
+def test_marks_count_from_their_release_on_once_they_are_polled(tmp_path: Path) -> None:
+    switch = make_switch(tmp_path, release="202505")
+    switch.add_counters("Ethernet0", 3, tx_bytes=2_000_000, ecn_marked=4)
+    exchange = talk(switch)
+    before = exchange.read_counters(["Ethernet0"])["Ethernet0"]
+    assert (before.ecn_marked, before.unread) == (None, ())
+    switch.run_line("sudo counterpoll wredqueue enable")
+    assert exchange.read_counters(["Ethernet0"])["Ethernet0"].ecn_marked == 4
+
+
+@pytest.mark.parametrize("gone", ["  -----------------\nEthernet0", "LocalPort"])
+def test_neighbours_of_other_columns_are_shown_raw(gone: str) -> None:
+    text = form("show_lldp_table.txt").partition(gone)[0] + "\nEthernet0    leaf-02\n"
+    with pytest.raises(Unreadable, match="no table of neighbours") as caught:
+        counters.parse_neighbours("show lldp table", text)
+    assert caught.value.text == text
 
 
 def test_neighbours() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from components.fabric.native import sources
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import PortCounters, Unreadable
-from components.fabric.systems.sonic import counters
+from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
 from components.fabric.systems.sonic.read import ConfigDb, parse_config, port_names
 from components.fabric.systems.sonic.rows import (
@@ -283,57 +282,6 @@ def test_ports_are_in_the_order_of_the_panel() -> None:
     assert port_names(tables) == ("Ethernet8", "Ethernet16")
     rest = parse_config(CONFIG, json.dumps({"PORT": {"Ethernet-Rec0": {}, "Ethernet0": {}}}))
     assert port_names(rest) == ("Ethernet0",)
-
-
-QUEUES = """{
-  "Ethernet8": {
-    "ALL20": {"dropbytes": "N/A", "droppacket": "N/A", "totalbytes": "N/A", "totalpacket": "N/A"},
-    "MC10": {"dropbytes": "73", "droppacket": "76", "totalbytes": "63", "totalpacket": "81"},
-    "UC0": {"dropbytes": "0", "droppacket": "0", "totalbytes": "N/A", "totalpacket": "0"},
-    "UC3": {"dropbytes": "88", "droppacket": "29", "totalbytes": "7,000,097", "totalpacket": "11"},
-    "UC8": {"dropbytes": "43", "droppacket": "93", "totalbytes": "82", "totalpacket": "0"},
-    "time": "2026-01-01"
-  }
-}
-"""
-"""Shape of sonic-utilities, tests/queue_counter_test.py, show_queue_counters_port_json."""
-DROPS = """\
-Ingress PG dropped packets:
-     Port    PG0    PG1    PG2    PG3    PG4    PG5    PG6    PG7
----------  -----  -----  -----  -----  -----  -----  -----  -----
-Ethernet0    800    801    802    803    804    805    806    807
-Ethernet8    100    101    102    103    104    105    106    N/A
-"""
-"""sonic-utilities, tests/pgdropstat_test.py."""
-
-
-def counted_of(queues: str, drops: str) -> PortCounters:
-    answers = dict.fromkeys(counters.COMMANDS, "") | {
-        counters.QUEUES: queues,
-        counters.DROPS: drops,
-    }
-    return counters.parse_counters(answers, ["Ethernet8"])["Ethernet8"]
-
-
-def test_counters_of_the_unicast_queues() -> None:
-    found = counted_of(QUEUES, DROPS)
-    counted = {tc: (c.rx_bytes, c.tx_bytes, c.tx_drops) for tc, c in found.by_priority.items()}
-    assert counted == {0: (None, 0, 0), 3: (None, 7_000_097, 29)}
-    assert (found.rx_discards, found.ecn_marked) == (721, None)
-
-
-@pytest.mark.parametrize(
-    ("queues", "drops", "why"),
-    [
-        ("Port doesn't exist! Ethernet8", DROPS, "no table of queues"),
-        ("{}", DROPS, "no unicast queue of Ethernet8"),
-        (QUEUES, "COUNTERS_PORT_NAME_MAP is empty!", "no row of Ethernet8"),
-    ],
-)
-def test_counters_of_another_form_are_shown_raw(queues: str, drops: str, why: str) -> None:
-    with pytest.raises(Unreadable, match=why) as caught:
-        counted_of(queues, drops)
-    assert caught.value.text in (queues, drops)
 
 
 CLICK = """\

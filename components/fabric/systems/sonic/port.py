@@ -48,7 +48,7 @@ class PortPlan:
     last: Cells = field(default_factory=dict[Cell, str])
     """Cells that go after everything else: MTU and state of the port, and its watchdog."""
     gone_rows: list[str] = field(default_factory=list[str])
-    """Rows that go before anything comes: memberships, and a watchdog that starts anew."""
+    """Rows that go before anything comes: memberships, and a watchdog that starts again."""
     deletes: list[Cell] = field(default_factory=list[Cell])
     """Fields that go in the end."""
     gone_groups: list[str] = field(default_factory=list[str])

@@ -35,6 +35,7 @@ from components.fabric.systems.sonic.rows import (
     MAP_TABLES,
     MARK_PERCENT,
     PRIORITIES,
+    SPANNING,
     Cells,
     Fields,
     Rows,
@@ -110,7 +111,7 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
             _HIDDEN,
             f"the template of HwSKU {sku} writes one row for several ports: {first}. Which "
             "row counts beside one of a single port is not said, so we change none of them: split "
-            f"them by these lines, which set the QoS of those ports anew, and save:\n    {lines}",
+            f"them by these lines, which set the QoS of those ports again, and save:\n    {lines}",
         )
 
 
@@ -272,7 +273,8 @@ class ConfigDb:
         """What holds for all ports: `whole_words` of a state."""
         counters = self.row("FLEX_COUNTER_TABLE", "PFCWD")
         polled = describe_polling(self.row("PFC_WD", "GLOBAL"), counters)
-        return (*(("dynamic",) if self.dynamic_buffers else ()), *polled)
+        spans = (SPANNING,) if self.row("STP", "GLOBAL").get("mode") else ()
+        return (*(("dynamic",) if self.dynamic_buffers else ()), *polled, *spans)
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
         qos = self.row("PORT_QOS_MAP", name)

@@ -102,7 +102,7 @@ NO_BRANCH: Final = UNRELEASED
 def document(rows: Mapping[str, Fields]) -> Iterator[str]:
     """The command that merges some rows into CONFIG_DB; none if there are no rows.
 
-    It is one command, typed as several lines, a row or more on each.
+    It is one command, typed as several lines, a row on each.
     """
     if not rows:
         return
@@ -110,13 +110,13 @@ def document(rows: Mapping[str, Fields]) -> Iterator[str]:
     for row, fields in rows.items():
         table, _, key = row.partition("|")
         tables.setdefault(table, {})[key] = fields
-    parts = (f'"{table}":{{\n{_rows_text(held)}}}' for table, held in tables.items())
+    parts = (f'"{table}":{{\n{_rows_text(held)}\n}}' for table, held in tables.items())
     text = ",\n".join(parts).replace("'", "\\u0027").replace("!", "\\u0021")
-    yield Script(f"sudo sonic-cfggen -j /dev/stdin --write-to-db <<<'{{\n{text}}}'")
+    yield Script(f"sudo sonic-cfggen -j /dev/stdin --write-to-db <<<'{{\n{text}\n}}'")
 
 
 def _rows_text(rows: Mapping[str, Fields]) -> str:
-    return _wrapped(f"{json.dumps(key)}:{{{_fields_text(each)}}}" for key, each in rows.items())
+    return ",\n".join(f"{json.dumps(key)}:{{{_fields_text(each)}}}" for key, each in rows.items())
 
 
 def _fields_text(fields: Fields) -> str:
@@ -325,6 +325,10 @@ def read_rows(switch: SwitchState, words: str = "rows") -> Rows | None:
 def read_held(switch: SwitchState) -> tuple[str, ...]:
     """Those of `read_rows` that a port uses which was not asked for."""
     return read_list(switch.native.get("held_rows")) or ()
+
+
+SPANNING: Final = "spanning tree"
+"""Of a switch, in `whole_words`: spanning tree is on for all of it."""
 
 
 def whole_words(switch: SwitchState) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ part is for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from components.fabric.native import is_default
@@ -19,6 +20,7 @@ from components.fabric.systems.sonic.port import PortPlan, plan_port
 from components.fabric.systems.sonic.routing import held_interfaces, plan_routing
 from components.fabric.systems.sonic.rows import (
     LOSSLESS_PROFILE,
+    SPANNING,
     Cell,
     Cells,
     Rows,
@@ -32,6 +34,7 @@ from components.fabric.systems.sonic.rows import (
     read_held,
     read_rows,
     read_settings,
+    whole_words,
 )
 
 
@@ -52,14 +55,19 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     first |= {**written, **before, **_cells(plan.first for plan in plans)}
     last = (plan.last | (plan.touches if plan.pause_list else {}) for plan in plans)
     groups = [row for plan in plans for row in (*plan.gone_groups, *plan.renewed_groups)]
+    leaves = [row for plan in plans for row in plan.gone_rows]
+    typed = _typed_members(leaves, first) if SPANNING in whole_words(actual) else _Typed()
     return tuple(
         Change((line,))
         for lines in (
-            *map(delete_rows, ([row for plan in plans for row in plan.gone_rows], *routed.goes)),
+            typed.leaves,
+            *map(delete_rows, (leaves, *routed.goes)),
             delete_fields(routed.strips),
             document(forgets),
             delete_rows(groups),
+            typed.vlans,
             document(first),
+            typed.joins,
             document({**_cells(plan.sets for plan in plans), **middle}),
             document({**_cells(last), **after}),
             delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
@@ -67,6 +75,37 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
             (f"sudo config vlan del {vlan}" for vlan in _only(actual, target)),
         )
         for line in lines
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """VLANs and members by commands of click."""
+
+    leaves: tuple[str, ...] = ()
+    vlans: tuple[str, ...] = ()
+    joins: tuple[str, ...] = ()
+
+
+def _typed_members(leaves: list[str], first: Rows) -> _Typed:
+    """Take VLANs and members out of what is deleted and written, since commands do that.
+
+    With spanning tree on they also write its rows, STP_VLAN and STP_PORT, from 202411 on
+    (sonic-utilities, config/vlan.py): without those a VLAN has no spanning tree.
+    """
+    gone = [row for row in leaves if row.startswith("VLAN_MEMBER|")]
+    new = {row: first.pop(row) for row in [*first] if row.startswith(("VLAN|", "VLAN_MEMBER|"))}
+    leaves[:] = [row for row in leaves if row not in gone]
+    parts = {row: row.replace("|Vlan", "|").split("|")[1:] for row in (*gone, *new)}
+    flags = {row: "-u " * (each.get("tagging_mode") == "untagged") for row, each in new.items()}
+    return _Typed(
+        tuple(f"sudo config vlan member del {' '.join(parts[row])}" for row in gone),
+        tuple(f"sudo config vlan add {parts[row][0]}" for row in new if len(parts[row]) == 1),
+        tuple(
+            f"sudo config vlan member add {flags[row]}{' '.join(parts[row])}"
+            for row in new
+            if len(parts[row]) > 1
+        ),
     )
 
 
