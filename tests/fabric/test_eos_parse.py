@@ -15,19 +15,30 @@ from pydantic import JsonValue
 
 from components.fabric.native import DEFAULT, read_fields, sources
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import Occupied, PauseCounters, PriorityCounters, Unreadable
-from components.fabric.systems.eos.config import parse_maps, parse_sections
-from components.fabric.systems.eos.driver import INTERFACES, MAPS, VLANS, EosDriver
+from components.fabric.systems.base import (
+    Occupied,
+    PauseCounters,
+    PortCounters,
+    PriorityCounters,
+    Unreadable,
+)
+from components.fabric.systems.eos.driver import (
+    INTERFACES,
+    MAPS,
+    VLANS,
+    EosDriver,
+    parse_maps,
+    parse_sections,
+)
 from components.fabric.systems.eos.read import (
     find_stale,
-    parse_discards,
     parse_marked,
     parse_pauses,
     parse_port_names,
     parse_sent,
     parse_storms,
-    parse_total,
     parse_vlans,
+    port_counters,
 )
 
 _SHORT = """\
@@ -206,7 +217,7 @@ def test_a_watchdog_that_lacks_a_line_is_off(missing: str) -> None:
         "action": f"{head} port action drop",
     }
     whole = parse_sections("c", "interface Ethernet1/1\n" + _indented(lines.values()))
-    assert [*whole["Ethernet1/1"].watchdog] == [*lines]
+    assert [*whole["Ethernet1/1"].values["pfc_watchdog"]] == [*lines]
     del lines[missing]
     text = "interface Ethernet1/1\n" + _indented(lines.values())
     answers = {INTERFACES: text, MAPS: "", VLANS: VLAN_JSON}
@@ -229,8 +240,8 @@ def test_vlans_that_others_use() -> None:
 
 
 def test_the_maps() -> None:
-    maps = parse_maps(MAP_LINES)
-    assert [maps.dscp_classes[dscp] for dscp in (0, 8, 15, 24, 26, 28, 30, 48)] == [
+    classes, queues = parse_maps(MAP_LINES)
+    assert [classes[dscp] for dscp in (0, 8, 15, 24, 26, 28, 30, 48)] == [
         1,
         1,
         0,
@@ -240,7 +251,7 @@ def test_the_maps() -> None:
         3,
         6,
     ]
-    assert maps.queues == {6: 2}
+    assert queues == {6: 2}
     wanted = SwitchState(dscp_classes={26: 3, 48: 6})
     state = EosDriver().parse({INTERFACES: AVD, MAPS: MAP_LINES, VLANS: VLAN_JSON}, wanted).state
     assert state.dscp_classes == {26: 4, 48: 6}
@@ -264,9 +275,10 @@ def test_json_of_other_clients() -> None:
     assert parse_port_names("c", json.dumps(statuses)) == ("Ethernet2/1", "Ethernet10/1")
     assert parse_vlans("c", VLAN_JSON) == (1, 111)
     port = "Ethernet1/1"
-    assert parse_total("c", json.dumps({"interfaces": {port: {"inOctets": 9}}}), port) == 9
     lost = {"interfaces": {port: {"inDiscards": 4, "outDiscards": 0}}, "inDiscardsTotal": 4}
-    assert parse_discards("c", json.dumps(lost), port) == 4
+    totals = {"interfaces": {port: {"inOctets": 9}}}
+    found = _count(port, totals=json.dumps(totals), discards=json.dumps(lost))
+    assert (found.rx_bytes, found.rx_discards) == (9, 4)
     assert parse_sent("c", json.dumps(QUEUED), port) == {
         **dict.fromkeys(range(8), PriorityCounters(None, 0)),
         3: PriorityCounters(None, 42, 5),
@@ -279,14 +291,17 @@ def test_json_of_other_clients() -> None:
         assert parse_marked("c", silent, port) is None, "no queue counts"
 
 
+def _count(port: str, *, totals: str, discards: str = "") -> PortCounters:
+    commands = EosDriver().counter_commands([port])
+    return port_counters(port, dict(zip(commands, (totals, discards, *[""] * 4), strict=True)))
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"interfaces": {}}', "% Invalid input"])
 def test_other_shapes_are_told_with_their_text(text: str) -> None:
-    with pytest.raises(Unreadable) as caught:
-        parse_total("show interfaces Ethernet1/1 counters | json", text, "Ethernet1/1")
-    assert (caught.value.command, caught.value.text) == (
-        "show interfaces Ethernet1/1 counters | json",
-        text,
-    )
+    found = _count("Ethernet1/1", totals=text)
+    unread = next(each for each in found.unread if each.way == "rx")
+    assert (unread.command, unread.text) == ("show interfaces Ethernet1/1 counters | json", text)
+    assert found.rx_bytes is None
 
 
 def _sessions(waiting: str = "", **states: str) -> str:

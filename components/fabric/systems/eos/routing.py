@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState
-from components.fabric.systems.eos.config import Section
+from components.fabric.systems.eos.rows import Section
 
 ROUTING: Final = "show running-config sanitized | include routing"
 """`ip routing …`, `ipv6 unicast-routing` and which model of routing protocols runs."""
