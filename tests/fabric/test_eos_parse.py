@@ -284,6 +284,12 @@ def test_json_of_other_clients() -> None:
         3: PriorityCounters(None, 42, 5),
         6: PriorityCounters(None, 7),
     }
+    # Names as in aristanetworks/anta, its unit tests of VerifyInterfacesEgressQueueDrops.
+    together = {"TC0-2": {"dropPrecedences": {"DP0-2": {"droppedPackets": 3}}}}
+    unicast = {"ucastQueues": {"trafficClasses": together}}
+    tree = {"egressQueueCounters": {"interfaces": {port: unicast}}}
+    sent = parse_sent("c", json.dumps(tree), port)
+    assert (sent[1], sent[3]) == (PriorityCounters(None, None), PriorityCounters(None, 0))
     marked = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "12", "4": 3}}}}
     assert parse_marked("c", json.dumps(marked), port) == 15
     dashes = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "-"}}}}

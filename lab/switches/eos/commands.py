@@ -37,6 +37,11 @@ class Switch(Protocol):
         """Who holds the configuration lock."""
         ...
 
+    @property
+    def pace(self) -> float:
+        """Which part of its assumed time a command takes."""
+        ...
+
     def device(self) -> show.Device:
         """The view that show commands get."""
         ...
@@ -249,7 +254,7 @@ def _config_sessions(context: Context) -> str:
         raise UnknownCommandError(INVALID)
     held = context.switch.config_sessions.held
     inside = {name: context.switch.logins_in(name) for name in held}
-    return show.as_json(show.config_sessions(held, inside))
+    return show.as_json(show.config_sessions(held, inside, context.switch.device().release))
 
 
 def _bgp_summary(context: Context) -> str:

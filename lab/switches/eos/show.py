@@ -26,6 +26,7 @@ from lab.switches.eos.config import (
 from lab.switches.front import front_of
 from lab.switches.indented import indented
 from lab.switches.lldp import Told, tell
+from lab.switches.release import numbers
 from lab.switches.stored import FACTORY_CHASSIS, Chassis, PortCounters
 
 Tree = dict[str, JsonValue]
@@ -218,16 +219,32 @@ def lldp(device: Device) -> str:
     return "\n".join([*head, *rows, ""])
 
 
-def config_sessions(sessions: Mapping[str, ConfigSession], inside: Mapping[str, int]) -> Tree:
+NEW_SESSIONS = (4, 32)
+"""From this release on, a session that awaits confirmation is named beside the table (napalm)."""
+
+
+def config_sessions(
+    sessions: Mapping[str, ConfigSession], inside: Mapping[str, int], release: str
+) -> Tree:
     """`show configuration sessions detail | json`; `inside` counts the logins in each."""
-    table: Tree = {}
+    is_new, table, waiting = numbers(release) >= NEW_SESSIONS, Tree(), Tree()
     for name, session in sessions.items():
         logins: Tree = {
             str(4000 + number): {"user": session.user, "terminal": f"vty{number}"}
             for number in range(inside.get(name, 0))
         }
-        table[name] = {"state": session.state, "instances": logins}
-    return {"maxSavedSessions": 1, "maxOpenSessions": 5, "sessions": table}
+        state: Tree = {"state": session.state}
+        if session.state == "pendingCommitTimer" and is_new:
+            # What the table itself says of it then is unproven.
+            state = {"state": "committed"}
+            waiting = {
+                "commitTimerSessionName": name,
+                "commitTimerExpireTime": session.expires_at_s,
+            }
+        elif session.state == "pendingCommitTimer":
+            state["commitBy"] = session.expires_at_s
+        table[name] = {**state, "instances": logins}
+    return {"maxSavedSessions": 1, "maxOpenSessions": 5, "sessions": table, **waiting}
 
 
 def totals(device: Device, name: str) -> Tree:

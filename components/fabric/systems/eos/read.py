@@ -23,6 +23,7 @@ from components.fabric.systems.base import (
     PortCounters,
     PriorityCounters,
     SoftReader,
+    Unread,
     Unreadable,
 )
 from components.fabric.systems.eos.facts import QUEUES
@@ -50,11 +51,13 @@ _NUMBERED: Final = TypeAdapter(dict[int, dict[str, JsonValue]])
 _COUNTS: Final = TypeAdapter(dict[str, int | str])
 _BY_NUMBER: Final = TypeAdapter(dict[int, dict[str, int]])
 _UNCOUNTED: Final = re.compile(r"-|n/?a", re.IGNORECASE)
+_CLASS_NAME: Final = re.compile(r"TC(\d)(?:-(\d))?")
 _ON_PORT: Final = re.compile(r"^fe80:[0-9a-f:]*%(?:Et|Ethernet)(\S+)$", re.IGNORECASE)
 
 
 class _Queue(BaseModel):
-    enqueued_bytes: int = Field(alias="enqueuedBytes")
+    enqueued_bytes: int | None = Field(default=None, alias="enqueuedBytes")
+    """No recording has this name: it is assumed, and without it the bytes are not known."""
     dropped: int | None = Field(default=None, alias="droppedPackets")
 
 
@@ -206,12 +209,16 @@ def parse_sent(command: str, text: str, port: str) -> dict[int, PriorityCounters
     path = ("egressQueueCounters", "interfaces", port, "ucastQueues", "trafficClasses")
     sent = dict.fromkeys(QUEUES, PriorityCounters(None, 0))
     for name, entry in _find(_CLASSES, command, text, *path).items():
-        number = name.removeprefix("TC")
-        if number.isdigit() and int(number) in sent:
-            queues = entry.precedences.values()
-            drops = [each.dropped for each in queues if each.dropped is not None]
-            total = sum(each.enqueued_bytes for each in queues)
-            sent[int(number)] = PriorityCounters(None, total, sum(drops) if drops else None)
+        found = _CLASS_NAME.fullmatch(name)
+        classes = range(int(found[1]), int(found[2] or found[1]) + 1) if found else ()
+        queues = entry.precedences.values()
+        counts = [each.enqueued_bytes for each in queues if each.enqueued_bytes is not None]
+        drops = [each.dropped for each in queues if each.dropped is not None]
+        # `TC0-2` counts several classes together, so that no class of them is known.
+        known = len(classes) == 1
+        total = sum(counts) if known and len(counts) == len(queues) else None
+        one = PriorityCounters(None, total, sum(drops) if known and drops else None)
+        sent |= {number: one for number in classes if number in sent}
     return sent
 
 
@@ -271,6 +278,8 @@ def port_counters(port: str, answers: Mapping[str, str]) -> PortCounters:
         (command := template.format(port=port), answers[command]) for template in COUNTERS.values()
     )
     sent = soft.read("tx", lambda: parse_sent(*tx, port)) or {}
+    if any(each.tx_bytes is None for each in sent.values()):
+        soft.unread.append(Unread("tx", *tx, "it does not have the bytes of each class"))
     return PortCounters(
         sent,
         soft.read("marked", lambda: parse_marked(*marked, port)),
