@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
@@ -41,86 +42,10 @@ from components.fabric.systems.eos.read import (
     port_counters,
 )
 
-_SHORT = """\
-interface Port-Channel3
-   description bundle
-   switchport trunk allowed vlan 2-4094
-   switchport mode trunk
-   qos trust cos
-interface Ethernet1/1
-   description routed to a spine
-   mtu 1500
-   l2 mtu 8000
-   l2 mru 8000
-   no switchport
-   ip address 172.31.255.1/31
-   priority-flow-control on
-   priority-flow-control priority 5 drop
-interface Ethernet2/1
-   description rail
-   switchport trunk allowed vlan 110-111,210-211
-   switchport mode trunk
-   switchport
-   qos trust dscp
-   priority-flow-control on
-   priority-flow-control priority 3 no-drop
-   priority-flow-control pause watchdog
-   priority-flow-control pause watchdog port timer timeout 0.05 polling-interval auto \
-recovery-time 1.11 forced
-   priority-flow-control pause watchdog port action drop
-   service-profile test
-   spanning-tree portfast
-   !
-   uc-tx-queue 1
-      bandwidth percent 5
-      no priority
-   !
-   uc-tx-queue 3
-      random-detect ecn MARKED max-mark-probability 100 weight 0
-      random-detect ecn count
-   !
-   uc-tx-queue 4
-      random-detect ecn SEGMENTS max-mark-probability 20 weight 0
-interface Ethernet3/1
-   description bundled
-   channel-group 3 mode active
-interface Ethernet4/1
-   shutdown
-   switchport access vlan 200
-   no qos trust
-   no priority-flow-control
-   priority-flow-control pause watchdog
-   priority-flow-control pause watchdog port action notify-only
-   !
-   tx-queue 3
-      random-detect ecn SPINE max-mark-probability 100
-interface Ethernet5/1
-   switchport mode dot1q-tunnel
-interface Ethernet6/1
-interface Vlan111
-   ip address 192.0.2.1/24
-"""
-AVD = (
-    _SHORT.replace("MARKED", "minimum-threshold 150 kbytes maximum-threshold 1500 kbytes")
-    .replace("SEGMENTS", "minimum-threshold 2000 segments maximum-threshold 10000 segments")
-    .replace("SPINE", "minimum-threshold 512 kbytes maximum-threshold 768 kbytes")
-)
-MAP_LINES = """\
-qos map cos 3 to traffic-class 3
-qos map dscp 8 9 10 24 25 27-29 to traffic-class 1
-qos map dscp 18 20 26 to traffic-class 4 drop-precedence 2
-qos map traffic-class 1 to dscp 56
-qos map traffic-class 6 to tx-queue 2
-"""
-VLAN_JSON = json.dumps(
-    {
-        "vlans": {
-            "1": {"name": "default", "dynamic": False, "status": "active", "interfaces": {}},
-            "111": {"name": "rail-0", "status": "active", "interfaces": {"Ethernet2/1": {}}},
-            "1006": {"name": "VLAN1006", "dynamic": True, "status": "active", "interfaces": {}},
-        },
-        "sourceDetail": "",
-    }
+FORMS = Path(__file__).parent / "forms" / "eos"
+AVD, MAP_LINES, VLAN_JSON = (
+    (FORMS / name).read_text()
+    for name in ("running_config_interface.txt", "running_config_qos.txt", "show_vlan.json")
 )
 QUEUED: dict[str, JsonValue] = {
     "egressQueueCounters": {
