@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from netmiko.mellanox.mellanox_mlnxos_ssh import MellanoxMlnxosSSH
+from paramiko import Transport
 
 from bench.emulators import PASSWORD, USER, switch_config
 from components.core.errors import Bug
@@ -34,7 +35,6 @@ from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import flatten
 from components.fabric.targets import target_of_apply
-from components.remote import switch_session
 from components.remote.step import Endpoint, env_name
 from lab import keys
 
@@ -149,12 +149,20 @@ def take_baseline(job: Job) -> None:
     (job.folder / f"{job.endpoint.device}.baseline.json").write_text(taken)
 
 
+class _KeyboardLogin(Transport):
+    """Logs in by keyboard-interactive, as Railyard does: a switch may offer no plain password."""
+
+    def auth_password(
+        self, username: str, password: str, *_more: object, **_named: object
+    ) -> list[str]:
+        return self.auth_interactive(username, lambda _title, _text, asked: [password] * len(asked))
+
+
 class _PlainOnyx(MellanoxMlnxosSSH):
-    """netmiko's own session; only its login is ours, since a switch may offer no plain password."""
+    """netmiko's own session; only its login is ours."""
 
     def _connect_params_dict(self) -> dict[str, object]:
-        login = switch_session._KeyboardFirst  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the same login for both
-        return {**super()._connect_params_dict(), "transport_factory": login}
+        return {**super()._connect_params_dict(), "transport_factory": _KeyboardLogin}
 
 
 def plain_loop(job: Job) -> None:

@@ -5,7 +5,6 @@ The product has no such switches: each guard is a patch of this table, in this p
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -93,25 +92,33 @@ def _looks_at_nothing() -> Generator[None]:
         yield
 
 
-def _endless(connection: Any, prompt: str, ends_at_s: float) -> str:  # noqa: ANN401 - as the product's
-    """Read until the prompt, and look at no clock while something comes."""
-    channel, text = connection.remote_conn, ""
-    while re.search(prompt, text[-4096:]) is None:
-        channel.settimeout(max(ends_at_s, 0.01))
-        chunk = channel.recv(1 << 16)
+def _endless(
+    self: switch_session.CommandLine,
+    ends: Callable[[str], bool],
+    ends_at_s: float,
+    *,
+    asks: bool = False,
+) -> str:
+    """Read until the end, and look at no clock while something comes."""
+    del asks
+    text = self.tail
+    while not ends(text[-switch_session.TAIL :]):
+        chunk = self.terminal.read(max(ends_at_s, 0.01))
         if not chunk:
-            raise EOFError(text)
+            raise EOFError
         text += chunk.decode(errors="replace")
+    self.tail = text[-switch_session.TAIL :]
     return text
 
 
-@contextmanager
-def _leaves_keys(endpoint: Any) -> Generator[Path]:  # noqa: ANN401 - as the product's
-    """The file with the pinned key stays."""
+_open_session: Final = switch_session.open_session
+
+
+def _leaves_a_file(*login: Any) -> object:  # noqa: ANN401 - as the product's
+    """The pinned key is written to a file, which stays."""
     path = Path(tempfile.mkdtemp(prefix="railyard-")) / "known_hosts"
-    name = switch_session.known_name(endpoint)
-    path.write_text(f"{name} {endpoint.host_key.strip()}\n")
-    yield path
+    path.write_text(login[0].host_key)
+    return _open_session(*login)
 
 
 _local_call: Final = fabric.local_call
@@ -201,7 +208,7 @@ GUARDS: Final[dict[str, Guard]] = {
         2,
         5,
         "a read looks at the clock while a switch sends",
-        _patched(switch_session, "read_to", _endless),
+        _patched(switch_session.CommandLine, "read", _endless),
     ),
     "second-look": Guard(
         2, 6, "a step looks again after its last line, and heeds refusals", _looks_at_nothing
@@ -212,8 +219,8 @@ GUARDS: Final[dict[str, Guard]] = {
     "swept": Guard(
         2,
         10,
-        "temporary files of a session go with it",
-        _patched(switch_session, "_known_hosts", _leaves_keys),
+        "a session leaves no file behind",
+        _patched(switch_session, "open_session", _leaves_a_file),
     ),
 }
 

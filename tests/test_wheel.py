@@ -122,8 +122,8 @@ def test_the_wheel_asks_for_no_tool_of_development(installed: Installed) -> None
     (name,) = [n for n in zipfile.ZipFile(installed.wheel).namelist() if n.endswith("/METADATA")]
     metadata = zipfile.ZipFile(installed.wheel).read(name).decode()
     needed = set(re.findall(r"^Requires-Dist: ([\w.-]+)", metadata, re.MULTILINE))
-    assert {"pulumi", "pydantic", "typer", "netmiko"} <= needed
-    assert not needed & {"pytest", "ruff", "pyright", "hypothesis", "setuptools"}
+    assert {"pulumi", "pydantic", "typer", "asyncssh"} <= needed
+    assert not needed & {"netmiko", "pytest", "ruff", "pyright", "hypothesis", "setuptools"}
 
 
 def test_a_file_is_checked_and_planned_elsewhere(installed: Installed, project: Path) -> None:

@@ -19,7 +19,7 @@ from campaign.device.step import Runner
 from campaign.device.wire import FLOOD, Fault, Login, Time, Wire, cut_short, garbled
 from components.core.limits import ANSWER_BYTES
 from components.fabric.systems import system_of
-from components.remote import device_session
+from components.remote import switch_session
 from lab import keys
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import SwitchConfig
@@ -148,13 +148,13 @@ class SshRunner(Runner):
     def seams(self, time: Time) -> Sequence[tuple[object, str, object]]:
         """Only the address is another one."""
         del time
-        opened = device_session.open_command_line
+        opened = switch_session.open_session
 
         def opens(endpoint: Any, profile: Any, secrets: Any, deadline_s: float) -> object:  # noqa: ANN401 - as the product's
             own = replace(endpoint, command_s=COMMAND_S, **self.dialled)
             return opened(own, profile, secrets, min(deadline_s, DEADLINE_S))
 
-        return ((device_session, "open_command_line", opens),)
+        return ((switch_session, "open_session", opens),)
 
 
 @contextmanager

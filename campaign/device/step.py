@@ -21,11 +21,11 @@ from campaign.device.wire import (
     Overrun,
     Time,
     Wire,
-    connection_over,
+    WireTerminal,
 )
 from components.cli import main as cli
 from components.fabric import device, gate
-from components.remote import device_session, switch_session
+from components.remote import switch_session
 
 INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
@@ -55,9 +55,6 @@ class Runner:
     """Runs steps over a wire."""
 
     wire: Wire
-    real_connection: Any = (
-        switch_session._Connection  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the seam
-    )
     kinds: tuple[str, ...] = KINDS
     """The faults that this way can have."""
 
@@ -110,19 +107,17 @@ class Runner:
 
     def seams(self, time: Time) -> Sequence[tuple[object, str, object]]:
         """What is put in the place of the product's connection: object, name, and stand-in."""
-        opened = device_session.open_command_line
+        opened = switch_session.open_session
 
         def opens(endpoint: Any, profile: Any, secrets: Any, deadline_s: float) -> object:  # noqa: ANN401 - as the product's
             renewed = 2 if hasattr(switch_session.SwitchSession, "renew") else 1
             time.ends_at_s = time.now_s + deadline_s * renewed + PATIENCE_S
             self.wire.dead = False
-            return opened(endpoint, profile, secrets, deadline_s)
+            terminal = WireTerminal(self.wire, profile)
+            with patch.object(switch_session, "open_terminal", return_value=terminal):
+                return opened(endpoint, profile, secrets, deadline_s)
 
-        return (
-            (device_session, "open_command_line", opens),
-            (switch_session, "_Connection", connection_over(self.wire, self.real_connection)),
-            (switch_session, "time", time),
-        )
+        return ((switch_session, "open_session", opens), (switch_session, "time", time))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The wire between the product's session and an emulated switch, in this process.
 
 The product opens its session as it always does. Only the SSH connection below it is this module's:
-what netmiko and paramiko would bring from the socket comes from the emulator, with a fault in one
+what the terminal would bring from the socket comes from the emulator, with a fault in one
 exchange, and time is virtual: a wait costs nothing and passes as the fault says. A share of the
 seeds goes over real SSH (`campaign/device/ssh.py`), so that this stays honest.
 """
@@ -11,12 +11,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
-
-from paramiko import Channel
+from typing import Final, Protocol
 
 from components.remote import step
 from components.remote.session_profile import SessionProfile
+from components.remote.terminal import CHUNK_BYTES
 
 COMMAND_S: Final[float] = getattr(step, "COMMAND_S", 0.0)
 """Seconds by which each command moves the deadline of a session."""
@@ -132,21 +131,19 @@ def garbled(output: str, chance: random.Random) -> str:
     return "".join(found)
 
 
-class WireChannel(Channel):
-    """What paramiko would give: bytes of the switch, and the fault."""
+class WireTerminal:
+    """In place of the product's terminal: bytes of the switch, and the fault."""
 
     def __init__(self, wire: Wire, profile: SessionProfile) -> None:
         self._wire = wire
         self._profile = profile
         self._login = wire.login()
         self._stream: Iterator[bytes | None] = iter(())
+        self._read = b""
+        """Of the last piece, what was too long for one read."""
         self._typed = ""
-        self._timeout: float | None = None
         self._over = False
         self._send(self._login.prompt())
-
-    def __del__(self) -> None:
-        """Nothing is held."""
 
     def _send(self, text: str) -> None:
         """Lines of a terminal end with a carriage return too."""
@@ -156,41 +153,29 @@ class WireChannel(Channel):
     def _left(self) -> list[bytes]:
         return [each for each in self._stream if each is not None]
 
-    def settimeout(self, timeout: float | None) -> None:
-        """As a socket's."""
-        self._timeout = timeout
-
-    def gettimeout(self) -> float | None:
-        """As a socket's."""
-        return self._timeout
-
-    def recv(self, nbytes: int) -> bytes:
+    def read(self, within_s: float) -> bytes:
         """The next bytes; blank at the end of the session.
 
         Raises:
             TimeoutError: Nothing comes.
         """
-        del nbytes
         if self._over and self._wire.dead:
             return b""
-        data = next(self._stream, None)
+        data = self._read or next(self._stream, None)
         if data is None:
             if self._over:
                 return b""
-            self._wire.time.pass_by(max(self._timeout or PATIENCE_S, 0.001))
+            self._wire.time.pass_by(max(within_s, 0.001))
             raise TimeoutError
-        return data
-
-    def recv_ready(self) -> bool:
-        """Whether bytes are there."""
-        return False
+        self._read = data[CHUNK_BYTES:]
+        return data[:CHUNK_BYTES]
 
     def close(self) -> None:
         """End it."""
         self._over = True
 
-    def type(self, text: str) -> None:
-        """What the product writes.
+    def write(self, text: str) -> None:
+        """What the product types.
 
         Raises:
             OSError: The session is over.
@@ -349,48 +334,22 @@ class WireChannel(Channel):
 
 
 _FAULTS: Final = {
-    "refuse": WireChannel.refuse,
-    "stall": WireChannel.stall,
-    "cut before": WireChannel.cut_before,
-    "cut in": WireChannel.cut_in,
-    "cut after": WireChannel.cut_after,
-    "flood": WireChannel.flood,
-    "drip": WireChannel.drip,
-    "slow": WireChannel.slow,
-    "duplicate": WireChannel.duplicate,
-    "truncate": WireChannel.truncate,
-    "garble": WireChannel.garble,
-    "escape": WireChannel.escape,
-    "another admin": WireChannel.beside,
-    "boot": WireChannel.boot,
-    "SIGINT": WireChannel.signal,
-    "SIGTERM": WireChannel.signal,
-    "kill": WireChannel.kill,
+    "refuse": WireTerminal.refuse,
+    "stall": WireTerminal.stall,
+    "cut before": WireTerminal.cut_before,
+    "cut in": WireTerminal.cut_in,
+    "cut after": WireTerminal.cut_after,
+    "flood": WireTerminal.flood,
+    "drip": WireTerminal.drip,
+    "slow": WireTerminal.slow,
+    "duplicate": WireTerminal.duplicate,
+    "truncate": WireTerminal.truncate,
+    "garble": WireTerminal.garble,
+    "escape": WireTerminal.escape,
+    "another admin": WireTerminal.beside,
+    "boot": WireTerminal.boot,
+    "SIGINT": WireTerminal.signal,
+    "SIGTERM": WireTerminal.signal,
+    "kill": WireTerminal.kill,
 }
 KINDS: Final = (*_FAULTS,)
-
-
-def connection_over(wire: Wire, real: Any) -> type:  # noqa: ANN401 - the product's own class
-    """The product's own connection class over a wire.
-
-    Args:
-        wire: To the switch.
-        real: `components.remote.switch_session._Connection`: how it prepares a session is its own.
-    """
-
-    class Connection:
-        """In place of netmiko's; it has what a session of ours uses of that."""
-
-        remote_conn_pre = None
-
-        def __init__(self, profile: SessionProfile, rise: object, **login: Any) -> None:  # noqa: ANN401 - netmiko's own arguments
-            self._profile, self._rise = profile, rise
-            self.conn_timeout = float(login.get("conn_timeout", 1))
-            self.remote_conn = WireChannel(wire, profile)
-            real.session_preparation(self)
-
-        def write_channel(self, out_data: str) -> None:
-            """Type."""
-            self.remote_conn.type(out_data)
-
-    return Connection

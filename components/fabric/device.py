@@ -47,9 +47,9 @@ from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, PortCounters
 from components.fabric.targets import target_of_restore
-from components.remote.device_session import open_session
 from components.remote.lines import as_json
 from components.remote.step import Endpoint, secrets_for
+from components.remote.switch_session import open_device as open_session
 from components.remote.watched import WatchedSession, stop_on_signals
 
 READ_DEADLINE_S: Final = 60.0

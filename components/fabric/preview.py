@@ -5,6 +5,7 @@ Pure. Ports that change alike stand on one line, so that a switch of 64 ports is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -17,7 +18,7 @@ from components.fabric.exec_plan import describe_interrupts
 from components.fabric.hand_splits import plan_changes
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
-from components.fabric.systems import driver_of
+from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Drain, Unsettable
 from components.model.name_lists import fold_names
 
@@ -67,6 +68,7 @@ def preview_switch(
     lines = [head, *group_settings(moved | dropped, order)]
     edit = Edit(plan.os, plan.desired, was or SwitchState(), baseline)
     lines += _effects(plan, edit, seen, allowed)
+    lines += _unproven(plan, moved)
     if plan.timed_restore_s is None:
         lines.append(_NO_TIMER.format(driver_of(plan.os).title))
     return "\n  ".join(lines)
@@ -94,6 +96,13 @@ def render_waves(
             kind = " (canary)" if number < canary else ""
             lines.append(f"wave {number + 1} of {len(waves)}{kind}: {words}")
     return tuple(lines) if len(waves) > 1 else ()
+
+
+def _unproven(plan: SwitchPlan, moved: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Settings whose lines have no source of the vendor, and why."""
+    for pattern, why in system_of(plan.os).unproven.items():
+        if names := sorted({name for _, name in moved if re.fullmatch(pattern, name)}):
+            yield f"UNPROVEN lines for {', '.join(names)}: {why}; the reading after it decides"
 
 
 def _stopped(text: str) -> str:

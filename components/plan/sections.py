@@ -187,13 +187,14 @@ def _short(lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:
     named = re.compile(rf"(?<![\w/,-])({'|'.join(map(re.escape, ports))})(?![\w/,-])")
     alike: dict[tuple[object, ...], list[str]] = {}
     for number, block in enumerate(_blocks(lines)):
-        found = named.search(block[0]) if ports else None
-        form = (named.sub(_PORT, line) for line in block) if found else (*block, number)
-        alike.setdefault(tuple(form), []).extend([found[0]] if found else [])
+        found = {*named.findall("\n".join(block))} if ports else set[str]()
+        one = len(found) == 1
+        form = (named.sub(_PORT, line) for line in block) if one else (*block, number)
+        alike.setdefault(tuple(form), []).extend(found if one else ())
     yield f"# Shortened: {_PORT} means each port after the #; --device NAME prints every line."
     for form, names in alike.items():
-        texts = (line for line in form if isinstance(line, str))
-        first, *rest = (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in texts)
+        texts = (text for line in form if isinstance(line, str) for text in line.splitlines())
+        first, *rest = (text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in texts)
         yield f"{first}  # {', '.join(_runs(sorted(names, key=port_key)))}" if names else first
         yield from rest
 

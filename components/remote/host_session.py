@@ -14,6 +14,7 @@ from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
 from components.remote import sudo
 from components.remote.explain import Doing, explain
 from components.remote.jump import CONNECT_DEADLINE_S, JumpHosts, end, jump_hosts, login
+from components.remote.login import Client
 from components.remote.ssh_library import asyncssh
 from components.remote.step import Endpoint
 
@@ -108,7 +109,7 @@ class HostSession:
             async with asyncio.timeout(deadline_s):
                 stdout, stderr, status = await work
         except (TimeoutError, OSError, asyncssh.Error) as error:
-            raise explain(self._endpoint, error, "", doing) from error
+            raise explain(self._endpoint, error, doing, Client(None)) from error
         if status is None:  # neither a status nor a signal: half an answer is none
             raise UnreachableError(
                 f"{self._endpoint.where} {doing.failed(ConnectionError('no exit status'))}"

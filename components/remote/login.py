@@ -1,31 +1,46 @@
-"""How an SSH client of asyncssh logs in: keys, passphrases, the agent, and the pinned host key."""
+"""How our SSH client logs in: keys, passphrases, the agent, passwords, and the pinned host key."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from components.core.errors import DeviceError, HostKeyError
-from components.remote.agent import AGENT, agent_path, no_agent, no_identity, wrong_passphrase
 from components.remote.ssh_library import asyncssh
 from components.remote.step import RSA, Endpoint
 
+AGENT: Final = "SSH_AUTH_SOCK"
+"""Where ssh-agent(1) says its socket is."""
+SSH_RSA: Final = "ssh-rsa"
+"""RSA signed with SHA-1 (RFC 4253, section 6.6), refused by OpenSSH since 8.8."""
 RSA_SHA2: Final = ("rsa-sha2-512", "rsa-sha2-256")
-"""What an RSA host key signs with (RFC 8332); `ssh-rsa` is SHA-1, refused by
-OpenSSH since 8.8."""
-
+"""What an RSA host key signs with (RFC 8332)."""
 FAST_CIPHERS: Final = "^aes256-gcm@openssh.com,aes128-gcm@openssh.com"
 """Before the usual ones: asyncssh begins with ChaCha20, which it puts together of five ciphers for
 each packet. That was a fifth of what a session takes here; AES-GCM is one call of OpenSSL, and
 OpenSSH has it since 6.2. A server without it gets what it got before."""
+_SHA1_EXCHANGE: Final = "diffie-hellman-group14-sha1"
+_OLD_CIPHERS: Final = "+aes128-cbc,aes192-cbc,aes256-cbc,3des-cbc"
+_OLD_MACS: Final = "+hmac-md5,hmac-sha1-96,hmac-md5-96"
+"""What asyncssh knows and offers only if asked: OpenSSH took them last in 6.6 (March 2014)."""
 
 
-class Stranger(asyncssh.SSHClient):
-    """Keeps the host key that was presented in place of the pinned one, to name it."""
+class Client(asyncssh.SSHClient):
+    """Answers the server while it lets us in, and keeps what errors should say.
+
+    The password is given once, by keyboard-interactive if the server offers that. Onyx and EOS
+    offer nothing else, and stricter servers end the connection for a second try.
+    """
 
     presented = ""
+    """The host key that came in place of the pinned one."""
+    asked = ""
+    """What the server asked besides the password, such as a new one."""
+
+    def __init__(self, password: str | None) -> None:
+        self._password = password
 
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey
@@ -35,10 +50,39 @@ class Stranger(asyncssh.SSHClient):
         self.presented = key.export_public_key("openssh").decode().strip()
         return False
 
+    def password_auth_requested(self) -> str | None:
+        """The password, the first time."""
+        password, self._password = self._password, None
+        return password
+
+    def password_change_requested(self, prompt: str, lang: str) -> tuple[str, str]:
+        """Never change a password."""
+        del lang
+        self.asked = prompt or "a new password"
+        no_answer: Any = NotImplemented
+        return no_answer
+
+    def kbdint_auth_requested(self) -> str | None:
+        """Yes, while there is a password to give."""
+        return None if self._password is None else ""
+
+    def kbdint_challenge_received(
+        self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
+    ) -> Sequence[str] | None:
+        """The password for the first question; a second one asks for something else."""
+        del name, lang
+        if not prompts:
+            return []
+        password = self.password_auth_requested()
+        if password is None:
+            self.asked = prompts[-1][0].strip() or instructions
+            return None
+        return [password] * len(prompts)
+
 
 @asynccontextmanager
 async def client_options(
-    endpoint: Endpoint, secrets: Mapping[str, str], stranger: Stranger
+    endpoint: Endpoint, secrets: Mapping[str, str], client: Client
 ) -> AsyncGenerator[asyncssh.SSHClientConnectionOptions]:
     """The options of one login; with an agent they hold until the login is done.
 
@@ -49,22 +93,27 @@ async def client_options(
     # As a key and not as a line of known_hosts, whose form of an address depends on the port.
     pinned = _pinned_key(endpoint)
     none: list[asyncssh.SSHKey] = []
-    algorithms = RSA_SHA2 if endpoint.host_key.startswith(RSA) else (pinned.get_algorithm(),)
+    old = endpoint.legacy_algorithms
+    signed_by_rsa = (*RSA_SHA2, SSH_RSA) if old else RSA_SHA2
+    algorithms = signed_by_rsa if endpoint.host_key.startswith(RSA) else (pinned.get_algorithm(),)
     async with _client_keys(endpoint, secrets) as keys:
         yield asyncssh.SSHClientConnectionOptions(
             username=endpoint.user,
             client_keys=keys or None,
-            password=secrets.get(endpoint.password_secret or ""),
             known_hosts=([pinned], none, none),
             server_host_key_algs=list(algorithms),
-            encryption_algs=FAST_CIPHERS,
+            kex_algs=f"{'+' if old else '-'}{_SHA1_EXCHANGE}",
+            encryption_algs=_OLD_CIPHERS if old else FAST_CIPHERS,
+            mac_algs=_OLD_MACS if old else (),
             config=None,
             agent_path=None,
-            client_factory=lambda: stranger,
+            client_factory=lambda: client,
         )
 
 
 def _pinned_key(endpoint: Endpoint) -> asyncssh.SSHKey:
+    if not endpoint.host_key.strip():
+        raise HostKeyError(f"{endpoint.where}: no host key is pinned; without it nothing connects")
     try:
         return asyncssh.import_public_key(endpoint.host_key)
     except ValueError as error:
@@ -82,16 +131,31 @@ async def _client_keys(
     if not endpoint.agent:
         yield [client_key(endpoint, secrets)] if endpoint.private_key_secret else []
         return
-    path = agent_path(endpoint, os.environ)
+    path = os.environ.get(AGENT, "")
+    if not path:
+        raise _no_agent(endpoint, f"{AGENT} is not set")
     try:
         agent = await asyncssh.connect_agent(path)
         keys = list(await agent.get_keys())
     except (OSError, ValueError, asyncssh.Error) as error:
-        raise no_agent(endpoint, f"nothing answers at {AGENT}={path} ({error})") from error
+        raise _no_agent(endpoint, f"nothing answers at {AGENT}={path} ({error})") from error
     async with agent:
         if not keys:
-            raise no_identity(endpoint, path)
+            raise DeviceError(
+                f"{endpoint.where}: the file says agent: true, and the SSH agent at {path} has no"
+                " identity. Nothing was sent.\n"
+                "  fix        ssh-add FILE; `ssh-add -l` lists what the agent has"
+            )
         yield keys
+
+
+def _no_agent(endpoint: Endpoint, why: str) -> DeviceError:
+    return DeviceError(
+        f"{endpoint.where}: the file says agent: true, and no SSH agent runs here: {why}. Nothing"
+        " was sent.\n"
+        '  fix        eval "$(ssh-agent)" && ssh-add FILE, in the shell that runs this; or give the'
+        " key as private_key"
+    )
 
 
 def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKey:
@@ -105,11 +169,25 @@ def client_key(endpoint: Endpoint, secrets: Mapping[str, str]) -> asyncssh.SSHKe
         text = secrets.get(endpoint.private_key_secret or "", "")
         return asyncssh.import_private_key(text, passphrase)
     except asyncssh.KeyEncryptionError as error:
-        raise wrong_passphrase(endpoint) from error
+        raise _wrong_passphrase(endpoint) from error
     except ValueError as error:
         if "passphrase" in str(error).lower():
-            raise wrong_passphrase(endpoint) from error
+            raise _wrong_passphrase(endpoint) from error
         raise DeviceError(
             f"{endpoint.where}: the secret {endpoint.private_key_secret} is no private key"
             f" in OpenSSH form: {error}. Nothing was sent."
         ) from error
+
+
+def _wrong_passphrase(endpoint: Endpoint) -> DeviceError:
+    if endpoint.passphrase_secret is None:
+        return DeviceError(
+            f"{endpoint.where}: the private key {endpoint.private_key_secret} has a passphrase, and"
+            " none is named. Nothing was sent.\n"
+            "  fix        add passphrase: {secret: NAME} beside private_key, or use agent: true"
+        )
+    return DeviceError(
+        f"{endpoint.where}: the secret {endpoint.passphrase_secret} does not open the private key"
+        f" {endpoint.private_key_secret}. Nothing was sent.\n"
+        "  fix        correct one of the two; `ssh-keygen -y -f FILE` asks for the passphrase"
+    )

@@ -1,142 +1,107 @@
-"""One command-line session with a switch: netmiko, one SSH connection, one deadline."""
+"""One command-line session with a switch: one SSH connection, one deadline, a learned prompt."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
-from hashlib import sha1
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from threading import Event
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from cryptography.hazmat.primitives import hashes
-from paramiko import Channel, RSAKey, SSHException, Transport
-from paramiko.kex_group14 import KexGroup14SHA256
-from paramiko.ssh_exception import BadAuthenticationType
-
-from components.core.errors import Bug, UnreachableError
-from components.core.limits import Held, TooLongError
-from components.remote.netmiko_base import BaseConnection, NetmikoBaseException
-from components.remote.session_profile import SessionProfile
+from components.core.errors import DeviceError, UnreachableError
+from components.core.limits import ANSWER_BYTES, TooLongError
+from components.remote.explain import is_question, no_session, printed_last
+from components.remote.https_session import HttpsSession, open_https
+from components.remote.session_profile import Prompt, SessionProfile, last_line
 from components.remote.step import COMMAND_S, Endpoint
-from components.remote.switch_errors import classified
-from components.remote.switch_login import CONNECT_S, credentials, known_name, way_to
-from components.remote.switch_rights import rise
+from components.remote.terminal import CHUNK_BYTES, PlainStream, Terminal, open_terminal
 
-_USUAL: Final[Any] = Transport
-"""Its tables of algorithms are not public."""
-_RSA: Final[Any] = RSAKey
-_SSH_RSA: Final = "ssh-rsa"
-"""RSA signed with SHA-1 (RFC 4253, section 6.6)."""
-
-
-class _Group14Sha1(KexGroup14SHA256):
-    name = "diffie-hellman-group14-sha1"
-    hash_algo = sha1
-
-
-class _OldRsa(_RSA):
-    HASHES = {**_RSA.HASHES, _SSH_RSA: hashes.SHA1}  # noqa: RUF012 - as in its base
-
-
-class LegacyTransport(Transport):
-    """Takes SHA-1 after everything else: RSA host keys, and the key exchange of group 14.
-
-    It is for switches that have nothing else. paramiko dropped SHA-1 with release 5, and has no
-    setting that brings it back.
-    """
-
-    _preferred_keys = (*_USUAL._preferred_keys, _SSH_RSA)  # noqa: SLF001 - see above
-    _key_info = {**_USUAL._key_info, _SSH_RSA: _OldRsa}  # noqa: SLF001, RUF012 - the same
-    _preferred_kex = (*_USUAL._preferred_kex, _Group14Sha1.name)  # noqa: SLF001 - the same
-    _kex_info = {**_USUAL._kex_info, _Group14Sha1.name: _Group14Sha1}  # noqa: SLF001, RUF012 - the same
+CONNECT_S: Final = 10.0
+"""To open a TCP connection and log in: a switch that is up answers in about one second."""
+TAIL: Final = 2 * CHUNK_BYTES
+"""Characters at the end of an answer that are searched: the whole answer would be searched again
+for each chunk."""
+QUESTION_S: Final = 1.0
+"""Seconds of silence after which a known question is one, and not the middle of a banner."""
+ECHOED: Final = 60
+"""Characters of a command that must come back before its answer ends: a terminal may break what is
+longer."""
+_STATUS: Final = re.compile(r"\[status (\d+)\]")
+_STATUS_AT_END: Final = re.compile(r"\[status (\d+)\]\n?$")
+_PASSWORD: Final = r"[Pp]assword: ?\Z"  # noqa: S105 - what a switch asks
+_SUDO: Final = "railyard-asks-for-sudo:"
+_ASKED: Final = re.compile(rf"{_PASSWORD}|{_SUDO} ?\Z")
+_REASON: Final = re.compile(r"try again|incorrect|denied|Bad|%|sudo:")
 
 
-SHORTEST_S: Final = 0.01
-"""A socket timeout of 0 would mean not to wait at all."""
-CHUNK_BYTES: Final = 65536
-TAIL: Final = 4096
-"""Characters at the end of an answer that are searched for the prompt: the whole answer would be
-searched again for each chunk. A prompt with the line of the status before it has some 100."""
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])")
-_STATUS: Final = re.compile(r"\[status (\d+)\]\n?$")
+@dataclass(slots=True)
+class CommandLine:
+    """What is typed into a terminal, and what it prints up to the next prompt."""
 
+    terminal: Terminal
+    profile: SessionProfile
+    prompt: Prompt
+    tail: str = ""
+    """The end of what was read since the last command, without escapes."""
+    _stream: PlainStream = field(default_factory=PlainStream)
 
-class _KeyboardFirst(Transport):
-    """Logs in by keyboard-interactive, which Onyx offers, and only then by plain password.
+    def type(self, line: str) -> None:
+        """Send one line; what came before it counts no more."""
+        self.tail = ""
+        self.terminal.write(f"{line}\n")
 
-    paramiko's own order costs a failed attempt, and asks twice for the login service, which
-    stricter servers end the connection for.
-    """
+    def ends_after(self, command: str) -> Callable[[str], bool]:
+        """What tells the end of an answer: the prompt, and no late one of another command.
 
-    def auth_password(
-        self,
-        username: str,
-        password: str,
-        event: Event | None = None,
-        fallback: bool = True,  # noqa: FBT001, FBT002 - paramiko's signature
-    ) -> list[str]:
-        del fallback
+        A shell prints a status before its prompt, and other terminals the command itself.
+        """
+        echo = re.escape(_first(command))
+        mark = _STATUS if self.profile.has_status else re.compile(echo)
+        seen = False
 
-        def answer(_title: str, _text: str, fields: list[tuple[str, bool]]) -> list[str]:
-            return [password] * len(fields)
+        def ends(tail: str) -> bool:
+            nonlocal seen
+            seen = seen or mark.search(tail) is not None
+            return seen and self.prompt.find(tail) is not None
 
-        try:
-            return self.auth_interactive(username, answer)
-        except BadAuthenticationType:
-            return super().auth_password(username, password, event, fallback=False)
+        return ends
 
+    def ask(self, command: str, ends_at_s: float) -> str:
+        """Send a command and read to the prompt; it raises what `read` raises."""
+        line = self.profile.line_of(command)
+        self.type(line)
+        return self.read(self.ends_after(line), ends_at_s)
 
-class _LegacyKeyboardFirst(LegacyTransport, _KeyboardFirst):
-    """Both."""
+    def read(self, ends: Callable[[str], bool], ends_at_s: float, *, asks: bool = False) -> str:
+        """Read until the end of what was read is the one that is waited for.
 
+        Args:
+            ends: Judges the end.
+            ends_at_s: Deadline, of `time.monotonic`.
+            asks: A known question, and no more after it, is waited for no longer.
 
-_TRANSPORTS: Final[dict[tuple[bool, bool], type[Transport]]] = {
-    (True, False): _KeyboardFirst,
-    (False, True): LegacyTransport,
-    (True, True): _LegacyKeyboardFirst,
-}
-"""Whether the keyboard is first, and old algorithms are let pass, to another client than usual."""
-
-
-class _Connection(BaseConnection):
-    """A netmiko session that waits for what the switch says, and for nothing else."""
-
-    def __init__(
-        self,
-        profile: SessionProfile,
-        rise: Callable[[BaseConnection, float], None],
-        *,
-        legacy: bool,
-        **login: Any,  # noqa: ANN401 - netmiko's own arguments
-    ) -> None:
-        self._profile, self._rise, self._legacy = profile, rise, legacy
-        super().__init__(**login)
-
-    def _connect_params_dict(self) -> dict[str, object]:
-        transport = _TRANSPORTS.get((self._profile.keyboard_first, self._legacy))
-        more = {"transport_factory": transport} if transport else {}
-        return {**super()._connect_params_dict(), **more}
-
-    def _try_session_preparation(self, force_data: bool = True) -> None:  # noqa: FBT001, FBT002 - netmiko's own signature
-        """Skip netmiko's first return: a switch that already hung up has said why; read that."""
-        del force_data
-        super()._try_session_preparation(force_data=False)
-
-    def session_preparation(self) -> None:
-        """Read the prompt of the login, and send what the profile sends first."""
-        ends_at_s = time.monotonic() + self.conn_timeout
-        read_to(self, self._profile.prompt, ends_at_s)
-        self._rise(self, ends_at_s)
-        for line in self._profile.prepare:
-            self.write_channel(f"{line}\n")
-            read_to(self, self._profile.prompt, ends_at_s)
+        Raises:
+            TimeoutError: The deadline passed first.
+            TooLongError: The switch sent more than an answer can have.
+            EOFError: The session ended first.
+        """
+        pieces, size = list[str](), 0
+        while not ends(self.tail):
+            left_s = ends_at_s - time.monotonic()
+            if left_s <= 0:  # a switch that never stops to send never lets the terminal wait
+                raise TimeoutError
+            if asks and is_question(self.tail):
+                left_s = min(left_s, QUESTION_S)
+            chunk = self.terminal.read(left_s)
+            if not chunk:
+                raise EOFError
+            size += len(chunk)
+            if size > ANSWER_BYTES:
+                raise TooLongError(ANSWER_BYTES)
+            pieces.append(self._stream.feed(chunk))
+            self.tail = (self.tail + pieces[-1])[-TAIL:]
+        return "".join(pieces)
 
 
 @dataclass(slots=True)
@@ -144,12 +109,9 @@ class SwitchSession:
     """An open session. Use it in one thread, and as a context manager."""
 
     endpoint: Endpoint
-    connection: BaseConnection
+    line: CommandLine
     ends_at_s: float
     deadline_s: float
-    profile: SessionProfile
-    way: ExitStack
-    """What the session goes through, given back at its end."""
     sent: int = 0
 
     @property
@@ -169,23 +131,23 @@ class SwitchSession:
         self.sent += 1
         self.ends_at_s += self._command_s
         try:
-            self.connection.write_channel(f"{self.profile.line_of(command)}\n")
-            raw = read_to(self.connection, self.profile.end, self.ends_at_s)
+            raw = self.line.ask(command, self.ends_at_s)
         except TooLongError as error:
             raise UnreachableError(f"{self.where}: the answer to `{command}`: {error}") from error
         except TimeoutError as error:
             raise UnreachableError(
                 f"{self.where}: no prompt after `{command}` within the deadline of "
                 f"{self.deadline_s:g} s, and {self._command_s:g} s for each of {self.sent} commands"
+                f"; {printed_last(self.endpoint, self.line.tail, waits=False)}"
                 "\n  fix    if the switch is slow and sound, write larger deadlines.switch into the"
                 " file"
             ) from error
-        except (NetmikoBaseException, OSError, SSHException, EOFError) as error:
+        except (OSError, EOFError) as error:
             raise UnreachableError(
                 f"{self.where}: the session ended while `{command}` ran"
+                f"; {printed_last(self.endpoint, self.line.tail, waits=False)}"
             ) from error
-        text = _clean(raw, self.profile.prompt)
-        return _judged(text) if self.profile.has_status else text
+        return _answer(raw, command, self.line)
 
     @property
     def _command_s(self) -> float:
@@ -210,55 +172,32 @@ class SwitchSession:
         trace: TracebackType | None,
     ) -> None:
         """Close the connection; a switch that is already gone is no error."""
-        client = self.connection.remote_conn_pre
-        if client is not None:
-            client.close()
-        self.way.close()
+        self.line.terminal.close()
 
 
-def _judged(text: str) -> str:
-    """Take the mark of success away, so that an output is as the command printed it."""
-    found = _STATUS.search(text)
-    if found is None:
-        return f"{text}\n[status unknown]\n"
-    return text[: found.start()] if found[1] == "0" else text
+def _first(typed: str) -> str:
+    """The beginning of a line that comes back as it was typed."""
+    return typed.partition("\n")[0][:ECHOED]
 
 
-def read_to(connection: BaseConnection, prompt: str, ends_at_s: float) -> str:
-    """Read until the prompt; netmiko's own reader does not notice a session that died.
+def _answer(raw: str, command: str, line: CommandLine) -> str:
+    """What a command printed: what stands between its echo and the prompt.
 
-    Raises:
-        TimeoutError: The deadline passed first.
-        TooLongError: The switch sent more than an answer can have.
-        EOFError: The session ended first; its text is what was read.
+    A terminal that is behind echoes a line twice, once by itself and once after the prompt (netmiko
+    has this of EOS). Where there is a status, one other than 0 stays.
     """
-    channel = connection.remote_conn
-    if not isinstance(channel, Channel):
-        raise Bug("a switch session is an SSH session")
-    held, tail = Held(), b""
-    while re.search(prompt, _last_lines(tail)) is None:
-        left_s = ends_at_s - time.monotonic()
-        if left_s <= 0:  # a switch that never stops to send never lets the socket wait
-            raise TimeoutError
-        channel.settimeout(max(left_s, SHORTEST_S))
-        chunk = channel.recv(CHUNK_BYTES)
-        if not chunk:
-            raise EOFError(held.text())
-        held.add(chunk)
-        tail = (tail + chunk)[-TAIL:]
-    return held.text()
-
-
-def _last_lines(tail: bytes) -> str:
-    """The end of an answer without escapes, from the beginning of a line where it was cut."""
-    text = tail.decode(errors="replace")
-    return _ESCAPES.sub("", text.partition("\n")[2] if len(tail) == TAIL else text)
-
-
-def _clean(raw: str, prompt: str) -> str:
-    text = _ESCAPES.sub("", raw).replace("\r\n", "\n").replace("\r", "")
-    _echo, _, rest = text.partition("\n")
-    return re.sub(prompt, "", rest)
+    typed, prompt = line.profile.line_of(command), line.prompt.find(raw) or ""
+    text = raw[: len(raw) - len(prompt)].replace("\r", "")
+    _, _, rest = text[max(text.find(_first(typed)), 0) :].partition("\n")
+    again, _, body = rest.partition("\n")
+    if again.endswith(typed) and line.prompt.find(again[: -len(typed)]):
+        rest = body
+    if not line.profile.has_status:
+        return rest
+    found = _STATUS_AT_END.search(rest)
+    if found is None:
+        return f"{rest}\n[status unknown]\n"
+    return rest[: found.start()] if found[1] == "0" else rest
 
 
 def open_session(
@@ -278,33 +217,109 @@ def open_session(
         DeviceError: The login, the password of `enable`, or that of sudo is refused.
     """
     ends_at_s, within_s = time.monotonic() + deadline_s, min(CONNECT_S, deadline_s)
-    with ExitStack() as way:
-        sock = way.enter_context(way_to(endpoint, secrets, within_s))
-        with _known_hosts(endpoint) as path, classified(endpoint, within_s):
-            connection = _Connection(
-                profile,
-                partial(rise, endpoint, profile, secrets, read_to),
-                legacy=endpoint.legacy_algorithms,
-                host=endpoint.address,
-                port=endpoint.port,
-                username=endpoint.user,
-                **credentials(endpoint, secrets),
-                sock=sock,
-                ssh_strict=True,
-                alt_host_keys=True,
-                alt_key_file=str(path),
-                conn_timeout=within_s,
-                auth_timeout=within_s,
-                banner_timeout=within_s,
-            )
-        return SwitchSession(endpoint, connection, ends_at_s, deadline_s, profile, way.pop_all())
+    terminal = open_terminal(endpoint, secrets, within_s)
+    try:
+        line = CommandLine(terminal, profile, Prompt(profile.prompt))
+        _prepare(endpoint, line, secrets, within_s)
+    except BaseException:
+        terminal.close()
+        raise
+    return SwitchSession(endpoint, line, ends_at_s, deadline_s)
 
 
-@contextmanager
-def _known_hosts(endpoint: Endpoint) -> Generator[Path, None, None]:
-    """A file with the one pinned key, as the SSH client wants it."""
-    line = f"{known_name(endpoint)} {endpoint.host_key.strip()}\n"
-    with TemporaryDirectory(prefix="railyard-") as folder:
-        path = Path(folder) / "known_hosts"
-        path.write_text(line)
-        yield path
+def open_device(
+    endpoint: Endpoint, profile: SessionProfile, secrets: Mapping[str, str], deadline_s: float
+) -> SwitchSession | HttpsSession:
+    """Reach a device by what its system has; arguments and errors are those of both."""
+    if profile.https:
+        return open_https(endpoint, secrets, deadline_s)
+    return open_session(endpoint, profile, secrets, deadline_s)
+
+
+def _prepare(
+    endpoint: Endpoint, line: CommandLine, secrets: Mapping[str, str], within_s: float
+) -> None:
+    """Learn the prompt, get the rights that the file has a password for, and turn the pager off.
+
+    Nothing is typed until a prompt is there: it would answer a question, such as one for a new
+    password.
+
+    Raises:
+        UnreachableError: No prompt came, or the session ended; the text says what came.
+        DeviceError: See `_rise`.
+    """
+    ends_at_s = time.monotonic() + within_s
+    first, *others = line.profile.prepare or ("",)
+    try:
+        line.read(lambda tail: line.prompt.find(tail) is not None, ends_at_s, asks=True)
+        line.terminal.write(f"{first}\n")
+        line.read(lambda tail: line.prompt.learn(tail) is not None, ends_at_s, asks=True)
+        line.prompt = line.prompt.learn(line.tail) or line.prompt
+        _rise(endpoint, line, secrets, ends_at_s)
+        for each in others:
+            line.ask(each, ends_at_s)
+    except TooLongError as error:
+        raise no_session(endpoint, f"{error}", within_s) from error
+    except TimeoutError as error:
+        why = printed_last(endpoint, line.tail, waits=True)
+        within = None if is_question(line.tail) else within_s
+        raise no_session(endpoint, why, within) from error
+    except (OSError, EOFError) as error:
+        why = printed_last(endpoint, line.tail, waits=False)
+        raise no_session(endpoint, f"the switch ended it; {why}", within_s) from error
+
+
+def _rise(
+    endpoint: Endpoint, line: CommandLine, secrets: Mapping[str, str], ends_at_s: float
+) -> None:
+    """Get the rights that the file has a password for: `enable`, or sudo's.
+
+    The credential of sudo holds for this terminal, for as long as the switch's sudoers say (15
+    minutes in Debian), and each command that uses it begins that time again.
+
+    Raises:
+        DeviceError: The switch refuses the password, or forgets it at once.
+    """
+    if endpoint.enable_secret is not None and line.profile.enables:
+        said = _give(line, "enable", secrets.get(endpoint.enable_secret, ""), ends_at_s)
+        if said.rstrip().endswith(">"):
+            raise _refused(endpoint, "enable", endpoint.enable_secret, said)
+    if endpoint.sudo_secret is not None and line.profile.has_status:
+        password = secrets.get(endpoint.sudo_secret, "")
+        said = _give(line, f"sudo -v -p {_SUDO}", password, ends_at_s)
+        left = _give(line, "sudo -n true", "", ends_at_s)
+        if "sudo:" in left.partition("\n")[2]:
+            raise _refused(endpoint, "sudo", endpoint.sudo_secret, said + left)
+
+
+def _give(line: CommandLine, command: str, password: str, ends_at_s: float) -> str:
+    """Send a line, answer the question for a password once, and leave at the prompt."""
+    typed = line.profile.line_of(command)
+    ends = line.ends_after(typed)
+    # A signal would throw away what is on its way to a shell; sudo takes the end of input as well.
+    no_more = "\x04" if line.profile.has_status else "\x03"
+
+    def asks_or_ends(tail: str) -> bool:
+        at_end = ends(tail)
+        return at_end or _ASKED.search(last_line(tail)) is not None
+
+    line.type(typed)
+    said, answer = [line.read(asks_or_ends, ends_at_s)], f"{password}\n"
+    while _ASKED.search(last_line(line.tail)):
+        line.tail = ""
+        line.terminal.write(answer)
+        said.append(line.read(asks_or_ends, ends_at_s))
+        answer = no_more  # it asks again: no other password is tried
+    return "".join(said[1:] or said)
+
+
+def _refused(endpoint: Endpoint, what: str, secret: str, said: str) -> DeviceError:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    reasons = [line for line in lines if _REASON.search(line)]
+    words = next(
+        (line for line in reasons if "incorrect" in line), (*reasons, "no reason given")[0]
+    )
+    return DeviceError(
+        f"{endpoint.where}: {what} refuses the password of the secret {secret}: {words}. Nothing"
+        " was changed."
+    )

@@ -11,14 +11,8 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 _HEAVY: Final = ("asyncssh", "netmiko", "kubernetes", "urllib3", "matplotlib", "pulumi.automation")
-_SESSION: Final = """
-from components.remote.netmiko_base import BaseConnection as ours
-assert "netmiko" not in sys.modules and "netmiko.ssh_dispatcher" not in sys.modules
-import netmiko
-assert netmiko.BaseConnection is ours and netmiko.ConnectHandler
-"""
 _STAND_IN: Final = """
-from components.core.start import without_init
+from standins.bare import without_init
 with without_init("pulumi", "pulumi.runtime"):
     import {}
 """
@@ -29,11 +23,11 @@ with without_init("pulumi", "pulumi.runtime"):
     [
         ("import components.cli.evidence", ()),
         ("import components.cli.check", ()),
-        (_SESSION, ("netmiko",)),
+        ("import components.remote.switch_session", ("asyncssh",)),
         (_STAND_IN.format("standins.command.provider"), ()),
         (_STAND_IN.format("lab.engine.language.host"), ()),
     ],
-    ids=["evidence", "check", "netmiko", "command", "language-host"],
+    ids=["evidence", "check", "session", "command", "language-host"],
 )
 def test_a_start_brings_no_library_that_it_does_not_use(code: str, brings: tuple[str, ...]) -> None:
     shown = f"import sys\n{code}\nprint(*[n for n in {_HEAVY!r} if n in sys.modules])"

@@ -8,7 +8,7 @@ import pytest
 
 from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.fabric.systems.onyx.driver import OnyxDriver
+from components.fabric.systems.onyx.system import OnyxDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
 from lab.views import SwitchConfig

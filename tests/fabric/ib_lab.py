@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from components.fabric.exchange import Exchange
-from components.fabric.systems.mlnxos.driver import MlnxosDriver
+from components.fabric.systems.mlnxos.system import MlnxosDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.mlnxos.server import MlnxosSwitch
 from lab.views import SwitchConfig

@@ -15,7 +15,7 @@ from components.fabric.systems.cumulus.driver import NEIGHBOURS as CUMULUS_LLDP
 from components.fabric.systems.cumulus.driver import CumulusDriver
 from components.fabric.systems.eos.driver import NEIGHBOURS as EOS_LLDP
 from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.onyx.read import parse_neighbours
+from components.fabric.systems.onyx.answers import read_neighbours
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.fabric_lab import KINDS, Room, chain_of, load_example, port_name, rooms_of
@@ -44,7 +44,7 @@ Eth1/32:
 
 
 def test_onyx_lines() -> None:
-    found = parse_neighbours(ONYX)
+    found = read_neighbours(ONYX)
     assert found["1/3"] == Neighbour(
         system="gpu02.example.com", port="24:8a:07:00:00:02", description="enp5s0"
     )

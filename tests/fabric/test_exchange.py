@@ -16,7 +16,7 @@ from components.fabric.guards import with_looks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import PauseCounters
-from components.fabric.systems.onyx.running import parse_running
+from components.fabric.systems.onyx.rows import parse_running
 from lab.switches.onyx.config import PortConfig
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.conftest import load_spec, make_switch, talk

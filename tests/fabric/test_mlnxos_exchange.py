@@ -14,7 +14,7 @@ from components.core.errors import Bug, DeviceError
 from components.fabric.parts import IbState, MemberKind, PartitionState
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems.mlnxos.driver import MlnxosDriver
+from components.fabric.systems.mlnxos.system import MlnxosDriver
 from components.fabric.targets import target_of_apply
 from lab.switches.mlnxos.server import MlnxosSwitch
 from tests.fabric.ib_lab import load_spec, make_switch, talk

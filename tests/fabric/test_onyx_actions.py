@@ -6,8 +6,8 @@ import pytest
 
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import flatten
-from components.fabric.systems.onyx.write import collapse_ports, plan_changes
-from components.fabric.systems.ranges import collapse_vlans
+from components.fabric.systems.onyx.rows import plan_changes
+from components.fabric.systems.ranges import collapse_ports, collapse_vlans
 
 NO_ECN = PortState(ecn={3: None})
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.onyx.driver import OnyxDriver
-from components.fabric.systems.onyx.read import Interface
-from components.fabric.systems.onyx.running import (
+from components.fabric.systems.onyx.answers import read_status
+from components.fabric.systems.onyx.rows import (
     RUNNING,
     STATUS,
     parse_running,
-    parse_status,
     whole_of,
 )
+from components.fabric.systems.onyx.system import OnyxDriver
 
 # oxidized's capture of 3.9.2504; what follows is put into its sections.
 HEAD = """##
@@ -102,7 +101,7 @@ def test_a_configuration_with_every_line_of_ours_leaves_nothing_to_ask() -> None
     assert (first.mode, first.trunk_vlans, first.access_vlan) == ("trunk", (111,), None)
     assert (first.mtu_bytes, first.trust, first.strict_classes) == (9216, "L3", ())
     assert (first.admin_up, second.admin_up) == (True, False)
-    assert first.wrr_weights == dict.fromkeys(range(8), 12)
+    assert first.wrr_weights == {tc: 12 + tc % 2 for tc in range(8)}
     assert reading.vlan_holders == {1: ("1/7", "1/8")}
 
 
@@ -110,7 +109,7 @@ def test_marking_by_percent_is_read_as_others_set_it() -> None:
     running = parse_running(HEAD + RELATIVE)
     assert running is not None
     assert len(running.ports) == 32
-    assert running.ports["1/32"].ecn == {3: EcnState(min_kib=75, max_kib=95, relative=True)}
+    assert running.ports["1/32"]["ecn"] == {3: EcnState(min_kib=75, max_kib=95, relative=True)}
 
 
 def test_what_the_one_shot_set_is_in_its_own_answer() -> None:
@@ -226,9 +225,9 @@ def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
 
 
 def test_the_table_of_ports_has_what_the_factory_set() -> None:
-    assert parse_status(TABLE) == {
-        "1/10": Interface(admin_up=True, mtu_bytes=1500),
-        "1/11": Interface(admin_up=False, mtu_bytes=9216),
+    assert read_status(TABLE) == {
+        "1/10": {"admin_up": True, "mtu_bytes": 1500, "link": True},
+        "1/11": {"admin_up": False, "mtu_bytes": 9216, "link": False},
     }
     driver, wanted = OnyxDriver(), SwitchState(ports={"1/10": ASKED})
     assert driver.whole_command({}, wanted) == RUNNING

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Generator
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -37,6 +39,7 @@ from tests.fabric.in_process import apply, baseline_of, edit, restore
 from tests.fabric.ufm_lab import PASSWORD, plan_at, serve, site, spec_at
 from tests.preflight.played import PLAYED
 
+FORMS = Path(__file__).parent / "forms" / "ufm"
 ENVIRON = {"RAILYARD_SECRET_UFM_PASSWORD": PASSWORD}
 SECRETS = {"ufm_password": PASSWORD}
 GPU01 = [f"a088c203000110{n}0" for n in range(8)]
@@ -255,8 +258,24 @@ def test_who_does_not_ask_for_adaptive_routing_does_not_read_it(plan: SwitchPlan
 
 def test_a_configuration_of_another_form_is_shown(adaptive: SwitchPlan) -> None:
     answers = {"GET /ufmRest/resources/pkeys?guids_data=true": "{}", SM_CONF: "{}"}
-    with pytest.raises(Unreadable, match="it names no active routing engine"):
+    with pytest.raises(Unreadable, match="no `routing_engine_active` in the answer"):
         UfmDriver().parse(answers, adaptive.desired)
+
+
+def test_the_forms_are_read_and_printed(adaptive: SwitchPlan, ufm: Ufm) -> None:
+    ufm.routing_engine = "ar_updn"
+    commands = UfmDriver().read_commands(adaptive.desired)
+    texts = [(FORMS / name).read_text() for name in ("pkeys.json", "smconf.json")]
+    state = UfmDriver().parse(dict(zip(commands, texts, strict=True)), adaptive.desired).state
+    assert state.ib is not None
+    assert state.ib.adaptive_routing is True
+    assert state.ib.partitions == {
+        "0x0444": PartitionState(pkey=0x444, ipoib=False, members={OTHERS: "full, index 0"})
+    }
+    login = f"Basic {b64encode(f'admin:{PASSWORD}'.encode()).decode()}"
+    for command, text in zip(commands, texts, strict=True):
+        status, answer = ufm.answer("GET", command.split()[1], login, "")
+        assert (status, json.dumps(answer, indent=2) + "\n") == (200, text)
 
 
 def test_an_answer_of_another_form_is_shown(plan: SwitchPlan, ufm: Ufm) -> None:

@@ -11,16 +11,13 @@ from components.acceptance.evidence import HopRole
 from components.acceptance.plan import HopPlan
 from components.fabric.systems.base import PortCounters, Unread
 from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.onyx.driver import (
-    CLASS_COUNTERS,
-    CONGESTION,
-    COUNTERS,
-    PRIORITY_COUNTERS,
-    ROCE_COUNTERS,
-    OnyxDriver,
-)
+from components.fabric.systems.onyx import answers as show
+from components.fabric.systems.onyx.system import OnyxDriver
 
-TOTALS = "  Rx:\n    7  packets\n    5000  bytes\n    2  discard packets\n  Tx:\n    9000  bytes\n"
+TOTALS = (
+    "Eth1/1:\n  Rx:\n    7  packets\n    5000  bytes\n    2  discard packets\n"
+    "  Tx:\n    9000  bytes\n"
+)
 OTHER_FORM = "Eth1/1 priority 3 | rx octets 4700 | tx octets 8800\n"
 ROCE = [{"Eth1/1": [{"Rx": [{"RoCE PG bytes": "4700"}]}, {"Tx": [{"RoCE TC bytes": "8800"}]}]}]
 
@@ -28,16 +25,16 @@ ROCE = [{"Eth1/1": [{"Rx": [{"RoCE PG bytes": "4700"}]}, {"Tx": [{"RoCE TC bytes
 def onyx(received: str = "", sent: str = "", roce: str = "[]") -> PortCounters:
     """What is read of a port whose answers are these; empty for the form that the driver knows."""
     answers = {
-        COUNTERS.format(port="1/1"): TOTALS,
-        CONGESTION.format(port="1/1"): "[]",
-        ROCE_COUNTERS.format(port="1/1"): roce,
+        show.TOTALS: TOTALS,
+        show.CONGESTION.format("1/1"): "[]",
+        show.ROCE_COUNTERS.format("1/1"): roce,
     }
     for number in range(8):
         count = 4700 if number == 3 else 0
-        known = f"  Rx:\n    {count}  bytes\n  Tx:\n    0  bytes\n"
-        answers[PRIORITY_COUNTERS.format(port="1/1", number=number)] = received or known
-        known = f"  TC {number}:\n    {2 * count}  bytes\n"
-        answers[CLASS_COUNTERS.format(port="1/1", number=number)] = sent or known
+        known = f"Eth1/1:\n  PFC {number}:\n  Rx:\n    {count}  bytes\n  Tx:\n    0  bytes\n"
+        answers[show.OF_PRIORITY.format(number)] = received or known
+        known = f"Eth1/1:\n  TC {number}:\n    {2 * count}  bytes\n"
+        answers[show.OF_CLASS.format(number)] = sent or known
     return OnyxDriver().parse_counters(answers, ("1/1",))["1/1"]
 
 

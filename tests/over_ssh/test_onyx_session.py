@@ -28,7 +28,7 @@ def test_a_slow_prompt_within_the_deadline(room: SwitchRoom) -> None:
     ("command", "output"),
     [
         ("show version", "UNIX shell commands cannot be executed using this account.\n"),
-        ('cli "enable" "show roce"', "RoCE mode      : N/A\n"),
+        ('cli "enable" "show roce"', "RoCE mode: N/A\n"),
         ('cli -h \'"enable" "conf t" "bogus"\'', '% Unrecognized command "bogus".'),
     ],
 )
@@ -47,7 +47,7 @@ def test_a_shell_without_a_terminal_prints_results_only(room: SwitchRoom) -> Non
             output, _ = await process.communicate("enable\nshow roce\n")
             return str(output)
 
-    assert room.wait(work()) == "RoCE mode      : N/A\n"
+    assert room.wait(work()) == "RoCE mode: N/A\n"
 
 
 def test_the_pager_of_a_terminal(room: SwitchRoom) -> None:

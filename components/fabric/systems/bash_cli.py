@@ -18,7 +18,7 @@ from components.remote.session_profile import SessionProfile
 SESSION: Final = SessionProfile(
     # `cumulus@leaf-01:mgmt:~$ `: the VRF of the login is between host and folder. SONiC has none:
     # `admin@leaf-01:~$ `.
-    prompt=r"[\w.-]+@[\w.-]+:(?:[\w-]+:)?[^\s$#]*[$#] $",
+    prompt=r"(?P<own>[^@\r\n]*@[\w.-]+:(?:[\w-]+:)?[^\s$#]*)[$#] ",
     # A dumb terminal gets neither colours nor bracketed paste, and nothing pages.
     prepare=("export TERM=dumb PAGER=cat",),
     has_status=True,

@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from components.core.errors import Bug
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.systems.base import Guard
+from components.fabric.systems.switch_system import ExecForm
 from components.remote.session_profile import SessionProfile
 
 ENTER: Final = ("enable",)
@@ -15,9 +17,8 @@ CONFIGURE: Final = ("configure terminal",)
 SAVE: Final = "configuration write"
 SESSION: Final = SessionProfile(
     # `HOST [standalone: master] (config) # `; the host name may be empty (public captures).
-    prompt=r"\S* ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] $",
+    prompt=r"(?P<own>.*?) ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] ",
     prepare=("no cli session paging enable",),
-    keyboard_first=True,
     enables=True,
 )
 
@@ -40,6 +41,31 @@ def find_refusal(output: str) -> str | None:
     """The error in what a command printed, or None; exit statuses mean nothing here."""
     found = _REFUSAL.search(output)
     return found.group(1).strip() if found else None
+
+
+_UNSAFE: Final = re.compile(r'["\\`$\n]')
+"""What would end a quoted argument, or be more than text in it."""
+
+
+def render_cli(lines: Sequence[str]) -> str:
+    """One word `cli` and each line as an argument in double quotes."""
+    for line in lines:
+        if _UNSAFE.search(line):
+            raise Bug(f"the line {line!r} cannot be an argument of `cli`")
+    return "cli " + " ".join(f'"{line}"' for line in lines)
+
+
+EXEC: Final = ExecForm(
+    render=render_cli,
+    mark=lambda text, mark: text.replace("cli ", f'cli "## {mark}" ', 1),
+    enter=(*ENTER, *CONFIGURE),
+    commit=(),
+    save=(SAVE,),
+    save_enter=(*ENTER, *CONFIGURE),
+    # A configuration line that is taken prints nothing.
+    expects=re.compile(r"\s*"),
+    resets=re.compile(r"allowed-vlan none$|no switchport force$"),
+)
 
 
 class MellanoxDriver:

@@ -29,6 +29,12 @@ def fill_membership(was: PortState, port: PortState) -> PortState:
     return port.model_copy(update=changes)
 
 
+def named_vlans(port: PortState) -> set[int]:
+    """The VLANs that a port names, whether or not they are in force in its mode."""
+    named = () if port.trunk_vlans == "all" else port.trunk_vlans or ()
+    return {*named, *((port.access_vlan,) if port.access_vlan else ())}
+
+
 def others_of(ports: Mapping[str, PortState]) -> OtherPorts:
     """Ports that were not asked for, by the VLANs that they carry now."""
     carried = {name: carried_vlans(port) for name, port in ports.items()}

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Final
 
 _NUMBER: Final = re.compile(r"\d+")
+_SPAN: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-(?:\1)?(\d+))?")
 
 
 def parse_vlan_ranges(text: str) -> tuple[int, ...]:
@@ -53,6 +54,25 @@ def port_runs(ports: Iterable[str], whole: int) -> Iterator[list[str]]:
         run.append(port)
     if run:
         yield run
+
+
+def collapse_ports(ports: Iterable[str]) -> list[str]:
+    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`."""
+    runs = port_runs(ports, whole=2)
+    return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+
+
+def expand_ports(text: str) -> list[str] | None:
+    """`1/1-1/3,1/7` as names; None: over parts of several split ports, in no published order."""
+    spans = [_SPAN.fullmatch(part) for part in text.split(",")]
+    if None in spans:
+        return None
+    return [
+        f"{span[1]}{number}"
+        for span in spans
+        if span
+        for number in range(int(span[2]), int(span[3] or span[2]) + 1)
+    ]
 
 
 def _follows(one: tuple[int, ...], other: tuple[int, ...], whole: int) -> bool:

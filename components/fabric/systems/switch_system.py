@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from components.catalogue.switches.switch_model import (
@@ -200,6 +200,9 @@ class SwitchSystem:
     """First release in which its driver splits ports; None: ports must have been split before."""
     links: LinkForm | str = "its driver sets none"
     """How it says what a link runs at, or why it does not."""
+    unproven: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pattern of settings to why their lines have no source of the vendor: a preview says so. The
+    reading after the change decides, and puts back what the switch took in another way."""
     repairs: frozenset[str] = frozenset()
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""
 

@@ -18,9 +18,9 @@ from components.fabric.effects import ByTable
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Change, Guard, Reading, Uncounted, Unreadable, Unsettable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
-from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
 
 PKEYS: Final = "/ufmRest/resources/pkeys"
@@ -53,10 +53,6 @@ _PKEYS: Final = TypeAdapter(dict[str, _Pkey])
 _KINDS: Final = TypeAdapter(dict[str, MemberKind])
 
 
-class _SmConf(BaseModel):
-    routing_engine_active: str
-
-
 class UfmDriver(ByTable, Uncounted):
     """See `components.fabric.systems.base.Driver`."""
 
@@ -83,7 +79,10 @@ class UfmDriver(ByTable, Uncounted):
             found = dict(_partitions(_PKEYS.validate_json(text)))
         except (ValidationError, ValueError) as error:
             raise Unreadable(READ, text, "it is no list of partitions with their GUIDs") from error
-        adaptive = _adaptive(answers[SM_CONF]) if SM_CONF in answers else None
+        adaptive = None
+        if SM_CONF in answers:
+            engine = Answer(SM_CONF, answers[SM_CONF]).word(("routing_engine_active",))
+            adaptive = _ADAPTIVE.match(engine) is not None
         state = IbState(node=wanted.ib.node, adaptive_routing=adaptive, partitions=found)
         return Reading(SwitchState(ib=state))
 
@@ -115,14 +114,6 @@ class UfmDriver(ByTable, Uncounted):
         return SwitchState(ib=IbState(node="", adaptive_routing=True))
 
 
-def _adaptive(text: str) -> bool:
-    try:
-        engine = _SmConf.model_validate_json(text).routing_engine_active
-    except ValidationError as error:
-        raise Unreadable(SM_CONF, text, "it names no active routing engine") from error
-    return _ADAPTIVE.match(engine) is not None
-
-
 def _partitions(found: Mapping[str, _Pkey]) -> Iterator[tuple[str, PartitionState]]:
     for key, each in found.items():
         pkey = int(key, 16)
@@ -143,77 +134,55 @@ def _key(partition: PartitionState) -> str:
 
 def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
     """UFM drops a partition with its last member, so members come before others go."""
-    ipoib = bool(after.ipoib)
-    was = dict(before.members) if before else {}
+    was = before or after.model_copy(update={"members": {}})
     if before is None:
-        yield _made(after, ipoib=ipoib)
+        yield _request("POST", "add", after, index0=False)
     elif not after.members:
-        if was or before.ipoib != ipoib:
+        if was.members or was.ipoib != bool(after.ipoib):
             yield f"DELETE {PKEYS}/{_key(after)}"
-            yield _made(after, ipoib=ipoib)
+            yield _request("POST", "add", after, index0=False)
         return
-    elif before.ipoib != ipoib:
-        yield from _set_all(after, ipoib=ipoib)
+    elif was.ipoib != bool(after.ipoib):
+        yield from _set_all(after)
         return
-    moved: dict[str, MemberKind] = {
-        guid: kind for guid, kind in after.members.items() if was.get(guid) != kind
-    }
-    yield from _added(after, moved, ipoib=ipoib)
-    gone = sorted({*was} - {*after.members})
-    if gone:
+    kinds = after.members.items()
+    moved: dict[str, MemberKind] = {g: k for g, k in kinds if was.members.get(g) != k}
+    yield from _added(after, moved)
+    if gone := sorted({*was.members} - {*after.members}):
         yield f"DELETE {PKEYS}/{_key(after)}/guids/{','.join(gone)}"
 
 
-def _made(after: PartitionState, *, ipoib: bool) -> str:
-    body = {"pkey": _key(after), "index0": False, "ip_over_ib": ipoib}
-    return f"POST {PKEYS}/add {json.dumps(body)}"
+def _request(method: str, tail: str, after: PartitionState, **more: object) -> str:
+    body = {"pkey": _key(after), **more, "ip_over_ib": bool(after.ipoib)}
+    return f"{method} {PKEYS}/{tail} {json.dumps(body)}"
 
 
-def _set_all(after: PartitionState, *, ipoib: bool) -> Iterator[str]:
+def _set_all(after: PartitionState) -> Iterator[str]:
     """One request replaces all, and is the only one that is published to change `ip_over_ib`."""
     whole = {guid: kind for guid, kind in after.members.items() if not kind.endswith(_AT_0)}
     first = whole or after.members
-    body = {
-        "pkey": _key(after),
-        "guids": sorted(first),
-        "memberships": [first[guid].removesuffix(_AT_0) for guid in sorted(first)],
-        "index0": not whole,
-        "ip_over_ib": ipoib,
-    }
-    yield f"PUT {PKEYS}/ {json.dumps(body)}"
-    rest: dict[str, MemberKind] = {
-        guid: kind for guid, kind in after.members.items() if guid not in first
-    }
-    yield from _added(after, rest, ipoib=ipoib)
+    kinds = [first[guid].removesuffix(_AT_0) for guid in sorted(first)]
+    yield _request("PUT", "", after, guids=sorted(first), memberships=kinds, index0=not whole)
+    rest: dict[str, MemberKind] = {g: k for g, k in after.members.items() if g not in first}
+    yield from _added(after, rest)
 
 
-def _added(
-    after: PartitionState, members: Mapping[str, MemberKind], *, ipoib: bool
-) -> Iterator[str]:
+def _added(after: PartitionState, members: Mapping[str, MemberKind]) -> Iterator[str]:
     """One request a kind: UFM 6.19 ignores a list of memberships where members are added."""
     for kind in sorted({*members.values()}):
-        body = {
-            "pkey": _key(after),
-            "guids": sorted(guid for guid, each in members.items() if each == kind),
-            "membership": kind.removesuffix(_AT_0),
-            "index0": kind.endswith(_AT_0),
-            "ip_over_ib": ipoib,
-        }
-        yield f"POST {PKEYS}/ {json.dumps(body)}"
+        guids = sorted(guid for guid, each in members.items() if each == kind)
+        member, at_0 = kind.removesuffix(_AT_0), kind.endswith(_AT_0)
+        yield _request("POST", "", after, guids=guids, membership=member, index0=at_0)
 
 
 VERSION: Final = "GET /ufmRest/app/ufm_version"
 USER: Final = "GET /ufmRest/app/users/{user}"
 
 
-def plan_intent(_: Rdma) -> Intent:
-    """InfiniBand has no RoCE: `ib_plan.py` says what UFM shall have."""
-    return Intent(SwitchState(), PortState())
-
-
 SYSTEM: Final = SwitchSystem(
     driver=UfmDriver(),
-    intent=plan_intent,
+    # InfiniBand has no RoCE: `ib_plan.py` says what UFM shall have.
+    intent=lambda _rdma: Intent(SwitchState(), PortState()),
     session=SessionProfile(prompt="", prepare=(), https=True),
     exec_form="UFM has no command line",
     identity=IdentityQuestions(

@@ -27,8 +27,7 @@ from components.kubernetes.kubespray.inventory import (
     render_ssh_config,
 )
 from components.kubernetes.kubespray.runs import PlaybookRun
-from components.remote.agent import AGENT
-from components.remote.login import client_key
+from components.remote.login import AGENT, client_key
 from components.remote.step import Endpoint, secrets_for
 
 CLOSE_DEADLINE_S: Final = 10.0

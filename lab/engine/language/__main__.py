@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from components.core.start import start_quickly, without_init
+from components.core.start import start_quickly
+from standins.bare import without_init
 
 if __name__ == "__main__":
     start_quickly()

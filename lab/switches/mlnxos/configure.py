@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from lab.switches.mlnxos.config import DEFAULT, Config, MemberKind, Partition
 from lab.switches.onyx.grammar import CliError, Command
@@ -16,8 +16,6 @@ from lab.switches.onyx.grammar import CliError, Command
 Change = Callable[[Config, list[str]], None]
 
 _GUID: Final = re.compile(r"([0-9a-f]{2}:){7}[0-9a-f]{2}", re.IGNORECASE)
-_ENGINES: Final = ("minhop", "updn", "ftree", "dor", "lash")
-_MTUS: Final = ("256", "512", "1K", "2K", "4K")
 _MAX_PRIORITY: Final = 15
 _QUESTION: Final = "% Changing the Default partition needs an answer that nobody gives here"
 """`no ib partition Default …` asks for a `yes` (Stacki; of mtu and rate a guess). Never sent."""
@@ -53,35 +51,32 @@ def _ask_default(name: str) -> None:
         raise CliError(_QUESTION)
 
 
-def _ipoib(*, on: bool) -> Change:
+def _checked(pattern: str, refusal: str) -> Callable[[str], str]:
+    """A word of this form, or the refusal."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise CliError(refusal)
+        return text
+
+    return check
+
+
+_NO_KIND: Final = "% Invalid membership type"  # guess, as the next two
+_MTU: Final = _checked("256|512|1K|2K|4K", "% Invalid mtu")
+_ENGINE: Final = _checked("minhop|updn|ftree|dor|lash", "% Invalid routing engine")
+
+
+def _of_partition(
+    field: str, convert: Callable[[str], object] = str, *, value: object = None, ask: bool = False
+) -> Change:
+    """A field of a partition gets the value of the line, or else this one."""
+
     def change(config: Config, values: list[str]) -> None:
-        if not on:
+        if ask:
             _ask_default(values[0])
-        _partition(config, values[0]).ipoib = on
-
-    return change
-
-
-def _set_mtu(config: Config, values: list[str]) -> None:
-    if values[1].upper() not in _MTUS:
-        raise CliError("% Invalid mtu")  # guess
-    _partition(config, values[0]).mtu = values[1].upper()
-
-
-def _set_rate(config: Config, values: list[str]) -> None:
-    _partition(config, values[0]).rate = int(values[1])
-
-
-def _set_default(config: Config, values: list[str]) -> None:
-    if values[1] not in {"full", "limited"}:
-        raise CliError("% Invalid membership type")  # guess
-    _partition(config, values[0]).defmember = cast("Literal['full', 'limited']", values[1])
-
-
-def _unset(field: str) -> Change:
-    def change(config: Config, values: list[str]) -> None:
-        _ask_default(values[0])
-        setattr(_partition(config, values[0]), field, None)
+        partition = _partition(config, values[0])
+        setattr(partition, field, convert(values[1]) if values[1:] else value)
 
     return change
 
@@ -96,9 +91,8 @@ def _port(text: str) -> str:
 
 def _add_member(config: Config, values: list[str]) -> None:
     partition, port = _partition(config, values[0]), _port(values[1])
-    if values[2] not in {"full", "limited", "both"}:
-        raise CliError("% Invalid membership type")  # guess
-    partition.members = {**partition.members, port: cast("MemberKind", values[2])}
+    kind = cast("MemberKind", _checked("full|limited|both", _NO_KIND)(values[2]))
+    partition.members = {**partition.members, port: kind}
 
 
 def _drop_member(config: Config, values: list[str]) -> None:
@@ -109,11 +103,9 @@ def _drop_member(config: Config, values: list[str]) -> None:
     partition.members = {each: kind for each, kind in partition.members.items() if each != port}
 
 
-def _sm(*, on: bool) -> Change:
-    def change(config: Config, _: list[str]) -> None:
-        config.sm = on
-
-    return change
+def _to(field: str, convert: Callable[[str], object] = str, *, value: object = None) -> Change:
+    """A field of the switch gets the value of the line, or else this one."""
+    return lambda config, values: setattr(config, field, convert(values[0]) if values else value)
 
 
 def _node(*, on: bool) -> Change:
@@ -123,26 +115,16 @@ def _node(*, on: bool) -> Change:
     return change
 
 
-def _priority(config: Config, values: list[str]) -> None:
-    if int(values[0]) > _MAX_PRIORITY:
+def _priority(text: str) -> int:
+    if int(text) > _MAX_PRIORITY:
         raise CliError("% Please enter an integer between 0 and 15.")  # guess, as Onyx words it
-    config.sm_priority = int(values[0])
+    return int(text)
 
 
 def _node_priority(config: Config, values: list[str]) -> None:
     if values[0] != config.hostname:
         raise CliError(f"% SM node {values[0]} does not exist")  # guess
-    _priority(config, values[1:])
-
-
-def _engines(config: Config, values: list[str]) -> None:
-    if values[0] not in _ENGINES:
-        raise CliError("% Invalid routing engine")  # guess
-    config.routing_engine = values[0]
-
-
-def _no_engines(config: Config, _: list[str]) -> None:
-    config.routing_engine = None
+    config.sm_priority = _priority(values[1])
 
 
 def _shut(*, on: bool) -> Change:
@@ -161,25 +143,27 @@ def _forced(forms: dict[str, Change]) -> dict[str, Change]:
 _FORMS: Final[dict[str, Change]] = _forced(
     {
         "ib partition <word> pkey <word>": _set_pkey,
-        "ib partition <word> ipoib": _ipoib(on=True),
-        "ib partition <word> mtu <word>": _set_mtu,
-        "ib partition <word> rate <int>": _set_rate,
-        "ib partition <word> defmember <word>": _set_default,
+        "ib partition <word> ipoib": _of_partition("ipoib", value=True),
+        "ib partition <word> mtu <word>": _of_partition("mtu", lambda word: _MTU(word.upper())),
+        "ib partition <word> rate <int>": _of_partition("rate", int),
+        "ib partition <word> defmember <word>": _of_partition(
+            "defmember", _checked("full|limited", _NO_KIND)
+        ),
         "ib partition <word> member <word> type <word>": _add_member,
     }
 ) | {
     "no ib partition <word>": _remove,
-    "no ib partition <word> ipoib": _ipoib(on=False),
-    "no ib partition <word> mtu": _unset("mtu"),
-    "no ib partition <word> rate": _unset("rate"),
-    "no ib partition <word> defmember": _unset("defmember"),
+    "no ib partition <word> ipoib": _of_partition("ipoib", value=False, ask=True),
+    "no ib partition <word> mtu": _of_partition("mtu", ask=True),
+    "no ib partition <word> rate": _of_partition("rate", ask=True),
+    "no ib partition <word> defmember": _of_partition("defmember", ask=True),
     "no ib partition <word> member <word>": _drop_member,
-    "ib sm": _sm(on=True),
-    "no ib sm": _sm(on=False),
-    "ib sm sm-priority <int>": _priority,
+    "ib sm": _to("sm", value=True),
+    "no ib sm": _to("sm", value=False),
+    "ib sm sm-priority <int>": _to("sm_priority", _priority),
     "ib smnode <word> sm-priority <int>": _node_priority,
-    "ib sm routing-engines <word>": _engines,
-    "no ib sm routing-engines": _no_engines,
+    "ib sm routing-engines <word>": _to("routing_engine", _ENGINE),
+    "no ib sm routing-engines": _to("routing_engine"),
     "ib smnode <word> enable": _node(on=True),
     "ib smnode <word> disable": _node(on=False),
     "interface ib <ports> shutdown": _shut(on=True),

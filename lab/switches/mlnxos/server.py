@@ -10,12 +10,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from lab.infiniband.topology import node_guid
-from lab.switches.mlnxos.config import (
-    FACTORY_ENGINE,
-    PORTS_BY_MODEL,
-    Stored,
-    factory_config,
-)
+from lab.switches.mlnxos.config import FACTORY_ENGINE, PORTS_BY_MODEL, Stored, factory_config
 from lab.switches.mlnxos.configure import COMMANDS
 from lab.switches.mlnxos.show import RELEASE, SHOW_COMMANDS, Device, render_running_config
 from lab.switches.onyx.grammar import match_command

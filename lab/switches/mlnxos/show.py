@@ -160,9 +160,6 @@ _FORMS: Final[tuple[tuple[str, Show], ...]] = (
     ("show ib smnode <word> sm-state", _node_state),
     ("show ib smnode <word> sm-running", _node_running),
     ("show interfaces ib <ports>", _interface),
-    (
-        "show running-config",
-        lambda device, _: Answer(render_running_config(device.config)),
-    ),
+    ("show running-config", lambda device, _: Answer(render_running_config(device.config))),
 )
 SHOW_COMMANDS: Final = tuple(Command(tuple(form.split()), handler) for form, handler in _FORMS)

@@ -1,9 +1,9 @@
 """What an emulated Onyx switch holds: its configuration, saved and running, and its counters.
 
 Factory values: MTU 1500 (below 3.9.2110), access VLAN 1, trust L2 (onyx_qos.py), eight
-DSCPs per priority (fixture show_qos_interface_ethernet.cfg), PFC off, no ECN, ETS weight 12
-(fixture of `show dcb ets interface`). Priority n in traffic class n is a guess beyond 3 and 6,
-which `show roce` prints (capture C1).
+DSCPs per priority (fixture show_qos_interface_ethernet.cfg), PFC off, no ECN, ETS weights 12
+and 13 in turn (fixture of `show dcb ets interface`). Priority n in traffic class n is a guess
+beyond 3 and 6, which `show roce` prints (capture C1).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ RoceMode = Literal["none", "lossless", "semi-lossless", "lossy"]
 
 FACTORY_MTU_BYTES = 1500
 FACTORY_VLAN = 1
-FACTORY_ETS_WEIGHT = 12
 TRAFFIC_CLASSES = range(8)
+FACTORY_WEIGHTS = {tc: 12 + tc % 2 for tc in TRAFFIC_CLASSES}
 
 
 class Congestion(Part):

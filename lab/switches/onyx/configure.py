@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from lab.switches.onyx.breakouts import ask_split, split
 from lab.switches.onyx.config import (
     FACTORY_VLAN,
-    Config,
+    FACTORY_WEIGHTS,
     Congestion,
     Mode,
     PortConfig,
@@ -43,8 +43,7 @@ class OnPorts:
 
     def __call__(self, stored: Stored, values: list[str]) -> None:
         """Apply the change port by port; counts the flap of a port that was up."""
-        vlans = expand_vlans(values[1]) if self.names_vlans else []
-        for vlan in vlans:
+        for vlan in expand_vlans(values[1]) if self.names_vlans else []:
             if vlan not in stored.running.vlans:
                 raise CliError(f"% VLAN {vlan} does not exist")  # guess
         for name in expand_ports(values[0], stored.running.ports):
@@ -55,26 +54,26 @@ class OnPorts:
                 stored.counters.setdefault(name, PortCounters()).flaps += 1
 
 
+def _to(field: str, value: object) -> PortChange:
+    """A line without a value: the field of the port gets this one."""
+    return lambda port, _: setattr(port, field, value)
+
+
+def _without(held: dict[int, Any], tc: int) -> dict[int, Any]:
+    return {key: value for key, value in held.items() if key != tc}
+
+
 def _set_mtu(port: PortConfig, values: list[str]) -> None:
-    mtu_bytes = int(values[0])
     low, high = MTU_RANGE_BYTES
-    if not low <= mtu_bytes <= high:
+    if not low <= int(values[0]) <= high:
         raise CliError(f"% Please enter an integer between {low} and {high}.")
-    port.mtu_bytes = mtu_bytes
+    port.mtu_bytes = int(values[0])
 
 
 def _set_mtu_when_down(port: PortConfig, values: list[str]) -> None:
     if port.admin_up and int(values[0]) != port.mtu_bytes:
         raise CliError("% Interface must be shut down, or use 'force', to change the MTU")  # guess
     _set_mtu(port, values)
-
-
-def _shutdown(port: PortConfig, _: list[str]) -> None:
-    port.admin_up = False
-
-
-def _no_shutdown(port: PortConfig, _: list[str]) -> None:
-    port.admin_up = True
 
 
 def _describe(port: PortConfig, values: list[str]) -> None:
@@ -97,39 +96,23 @@ def _routed(port: PortConfig, _: list[str]) -> None:
     port.routed = True
 
 
-def _switched(port: PortConfig, _: list[str]) -> None:
-    port.set_mode("access")
-
-
 def _set_access(port: PortConfig, values: list[str]) -> None:
     if port.mode == "trunk":
         raise CliError("% Access VLAN cannot be set on a trunk port")  # guess
     port.access_vlan = int(values[0])
 
 
-def _no_access(port: PortConfig, _: list[str]) -> None:
-    port.access_vlan = FACTORY_VLAN
-
-
 def _allowed(mode: Mode, verb: str) -> PortChange:
     def change(port: PortConfig, values: list[str]) -> None:
         if port.mode != mode:
             raise CliError(f"% Interface is not in {mode} mode")  # guess
-        if verb in {"none", "all"}:
-            port.allowed_vlans = [] if verb == "none" else "all"
-        elif verb == "add":
-            port.add_allowed(expand_vlans(values[0]))
+        vlans = expand_vlans(values[0]) if values else []
+        if verb == "add":
+            port.add_allowed(vlans)
         elif verb == "remove":
-            port.remove_allowed(expand_vlans(values[0]))
+            port.remove_allowed(vlans)
         else:
-            port.allowed_vlans = expand_vlans(values[0])
-
-    return change
-
-
-def _trust(mode: Trust) -> PortChange:
-    def change(port: PortConfig, _: list[str]) -> None:
-        port.trust = mode
+            port.allowed_vlans = "all" if verb == "all" else vlans
 
     return change
 
@@ -142,55 +125,44 @@ def _rewrite(kind: str, *, on: bool) -> PortChange:
 
 
 def _map_dscp(port: PortConfig, values: list[str]) -> None:
-    dscp, priority = int(values[0]), _traffic_class(values[1])
-    if dscp > 63:  # noqa: PLR2004 - six bits
-        raise CliError("% Please enter an integer between 0 and 63.")  # guess
-    others = {key: value for key, value in port.dscp_map.items() if key != dscp}
+    dscp, priority = _number(values[0], 63), _number(values[1], 7)
+    others = _without(port.dscp_map, dscp)
     port.dscp_map = others if priority == dscp // 8 else {**others, dscp: priority}
 
 
-def _traffic_class(text: str) -> int:
-    if int(text) > 7:  # noqa: PLR2004 - eight traffic classes
-        raise CliError("% Please enter an integer between 0 and 7.")
+def _number(text: str, most: int = 7) -> int:
+    """A traffic class or a priority, of which there are eight; or a DSCP."""
+    if int(text) > most:
+        raise CliError(f"% Please enter an integer between 0 and {most}.")
     return int(text)
 
 
 def _congestion(kind: str, unit: str) -> PortChange:
     def change(port: PortConfig, values: list[str]) -> None:
-        tc, low, high = _traffic_class(values[0]), int(values[1]), int(values[2])
+        tc, low, high = _number(values[0]), int(values[1]), int(values[2])
         if low > high:
             raise CliError("% Minimum threshold must not exceed maximum threshold")  # guess
-        entry = Congestion.model_validate(
-            {"kind": kind, "unit": unit, "minimum": low, "maximum": high}
-        )
-        port.congestion = {**port.congestion, tc: entry}
+        entry = {"kind": kind, "unit": unit, "minimum": low, "maximum": high}
+        port.congestion = {**port.congestion, tc: Congestion.model_validate(entry)}
 
     return change
 
 
 def _no_congestion(port: PortConfig, values: list[str]) -> None:
-    tc = _traffic_class(values[0])
-    port.congestion = {key: value for key, value in port.congestion.items() if key != tc}
+    port.congestion = _without(port.congestion, _number(values[0]))
 
 
 def _strict(port: PortConfig, values: list[str]) -> None:
-    tc = _traffic_class(values[0])
+    tc = _number(values[0])
     port.ets_strict = sorted({*port.ets_strict, tc})
-    port.ets_weights = {key: value for key, value in port.ets_weights.items() if key != tc}
+    port.ets_weights = _without(port.ets_weights, tc)
 
 
 def _wrr(port: PortConfig, values: list[str]) -> None:
-    tc, weight = _traffic_class(values[0]), int(values[1])
+    tc, weight = _number(values[0]), int(values[1])
     port.ets_strict = [held for held in port.ets_strict if held != tc]
-    others = {key: value for key, value in port.ets_weights.items() if key != tc}
-    port.ets_weights = others if weight == 12 else {**others, tc: weight}  # noqa: PLR2004 - factory
-
-
-def _pfc(*, on: bool) -> PortChange:
-    def change(port: PortConfig, _: list[str]) -> None:
-        port.pfc = on
-
-    return change
+    own = {} if weight == FACTORY_WEIGHTS[tc] else {tc: weight}
+    port.ets_weights = _without(port.ets_weights, tc) | own
 
 
 def _default_port(stored: Stored, values: list[str]) -> None:
@@ -223,17 +195,17 @@ def _name_vlan(stored: Stored, values: list[str]) -> None:
     stored.running.vlans[int(values[0])] = values[1] if len(values) > 1 else ""
 
 
-def _on_config(change: Callable[[Config, list[str]], None]) -> Change:
-    return lambda stored, values: change(stored.running, values)
+def _global(field: str, value: object = None) -> Change:
+    """A field of the whole switch gets this value, or that of the line."""
+    return lambda stored, values: setattr(stored.running, field, values[0] if values else value)
 
 
-def _set_pfc(config: Config, *, on: bool) -> None:
-    config.pfc_enabled = on
+def _pfc_priority(*, on: bool) -> Change:
+    def change(stored: Stored, values: list[str]) -> None:
+        held, priority = {*stored.running.pfc_priorities}, int(values[0])
+        stored.running.pfc_priorities = sorted(held | {priority} if on else held - {priority})
 
-
-def _pfc_priority(config: Config, priority: int, *, on: bool) -> None:
-    held = {*config.pfc_priorities}
-    config.pfc_priorities = sorted(held | {priority} if on else held - {priority})
+    return change
 
 
 def _roce(mode: RoceMode) -> Change:
@@ -248,77 +220,59 @@ def _roce(mode: RoceMode) -> Change:
     return change
 
 
-def _lldp(config: Config, *, on: bool) -> None:
-    config.lldp = on
-
-
-def _hostname(config: Config, values: list[str]) -> None:
-    config.hostname = values[0]
-
-
-def _paging(config: Config, *, on: bool) -> None:
-    config.paging = on
-
-
 def _port_forms() -> dict[str, OnPorts]:
     """What follows `interface ethernet <ports>`, or stands alone inside that mode."""
     forms: dict[str, OnPorts] = {
         # sonic-mgmt mlnx_fanout.j2 (three lines), Ansible onyx_interface.py (force)
-        "shutdown": OnPorts(_shutdown, flaps=True),
-        "no shutdown": OnPorts(_no_shutdown),
+        "shutdown": OnPorts(_to("admin_up", value=False), flaps=True),
+        "no shutdown": OnPorts(_to("admin_up", value=True)),
         "mtu <int>": OnPorts(_set_mtu_when_down),
         "mtu <int> force": OnPorts(_set_mtu, flaps=True),
         "description <text>": OnPorts(_describe),
         "no description": OnPorts(_describe),
         # networking-generic-switch, onyx_l2_interface.py, mlnx_fanout.j2
         "switchport access vlan <int>": OnPorts(_set_access, names_vlans=True),
-        "no switchport access vlan": OnPorts(_no_access),
+        "no switchport access vlan": OnPorts(_to("access_vlan", FACTORY_VLAN)),
         "no switchport mode": OnPorts(_mode("access")),
         "no switchport force": OnPorts(_routed),
-        "switchport force": OnPorts(_switched),
+        "switchport force": OnPorts(lambda port, _: port.set_mode("access")),
         # onyx_traffic_class.py, the DeepOps guide, oxidized simulation
         "no traffic-class <int> congestion-control": OnPorts(_no_congestion),
         "traffic-class <int> dcb ets strict": OnPorts(_strict),
         "traffic-class <int> dcb ets wrr <int>": OnPorts(_wrr),
-        # Source: onyx_pfc_interface.py, lines 172 to 177
-        "dcb priority-flow-control mode on": OnPorts(_pfc(on=True)),
-        "dcb priority-flow-control mode on force": OnPorts(_pfc(on=True)),
-        "no dcb priority-flow-control mode": OnPorts(_pfc(on=False)),
-        "no dcb priority-flow-control mode force": OnPorts(_pfc(on=False)),
-        "no qos trust": OnPorts(_trust("L2")),  # manual "QoS Commands"
+        "no qos trust": OnPorts(_to("trust", "L2")),  # manual "QoS Commands"
+        # That the map can be changed is in the manual's "QoS Commands"; these words are a guess.
+        "qos map dscp <int> to switch-priority <int>": OnPorts(_map_dscp),
     }
-    return forms | _l2_forms() | _qos_forms()
+    for tail in ("", " force"):  # onyx_pfc_interface.py, lines 172 to 177
+        head = "dcb priority-flow-control mode"
+        forms[f"{head} on{tail}"] = OnPorts(_to("pfc", value=True))
+        forms[f"no {head}{tail}"] = OnPorts(_to("pfc", value=False))
+    for trust in get_args(Trust):  # onyx_qos.py:84
+        forms[f"qos trust {trust}"] = OnPorts(_to("trust", trust))
+    for kind in ("pcp", "dscp"):  # onyx_qos.py:85-88
+        forms[f"qos rewrite {kind}"] = OnPorts(_rewrite(kind, on=True))
+        forms[f"no qos rewrite {kind}"] = OnPorts(_rewrite(kind, on=False))
+    for kind in ("ecn", "red", "both"):
+        head = f"traffic-class <int> congestion-control {kind}"
+        for word, unit in (("absolute", "KB"), ("relative", "%")):
+            line = f"{head} minimum-{word} <int> maximum-{word} <int>"
+            forms[line] = OnPorts(_congestion(kind, unit))
+    return forms | _l2_forms()
+
+
+_NAMING: Final = ("add <vlans>", "<vlans>")
 
 
 def _l2_forms() -> dict[str, OnPorts]:
     forms: dict[str, OnPorts] = {}
     for mode in cast("tuple[Mode, ...]", get_args(Mode)):
         forms[f"switchport mode {mode}"] = OnPorts(_mode(mode))
-    for mode in ("trunk", "hybrid"):
         head = f"switchport {mode} allowed-vlan"
-        typed = cast("Mode", mode)
-        for verb, tail in (("add", " <vlans>"), ("remove", " <vlans>"), ("none", ""), ("all", "")):
-            forms[f"{head} {verb}{tail}"] = OnPorts(
-                _allowed(typed, verb), names_vlans=verb == "add"
-            )
-        forms[f"{head} <vlans>"] = OnPorts(_allowed(typed, "set"), names_vlans=True)
-    return forms
-
-
-def _qos_forms() -> dict[str, OnPorts]:
-    forms: dict[str, OnPorts] = {}
-    for trust in cast("tuple[Trust, ...]", get_args(Trust)):  # onyx_qos.py:84
-        forms[f"qos trust {trust}"] = OnPorts(_trust(trust))
-    for kind in ("pcp", "dscp"):  # onyx_qos.py:85-88
-        forms[f"qos rewrite {kind}"] = OnPorts(_rewrite(kind, on=True))
-        forms[f"no qos rewrite {kind}"] = OnPorts(_rewrite(kind, on=False))
-    # That the map can be changed is in the manual's "QoS Commands"; these words are a guess.
-    forms["qos map dscp <int> to switch-priority <int>"] = OnPorts(_map_dscp)
-    for kind in ("ecn", "red", "both"):
-        head = f"traffic-class <int> congestion-control {kind}"
-        for word, unit in (("absolute", "KB"), ("relative", "%")):
-            line = f"{head} minimum-{word} <int> maximum-{word} <int>"
-            forms[line] = OnPorts(_congestion(kind, unit))
+        for verb in ("add <vlans>", "remove <vlans>", "none", "all", "<vlans>"):
+            if mode != "access":
+                change = _allowed(mode, verb.split()[0])
+                forms[f"{head} {verb}"] = OnPorts(change, names_vlans=verb in _NAMING)
     return forms
 
 
@@ -334,11 +288,11 @@ def _global_forms() -> dict[str, Change]:
         "interface ethernet <ports> module-type <word> force": split,
         "roce": _roce("lossless"),  # manual "RoCE Commands": `roce` is `roce lossless`
         "no roce": _roce("none"),
-        "lldp": _on_config(lambda config, _: _lldp(config, on=True)),
-        "no lldp": _on_config(lambda config, _: _lldp(config, on=False)),
-        "hostname <word>": _on_config(_hostname),
-        "no cli default paging enable": _on_config(lambda config, _: _paging(config, on=False)),
-        "cli default paging enable": _on_config(lambda config, _: _paging(config, on=True)),
+        "lldp": _global("lldp", value=True),
+        "no lldp": _global("lldp", value=False),
+        "hostname <word>": _global("hostname"),
+        "no cli default paging enable": _global("paging", value=False),
+        "cli default paging enable": _global("paging", value=True),
         "no cli default prefix-modes enable": lambda _stored, _values: None,
         "cli default prefix-modes enable": lambda _stored, _values: None,
     }
@@ -346,12 +300,9 @@ def _global_forms() -> dict[str, Change]:
         forms[f"roce {mode}"] = _roce(cast("RoceMode", mode))
     for head, on in (("", True), ("no ", False)):  # fixture, capture C2
         for tail in ("", " force"):
-            forms[f"{head}dcb priority-flow-control enable{tail}"] = _on_config(
-                lambda config, _, on=on: _set_pfc(config, on=on)
-            )
-            forms[f"{head}dcb priority-flow-control priority <int> enable{tail}"] = _on_config(
-                lambda config, values, on=on: _pfc_priority(config, int(values[0]), on=on)
-            )
+            pfc = f"{head}dcb priority-flow-control"
+            forms[f"{pfc} enable{tail}"] = _global("pfc_enabled", on)
+            forms[f"{pfc} priority <int> enable{tail}"] = _pfc_priority(on=on)
     return forms
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.switches.onyx.config import (
-    FACTORY_ETS_WEIGHT,
     FACTORY_MTU_BYTES,
     FACTORY_VLAN,
+    FACTORY_WEIGHTS,
     Config,
     PortConfig,
     apply_roce,
@@ -60,8 +60,8 @@ def _kind(line: str) -> str:
 _UNDONE = {
     "qos trust": "qos trust L2",
     "traffic-class 3 congestion-control": "no traffic-class 3 congestion-control",
-    "traffic-class 3 dcb ets": f"traffic-class 3 dcb ets wrr {FACTORY_ETS_WEIGHT}",
-    "traffic-class 6 dcb ets": f"traffic-class 6 dcb ets wrr {FACTORY_ETS_WEIGHT}",
+    "traffic-class 3 dcb ets": f"traffic-class 3 dcb ets wrr {FACTORY_WEIGHTS[3]}",
+    "traffic-class 6 dcb ets": f"traffic-class 6 dcb ets wrr {FACTORY_WEIGHTS[6]}",
 }
 """How the lines begin that belong to the one-shot, and what a port says that has none of them."""
 

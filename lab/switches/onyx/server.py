@@ -12,12 +12,7 @@ from pydantic import JsonValue
 
 from components.core.errors import UsageError
 from lab.switches.front import front_of
-from lab.switches.onyx.config import (
-    RoceMode,
-    Stored,
-    apply_roce,
-    factory_config,
-)
+from lab.switches.onyx.config import RoceMode, Stored, apply_roce, factory_config
 from lab.switches.onyx.configure import COMMANDS, Change
 from lab.switches.onyx.grammar import Command, match_command, of_release
 from lab.switches.onyx.running_config import RELEASE, render_running_config

@@ -82,10 +82,6 @@ def inventory(model: str, chassis: Chassis) -> Answer:
     return Answer("".join(f"{line}\n" for line in lines))
 
 
-def _inventory(device: Device, _values: list[str]) -> Answer:
-    return inventory(device.model, device.chassis)
-
-
 def _running(device: Device, _values: list[str]) -> Answer:
     clock = datetime.now(UTC).strftime("%Y/%m/%d %H:%M:%S +0000")
     return Answer(render_running_config(device.stored.running, clock, device.release))
@@ -135,20 +131,30 @@ def _guessed_text(table: dict[str, JsonValue]) -> str:
     return "".join(f"{key}: {value}\n" for key, value in table.items())
 
 
-def _port(render: Callable[[Device, str], Answer]) -> Show:
-    return lambda device, values: render(device, values[0])
+Ports = Callable[[Stored, str], JsonValue]
 
 
-def _interfaces(device: Device, ports: str) -> Answer:
-    return Answer(*show_ports.interfaces(device.stored, device.model, device.cabled, ports))
+def _data(render: Ports) -> Show:
+    """An answer about ports that exists as JSON alone."""
+    return lambda device, values: Answer(None, render(device.stored, values[0]))
+
+
+def _of_all(render: Show) -> Show:
+    """Without a port it is about each of them."""
+    return lambda device, values: render(device, [",".join(device.stored.running.ports), *values])
+
+
+def _interfaces(device: Device, values: list[str]) -> Answer:
+    held = (device.stored, device.model, device.cabled)
+    return Answer(*show_ports.interfaces(*held, values[0]))
 
 
 def _status(device: Device, _values: list[str]) -> Answer:
     return Answer(show_ports.status(device.stored, device.model, device.cabled))
 
 
-def _counters(device: Device, ports: str) -> Answer:
-    return Answer(show_ports.counters(device.stored, ports))
+def _counters(device: Device, values: list[str]) -> Answer:
+    return Answer(show_ports.counters(device.stored, values[0]))
 
 
 def _priority_counters(device: Device, values: list[str]) -> Answer:
@@ -159,54 +165,35 @@ def _class_counters(device: Device, values: list[str]) -> Answer:
     return Answer(show_ports.class_counters(device.stored, values[0], int(values[1])))
 
 
-def _roce_counters(device: Device, ports: str) -> Answer:
-    return Answer(None, show_ports.roce_counters(device.stored, ports))
-
-
-def _congestion(device: Device, ports: str) -> Answer:
-    return Answer(None, show_qos.congestion(device.stored, ports))
-
-
-def _qos(device: Device, ports: str) -> Answer:
-    return Answer(None, show_qos.qos(device.stored, ports))
-
-
-def _ets(device: Device, ports: str) -> Answer:
-    return Answer(None, show_qos.ets(device.stored, ports))
-
-
-def _pfc(device: Device, _values: list[str]) -> Answer:
-    return Answer(*show_qos.pfc(device.stored, device.cabled))
-
-
 def _lldp(device: Device, _values: list[str]) -> Answer:
     return Answer(show_ports.lldp(device.stored, device.cabled, device.plugged))
 
 
-def _roce(device: Device, _values: list[str]) -> Answer:
-    return Answer(show_qos.roce(device.stored))
-
-
-SHOW_COMMANDS: Final[tuple[Command[Show], ...]] = tuple(
-    Command(tuple(pattern.split()), handler)
-    for pattern, handler in (
-        ("show version", _version),
-        ("show running-config", _running),
-        ("show configuration", _saved),
-        ("show vlan", _vlan),
-        ("show interfaces switchport", _switchport),
-        ("show interfaces ethernet status", _status),
-        ("show interfaces ethernet <ports>", _port(_interfaces)),
-        ("show interfaces ethernet <ports> counters", _port(_counters)),
-        ("show interfaces ethernet <ports> counters pfc prio <int>", _priority_counters),
-        ("show interfaces ethernet <ports> counters tc <int>", _class_counters),
-        ("show interfaces ethernet <ports> counters roce", _port(_roce_counters)),
-        ("show interfaces ethernet <ports> congestion-control", _port(_congestion)),
-        ("show qos interface ethernet <ports>", _port(_qos)),
-        ("show dcb ets interface ethernet <ports>", _port(_ets)),
-        ("show dcb priority-flow-control", _pfc),
-        ("show roce", _roce),
-        ("show inventory", _inventory),
-        ("show lldp interfaces ethernet remote", _lldp),
-    )
+_PORT: Final = "show interfaces ethernet <ports>"
+_FORMS: Final[tuple[tuple[str, Show], ...]] = (
+    ("show version", _version),
+    ("show running-config", _running),
+    ("show configuration", _saved),
+    ("show vlan", _vlan),
+    ("show interfaces switchport", _switchport),
+    ("show interfaces ethernet status", _status),
+    (_PORT, _interfaces),
+    (f"{_PORT} counters", _counters),
+    ("show interfaces ethernet counters", _of_all(_counters)),
+    ("show interfaces ethernet counters pfc prio <int>", _of_all(_priority_counters)),
+    ("show interfaces ethernet counters tc <int>", _of_all(_class_counters)),
+    (f"{_PORT} counters pfc prio <int>", _priority_counters),
+    (f"{_PORT} counters tc <int>", _class_counters),
+    (f"{_PORT} counters roce", _data(show_ports.roce_counters)),
+    (f"{_PORT} congestion-control", _data(show_qos.congestion)),
+    ("show qos interface ethernet <ports>", _data(show_qos.qos)),
+    ("show dcb ets interface ethernet <ports>", _data(show_qos.ets)),
+    (
+        "show dcb priority-flow-control",
+        lambda device, _: Answer(*show_qos.pfc(device.stored, device.cabled)),
+    ),
+    ("show roce", lambda device, _: Answer(show_qos.roce(device.stored))),
+    ("show inventory", lambda device, _: inventory(device.model, device.chassis)),
+    ("show lldp interfaces ethernet remote", _lldp),
 )
+SHOW_COMMANDS: Final = tuple(Command(tuple(form.split()), handler) for form, handler in _FORMS)

@@ -140,6 +140,7 @@ def priority_counters(stored: Stored, ports: str, priority: int) -> str:
     blocks: list[str] = []
     for port in expand_ports(ports, stored.running.ports):
         held, lines = _of(stored, port), [f"Eth{port}:"]
+        lines.append(f"  PFC {priority}:")
         for head, sizes, frames in (
             ("Rx:", held.rx_bytes, held.rx_pauses),
             ("Tx:", held.tx_bytes, held.tx_pauses),
@@ -166,7 +167,7 @@ def class_counters(stored: Stored, ports: str, traffic_class: int) -> str:
             (sent // MEAN_FRAME_BYTES, "packets"),
             (sent, "bytes"),
             (0, "queue depth"),
-            (0, "no buffer discard"),
+            (0, "unicast no buffer discard"),
         )
         rows = [f"    {number:<20} {name}" for number, name in named]
         blocks.append("\n".join([f"Eth{port}:", f"  TC {traffic_class}:", *rows]) + "\n")

@@ -6,13 +6,7 @@ from collections.abc import Collection
 
 from pydantic import JsonValue
 
-from lab.switches.onyx.config import (
-    FACTORY_ETS_WEIGHT,
-    TRAFFIC_CLASSES,
-    Config,
-    PortConfig,
-    Stored,
-)
+from lab.switches.onyx.config import FACTORY_WEIGHTS, TRAFFIC_CLASSES, Config, PortConfig, Stored
 from lab.switches.onyx.grammar import expand_ports
 from lab.switches.onyx.show_ports import oper_up
 
@@ -44,6 +38,10 @@ def _class_row(port: PortConfig, tc: int) -> JsonValue:
     }
 
 
+_TO_PRIORITY = "PCP(DEI); DSCP to switch-priority mapping"
+_FROM_PRIORITY = "PCP(DEI); DSCP rewrite mapping (switch-priority to PCP(DEI); DSCP; traffic-class)"
+
+
 def qos(stored: Stored, ports: str) -> JsonValue:
     """`show qos interface ethernet 1/1 | json-print`: fixture show_qos_interface_ethernet.cfg."""
     table: list[JsonValue] = []
@@ -68,9 +66,23 @@ def qos(stored: Stored, ports: str) -> JsonValue:
             "Default PCP": "0",
             "Default DEI": "0",
         }
-        map_row: JsonValue = {"PCP(DEI); DSCP to switch-priority mapping": [mapping]}
-        table.append({f"Eth{name}": [summary, map_row]})
+        rewrites: dict[str, JsonValue] = {
+            str(tc): [{"PCP(DEI)": f"{tc}(0)", "DSCP": str(8 * tc), "TC": str(tc)}]
+            for tc in TRAFFIC_CLASSES
+        }
+        rewrite: JsonValue = [{"Egress Interface": f"Eth{name}"}, rewrites]
+        maps: list[JsonValue] = [{_TO_PRIORITY: [mapping]}, {_FROM_PRIORITY: rewrite}]
+        table.append({f"Eth{name}": [summary, *maps]})
     return table
+
+
+_ETS_FLAGS: dict[str, JsonValue] = {
+    "S.Mode": "Scheduling Mode [Strict/WRR]",
+    "Bw.Sh": "Bandwidth Shaper",
+    "D": "-",
+    "W": "Weight",
+    "Bw.Gr": "Bandwidth Guaranteed",
+}
 
 
 def ets(stored: Stored, ports: str) -> JsonValue:
@@ -79,7 +91,7 @@ def ets(stored: Stored, ports: str) -> JsonValue:
     for name in expand_ports(ports, stored.running.ports):
         port = stored.running.ports[name]
         weights = {
-            tc: port.ets_weights.get(tc, FACTORY_ETS_WEIGHT)
+            tc: port.ets_weights.get(tc, FACTORY_WEIGHTS[tc])
             for tc in TRAFFIC_CLASSES
             if tc not in port.ets_strict
         }
@@ -100,7 +112,7 @@ def ets(stored: Stored, ports: str) -> JsonValue:
             "Interface Bandwidth Shape [Mbps]": "N/A",
         }
         # onyx_traffic_class.py reads element [2], then [0][tc][0]; W is a number even if strict.
-        parts: list[JsonValue] = [summary, {"Flags": []}, {"ETS per TC": [classes]}]
+        parts: list[JsonValue] = [summary, {"Flags": [_ETS_FLAGS]}, {"ETS per TC": [classes]}]
         table.append({f"Eth{name}": parts})
     return table
 
@@ -157,11 +169,11 @@ _CLASSES = """RoCE used TCs:
 def roce(stored: Stored) -> str:
     """`show roce`: lossless as in capture C1; other modes keep its layout (a guess).
 
-    When the one-shot is off, the manual calls the mode `N/A`; the line around it is a guess.
+    While the one-shot is off: the example of the manual 3.10, "RoCE Commands".
     """
     config = stored.running
     if config.roce == "none":
-        return "RoCE mode      : N/A\n"
+        return "RoCE mode: N/A\n"
     pfc_on = "enabled" if config.pfc_enabled else "disabled"
     kind = "lossless" if config.pfc_enabled else "lossy   "
     lines = [

@@ -57,12 +57,11 @@ SYSTEM: Final = SwitchSystem(
     driver=EosDriver(),
     intent=plan_intent,
     session=SessionProfile(
-        # `leaf-01(config-s-railya-if-Et1/1)#`, at the start of a line and without a blank after
-        # it; there may be a supervisor too, `leaf-01(s1)#` (netmiko).
-        prompt=r"(?<![^\r\n])[\w.-]+(?:\([^)\r\n]*\))*[>#]\Z",
+        # `leaf-01(config-s-railya-if-Et1/1)#`, without a blank after it. There may be a supervisor
+        # too, `leaf-01(s1)#` (netmiko PR#226), or the time, `upp306.17:16:58>` (netmiko#720).
+        prompt=r"(?P<own>[^\s>#]+?)(?:\([^)\r\n]*\))*[>#]",
         # netmiko's width, 32767, makes some releases close the session (sources.md#eos).
         prepare=("terminal length 0", "terminal width 511"),
-        keyboard_first=True,
         enables=True,
     ),
     exec_form="what EOS does with the lines of one exec after it refused one of them is not "
