@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from components.fabric.parts import Session, Sessions, why_unread
 from components.fabric.state import Neighbour
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
     CANDIDATE_PREFIX,
     CounterWay,
@@ -100,41 +100,17 @@ class _ConfigSessions(BaseModel):
 
 
 def _find(kind: TypeAdapter[ValueT], command: str, text: str, *path: str) -> ValueT:
-    """The value at a path of a JSON answer.
-
-    Raises:
-        Unreadable: It is not there, or of another form.
-    """
-    found = _find_any(kind, command, text, path, ())
-    if found is None:
-        raise Unreadable(command, text, f"{path[-1]} is not in the answer")
-    return found
+    """The value at a path of a JSON answer."""
+    return Answer(command, text).find(kind, *path)
 
 
-def _find_any(
-    kind: TypeAdapter[ValueT],
-    command: str,
-    text: str,
-    path: Sequence[str],
-    rest: Sequence[str],
+def _of_port(
+    kind: TypeAdapter[ValueT], command: str, text: str, path: tuple[str, str, str]
 ) -> ValueT | None:
-    """The same; None if only `rest` of the path is missing."""
-    try:
-        value: object = from_json(text.strip())
-        for number, key in enumerate((*path, *rest)):
-            table = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-            if key not in table:
-                if number >= len(path):
-                    return None
-                raise Unreadable(command, text, f"{key} is not in the answer")
-            value = table[key]
-        return kind.validate_python(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, (*path, *rest, *first["loc"])))
-        raise Unreadable(command, text, f"{where}: {first['msg']}") from error
-    except ValueError as error:
-        raise Unreadable(command, text, str(error)) from error
+    """The value at a path of a table, a port and a key; None if only the port is missing."""
+    table, port, key = path
+    found = _find(_TABLE, command, text, table).get(port, {}).get(key)
+    return None if found is None else Answer(command, text).typed(kind, found)
 
 
 def parse_vlans(command: str, text: str) -> tuple[int, ...]:
@@ -228,7 +204,7 @@ def parse_marked(command: str, text: str, port: str) -> int | None:
     A port without `random-detect ecn count` is not in it, or has a dash: then the number is not
     known, which is not 0.
     """
-    found = _find_any(_COUNTS, command, text, ("intfQueueCounters",), (port, "queueCounters"))
+    found = _of_port(_COUNTS, command, text, ("intfQueueCounters", port, "queueCounters"))
     counts = map(str, (found or {}).values())
     known = [int(count) for count in counts if not _UNCOUNTED.fullmatch(count)]
     return sum(known) if known else None
@@ -239,7 +215,7 @@ def parse_pauses(command: str, text: str, port: str) -> dict[int, PauseCounters]
 
     Of a port that is not in it, nothing is counted.
     """
-    found = _find_any(_BY_NUMBER, command, text, ("interfaces",), (port, "priorities")) or {}
+    found = _of_port(_BY_NUMBER, command, text, ("interfaces", port, "priorities")) or {}
     try:
         return {
             number: PauseCounters(each["rxFrames"], each["txFrames"])
@@ -254,7 +230,7 @@ def parse_storms(command: str, text: str, port: str) -> dict[int, int]:
 
     A port is in it from its first one on.
     """
-    found = _find_any(_BY_NUMBER, command, text, ("interfaces",), (port, "txQueues")) or {}
+    found = _of_port(_BY_NUMBER, command, text, ("interfaces", port, "txQueues")) or {}
     return {number: found.get(number, {}).get("stuckCount", 0) for number in QUEUES}
 
 
