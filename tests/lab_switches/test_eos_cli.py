@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -371,3 +372,19 @@ def test_a_commit_that_awaits_confirmation_does_not_outlive_the_switch(tmp_path:
 def test_a_wrong_fault_is_told(switch: EosSwitch, fault: list[str]) -> None:
     with pytest.raises(UsageError):
         switch.fault(fault)
+
+
+def test_a_command_takes_its_assumed_time_if_a_pace_is_set(
+    switch: EosSwitch, cli: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(cli.wait_for("qos trust dscp"))
+    switch.fault(["pace", "0.5"])
+    for line in ("qos trust dscp", "commit timer 00:05:00"):
+        asyncio.run(cli.wait_for(line))
+    assert waited == [0.05, 1.5]
