@@ -28,11 +28,14 @@ class Clock:
         return self.now_s
 
 
-def make_switch(folder: Path, clock: Callable[[], float] | None = None) -> EosSwitch:
+def make_switch(
+    folder: Path, clock: Callable[[], float] | None = None, release: str = ""
+) -> EosSwitch:
     config = SwitchConfig(
         name="leaf-01",
         os="eos",
         model=MODEL,
+        release=release,
         address="127.209.0.7",
         port=0,
         user="admin",

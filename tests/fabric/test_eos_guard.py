@@ -24,6 +24,20 @@ def switch(tmp_path: Path) -> EosSwitch:
     return make_switch(tmp_path)
 
 
+@pytest.fixture(params=["4.31.2F", "4.32.1F"])
+def either(tmp_path: Path, request: pytest.FixtureRequest) -> EosSwitch:
+    """A switch of each form in which a waiting commit is shown; 4.32 brought the second one."""
+    switch = make_switch(tmp_path, release=request.param)
+    other = switch.session()
+    for line in ("enable", "configure session probe", "vlan 9", "commit timer 00:10:00"):
+        other.run(line)
+    shown = other.run("show configuration sessions detail | json")
+    assert ("commitTimerSessionName" in shown) == (request.param == "4.32.1F")
+    assert ("pendingCommitTimer" in shown) == (request.param == "4.31.2F")
+    other.run("configure session probe abort")
+    return switch
+
+
 def test_one_session_that_is_confirmed_after_it_was_read(switch: EosSwitch) -> None:
     exchange = talk(switch, serial=17)
     sent: list[str] = []
@@ -97,20 +111,20 @@ def test_a_session_lost_after_the_commit_is_taken_back_by_the_timer(
 
 @pytest.mark.parametrize("fatal", ["qos trust", "show session-config", "show vlan", "commit timer"])
 def test_the_next_run_takes_back_at_once_what_a_lost_one_left(
-    switch: EosSwitch, monkeypatch: pytest.MonkeyPatch, fatal: str
+    either: EosSwitch, monkeypatch: pytest.MonkeyPatch, fatal: str
 ) -> None:
-    first = switch.snapshot()
-    exchange = talk(switch)
+    first = either.snapshot()
+    exchange = talk(either)
     _lose_at(exchange, monkeypatch, fatal)
     if fatal == "show session-config":
         run = exchange.session.run
         monkeypatch.setattr(exchange.session, "run", _ended(run, fatal))
     with pytest.raises(UnreachableError):
         apply(exchange, LOSSLESS)
-    assert [*switch.config_sessions.held] == ["railyard-1"]
-    talk(switch, serial=2)
-    assert switch.config_sessions.held == {}
-    assert switch.snapshot() == first
+    assert [*either.config_sessions.held] == ["railyard-1"]
+    talk(either, serial=2)
+    assert either.config_sessions.held == {}
+    assert either.snapshot() == first
 
 
 def _ended(run: Callable[[str], str], fatal: str) -> Callable[[str], str]:
@@ -122,25 +136,25 @@ def _ended(run: Callable[[str], str], fatal: str) -> Callable[[str], str]:
     return breaks
 
 
-def test_a_commit_of_somebody_else_is_waited_for(switch: EosSwitch) -> None:
-    other = switch.session()
+def test_a_commit_of_somebody_else_is_waited_for(either: EosSwitch) -> None:
+    other = either.session()
     for line in ("enable", "configure session theirs", "vlan 50", "commit timer 00:10:00"):
         assert other.run(line) == ""
     with pytest.raises(
         DeviceError, match=r"session theirs awaits confirmation and is not Railyard's; .* abort"
     ):
-        talk(switch)
-    assert 50 in switch.stored.running.vlans
+        talk(either)
+    assert 50 in either.stored.running.vlans
     other.run("configure session theirs commit")
-    talk(switch)
+    talk(either)
 
 
-def test_sessions_of_others_are_left_alone(switch: EosSwitch) -> None:
-    other = switch.session()
+def test_sessions_of_others_are_left_alone(either: EosSwitch) -> None:
+    other = either.session()
     for line in ("enable", "configure session theirs", "vlan 50"):
         other.run(line)
-    apply(talk(switch), LOSSY)
-    assert switch.config_sessions.held["theirs"].state == "pending"
+    apply(talk(either), LOSSY)
+    assert either.config_sessions.held["theirs"].state == "pending"
 
 
 def test_too_many_pending_sessions_are_named(switch: EosSwitch) -> None:

@@ -9,107 +9,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
 
 from components.fabric.native import DEFAULT, read_fields, sources
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import Occupied, PauseCounters, PriorityCounters, Unreadable
-from components.fabric.systems.eos.config import parse_maps, parse_sections
-from components.fabric.systems.eos.driver import INTERFACES, MAPS, VLANS, EosDriver
+from components.fabric.systems.base import (
+    Occupied,
+    PauseCounters,
+    PortCounters,
+    PriorityCounters,
+    Unreadable,
+)
+from components.fabric.systems.eos.driver import (
+    INTERFACES,
+    MAPS,
+    VLANS,
+    EosDriver,
+    parse_maps,
+    parse_sections,
+)
 from components.fabric.systems.eos.read import (
     find_stale,
-    parse_discards,
     parse_marked,
     parse_pauses,
     parse_port_names,
     parse_sent,
     parse_storms,
-    parse_total,
     parse_vlans,
+    port_counters,
 )
 
-_SHORT = """\
-interface Port-Channel3
-   description bundle
-   switchport trunk allowed vlan 2-4094
-   switchport mode trunk
-   qos trust cos
-interface Ethernet1/1
-   description routed to a spine
-   mtu 1500
-   l2 mtu 8000
-   l2 mru 8000
-   no switchport
-   ip address 172.31.255.1/31
-   priority-flow-control on
-   priority-flow-control priority 5 drop
-interface Ethernet2/1
-   description rail
-   switchport trunk allowed vlan 110-111,210-211
-   switchport mode trunk
-   switchport
-   qos trust dscp
-   priority-flow-control on
-   priority-flow-control priority 3 no-drop
-   priority-flow-control pause watchdog
-   priority-flow-control pause watchdog port timer timeout 0.05 polling-interval auto \
-recovery-time 1.11 forced
-   priority-flow-control pause watchdog port action drop
-   service-profile test
-   spanning-tree portfast
-   !
-   uc-tx-queue 1
-      bandwidth percent 5
-      no priority
-   !
-   uc-tx-queue 3
-      random-detect ecn MARKED max-mark-probability 100 weight 0
-      random-detect ecn count
-   !
-   uc-tx-queue 4
-      random-detect ecn SEGMENTS max-mark-probability 20 weight 0
-interface Ethernet3/1
-   description bundled
-   channel-group 3 mode active
-interface Ethernet4/1
-   shutdown
-   switchport access vlan 200
-   no qos trust
-   no priority-flow-control
-   priority-flow-control pause watchdog
-   priority-flow-control pause watchdog port action notify-only
-   !
-   tx-queue 3
-      random-detect ecn SPINE max-mark-probability 100
-interface Ethernet5/1
-   switchport mode dot1q-tunnel
-interface Ethernet6/1
-interface Vlan111
-   ip address 192.0.2.1/24
-"""
-AVD = (
-    _SHORT.replace("MARKED", "minimum-threshold 150 kbytes maximum-threshold 1500 kbytes")
-    .replace("SEGMENTS", "minimum-threshold 2000 segments maximum-threshold 10000 segments")
-    .replace("SPINE", "minimum-threshold 512 kbytes maximum-threshold 768 kbytes")
-)
-MAP_LINES = """\
-qos map cos 3 to traffic-class 3
-qos map dscp 8 9 10 24 25 27-29 to traffic-class 1
-qos map dscp 18 20 26 to traffic-class 4 drop-precedence 2
-qos map traffic-class 1 to dscp 56
-qos map traffic-class 6 to tx-queue 2
-"""
-VLAN_JSON = json.dumps(
-    {
-        "vlans": {
-            "1": {"name": "default", "dynamic": False, "status": "active", "interfaces": {}},
-            "111": {"name": "rail-0", "status": "active", "interfaces": {"Ethernet2/1": {}}},
-            "1006": {"name": "VLAN1006", "dynamic": True, "status": "active", "interfaces": {}},
-        },
-        "sourceDetail": "",
-    }
+FORMS = Path(__file__).parent / "forms" / "eos"
+AVD, MAP_LINES, VLAN_JSON = (
+    (FORMS / name).read_text()
+    for name in ("running_config_interface.txt", "running_config_qos.txt", "show_vlan.json")
 )
 QUEUED: dict[str, JsonValue] = {
     "egressQueueCounters": {
@@ -206,7 +142,7 @@ def test_a_watchdog_that_lacks_a_line_is_off(missing: str) -> None:
         "action": f"{head} port action drop",
     }
     whole = parse_sections("c", "interface Ethernet1/1\n" + _indented(lines.values()))
-    assert [*whole["Ethernet1/1"].watchdog] == [*lines]
+    assert [*whole["Ethernet1/1"].values["pfc_watchdog"]] == [*lines]
     del lines[missing]
     text = "interface Ethernet1/1\n" + _indented(lines.values())
     answers = {INTERFACES: text, MAPS: "", VLANS: VLAN_JSON}
@@ -229,8 +165,8 @@ def test_vlans_that_others_use() -> None:
 
 
 def test_the_maps() -> None:
-    maps = parse_maps(MAP_LINES)
-    assert [maps.dscp_classes[dscp] for dscp in (0, 8, 15, 24, 26, 28, 30, 48)] == [
+    classes, queues = parse_maps(MAP_LINES)
+    assert [classes[dscp] for dscp in (0, 8, 15, 24, 26, 28, 30, 48)] == [
         1,
         1,
         0,
@@ -240,7 +176,7 @@ def test_the_maps() -> None:
         3,
         6,
     ]
-    assert maps.queues == {6: 2}
+    assert queues == {6: 2}
     wanted = SwitchState(dscp_classes={26: 3, 48: 6})
     state = EosDriver().parse({INTERFACES: AVD, MAPS: MAP_LINES, VLANS: VLAN_JSON}, wanted).state
     assert state.dscp_classes == {26: 4, 48: 6}
@@ -264,14 +200,21 @@ def test_json_of_other_clients() -> None:
     assert parse_port_names("c", json.dumps(statuses)) == ("Ethernet2/1", "Ethernet10/1")
     assert parse_vlans("c", VLAN_JSON) == (1, 111)
     port = "Ethernet1/1"
-    assert parse_total("c", json.dumps({"interfaces": {port: {"inOctets": 9}}}), port) == 9
     lost = {"interfaces": {port: {"inDiscards": 4, "outDiscards": 0}}, "inDiscardsTotal": 4}
-    assert parse_discards("c", json.dumps(lost), port) == 4
+    totals = {"interfaces": {port: {"inOctets": 9}}}
+    found = _count(port, totals=json.dumps(totals), discards=json.dumps(lost))
+    assert (found.rx_bytes, found.rx_discards) == (9, 4)
     assert parse_sent("c", json.dumps(QUEUED), port) == {
         **dict.fromkeys(range(8), PriorityCounters(None, 0)),
         3: PriorityCounters(None, 42, 5),
         6: PriorityCounters(None, 7),
     }
+    # Names as in aristanetworks/anta, its unit tests of VerifyInterfacesEgressQueueDrops.
+    together = {"TC0-2": {"dropPrecedences": {"DP0-2": {"droppedPackets": 3}}}}
+    unicast = {"ucastQueues": {"trafficClasses": together}}
+    tree = {"egressQueueCounters": {"interfaces": {port: unicast}}}
+    sent = parse_sent("c", json.dumps(tree), port)
+    assert (sent[1], sent[3]) == (PriorityCounters(None, None), PriorityCounters(None, 0))
     marked = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "12", "4": 3}}}}
     assert parse_marked("c", json.dumps(marked), port) == 15
     dashes = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "-"}}}}
@@ -279,14 +222,17 @@ def test_json_of_other_clients() -> None:
         assert parse_marked("c", silent, port) is None, "no queue counts"
 
 
+def _count(port: str, *, totals: str, discards: str = "") -> PortCounters:
+    commands = EosDriver().counter_commands([port])
+    return port_counters(port, dict(zip(commands, (totals, discards, *[""] * 4), strict=True)))
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"interfaces": {}}', "% Invalid input"])
 def test_other_shapes_are_told_with_their_text(text: str) -> None:
-    with pytest.raises(Unreadable) as caught:
-        parse_total("show interfaces Ethernet1/1 counters | json", text, "Ethernet1/1")
-    assert (caught.value.command, caught.value.text) == (
-        "show interfaces Ethernet1/1 counters | json",
-        text,
-    )
+    found = _count("Ethernet1/1", totals=text)
+    unread = next(each for each in found.unread if each.way == "rx")
+    assert (unread.command, unread.text) == ("show interfaces Ethernet1/1 counters | json", text)
+    assert found.rx_bytes is None
 
 
 def _sessions(waiting: str = "", **states: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -275,8 +276,9 @@ def test_the_sessions_are_listed(cli: Session) -> None:
     shown = json.loads(cli.run("show configuration sessions detail | json"))
     assert {name: each["state"] for name, each in shown["sessions"].items()} == {
         "one": "pending",
-        "two": "pendingCommitTimer",
+        "two": "committed",
     }
+    assert shown["commitTimerSessionName"] == "two"
     assert (shown["maxOpenSessions"], shown["maxSavedSessions"]) == (5, 1)
     for number in range(3, 7):
         _typed(cli, f"configure session {number}", "end")
@@ -329,25 +331,13 @@ def test_what_a_packet_meets(switch: EosSwitch) -> None:
     assert not switch.port_view("Ethernet9/1").oper_up, "no cable there"
 
 
-def test_neighbours_and_other_tables(switch: EosSwitch, cli: Session) -> None:
-    assert "Et2/1        gpu02                            2488.0700.0001         120\n" in cli.run(
-        "show lldp neighbors"
-    )
-    detail = json.loads(cli.run("show lldp neighbors detail | json"))["lldpNeighbors"]
+def test_neighbours(switch: EosSwitch, cli: Session) -> None:
+    command = "show lldp neighbors detail | json"
+    detail = json.loads(cli.run(command))["lldpNeighbors"]
     [heard] = detail["Ethernet2/1"]["lldpNeighborInfo"]
     assert heard["neighborInterfaceInfo"]["interfaceDescription"] == "enp5s0"
     switch.fault(["link-down", "Ethernet2/1", "on"])
-    assert "gpu02" not in cli.run("show lldp neighbors")
-    switch.run_line(f"{PORT};priority-flow-control on;priority-flow-control priority 3 no-drop")
-    switch.run_line(f"{PORT};uc-tx-queue 3;{ECN} 150 kbytes maximum-threshold 1500 kbytes")
-    assert "Ethernet1/1  Yes      3           Yes     DCBX disabled\n" in cli.run(
-        "show priority-flow-control"
-    )
-    assert "3         kbytes     150        1500\n" in cli.run(
-        "show qos interfaces Ethernet1/1 ecn"
-    )
-    assert "  Ethernet MTU 9214 bytes, BW 400000000 kbit\n" in cli.run("show interfaces et1/1")
-    assert "Software image version: 4.32.1F" in cli.run("show version")
+    assert "gpu02" not in cli.run(command)
 
 
 def test_what_is_not_saved_is_lost_at_a_reload(tmp_path: Path) -> None:
@@ -382,3 +372,19 @@ def test_a_commit_that_awaits_confirmation_does_not_outlive_the_switch(tmp_path:
 def test_a_wrong_fault_is_told(switch: EosSwitch, fault: list[str]) -> None:
     with pytest.raises(UsageError):
         switch.fault(fault)
+
+
+def test_a_command_takes_its_assumed_time_if_a_pace_is_set(
+    switch: EosSwitch, cli: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(cli.wait_for("qos trust dscp"))
+    switch.fault(["pace", "0.5"])
+    for line in ("qos trust dscp", "commit timer 00:05:00"):
+        asyncio.run(cli.wait_for(line))
+    assert waited == [0.05, 1.5]

@@ -37,6 +37,11 @@ class Switch(Protocol):
         """Who holds the configuration lock."""
         ...
 
+    @property
+    def pace(self) -> float:
+        """Which part of its assumed time a command takes."""
+        ...
+
     def device(self) -> show.Device:
         """The view that show commands get."""
         ...
@@ -228,50 +233,41 @@ def _tree(make: Callable[..., show.Tree]) -> Callable[..., str]:
     return answer
 
 
-def _plain(make: Callable[..., str]) -> Callable[..., str]:
-    """A command whose text alone is modelled."""
+def _version(context: Context) -> str:
+    if context.wants_json:
+        raise UnknownCommandError(INVALID)
+    return show.version(context.switch.device())
 
-    def answer(context: Context, *names: str) -> str:
-        if context.wants_json:
+
+def _of_switch(make: Callable[[Context], show.Tree]) -> Callable[[Context], str]:
+    """The same of a command that looks at more than the device."""
+
+    def answer(context: Context) -> str:
+        if not context.wants_json:
             raise UnknownCommandError(INVALID)
-        return make(context.switch.device(), *(_known(context, name) for name in names))
+        return show.as_json(make(context))
 
     return answer
 
 
-def _version(context: Context) -> str:
-    text, tree = show.version(context.switch.device())
-    return show.as_json(tree) if context.wants_json else text
-
-
-def _config_sessions(context: Context) -> str:
-    if not context.wants_json:
-        raise UnknownCommandError(INVALID)
+def _config_sessions(context: Context) -> show.Tree:
     held = context.switch.config_sessions.held
     inside = {name: context.switch.logins_in(name) for name in held}
-    return show.as_json(show.config_sessions(held, inside))
+    return show.config_sessions(held, inside, context.switch.device().release)
 
 
-def _bgp_summary(context: Context) -> str:
-    if not context.wants_json:
-        raise UnknownCommandError(INVALID)
+def _bgp_summary(context: Context) -> show.Tree:
     view = context.switch.router_view()
-    return show.as_json(
-        show_bgp.bgp_summary(view, every_session(view, context.switch.told().sessions))
-    )
+    return show_bgp.bgp_summary(view, every_session(view, context.switch.told().sessions))
 
 
-def _bfd_peers(context: Context) -> str:
-    if not context.wants_json:
-        raise UnknownCommandError(INVALID)
+def _bfd_peers(context: Context) -> show.Tree:
     view = context.switch.router_view()
-    return show.as_json(show_bgp.bfd_peers(every_session(view, context.switch.told().sessions)))
+    return show_bgp.bfd_peers(every_session(view, context.switch.told().sessions))
 
 
-def _routes(context: Context) -> str:
-    if not context.wants_json:
-        raise UnknownCommandError(INVALID)
-    return show.as_json(show_bgp.routes(context.switch.told().routes))
+def _routes(context: Context) -> show.Tree:
+    return show_bgp.routes(context.switch.told().routes)
 
 
 def _length(context: Context, lines: str) -> str:
@@ -296,21 +292,15 @@ _SHOWS: Final = (
     ("show version", _version),
     ("show vlan", _tree(show.vlans)),
     ("show interfaces status", _tree(show.statuses)),
-    ("show lldp neighbors", _plain(show.lldp)),
     ("show lldp neighbors detail", _tree(show.lldp_detail)),
-    ("show interfaces <port>", _plain(show.interface)),
     ("show interfaces <port> counters", _tree(show.totals)),
     ("show interfaces <port> counters discards", _tree(show.discards)),
     ("show interfaces <port> counters queue detail", _tree(show.queues)),
-    ("show qos interfaces <port> ecn", _plain(show.ecn)),
     ("show qos interfaces <port> ecn counters queue", _tree(show.marked)),
-    ("show qos maps", _plain(show.qos_maps)),
-    ("show ip bgp summary", _bgp_summary),
-    ("show ip route", _routes),
-    ("show bfd peers", _bfd_peers),
+    ("show ip bgp summary", _of_switch(_bgp_summary)),
+    ("show ip route", _of_switch(_routes)),
+    ("show bfd peers", _of_switch(_bfd_peers)),
     ("show maintenance", _tree(maintenance)),
-    ("show priority-flow-control", _plain(show.pfc)),
-    ("show priority-flow-control counters", _plain(show.pfc_counters)),
     ("show priority-flow-control counters detail", _tree(show.pfc_detail)),
     ("show priority-flow-control counters watchdog", _tree(show.pfc_watchdog)),
 )
@@ -336,8 +326,8 @@ EXEC: Final = table(
         ("show running-config sanitized", _running),
         ("show running-config interfaces <port>", _running_port),
         ("show startup-config", _startup),
-        ("show configuration sessions", _config_sessions),
-        ("show configuration sessions detail", _config_sessions),
+        ("show configuration sessions", _of_switch(_config_sessions)),
+        ("show configuration sessions detail", _of_switch(_config_sessions)),
         ("write", _save),
         ("write memory", _save),
         ("copy running-config startup-config", _save),

@@ -89,6 +89,11 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         return self.faults.locked_by
 
     @property
+    def pace(self) -> float:
+        """Which part of its assumed time a command takes."""
+        return self.faults.pace
+
+    @property
     def ports(self) -> Collection[str]:
         """The Ethernet ports."""
         return self.stored.running.ports

@@ -19,13 +19,13 @@ from lab.switches.eos.config import (
     ConfigSession,
     Port,
     Stored,
-    class_of,
     is_active,
     is_corrected,
 )
 from lab.switches.front import front_of
 from lab.switches.indented import indented
 from lab.switches.lldp import Told, tell
+from lab.switches.release import numbers
 from lab.switches.stored import FACTORY_CHASSIS, Chassis, PortCounters
 
 Tree = dict[str, JsonValue]
@@ -91,23 +91,15 @@ def mtu_bytes(port: Port) -> int:
     return FACTORY_MTU_BYTES if port.l2_mtu is None else min(port.l2_mtu, FACTORY_MTU_BYTES)
 
 
-def version(device: Device) -> tuple[str, Tree]:
-    """`show version`; its text is a capture of 4.28.0F (sources.md)."""
+def version(device: Device) -> str:
+    """`show version`: a capture of 4.28.0F (sources.md)."""
     serial, digits = device.chassis.serial, device.chassis.base_mac
     mac = f"{digits[:4]}.{digits[4:8]}.{digits[8:]}"
-    text = (
+    return (
         f"Arista {device.model}-F\nHardware version: 11.05\nSerial number: {serial}\n"
         f"Hardware MAC address: {mac}\nSystem MAC address: {mac}\n\n"
         f"Software image version: {device.release}\nArchitecture: x86_64\n"
     )
-    return text, {
-        "mfgName": "Arista",
-        "modelName": f"{device.model}-F",
-        "serialNumber": serial,
-        "version": device.release,
-        "architecture": "x86_64",
-        "uptime": 3600.0,
-    }
 
 
 def vlans(device: Device) -> Tree:
@@ -158,19 +150,6 @@ def statuses(device: Device) -> Tree:
     return {"interfaceStatuses": table}
 
 
-def interface(device: Device, name: str) -> str:
-    """`show interfaces X`: the first lines of the captures."""
-    port, up = device.running.ports[name], device.up(name)
-    admin = "administratively down" if port.shutdown else ("up" if up else "down")
-    state = "connected" if up else ("disabled" if port.shutdown else "notconnect")
-    kind = f"IP MTU {port.mtu or 1500}" if port.routed else f"Ethernet MTU {mtu_bytes(port)}"
-    return (
-        f"{name} is {admin}, line protocol is {'up' if up else 'down'} ({state})\n"
-        f"  {kind} bytes, BW {device.speed(name) * 10**6} kbit\n"
-        f"  Full-duplex, {device.speed(name)}Gb/s, auto negotiation: off, uni-link: n/a\n"
-    )
-
-
 _HOST_MAC = "2488.0700.0001"
 
 
@@ -199,35 +178,32 @@ def lldp_detail(device: Device) -> Tree:
     return {"lldpNeighbors": table}
 
 
-def lldp(device: Device) -> str:
-    """`show lldp neighbors`."""
-    rows = [
-        f"{short(port):<12} {system:<32} {told.port:<22} 120"
-        for port, (system, told) in _told(device).items()
-    ]
-    head = [
-        "Last table change time   : 0:09:20 ago",
-        f"Number of table inserts  : {len(rows)}",
-        "Number of table deletes  : 0",
-        "Number of table drops    : 0",
-        "Number of table age-outs : 0",
-        "",
-        f"{'Port':<12} {'Neighbor Device ID':<32} {'Neighbor Port ID':<22} TTL",
-        f"{'-' * 12} {'-' * 32} {'-' * 22} ---",
-    ]
-    return "\n".join([*head, *rows, ""])
+NEW_SESSIONS = (4, 32)
+"""From this release on, a session that awaits confirmation is named beside the table (napalm)."""
 
 
-def config_sessions(sessions: Mapping[str, ConfigSession], inside: Mapping[str, int]) -> Tree:
+def config_sessions(
+    sessions: Mapping[str, ConfigSession], inside: Mapping[str, int], release: str
+) -> Tree:
     """`show configuration sessions detail | json`; `inside` counts the logins in each."""
-    table: Tree = {}
+    is_new, table, waiting = numbers(release) >= NEW_SESSIONS, Tree(), Tree()
     for name, session in sessions.items():
         logins: Tree = {
             str(4000 + number): {"user": session.user, "terminal": f"vty{number}"}
             for number in range(inside.get(name, 0))
         }
-        table[name] = {"state": session.state, "instances": logins}
-    return {"maxSavedSessions": 1, "maxOpenSessions": 5, "sessions": table}
+        state: Tree = {"state": session.state}
+        if session.state == "pendingCommitTimer" and is_new:
+            # What the table itself says of it then is unproven.
+            state = {"state": "committed"}
+            waiting = {
+                "commitTimerSessionName": name,
+                "commitTimerExpireTime": session.expires_at_s,
+            }
+        elif session.state == "pendingCommitTimer":
+            state["commitBy"] = session.expires_at_s
+        table[name] = {**state, "instances": logins}
+    return {"maxSavedSessions": 1, "maxOpenSessions": 5, "sessions": table, **waiting}
 
 
 def totals(device: Device, name: str) -> Tree:
@@ -280,29 +256,6 @@ def marked(device: Device, name: str) -> Tree:
     return {"intfQueueCounters": {name: {"queueCounters": counts}}}
 
 
-def pfc(device: Device) -> str:
-    """`show priority-flow-control`."""
-    head = ("Port", "Enabled", "Priorities", "Active", "Note")
-    rows = [head, ("-" * 9, "-" * 7, "-" * 10, "-" * 6, "-" * 13)]
-    for name, port in device.running.ports.items():
-        if port.pfc or port.no_drop:
-            enabled = "Yes" if port.pfc else "No"
-            active = "Yes" if port.pfc and device.up(name) else "No"
-            numbers = " ".join(map(str, port.no_drop))
-            rows.append((name, enabled, numbers, active, "DCBX disabled"))
-    return _table(rows)
-
-
-def pfc_counters(device: Device) -> str:
-    """`show priority-flow-control counters`."""
-    rows = [("Port", "RxPfc", "TxPfc")]
-    for name in device.running.ports:
-        held = device.counters(name)
-        received, sent = sum(held.rx_pauses.values()), sum(held.tx_pauses.values())
-        rows.append((short(name), str(received), str(sent)))
-    return _table(rows)
-
-
 def pfc_detail(device: Device) -> Tree:
     """`show priority-flow-control counters detail | json`."""
     table: Tree = {}
@@ -331,26 +284,3 @@ def pfc_watchdog(device: Device) -> Tree:
         if queues:
             table[name] = {"txQueues": queues}
     return {"interfaces": table}
-
-
-def ecn(device: Device, name: str) -> str:
-    """`show qos interfaces X ecn`."""
-    rows = [("Tx-Queue", "Threshold", "ECN Min", "ECN Max")]
-    rows += [("", "Unit", "Threshold", "Threshold"), ("-" * 8, "-" * 9, "-" * 9, "-" * 9)]
-    for number, queue in device.running.ports[name].queues.items():
-        found = queue.marking
-        if found is not None:
-            rows.append((str(number), found.unit, str(found.minimum), str(found.maximum)))
-    return _table(rows)
-
-
-def qos_maps(device: Device) -> str:
-    """`show qos maps`: its layout is a guess; nothing depends on it."""
-    rows = [(str(dscp), str(class_of(device.running, dscp))) for dscp in range(64)]
-    return _table([("dscp", "traffic-class"), *rows])
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows)
-    return "".join(f"{line.rstrip()}\n" for line in lines)

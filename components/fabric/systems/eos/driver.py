@@ -7,31 +7,28 @@ the second reading, the switch takes it back by itself (docs/explanation/sources
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from components.fabric.effects import ByTable
-from components.fabric.native import sources, write_fields, write_list
+from components.fabric.native import sources, write_list
 from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import (
+    Change,
     Guard,
     LinkForm,
     PortCounters,
     Reading,
     Unreadable,
+    Unsettable,
 )
-from components.fabric.systems.eos import config as eos_config
-from components.fabric.systems.eos import read as eos_parse
-from components.fabric.systems.eos import sessions as eos_sessions
-from components.fabric.systems.eos import write as eos_actions
-from components.fabric.systems.eos.config import Section
+from components.fabric.systems.eos import read
 from components.fabric.systems.eos.facts import (
     FACTORY_MTU_BYTES,
     FACTORY_VLAN,
     QUEUES,
     ROLLBACK_S,
-    WATCHDOG_ACTION,
     default_class,
 )
 from components.fabric.systems.eos.routing import (
@@ -42,7 +39,10 @@ from components.fabric.systems.eos.routing import (
     Routing,
     parse_routing,
 )
+from components.fabric.systems.eos.routing_lines import coming_changes, leaving_changes
+from components.fabric.systems.eos.rows import Section, port_lines, read_port, read_section
 from components.fabric.systems.membership import holders_of, others_of
+from components.fabric.systems.ranges import parse_vlan_ranges
 
 VLANS: Final = "show vlan | json"
 STATUS: Final = "show interfaces status | json"
@@ -50,17 +50,12 @@ INTERFACES: Final = "show running-config sanitized | section ^interface"
 """`sanitized`: no key of a routing protocol may come into an error message of ours."""
 MAPS: Final = "show running-config sanitized | include ^qos"
 NEIGHBOURS: Final = "show lldp neighbors detail | json"
-TOTALS: Final = "show interfaces {port} counters | json"
-DISCARDS: Final = "show interfaces {port} counters discards | json"
-SENT: Final = "show interfaces {port} counters queue detail | json"
-MARKED: Final = "show qos interfaces {port} ecn counters queue | json"
-PAUSES: Final = "show priority-flow-control counters detail | json"
-STORMS: Final = "show priority-flow-control counters watchdog | json"
-
 _REFUSAL = re.compile(r"^\r?((?:%|Error|Cannot|Unable to).*)", re.MULTILINE)
 """EOS prints `% ` before an error; the other words are a precaution."""
 _SVI: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
 """Interfaces that are no ports of a bridge."""
+_DSCP_MAP: Final = re.compile(r"qos map dscp ([\d ,-]+) to traffic-class (\d)")
+_QUEUE_MAP: Final = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d)")
 _TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
 
 
@@ -69,7 +64,7 @@ class EosDriver(ByTable):
 
     system = "eos"
     title = "EOS"
-    links = LinkForm(STATUS, eos_parse.parse_links)
+    links = LinkForm(STATUS, read.parse_links)
     enter: Sequence[str] = ("enable",)
     configure: Sequence[str] = ()
     discard: Sequence[str] = ()
@@ -81,8 +76,8 @@ class EosDriver(ByTable):
         abandon="abort",
         revert="configure session {name} abort",
         rollback_s=ROLLBACK_S,
-        list_command=eos_parse.SESSIONS,
-        find_stale=eos_parse.find_stale,
+        list_command=read.SESSIONS,
+        find_stale=read.find_stale,
     )
     save = "write memory"
 
@@ -92,7 +87,7 @@ class EosDriver(ByTable):
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every front panel port, by number."""
-        return eos_parse.parse_port_names(STATUS, answers[STATUS])
+        return read.parse_port_names(STATUS, answers[STATUS])
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """VLANs, every interface as configured, and the maps if any of QoS is ours."""
@@ -104,27 +99,32 @@ class EosDriver(ByTable):
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
-        sections = eos_config.parse_sections(INTERFACES, answers[INTERFACES])
+        sections = parse_sections(INTERFACES, answers[INTERFACES])
         routing = _routing(sections, answers)
         state = SwitchState(
-            vlans=eos_parse.parse_vlans(VLANS, answers[VLANS]),
+            vlans=read.parse_vlans(VLANS, answers[VLANS]),
             dscp_classes=_classes(answers, wanted),
             rewrite_dscp=_rewrites(answers) if wanted.rewrite_dscp is not None else None,
             addresses=routing.addresses if routing else None,
             bgp=routing.bgp if routing else None,
             native={WORDS: write_list(routing.words)} if routing else {},
             ports={
-                name: _port(sections[name], wanted.ports[name])
-                for name in wanted.ports
-                if name in sections and _is_settable(sections[name])
+                name: read_port(sections[name], port)
+                for name, port in wanted.ports.items()
+                if name in sections and not sections[name].values["is_odd"]
             },
         )
         rest = {name: each for name, each in sections.items() if name not in wanted.ports}
         others = {name: _vlans_of(name, section) for name, section in rest.items()}
-        carrying = {name: _member(each) for name, each in rest.items() if not _SVI.match(name)}
+        unread = PortState()
+        carrying = {
+            name: read_port(each, unread) for name, each in rest.items() if not _SVI.match(name)
+        }
         return Reading(state, holders_of(others), others_of(carrying))
 
-    plan_changes = staticmethod(eos_actions.plan_changes)
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """The lines of one session; see `plan_changes`."""
+        return plan_changes(actual, target)
 
     def find_refusal(self, output: str) -> str | None:
         """EOS reports by lines that start with `%`; a terminal session has no exit status."""
@@ -163,44 +163,52 @@ class EosDriver(ByTable):
 
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
-        return eos_parse.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
+        return read.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
         """The summary, the routes, and BFD's peers where any neighbour has it."""
-        asked = (eos_sessions.SUMMARY, eos_sessions.ROUTES)
-        return (*asked, eos_sessions.BFD) if bfd else asked
+        asked = (read.SUMMARY, read.ROUTES)
+        return (*asked, read.BFD) if bfd else asked
 
     def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
         """Read what `session_commands` asked for."""
-        return eos_sessions.parse_sessions(answers)
+        return read.parse_sessions(answers)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received in all, sent per class, marked and discarded packets; pauses of all ports."""
-        templates = (TOTALS, DISCARDS, SENT, MARKED)
-        each = tuple(template.format(port=port) for port in ports for template in templates)
-        return (*each, PAUSES, STORMS)
+        return read.counter_commands(ports)
 
     def parse_counters(
         self, answers: Mapping[str, str], ports: Sequence[str]
     ) -> dict[str, PortCounters]:
         """Read what `counter_commands` asked for."""
-        found: dict[str, PortCounters] = {}
-        for port in ports:
-            total, discards, sent, marked = (
-                template.format(port=port) for template in (TOTALS, DISCARDS, SENT, MARKED)
-            )
-            found[port] = eos_parse.port_counters(
-                port,
-                {
-                    "rx": (total, answers[total]),
-                    "discards": (discards, answers[discards]),
-                    "tx": (sent, answers[sent]),
-                    "marked": (marked, answers[marked]),
-                    "pauses": (PAUSES, answers[PAUSES]),
-                    "storms": (STORMS, answers[STORMS]),
-                },
-            )
-        return found
+        return {port: read.port_counters(port, answers) for port in ports}
+
+
+def parse_sections(command: str, text: str) -> dict[str, Section]:
+    """`show running-config … | section ^interface`, by interface.
+
+    Raises:
+        Unreadable: There is no interface in it.
+    """
+    blocks: dict[str, list[str]] = {}
+    held: list[str] | None = None
+    for line in text.replace("\r", "").splitlines():
+        if line.strip() in {"", "!"}:
+            continue
+        if line[0] != " ":
+            name = _interface(line.strip())
+            held = blocks.setdefault(name, []) if name else None
+        elif held is not None:
+            held.append(line)
+    if not blocks:
+        raise Unreadable(command, text, "there is no interface in the answer")
+    return {name: read_section(lines) for name, lines in blocks.items()}
+
+
+def _interface(words: str) -> str:
+    head, _, name = words.partition(" ")
+    return name if head == "interface" else ""
 
 
 def _wants_routing(wanted: SwitchState) -> bool:
@@ -214,27 +222,38 @@ def _routing(sections: Mapping[str, Section], answers: Mapping[str, str]) -> Rou
     return parse_routing(sections, answers[ROUTING], answers[ROUTER])
 
 
-def _is_settable(section: Section) -> bool:
-    """A plain port that is in no bundle: a bundle's settings would be in force there."""
-    return not section.is_odd and section.bundle is None
-
-
 def _classes(answers: Mapping[str, str], wanted: SwitchState) -> dict[int, int] | None:
     if MAPS not in answers:
         return None
-    maps = eos_config.parse_maps(answers[MAPS])
+    classes, queues = parse_maps(answers[MAPS])
     ours = {
         tc for port in wanted.ports.values() for tc in (*port.ecn, *(port.strict_classes or ()))
     }
-    for tc in sorted(ours & {*maps.queues} - {0}):
+    for tc in sorted(ours & {*queues} - {0}):
         why = (
-            f"traffic class {tc} is mapped to queue {maps.queues[tc]}, but its ECN and schedule "
+            f"traffic class {tc} is mapped to queue {queues[tc]}, but its ECN and schedule "
             f"are set on queue {tc}; remove that line"
         )
         raise Unreadable(MAPS, answers[MAPS], why)
     if wanted.dscp_classes is None:
         return None
-    return {dscp: maps.dscp_classes[dscp] for dscp in wanted.dscp_classes}
+    return {dscp: classes[dscp] for dscp in wanted.dscp_classes}
+
+
+def parse_maps(text: str) -> tuple[dict[int, int], dict[int, int]]:
+    """The maps of the whole switch; without a line there are the defaults.
+
+    Returns:
+        Every DSCP to its traffic class, and each class that is not in the queue of its own number
+        to its queue.
+    """
+    classes = {dscp: default_class(dscp) for dscp in range(64)}
+    for numbers, tc in _DSCP_MAP.findall(text):
+        classes |= dict.fromkeys(parse_vlan_ranges(numbers), int(tc))
+    queues: dict[int, int] = {}
+    for numbers, queue in _QUEUE_MAP.findall(text):
+        queues |= {tc: int(queue) for tc in parse_vlan_ranges(numbers) if tc != int(queue)}
+    return classes, queues
 
 
 def _rewrites(answers: Mapping[str, str]) -> bool:
@@ -242,42 +261,44 @@ def _rewrites(answers: Mapping[str, str]) -> bool:
     return re.search(r"^qos rewrite dscp\b", answers.get(MAPS, ""), re.MULTILINE) is not None
 
 
-def _member(section: Section) -> PortState:
-    access, trunk = section.access_vlan, section.trunk_vlans
-    return PortState(mode=section.mode, access_vlan=access, trunk_vlans=trunk)
-
-
-def _port(section: Section, wanted: PortState) -> PortState:
-    trust, mtu_bytes, mode = section.trust, section.mtu_bytes, section.mode
-    watchdog = section.watchdog
-    return PortState(
-        admin_up=section.admin_up,
-        mtu_bytes=FACTORY_MTU_BYTES if mtu_bytes is None else mtu_bytes,
-        speed=section.speed,
-        fec=section.fec,
-        mode=mode,
-        access_vlan=section.access_vlan,
-        trunk_vlans=section.trunk_vlans,
-        native_vlan=None if wanted.native_vlan is None else section.native_vlan,
-        # Arista's manual: a switch port trusts CoS by default, a routed one DSCP.
-        trust=trust or ("L3" if mode == "routed" else "L2"),
-        ecn=section.ecn,
-        pfc=section.pfc,
-        pfc_priorities=section.no_drop,
-        strict_classes=section.strict_classes,
-        class_shares=dict.fromkeys(wanted.class_shares, 0) | section.shares,
-        # All three lines: without one of them a default of the whole switch would decide.
-        pfc_watchdog={"enable", "timer"} <= {*watchdog}
-        and watchdog.get("action") == WATCHDOG_ACTION,
-        pfc_watchdog_ms=section.watchdog_ms if wanted.pfc_watchdog_ms else None,
-        native=sources(
-            mtu_bytes=mtu_bytes is not None, trust=trust is not None, mode=section.has_mode
-        )
-        | ({"pfc_watchdog": write_fields(watchdog)} if watchdog else {}),
-    )
-
-
 def _vlans_of(name: str, section: Section) -> set[int]:
     """The VLANs that a port, a bundle or the routed interface of a VLAN names."""
     routed = name.removeprefix("Vlan")
     return {int(routed)} if routed.isdigit() else {*section.named_vlans()}
+
+
+def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """The lines from `actual` to `target`; empty when they agree.
+
+    Raises:
+        Unsettable: A port is missing, or is no plain switch port.
+    """
+    missing = [name for name in target.ports if name not in actual.ports]
+    if missing:
+        raise Unsettable(
+            f"{', '.join(missing)}: there is no such port, or it is part of a bundle, a tunnel or "
+            "a tap; look at `show running-config interfaces`"
+        )
+    return (
+        *(Change((f"vlan {vlan}", "exit")) for vlan in target.vlans if vlan not in actual.vlans),
+        *_map_changes(actual, target),
+        *leaving_changes(actual, target),
+        *_port_changes(actual, target),
+        *coming_changes(actual, target),
+        *(Change((f"no vlan {vlan}",)) for vlan in actual.vlans if vlan not in target.vlans),
+    )
+
+
+def _map_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    held = actual.dscp_classes or {}
+    for dscp, tc in sorted((target.dscp_classes or {}).items()):
+        if held.get(dscp) != tc:
+            yield Change((f"qos map dscp {dscp} to traffic-class {tc}",))
+
+
+def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+    """A block for each port: how a range of split ports is written differs between platforms."""
+    for name, port in target.ports.items():
+        lines = port_lines(actual.ports[name], port)
+        if lines:
+            yield Change((f"interface {name}", *lines, "exit"))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState
-from components.fabric.systems.eos.config import Section
+from components.fabric.systems.eos.rows import Section
 
 ROUTING: Final = "show running-config sanitized | include routing"
 """`ip routing …`, `ipv6 unicast-routing` and which model of routing protocols runs."""
@@ -269,26 +269,26 @@ def is_ours(line: str, lines: tuple[str, ...]) -> bool:
 
 
 def address_lines(
-    was: BgpState,
-    wanted: BgpState,
-    held: tuple[str, ...],
-    recorded: tuple[str, ...],
-    *,
-    in_family: bool,
+    was: BgpState, wanted: BgpState, held: tuple[str, ...], recorded: tuple[str, ...]
 ) -> Iterator[str]:
     """The lines of neighbours that differ; one that goes takes all of its own along."""
     for name in filter(is_address, {**was.neighbors, **wanted.neighbors}):
         if _of(was, name) == _of(wanted, name):
             continue
         if name not in wanted.neighbors:
-            if not in_family:
-                yield f"no neighbor {name}"
+            yield f"no neighbor {name}"
             continue
         now, aim = _lines(held, name), _aim(name, wanted, held, recorded)
-        changes = [f"no {_own(line)}" for line in now if line not in aim and _is(line, in_family)]
-        changes += [_own(line) for line in aim if line not in now and _is(line, in_family)]
         # Another number is written over the one before.
-        yield from (line for line in changes if not line.startswith(f"no neighbor {name} remote-"))
+        gone = (line for line in now if line not in aim and " remote-as " not in line)
+        yield from map(negate, gone)
+        yield from (line for line in aim if line not in now)
+
+
+def negate(line: str) -> str:
+    """The line that takes a line away, in the same address family."""
+    family, within, own = line.rpartition(WITHIN)
+    return f"{family}{within}no {own}"
 
 
 def _of(bgp: BgpState, name: str) -> tuple[str | None, bool]:
@@ -297,10 +297,6 @@ def _of(bgp: BgpState, name: str) -> tuple[str | None, bool]:
 
 def _own(line: str) -> str:
     return line.rpartition(WITHIN)[2]
-
-
-def _is(line: str, in_family: bool) -> bool:  # noqa: FBT001 - which of two places
-    return (WITHIN in line) == in_family
 
 
 def _lines(lines: tuple[str, ...], name: str) -> list[str]:

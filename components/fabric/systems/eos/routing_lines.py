@@ -24,6 +24,7 @@ from components.fabric.systems.eos.routing import (
     bgp_of,
     group_lines,
     is_ours,
+    negate,
     read_peers,
     router_lines,
     there,
@@ -152,8 +153,9 @@ def _bgp_changes(actual: SwitchState, target: SwitchState, wanted: BgpState) -> 
     if wanted.asn is None:
         return
     recorded = router_lines(_words(target))
-    top = [*_top_lines(was, wanted, held, recorded)]
-    inner = [*_family_lines(was, wanted, held, recorded)]
+    lines = [*_bgp_lines(was, wanted, held, recorded)]
+    top = [line for line in lines if WITHIN not in line]
+    inner = [line.rpartition(WITHIN)[2] for line in lines if WITHIN in line]
     if top or inner or was.asn is None:
         block = (FAMILY, *inner, "exit") if inner else ()
         yield Change((f"router bgp {wanted.asn}", *top, *block, "exit"))
@@ -169,17 +171,29 @@ def _is_ours(held: tuple[str, ...]) -> bool:
     )
 
 
-def _top_lines(
+def _bgp_lines(
     was: BgpState, wanted: BgpState, held: tuple[str, ...], recorded: tuple[str, ...]
 ) -> Iterator[str]:
+    """Each line with the address family that it is in."""
     if wanted.router_id != was.router_id:
         yield f"router-id {wanted.router_id}" if wanted.router_id else "no router-id"
     if wanted.max_paths is not None and wanted.max_paths != (was.max_paths or 0):
         said = [line for line in recorded if line.split()[:2] == _paths(wanted)]
         plain = " ".join(_paths(wanted))
         yield (said[0] if said else plain) if wanted.max_paths else "no maximum-paths"
-    yield from _group_lines(wanted, held, recorded, in_family=False)
-    yield from address_lines(was, wanted, held, recorded, in_family=False)
+    yield from _group_lines(wanted, held, recorded)
+    yield from address_lines(was, wanted, held, recorded)
+    yield from _peer_lines(was, wanted, held, recorded)
+    inner = f"{FAMILY}{WITHIN}network "
+    gone = (each for each in was.networks if each not in wanted.networks)
+    yield from (negate(f"{inner}{each}") for each in gone)
+    yield from (f"{inner}{each}" for each in wanted.networks if each not in was.networks)
+
+
+def _peer_lines(
+    was: BgpState, wanted: BgpState, held: tuple[str, ...], recorded: tuple[str, ...]
+) -> Iterator[str]:
+    """Neighbours that are ports."""
     before, now = read_peers(recorded), read_peers(held)
     recorded_numbers = bgp_of(None, recorded).neighbors
     for name in was.neighbors:
@@ -197,7 +211,7 @@ def _paths(wanted: BgpState) -> list[str]:
 
 
 def _group_lines(
-    wanted: BgpState, held: tuple[str, ...], recorded: tuple[str, ...], *, in_family: bool
+    wanted: BgpState, held: tuple[str, ...], recorded: tuple[str, ...]
 ) -> Iterator[str]:
     """What our group needs while a neighbour is in it; else what was there of it before."""
     peers = read_peers(held) | read_peers(recorded)
@@ -208,32 +222,13 @@ def _group_lines(
     ]
     bfd = {bfd_line(GROUP)} if {*inside} & {*wanted.bfd} else set[str]()
     ours = {*group_lines(GROUP)} | bfd if inside else set[str]()
-    before = {line for line in recorded if _of_group(line)}
+    before, now = ({line for line in lines if _of_group(line)} for lines in (recorded, held))
     aim = ours | (before - {bfd_line(GROUP)} if inside else before)
-    now = {line for line in held if _of_group(line)}
     order = (*group_lines(GROUP), bfd_line(GROUP))
-    for line in sorted(aim - now, key=lambda line: order.index(line) if line in order else 9):
-        if (WITHIN in line) == in_family:
-            yield line.rpartition(WITHIN)[2]
+    yield from sorted(aim - now, key=lambda line: order.index(line) if line in order else 9)
     gone = sorted(now - aim)
-    head = order[0]
-    for line in (head,) if head in gone else gone:
-        if (WITHIN in line) == in_family:
-            yield f"no {line.rpartition(WITHIN)[2]}"
+    yield from map(negate, order[:1] if order[0] in gone else gone)
 
 
 def _of_group(line: str) -> bool:
     return line.rpartition(WITHIN)[2].startswith(f"neighbor {GROUP} ")
-
-
-def _family_lines(
-    was: BgpState, wanted: BgpState, held: tuple[str, ...], recorded: tuple[str, ...]
-) -> Iterator[str]:
-    yield from _group_lines(wanted, held, recorded, in_family=True)
-    yield from address_lines(was, wanted, held, recorded, in_family=True)
-    for network in was.networks:
-        if network not in wanted.networks:
-            yield f"no network {network}"
-    for network in wanted.networks:
-        if network not in was.networks:
-            yield f"network {network}"
