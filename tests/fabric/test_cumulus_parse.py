@@ -281,8 +281,22 @@ def test_names_are_spelled_out_and_written_short() -> None:
     ]
     assert [*expand_names("swp1s0-1,2s0,2")] == ["swp1s0", "swp1s1", "swp2s0", "swp2s2"]
     assert [*expand_names("10-12,20")] == ["10", "11", "12", "20"]
+    eight = [f"swp{port}s{lane}" for port in (1, 2) for lane in range(4)]
+    assert [*expand_names("swp1-2s0-3")] == eight
+    assert [*expand_names("swp1-2s0-3,15s0-1,swp20s3,s5-6")] == [
+        *(*eight, "swp15s0", "swp15s1", "swp20s3", "swp20s5", "swp20s6")
+    ]
+    assert [*expand_names("bond49bond51,swp1-2,peerlink.4094")] == [
+        *("bond49bond51", "swp1", "swp2", "peerlink.4094")
+    ]
     names = ["swp10", "swp1", "swp2", "swp3", "swp31s0", "swp31s1"]
     assert collapse_ports(names) == "swp1-3,swp10,swp31s0-1"
+
+
+@pytest.mark.parametrize("key", ["swp1s3-0", "swp9-2", "swp1-9999", "swp1-1000s0-9"])
+def test_a_key_that_no_switch_can_mean_is_shown_raw(key: str) -> None:
+    with pytest.raises(Unreadable, match=r"range that no switch|more than 4096 names"):
+        parse_config(CONFIG, _show({"interface": {key: {"type": "swp"}}}))
 
 
 def test_ports_are_those_called_swp() -> None:
@@ -348,6 +362,11 @@ def test_a_class_that_only_departs_has_arrived_without_bytes() -> None:
         ("Invalid config [rev_id: 6]\n  why\n", "Invalid config [rev_id: 6] why"),
         ("-bash: nv: command not found\n[status 127]\n", "-bash: nv: command not found"),
         ("something else\n[status 2]\n", "something else"),
+        (
+            "reloadingError: Could not connect to nvued.\n",
+            "reloadingError: Could not connect to nvued.",
+        ),
+        ("Error: Failed to parse YAML\n", "Error: Failed to parse YAML"),
         ("[status 2]\n", "[status 2]"),
         ("\n[status unknown]\n", "[status unknown]"),
     ],

@@ -52,8 +52,14 @@ _ERRORS: Final = (
     "Failure during apply",
     "command not found",
     "is not a physical interface on this switch",
+    "Could not connect to nvued",
+    "Failed to parse YAML",
+    "must contain a list of operation objects",
 )
-"""Texts that openstack/networking-generic-switch looks for (its Cumulus NVUE device)."""
+"""Texts of failures whatever the status. The first seven are those that
+openstack/networking-generic-switch looks for (its Cumulus NVUE device); then a service that died
+in an apply (networkop/cx, issue 9), and a file that `nv config patch` cannot read (NVIDIA's own
+tests of NVUE, `test_config_patch_replace`)."""
 
 
 FIRST_WORDS: Final = ("bridge", "rest")

@@ -132,8 +132,8 @@ def parse_config(command: str, text: str) -> Config:
         raise Unreadable(command, text, "there is neither a header nor a configuration in it")
     tree = trees[0] if trees else None
     tree = tree if isinstance(tree, dict) else {}
-    interfaces = _interfaces(tree)
     try:
+        interfaces = _interfaces(tree)
         ports = {name: _port(entry, tree) for name, entry in interfaces.items()}
         vlans = _vlans(child(tree, "bridge", "domain", BRIDGE, "vlan"))
     except ValueError as error:

@@ -9,8 +9,12 @@ from typing import Final
 from pydantic import JsonValue
 
 Tree = dict[str, JsonValue]
-_NUMBERS: Final = re.compile(r"\d+(?:-\d+)?")
-_SPAN: Final = re.compile(r"(?P<head>.*?)(?P<first>\d+)-(?:(?P=head))?(?P<last>\d+)")
+MOST: Final = 4096
+"""Names that one key can stand for; a bridge has at most 4,094 VLANs, and a switch fewer ports."""
+_PART: Final = re.compile(
+    r"(?P<head>[A-Za-z_]*)(?P<first>\d+)(?:-(?:(?P=head))?(?P<last>\d+))?"
+    r"(?:s(?P<lane>\d+)(?:-(?P<end>\d+))?)?"
+)
 
 
 def child(tree: Tree, *path: str) -> Tree:
@@ -24,19 +28,36 @@ def child(tree: Tree, *path: str) -> Tree:
 def expand_names(key: str) -> Iterator[str]:
     """Spell out a key of the tree: `swp1,51-54` are five interfaces, `10-12,20` four VLANs.
 
-    NVUE prints what the names begin with once (tests/fabric/forms/README.md). A part that is only a
-    number or a range goes on with all before the last number of the part to its left, and a part
-    such as `2s0-1` with the letters only.
+    NVUE prints the letters once, and split ports by both numbers: `swp1-2s0-3` are eight. After
+    the lanes of one port, `s5-6` and a bare number are further lanes of it
+    (tests/fabric/forms/README.md).
+
+    Raises:
+        ValueError: It is not clear which names the key stands for, or they are too many.
     """
-    head = ""
+    head, port, count = "", "", 0
     for text in key.split(","):
         part = text.strip()
-        if part[:1].isdecimal():
-            part = (head if _NUMBERS.fullmatch(part) else re.sub(r"\d.*", "", head)) + part
-        span = _SPAN.fullmatch(part)
-        head = span["head"] if span else part.rstrip("0123456789")
-        if span is None:
-            yield part
-            continue
-        for number in range(int(span["first"]), int(span["last"]) + 1):
-            yield f"{head}{number}"
+        found = _PART.fullmatch(part)
+        if found is None:
+            head, port = "", ""
+            names = [part]
+        elif port and (found["head"] == "s" or part.replace("-", "").isdecimal()):
+            names = [f"{port}s{lane}" for lane in _span(key, found["first"], found["last"])]
+        else:
+            head = found["head"] or head
+            ports = [f"{head}{number}" for number in _span(key, found["first"], found["last"])]
+            lanes = found["lane"] and _span(key, found["lane"], found["end"])
+            port = ports[0] if lanes and len(ports) == 1 else ""
+            names = [f"{each}s{lane}" for each in ports for lane in lanes] if lanes else ports
+        count += len(names)
+        if count > MOST:
+            raise ValueError(f"the key {key!r} stands for more than {MOST} names")
+        yield from names
+
+
+def _span(key: str, first: str, last: str | None) -> range:
+    span = range(int(first), int(last or first) + 1)
+    if not 0 < len(span) <= MOST:
+        raise ValueError(f"the key {key!r} has a range that no switch can mean")
+    return span
