@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from components.fabric.state import SwitchState
 from components.fabric.systems.base import CANDIDATE_PREFIX, Change, Guard
 
 Stage = Literal["none", "open", "forced"]
@@ -33,6 +34,22 @@ class Candidate:
     """False: this release has none, and what is in force stays."""
     given: str | None = None
     """What the switch calls it; empty: it did not say. None: our name."""
+
+    saves_itself: bool = False
+    """The switch saves what it applies, without a line that says so."""
+
+    def look_at(self, state: SwitchState) -> None:
+        """Learn from what was read how this switch keeps changes."""
+        self.saves_itself = self.guard is not None and self.guard.saves_itself(state)
+
+    @property
+    def kept(self) -> str:
+        """Whether the next boot has what was sent, in words."""
+        if not self.saves_itself or self.count == 0 or self.stage == "open":
+            return "not saved"
+        if self.stage == "forced":
+            return "the switch saves by itself (whether before it is confirmed is unproven)"
+        return "saved by the switch itself"
 
     @property
     def name(self) -> str:

@@ -154,7 +154,8 @@ def _run(system: str, history: list[str], mode: str) -> None:
         before = exchange.read(asked).state.ports
         saved = lab.saved_part(switch)
         judge(plan, send(system, switch, texts.apply))
-        assert lab.saved_part(switch) == saved, "nothing is saved before it was judged"
+        if system != "cumulus":  # from 5.9 on NVUE saves with the apply
+            assert lab.saved_part(switch) == saved, "nothing is saved before it was judged"
         assert diff_states(exchange.read(plan.desired).state, plan.desired) == ()
         now = switch.snapshot()
         judge(plan, send(system, switch, numbered(system, texts.apply, "2")))

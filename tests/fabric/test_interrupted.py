@@ -19,10 +19,10 @@ from components.fabric.moves import InterruptedRunError
 from components.remote.watched import InterruptedTwice, Stop, WatchedSession
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import apply, baseline_of, restore
-from tests.fabric.switch_labs import LABS, SwitchLab
+from tests.fabric.switch_labs import LABS, NOT_SAVED, SAVED_ITSELF, SwitchLab
 
 SYSTEMS: Final = ("onyx", "cumulus", "eos", "sonic")
-BACK: Final = ("the previous values were put back; not saved", "put back and saved")
+BACK: Final = (NOT_SAVED, SAVED_ITSELF, "put back and saved")
 
 
 class _Direct:

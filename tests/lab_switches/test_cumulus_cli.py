@@ -39,7 +39,7 @@ def test_nothing_is_in_force_before_the_apply(switch: CumulusSwitch, shell: Sess
     assert shell.run("nv config diff") == (
         "- set:\n    interface:\n      swp1:\n        link:\n          mtu: 1500\n"
     )
-    assert shell.run("nv config apply -y") == "applied [rev_id: 2]\n"
+    assert shell.run("nv config apply -y") == "applied_and_saved [rev_id: 2]\n"
     assert (switch.port_view("swp1").mtu_bytes, switch.port_view("swp1").admin_up) == (1500, True)
     assert shell.run("nv config diff") == ""
     shell.run("nv unset interface swp1")
@@ -157,15 +157,32 @@ def test_what_a_port_carries(
     assert (view.mode, view.access_vlan, view.allowed_vlans) == (mode, access, allowed)
 
 
-def test_what_is_not_saved_is_lost_at_a_reboot(tmp_path: Path) -> None:
-    switch = make_switch(tmp_path)
+@pytest.mark.parametrize(
+    ("release", "more", "kept"),
+    [
+        ("5.8.0", "", False),
+        ("5.8.0", "nv set system config auto-save enable on; nv config apply -y", True),
+        ("5.9.2", "", True),
+        ("5.9.2", "nv set system config auto-save enable off; nv config apply -y", False),
+        ("5.15.0", "nv set system config auto-save state disabled; nv config apply -y", False),
+    ],
+)
+def test_what_is_not_saved_is_lost_at_a_reboot(
+    release: str,
+    more: str,
+    kept: bool,  # noqa: FBT001 - a table
+    tmp_path: Path,
+) -> None:
+    switch = make_switch(tmp_path, release=release)
+    switch.session().run(more)
     switch.run_line("nv set interface swp1 link mtu 9000")
     switch.session().run("nv config save")
     switch.run_line("nv set interface swp2 link mtu 9000")
-    again = make_switch(tmp_path)
+    again = make_switch(tmp_path, release=release)
     assert again.port_view("swp2").mtu_bytes == 9000
     again.reboot()
-    assert (again.port_view("swp1").mtu_bytes, again.port_view("swp2").mtu_bytes) == (9000, 9216)
+    found = (again.port_view("swp1").mtu_bytes, again.port_view("swp2").mtu_bytes)
+    assert found == (9000, 9000 if kept else 9216)
 
 
 def test_the_view_follows_hand_made_faults(switch: CumulusSwitch) -> None:

@@ -26,6 +26,7 @@ from components.fabric import device
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import WholeReader
 from components.remote.switch_session import SwitchSession
+from tests.fabric.switch_labs import put_back
 from tests.fabric.whole_intents import whole_lab
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
@@ -291,7 +292,7 @@ def check_outcome(
     if room.lab.password != room.lab.user:
         assert room.lab.password not in str(caught.value)
     if outcome is Outcome.PUT_BACK:
-        assert "the previous values were put back; not saved" in str(caught.value)
+        assert put_back(room.lab.plan.os) in str(caught.value)
     if outcome is Outcome.TAKEN_BACK:
         assert room.switch.snapshot() != planted, "in force, and not confirmed"
         room.clock.now_s += 1000

@@ -172,13 +172,13 @@ class Guard:
     Raises `Unreadable`, and `Occupied` where another user's change is in the way.
     """
     find_id: Callable[[str, str], str] | None = None
-    """From the answer to that and our name: what the system calls a candidate in force, or an
-    empty text. None: it is our name."""
+    """From the answer and our name: what the system calls it, or blank. None: our name."""
     plain: Sequence[str] = ()
-    """Puts a candidate into force for good: for releases that refuse `list_command`, since they
-    have no timer. Empty: every supported release has one."""
+    """Puts one into force for good, on releases that refuse `list_command` and have no timer."""
     since: tuple[int, ...] = ()
     """First release with the timer; empty: every supported one."""
+    saves_itself: Callable[[SwitchState], bool] = lambda _state: False
+    """Whether a switch saves each configuration that it applies, by what was read of it."""
 
 
 @dataclass(frozen=True, slots=True)

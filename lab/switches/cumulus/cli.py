@@ -254,6 +254,8 @@ def _diff(session: Session, _port: str) -> str:
 
 
 def _revisions(session: Session, _port: str) -> str:
+    if numbers(session.switch.release) < (5, 5):  # NVUE reference
+        raise NvueError("Error: Invalid parameter\n  'revision'")
     return json.dumps(session.switch.revisions.show(), indent=2) + "\n"
 
 

@@ -75,6 +75,8 @@ SET_PATHS: Final = tuple(
         "vrf <name> router bgp neighbor <peer> bfd min-tx-interval =number",
         "vrf <name> router bgp neighbor <peer> bfd profile =name",
         "router bfd state =state-word",
+        "system config auto-save enable =switch",
+        "system config auto-save state =state-word",
         "interface <bond> bond member <ports>",
         "interface <bond> bond mlag id =number",
         "interface <bond> bond mode =bond-mode",

@@ -38,6 +38,7 @@ from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
 from lab.switches.onyx.config import Mode
 from lab.switches.plain_faults import PlainFaults, by_hand, cable, type_by_hand
+from lab.switches.release import numbers
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, RouterView, SwitchConfig
 
@@ -101,7 +102,9 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         self.frr: Daemons | None = None
         """What routes in its stead, where the lab has real daemons."""
         self.front = front_of(config.model, "cumulus")
-        self.revisions = Revisions(self.stored, clock, self.front, self._refused_by_frr)
+        self.revisions = Revisions(
+            self.stored, clock, self.front, self._refused_by_frr, self._auto_save
+        )
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -138,6 +141,15 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             for port, (system, name) in self.plugged.items()
             if show.port_up(self.stored, self.cabled, port)
         }
+
+    def _auto_save(self) -> bool:
+        """From 5.9 on an apply saves too (NVUE reference); `enable on` became `state enabled`."""
+        said = child(self.stored.applied, "system", "config", "auto-save")
+        word = said.get("state", said.get("enable"))
+        on = numbers(self.release) >= (5, 9) if word is None else word in {"on", "enabled"}
+        if on and not self.faults.disk_full:  # what it does on a full disk is a guess
+            self.stored.startup = copy.deepcopy(self.stored.applied)
+        return on and not self.faults.disk_full
 
     def save_configuration(self) -> None:
         """Make what is applied the configuration that boots.

@@ -27,7 +27,7 @@ from components.fabric.systems.cumulus import read as cumulus_parse
 from components.fabric.systems.cumulus import sessions as cumulus_sessions
 from components.fabric.systems.cumulus import write as cumulus_actions
 from components.fabric.systems.cumulus.counters import parse_counters, with_storms
-from components.fabric.systems.cumulus.facts import DSCP_PER_CLASS, FACTORY_MTU_BYTES
+from components.fabric.systems.cumulus.facts import AUTO_SAVE, DSCP_PER_CLASS, FACTORY_MTU_BYTES
 from components.fabric.systems.cumulus.profiles import OwnQos
 from components.fabric.systems.cumulus.read import Config, PortConfig, Profile
 from components.fabric.systems.cumulus.routing import port_native, words_of
@@ -208,7 +208,7 @@ def _split_words(config: Config, wanted: SwitchState) -> dict[str, str]:
 
 def _native(config: Config, wanted: SwitchState) -> dict[str, str]:
     routed, spread = config.routing.implied, words_of(config.release, config.spreads)
-    spread = (*spread, *link.words_of(config.release))
+    spread = (*spread, *link.words_of(config.release), *((AUTO_SAVE,) if config.auto_save else ()))
     return {
         **_split_words(config, wanted),
         WHOLE: write_list((*config.implied, *routed, *spread)),

@@ -10,6 +10,10 @@ from typing import Final
 
 MIN_RELEASE: Final = (5, 0)
 """First release whose default is NVUE; 4.4 had it as early access, switched off, 4.2 not at all."""
+AUTO_SAVE: Final = "saves by itself"
+"""In the words on the whole configuration of a switch whose `nv config apply` saves too."""
+AUTO_SAVE_RELEASE: Final = (5, 9)
+"""First release that does so unless the configuration says otherwise (NVUE reference)."""
 FACTORY_MTU_BYTES: Final = 9216
 ROCE_PRIORITY: Final = 3
 CNP_PRIORITY: Final = 6

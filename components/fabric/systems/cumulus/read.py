@@ -18,7 +18,7 @@ from components.fabric.state import EcnState, Neighbour
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus.bonds import parse_bonds, parse_mlag, words_of_bonds
-from components.fabric.systems.cumulus.facts import BYTES_PER_KIB
+from components.fabric.systems.cumulus.facts import AUTO_SAVE_RELEASE, BYTES_PER_KIB
 from components.fabric.systems.cumulus.link import LEAVES, link_state
 from components.fabric.systems.cumulus.profiles import OwnQos, own_qos
 from components.fabric.systems.cumulus.routing import Routing, parse_routing, spreads
@@ -109,6 +109,8 @@ class Config:
     mlag: MlagState | None
     cable_m: int
     """Length of the longest cable in the RoCE profile; 0: none."""
+    auto_save: bool
+    """What is applied is saved too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ def parse_config(command: str, text: str) -> Config:
         release=_release(text),
         profiles=profiles.holders(tree),
         routing=parse_routing(tree, interfaces, expand_names),
+        auto_save=_saves_itself(tree, _release(text)),
         cable_m=int(cable) if isinstance(cable, int | str) and str(cable).isdigit() else 0,
     )
 
@@ -158,6 +161,13 @@ def parse_config(command: str, text: str) -> Config:
 def _release(text: str) -> tuple[int, ...]:
     found = _VERSION.search(text)
     return tuple(int(part) for part in found[1].split(".")) if found else ()
+
+
+def _saves_itself(tree: Tree, release: tuple[int, ...]) -> bool:
+    """`auto-save enable on`, later `state enabled`; by default from 5.9 on (NVUE reference)."""
+    said = child(tree, "system", "config", "auto-save")
+    word = said.get("state", said.get("enable"))
+    return release >= AUTO_SAVE_RELEASE if word is None else str(word) in _ON
 
 
 def _vlans_of(name: str, port: PortConfig) -> set[int]:

@@ -26,6 +26,7 @@ from components.fabric.systems.base import (
 )
 from components.fabric.systems.cumulus import profiles
 from components.fabric.systems.cumulus.bonds import bond_changes
+from components.fabric.systems.cumulus.facts import AUTO_SAVE
 from components.fabric.systems.cumulus.link import NEW_WORDS, link_lines
 from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.routing import (
@@ -327,4 +328,5 @@ GUARD: Final = Guard(
     find_id=find_id,
     plain=(_DIFF, "nv config apply -y"),
     since=TIMER_RELEASE,
+    saves_itself=lambda state: AUTO_SAVE in whole_words(state),
 )
