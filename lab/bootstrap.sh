@@ -23,11 +23,13 @@ if [ "$(cat "$stamp" 2>/dev/null || true)" = "$want" ]; then
 fi
 
 log=$(mktemp)
+needs=""
 trap 'rm -f "$log"' EXIT
 quietly() {
   if ! "$@" >"$log" 2>&1; then
     echo "railyard: '$*' failed:" >&2
     tail -n 20 "$log" >&2
+    if [ -n "$needs" ]; then echo "railyard: $needs" >&2; fi
     exit 1
   fi
 }
@@ -44,7 +46,9 @@ if ! "$python" -c 'import ensurepip' 2>/dev/null; then
 fi
 quietly "$python" -m venv .venv
 echo "railyard: installing the pinned packages of requirements.lock"
+needs="the packages come from pip's index; check that this machine reaches it (pip config list), then run it again"
 quietly .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r requirements.lock
+needs=""
 # compat: the whole clone is importable, the lab too, which the wheel has not
 quietly .venv/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation \
   --config-settings editable_mode=compat -e .

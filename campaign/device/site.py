@@ -192,7 +192,6 @@ def both(one: SwitchState, other: SwitchState) -> SwitchState:
             "roce": other.roce or one.roce,
             "ports": {**one.ports, **other.ports},
             "addresses": {**(one.addresses or {}), **(other.addresses or {})},
-            "bonds": {**(one.bonds or {}), **(other.bonds or {})},
             "splits": {**(one.splits or {}), **(other.splits or {})},
         }
     )
@@ -202,7 +201,7 @@ def make_place(chance: random.Random, folder: Path) -> Place:
     """A switch of some system, in a site of some pieces."""
     system = chance.choice(SYSTEMS)
     pieces = some_pieces(chance)
-    there = replace(pieces, bundles=True, routed=pieces.routed or "numbered")
+    there = replace(pieces, routed=pieces.routed or "numbered")
     index = 2 if system in ROUTED and pieces.routed and chance.random() < 0.25 else 0  # noqa: PLR2004 - a spine
     rooms = [
         whole_rooms(whole_of(system, there), folder / name)[index] for name in ("room", "twin")
@@ -218,8 +217,6 @@ def some_pieces(chance: random.Random) -> Pieces:
     coin = lambda: chance.random() < 0.5  # noqa: E731, PLR2004 - a coin
     return Pieces(
         split=coin(),
-        bundles=coin(),
-        pair=coin(),
         routed=chance.choice(["", "unnumbered", "numbered"]),
         bfd=coin(),
         queues=coin(),

@@ -78,16 +78,6 @@ _LACKS: Final[tuple[_Row, ...]] = (
         """A link is routed only between switches whose driver sets routed ports and BGP.""",
         "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
     ),
-    (
-        "bond-system",
-        """A bundle is written only if the driver sets bundles, under a name that the system takes.
-
-    Cumulus, EOS and SONiC have bundles by LACP, and two switches of Cumulus or EOS share one as a
-    pair (MLAG).
-    Elsewhere bundles stay what they are: ports that are not in the file are left alone.
-    """,
-        "leave the ports out of the file, so that their bundle stays as it is",
-    ),
 )
 """Topic, what its rule demands, and the fix unless the lack says it itself."""
 
@@ -115,10 +105,6 @@ RULES: Final = tuple(
 def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
     if place[0] == "rdma":
         return getattr(spec.rdma, place[1])
-    if place[0] == "bonds":
-        return switch.bonds[place[1]].to
-    if place[0] == "mlag":
-        return getattr(switch.mlag, (*place, "peer")[1])
     if place[0] == "routing":
         return getattr(switch.routing, place[1])
     return getattr(switch.ports[place[1]], place[2])

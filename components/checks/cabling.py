@@ -29,7 +29,7 @@ def check_port_target(spec: ClusterSpec) -> Findings:
                 f"{port.switch.name} has a port to {reason}",
                 (port.place,),
                 "name a host and a rail of its NICs, as <host>/<rail>, or remove the port: one of "
-                "management or storage is left alone, and a bundle of them is written under bonds.",
+                "management or storage is left alone.",
             )
 
 

@@ -15,7 +15,6 @@ _MODULES: Final = (
     "mtu",
     "traffic",
     "cabling",
-    "bonds",
     "links",
     "loops",
     "link_addresses",

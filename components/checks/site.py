@@ -40,7 +40,6 @@ _PART: Final = re.compile(r"[/:]")
 _NOUNS: Final = {
     "ports": ("port", "ports"),
     "breakouts": ("port", "ports"),
-    "bonds": ("bundle", "bundles"),
     "nics": ("NIC", "NICs"),
     "hca_sriov": ("adapter", "adapters"),
     "hca_guids": ("GUID", "GUIDs"),
@@ -80,7 +79,7 @@ def _names(spec: ClusterSpec) -> Iterator[str]:
     yield from (rail.name for rail in spec.rails)
     for switch in spec.switches:
         yield switch.name
-        yield from (*used_ports(switch), *switch.breakouts, *switch.bonds)
+        yield from (*used_ports(switch), *switch.breakouts)
         for split in splits_of(switch).values():
             yield from (split.whole, *split.parts)
     for host in spec.hosts:

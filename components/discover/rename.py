@@ -35,7 +35,6 @@ _PORTS: Final = ("switches", _ANY, "ports", _ANY)
 _CABLES: Final = (
     *(_PORTS, (*_PORTS, "to"), ("other_switches", *_PORTS[1:])),
     *(("infiniband", *_PORTS), ("infiniband", *_PORTS, "to")),
-    ("switches", _ANY, "bonds", _ANY, "to"),
 )
 _MEMBERS: Final = ("infiniband", "partitions", _ANY, "members", _ANY)
 _KEY: Final = "key"
@@ -48,7 +47,7 @@ _PLACES: Final[Mapping[Kind, Mapping[tuple[str, ...], str]]] = {
     "switch": {
         ("switches", _ANY, "name"): "",
         **dict.fromkeys(_CABLES, ":"),
-        ("switches", _ANY, "mlag", "peer"): "",
+        ("switches", _ANY, "mlag_peer"): "",
         ("rails", _ANY, "leaves", _KEY): "",
     },
 }

@@ -39,7 +39,6 @@ def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
     """A wish for all that a file may own. `roce` only on demand: its `off` text is not public."""
     own = {
         "roce": desired.roce,
-        "bonds": desired.bonds,
         "splits": desired.splits or {},
         "ports": dict.fromkeys(ports, PortState().model_copy(update=asked(PortState))),
         "ib": desired.ib and desired.ib.model_copy(update=asked(IbState)),

@@ -80,10 +80,6 @@ TABLE: Final = (
         systems={"cumulus": (TRAFFIC, "routing restarts on the whole switch")}),
     Row("bgp_neighbor_.+|bgp_network_.+|bgp_max_paths", TRAFFIC, "routes go or change", NONE),
     Row("ip_routing", TRAFFIC, "nothing is routed", NONE, {"on": NONE}),
-    Row("mlag_.+", LINK, "the bundles of the pair go down", NONE),
-    Row(".+_members", LINK, "ports leave what they were in"),
-    Row(".+_vlans", TRAFFIC, "the bundle loses a VLAN", NONE, grows=True),
-    Row(".+_untagged|.+_mlag", TRAFFIC, "frames take another way", NONE),
 )  # fmt: skip
 """The first row that fits counts. A setting without a row has the effect `link`."""
 
@@ -147,9 +143,7 @@ def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
         ),
         "switch": setting.startswith("vlan_")
         or (setting.startswith("bgp_") and setting != "bgp_max_paths" and target.bgp is not None)
-        or (setting.startswith("mlag_") and target.mlag is not None)
-        or any(setting.startswith(begins) for begins in routed)
-        or setting.rpartition("_")[0] in (target.bonds or {}),
+        or any(setting.startswith(begins) for begins in routed),
     }
     return lists.get(kind, False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +12,6 @@ from components.fabric.state import EcnState
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import RoceProfile, SwitchSystem
 from components.model.fabric import DSCP_PER_PRIORITY, Rdma, Switch
-from components.model.switch_ports import Mlag
 
 Topic = Literal[
     "roce-mode",
@@ -23,7 +21,6 @@ Topic = Literal[
     "queue-setting",
     "packet-spreading",
     "routed-link",
-    "bond-system",
 ]
 
 
@@ -56,7 +53,6 @@ def lacks(rdma: Rdma, switch: Switch) -> Iterator[Lack]:
     yield from _queues(rdma, switch, system)
     yield from _spreading(rdma, switch, system)
     yield from _routing(switch, system)
-    yield from _bonds(switch, system)
     yield from _watchdog(rdma, switch, system)
     yield from _ports(rdma, switch, system)
 
@@ -160,51 +156,6 @@ def _routing(switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
     if switch.routing is not None and missing is not None and not linked:
         what = f"{switch.name} cannot route on {_title(switch)}"
         yield Lack("routed-link", what, missing, ("routing", "asn"))
-
-
-def _bonds(switch: Switch, system: SwitchSystem) -> Iterator[Lack]:
-    """Bundles and pairs, each by the key that asks for it."""
-    form, title = system.bonds, _title(switch)
-    places: list[tuple[str, ...]] = [("bonds", name) for name in switch.bonds]
-    places += [("mlag",)] if switch.mlag else []
-    if isinstance(form, str):
-        for place in places:
-            what = f"{'a pair' if place == ('mlag',) else place[-1]} cannot be set on {title}"
-            yield Lack("bond-system", what, form, place)
-        return
-    for name in switch.bonds:
-        if not re.fullmatch(form.name, name):
-            what, fix = f"no bundle is called {name} on {title}", f"call it {form.example}"
-            yield Lack("bond-system", what, f"it takes {form.example}", ("bonds", name), fix)
-    if switch.mlag is not None and form.no_pairs is not None:
-        fix = "cable the bundle to one switch, or use Cumulus or EOS for the pair"
-        what = f"{switch.name} cannot share bundles on {title}"
-        yield Lack("bond-system", what, form.no_pairs, ("mlag",), fix)
-    elif switch.mlag is not None:
-        yield from _pair_keys(switch.mlag, title, named=form.pair_vlan is not None)
-
-
-def _pair_keys(mlag: Mlag, title: str, *, named: bool) -> Iterator[Lack]:
-    """Keys that a pair needs on this system, and those that it has no line for."""
-    if named and mlag.address is None:
-        fix = "add address: 10.255.253.0 here and address: 10.255.253.1 on the other switch"
-        what = f"a pair on {title} needs an address on the link between its switches"
-        yield Lack("bond-system", what, "each names that of the other", ("mlag",), fix)
-    if not named and mlag.mac is None:
-        what = f"a pair on {title} needs an address that both switches show"
-        fix = 'add mac: "44:38:39:ff:00:01" to both'
-        yield Lack("bond-system", what, "there is no mac", ("mlag",), fix)
-    unset = {key: value for key, value in (("mac", mlag.mac), ("backup", mlag.backup)) if value}
-    for key in unset if named else {"address": 0} if mlag.address is not None else {}:
-        what = f"{key} of a pair cannot be set on {title}"
-        yield Lack("bond-system", what, _NO_PAIR_KEYS[key], ("mlag", key), f"remove {key}")
-
-
-_NO_PAIR_KEYS = {
-    "mac": "the switches choose the address that both show",
-    "backup": "the file does not say which VRF it is in, so a heartbeat that is set by hand stays",
-    "address": "the switches have link-local addresses on the link between them",
-}
 
 
 def _watchdog(rdma: Rdma, switch: Switch, system: SwitchSystem) -> Iterator[Lack]:

@@ -15,13 +15,7 @@ from components.fabric.guards import Guarded, guarded_of
 from components.fabric.ib_plan import plan_subnet, plan_ufm, ufm_endpoint
 from components.fabric.links import rails_on_link
 from components.fabric.queues import QueuePlan, with_repairs
-from components.fabric.routing_plan import (
-    bond_vlans,
-    member_ports,
-    pair_addresses,
-    plan_bonds,
-    plan_routing,
-)
+from components.fabric.routing_plan import plan_routing
 from components.fabric.sessions import RoutedLinks, plan_links
 from components.fabric.splits import plan_link, plan_splits, splits_by_speed
 from components.fabric.state import PortState, SwitchState
@@ -207,27 +201,18 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
         name: _plan_port(spec, switch, name, queues.settle(name, intent.port))
         for name in sorted(switch.ports, key=port_key)
     }
-    vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)} | bond_vlans(switch)
+    vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
     state = intent.switch.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": _longest_cable(switch),
             "adaptive_routing": True if queues.spreading else None,
             **plan_routing(spec, switch),
-            **plan_bonds(spec, switch),
             "splits": None if splits_by_speed(system) else plan_splits(switch),
             "ports": ports,
         }
     )
-    mended = with_repairs(state, system, spec.guards, spec.rdma)
-    own = pair_addresses(switch)
-    addresses = {**(state.addresses or {}), **own} if own else state.addresses
-    members = {
-        name: port.model_copy(update=plan_link(switch, name))
-        for name, port in member_ports(switch).items()
-    }
-    ports = {**mended.ports, **members}
-    return mended.model_copy(update={"addresses": addresses, "ports": ports})
+    return with_repairs(state, system, spec.guards, spec.rdma)
 
 
 _DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {

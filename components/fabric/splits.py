@@ -36,13 +36,8 @@ class PortSplit:
 
 
 def used_ports(switch: Switch) -> Mapping[str, tuple[str, ...]]:
-    """Every port that the file uses, to where it does: plugged, in a bundle, or between a pair."""
-    used: dict[str, tuple[str, ...]] = {}
-    for name, bond in switch.bonds.items():
-        used |= dict.fromkeys(bond.ports, ("bonds", name, "ports"))
-    if switch.mlag is not None:
-        used |= dict.fromkeys(switch.mlag.ports, ("mlag", "ports"))
-    return used | {name: ("ports", name) for name in switch.ports}
+    """Every port that the file uses, to its place below the switch."""
+    return {name: ("ports", name) for name in switch.ports}
 
 
 @once

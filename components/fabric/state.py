@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from components.core.difference import Difference, diff_settings
 from components.fabric.identity import Identity
-from components.fabric.parts import Bonds, BondState, IbState, MlagState, Sessions, bond_settings
+from components.fabric.parts import IbState, Sessions
 from components.fabric.settings import (
     OMIT_EMPTY,
     OMIT_NONE,
@@ -210,7 +210,7 @@ class OtherPorts(_Frozen):
     """Ports beside ours, by what they carry: found, never wanted."""
 
     by_vlan: dict[int, tuple[str, ...]] = {}
-    """VLAN to the ports and bundles that name it."""
+    """VLAN to the ports that name it."""
     of_all: tuple[str, ...] = ()
     """Trunks without a list of their own: they carry every VLAN of the switch."""
 
@@ -260,12 +260,6 @@ class SwitchState(_Frozen):
     ours."""
     bgp: Annotated[BgpState | None, OMIT_NONE, Setting("shared", asked=BgpState())] = None
     """None: not ours."""
-    bonds: Annotated[Bonds | None, OMIT_NONE, Setting("own", None, blank=BondState())] = None
-    """Bundles of ports by name; None: not ours, or there is none."""
-    mlag: Annotated[
-        MlagState | None, OMIT_NONE, Setting(text=None, blank=MlagState(), asked=MlagState())
-    ] = None
-    """None: not ours, or it is half of no pair."""
     adaptive_routing: Annotated[bool | None, OMIT_NONE, Setting(blank=False)] = None
     """Whether the switch as a whole spreads what it routes by load (Cumulus); None: not ours."""
     splits: Annotated[
@@ -307,7 +301,7 @@ class SwitchState(_Frozen):
             # A class that is served strictly has no share, whatever the system shows.
             for tc in {*(port.strict_classes or ())} & {*port.class_shares}:
                 flat[f"port {name}", f"tc{tc}_share"] = "strict"
-        return flat | bond_settings(self.bonds, self.mlag)
+        return flat
 
 
 ALWAYS_UP: Final = "always-up"

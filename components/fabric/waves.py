@@ -50,11 +50,10 @@ def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
 
 @once
 def leaves_of_hosts(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
-    """Host of the file to the switches that it is cabled to, by a rail or a bundle."""
+    """Host of the file to the switches that it is cabled to."""
     found: dict[str, set[str]] = {}
     for switch in spec.switches:
         ends = [port.to for port in switch.ports.values() if port.peer is None]
-        ends += [bond.to for bond in switch.bonds.values()]
         for end in ends:
             host, slash, _ = end.partition("/")
             if slash and spec.host(host) is not None:
@@ -66,7 +65,7 @@ def _groups(spec: ClusterSpec) -> set[frozenset[str]]:
     """Switches of which one at most may be out of service at a time."""
     near = _neighbours(spec)
     found = {frozenset({one, other}) for one, far in near.items() for other in far}
-    found |= {frozenset({each.name, each.mlag.peer}) for each in spec.switches if each.mlag}
+    found |= {frozenset({each.name, each.mlag_peer}) for each in spec.switches if each.mlag_peer}
     found |= {frozenset(each.name for each in spec.sm_switches)}
     leaves = {*leaves_of_hosts(spec).values()}
     return found | leaves | {*_redundant_spines(near, frozenset[str]().union(*leaves))}

@@ -14,13 +14,10 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS, SystemName, Tr
 from components.model.reach import MACHINE_IPV4, is_machine_ipv4
 from components.model.switch_models import DescribedSwitch
 from components.model.switch_ports import (
-    Bond,
-    BondName,
     Fec,
     Gbit,
     LinkSettings,
     Marking,
-    Mlag,
     Percent,
     Schedule,
     TrafficClass,
@@ -210,7 +207,7 @@ class SwitchPort(Frozen):
     """VLAN on this port; default the rail's."""
     untagged: VlanId | None = None
     """VLAN of frames without a tag on a trunk to a host: what its card sends beside the VFs, such
-    as a boot over the network. Of no rail; links between switches do not carry it, and `bonds` may.
+    as a boot over the network. It is no VLAN of a rail, and links between switches do not carry it.
     Default: what the system does with such frames."""
     rails: tuple[DnsLabel, ...] | None = None
     """Rails whose VLANs a link between switches carries; default all. Both ends name the same."""
@@ -346,14 +343,10 @@ class Switch(Frozen):
     """
     links: LinkSettings = LinkSettings()
     """What all of `ports` run at: `{speed_gbit_s: 400, fec: rs}`; a port, a range of ports or of
-    parts may have exceptions. Default: left to the switch, and so are ports of bundles."""
-    bonds: dict[BondName, Bond] = Field(default_factory=dict)
-    """Bundles of ports for management or storage, by the name that the switch has for them:
-    `bond1` on Cumulus, `PortChannel1` on SONiC, `Port-Channel1` on EOS. Their ports are not in
-    `ports`. Default: none, and bundles that the switch has are left alone."""
-    mlag: Mlag | None = None
-    """The pair that the switch is half of (Cumulus and EOS); needed where a bond has an `mlag`
-    number."""
+    parts may have exceptions. Default: left to the switch."""
+    mlag_peer: DnsLabel | None = None
+    """The switch with which this one is an MLAG pair. You set the pair and its bundles yourself;
+    Railyard leaves them alone, and never changes both switches in one wave. Default: none."""
     breakouts: dict[PortName, Mode] = Field(default_factory=dict[str, str])
     """Whole port to how it is split, and the speed of each part in Gbit/s: `swp1: 4x200`. Only
     where `ports` does not say it: by default a port has the fewest parts that are named there,

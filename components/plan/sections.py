@@ -19,6 +19,7 @@ from components.cloud.calls import CloudCall, list_calls
 from components.core.to_json import to_json
 from components.fabric.exec_plan import ExecPlan, describe_interrupts
 from components.fabric.plan import SwitchPlan, describe_start, render_first_commands
+from components.fabric.systems.ranges import port_key
 from components.kubernetes.manifest import Manifest
 from components.plan.flat import as_lines, flatten
 from components.plan.make import ClusterPlan
@@ -113,17 +114,20 @@ Texts: TypeAlias = Callable[[str, str, str], Iterator[str]]
 """How a text is printed: the owner of the text, what it is to it, and the text."""
 
 
-def list_sections(plan: ClusterPlan, *, scripts: bool = False) -> tuple[Section, ...]:
+def list_sections(
+    plan: ClusterPlan, *, scripts: bool = False, lines: bool = False
+) -> tuple[Section, ...]:
     """The sections of a plan, in an order in which an update may work.
 
     Args:
         plan: The whole plan.
         scripts: Print scripts, commands and objects whole, instead of naming them.
+        lines: Print every line of a switch, instead of one for all ports that get the same.
     """
     texts: Texts = partial(_whole, {}) if scripts else _named
     return (
         *(_cloud_call(call) for call in (list_calls(plan.cloud, {}) if plan.cloud else ())),
-        *(_switch(switch, texts, scripts=scripts) for switch in plan.switches),
+        *(_switch(switch, texts, whole=scripts or lines) for switch in plan.switches),
         *_tools(plan, scripts=scripts),
         *_steps(plan),
         *_objects(plan, scripts=scripts),
@@ -157,19 +161,54 @@ def _cloud_call(call: CloudCall) -> Section:
     return Section("cloud", heading, as_lines(flatten(request)), family=f"cloud {call.verb}")
 
 
-def _switch(switch: SwitchPlan, texts: Texts, *, scripts: bool) -> Section:
+def _switch(switch: SwitchPlan, texts: Texts, *, whole: bool) -> Section:
     lines: list[str] = []
     if switch.exec is not None:
         lines += _exec(switch.name, switch.exec, texts)
-    elif scripts:
+    else:
         lines.append(f"# {describe_start(switch)}")
-        lines += render_first_commands(switch)
+        first = render_first_commands(switch)
+        lines += first if whole else _short(switch.name, first, [*switch.desired.ports])
     lines.append("# Wanted state:")
     state = switch.desired.model_dump(mode="json", exclude_none=True)
     lines += as_lines(flatten({key: state[key] for key in state if key != "ports"}))
     lines += port_lines({name: flatten(port) for name, port in state.get("ports", {}).items()})
     heading = f"Switch {switch.name} ({switch.os}, {switch.model}), {switch.endpoint.where}"
     return Section("fabric", heading, tuple(lines), frozenset({switch.name}), "switch")
+
+
+_PORT: Final = "<port>"
+_OPENS: Final = re.compile(r"interface \S+|uc-tx-queue \d+")
+_LONGEST: Final = 160
+"""Characters of a line that the short form prints."""
+
+
+def _short(switch: str, lines: Sequence[str], ports: Sequence[str]) -> Iterator[str]:
+    """The lines of a switch, those that are alike but for their port once."""
+    named = re.compile(rf"(?<![\w/-])({'|'.join(map(re.escape, ports))})(?![\w/,-])")
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for number, block in enumerate(_blocks(lines)):
+        found = named.search(block[0]) if ports else None
+        form = (named.sub(_PORT, line) for line in block) if found else (*block, number)
+        alike.setdefault(tuple(form), []).extend([found[0]] if found else [])
+    yield f"# Shortened: {_PORT} stands for the ports after #; --device {switch} prints every line."
+    for form, names in alike.items():
+        texts = (line for line in form if isinstance(line, str))
+        first, *rest = (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in texts)
+        yield f"{first}  # {', '.join(_runs(sorted(names, key=port_key)))}" if names else first
+        yield from rest
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
+    """Each line by itself, and the section of an EOS interface, up to its `exit`, as one."""
+    block: list[str] = []
+    depth = 0
+    for line in lines:
+        depth = max(0, depth + bool(_OPENS.fullmatch(line)) - (line == "exit"))
+        block.append(line)
+        if not depth:
+            yield block
+            block = []
 
 
 def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:

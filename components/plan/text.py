@@ -91,7 +91,8 @@ def _lines(plan: ClusterPlan, choice: Choice) -> Iterator[str]:
     yield from _head(plan)
     if not choice.scripts:
         yield "# Scripts and long objects are named only: --scripts prints them."
-    for section in _shorten(choice.of(list_sections(plan, scripts=choice.scripts))):
+    sections = list_sections(plan, scripts=choice.scripts, lines=choice.device is not None)
+    for section in _shorten(choice.of(sections)):
         yield f"\n## {section.heading}"
         yield from section.lines
         yield from section.tail

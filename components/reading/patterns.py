@@ -20,7 +20,6 @@ from components.model.kubernetes import CPU_LIST, CRON, KUBERNETES_VERSION
 from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
 from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
 from components.model.switch_models import PCI_ID
-from components.model.switch_ports import BOND_NAME, MAC
 from components.model.sysctls import SYSCTL_VALUE
 from components.model.texts import (
     ABSOLUTE_PATH,
@@ -99,8 +98,6 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "a text of the form <host>/<rail>, for example gpu01/rail-0, or <switch>:<port>",
         _no_idea,
     ),
-    BOND_NAME: ("the switch's name of a bundle, which ends in a number, such as bond1", _no_idea),
-    MAC: ("a MAC address in small letters, such as 44:38:39:ff:00:01", str.lower),
     DOMAIN_NAME: ("a name of at most 63 letters, digits, dots, hyphens and underscores", _no_idea),
     NODE_NAME: ("a name of lower-case letters, digits, inner hyphens and dots", str.lower),
     FOLDER: ("an absolute path of letters, digits, dots, hyphens and underscores", _no_idea),

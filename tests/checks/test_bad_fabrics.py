@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import pytest
@@ -13,99 +12,46 @@ from tests.checks.bad_links import BAD_LINKS
 from tests.checks.wrong import SMALL, SPINES, Edit, Wrong, add_to, each, swap
 
 
-def bonds(*items: tuple[str, str, str]) -> str:
-    rows = (
-        f'{name}: {{to: "{to}", network: storage, ports: [{ports}], vlans: [300]}}'
-        for name, to, ports in items
-    )
-    return f"    bonds: {{{', '.join(rows)}}}"
-
-
 def rdma(line: str) -> Edit:
     return swap(("mtu_bytes: 9000}", f"mtu_bytes: 9000, {line}}}"))
 
 
-def trunk(leaf: int, far: int) -> tuple[str, str]:
+def trunk(leaf: int, far: int, near_port: int = 48, far_port: int = 48) -> tuple[str, str]:
     """A trunk from a leaf, which has the rail of one less, to another one."""
     head = f"      swp1-8: gpu[01-08]/rail-{leaf - 1}\n"
-    return head, f'{head}      swp48: {{to: "leaf-0{far}:swp48", rails: []}}\n'
+    return head, f'{head}      swp{near_port}: {{to: "leaf-0{far}:swp{far_port}", rails: []}}\n'
 
 
-RING: Final = add_to(
-    leaf_01=bonds(("bond1", "leaf-02:bond1", "swp40"), ("bond3", "leaf-03:bond3", "swp41")),
-    leaf_02=bonds(("bond1", "leaf-01:bond1", "swp40"), ("bond2", "leaf-03:bond2", "swp41")),
-    leaf_03=bonds(("bond3", "leaf-01:bond3", "swp40"), ("bond2", "leaf-02:bond2", "swp41")),
+RING: Final = swap(
+    *(trunk(1, 2), trunk(2, 1), trunk(1, 3, 47), trunk(3, 1, 48, 47)),
+    *(trunk(2, 3, 47, 47), trunk(3, 2, 47, 47)),
 )
-PAIR: Final = '    mlag: {{peer: {0}, ports: [swp45], mac: "44:38:39:ff:00:01"}}\n'
-_BOTH: Final = (
-    ("bond1", "leaf-02:bond1", "swp40"),
-    ("bond2", "leaf-02:bond2", "swp41"),
-)
+
+
 WRONG: Final[dict[str, Wrong]] = {
-    "a ring of three switches through bundles": Wrong(
+    "a ring of three switches": Wrong(
         SPINES,
         RING,
         "link-loop",
-        "the bundle bond2 from leaf-02 to leaf-03 closes a loop",
-        "remove one link of the loop.",
-        each(r", bond2: \{to: .leaf-0[23]:bond2., [^}]*\}", ""),
+        "the trunk from leaf-02 swp47 to leaf-03 swp47 closes a loop",
+        "remove one link of the loop, or make the links routed",
+        each(r"      swp47: .*leaf-0[23]:swp47.*\n", ""),
     ),
-    "two bundles between two switches": Wrong(
+    "two trunks between two switches": Wrong(
         SPINES,
-        add_to(
-            leaf_01=bonds(*_BOTH),
-            leaf_02=bonds(*((n, to.replace("leaf-02", "leaf-01"), p) for n, to, p in _BOTH)),
-        ),
+        swap(trunk(1, 2), trunk(2, 1), trunk(1, 2, 47, 47), trunk(2, 1, 47, 47)),
         "link-loop",
-        "the bundle bond2 from leaf-01 to leaf-02 closes a loop",
-        "put all ports between the two into one bundle.",
-        lambda text: re.sub(
-            r", bond2: [^}]*\}", "", text.replace("ports: [swp40]", "ports: [swp40, swp41]")
-        ),
-    ),
-    "a bundle beside a trunk": Wrong(
-        SPINES,
-        lambda text: swap(trunk(1, 2), trunk(2, 1))(
-            add_to(
-                leaf_01=bonds(("bond1", "leaf-02:bond1", "swp40")),
-                leaf_02=bonds(("bond1", "leaf-01:bond1", "swp40")),
-            )(text)
-        ),
-        "link-loop",
-        "the bundle bond1 from leaf-01 to leaf-02 closes a loop",
-        "remove one link of the loop.",
+        "the trunk from leaf-01 swp48 to leaf-02 swp48 closes a loop",
+        "remove one link of the loop, or make the links routed",
         each(r"      swp48: .*\n", ""),
     ),
-    "a pair with two bundles of no number to one switch": Wrong(
+    "an MLAG peer that does not name the switch": Wrong(
         SPINES,
-        add_to(
-            leaf_01=PAIR.format("leaf-02") + bonds(("bond1", "leaf-03:bond1", "swp40")),
-            leaf_02=PAIR.format("leaf-01") + bonds(("bond1", "leaf-03:bond2", "swp40")),
-            leaf_03=bonds(("bond1", "leaf-01:bond1", "swp40"), ("bond2", "leaf-02:bond1", "swp41")),
-        ),
-        "link-loop",
-        "the bundle bond1 from leaf-02 to leaf-03 closes a loop",
-        "put all ports between the two into one bundle.",
-        lambda text: re.sub(
-            r", bond2: [^}]*\}",
-            "",
-            text.replace("leaf-03:bond2", "leaf-03:bond1")
-            .replace(
-                '"leaf-03:bond1", network: storage,', '"leaf-03:bond1", network: storage, mlag: 1,'
-            )
-            .replace(
-                '"leaf-01:bond1", network: storage, ports: [swp40]',
-                '"leaf-01:bond1", network: storage, ports: [swp40, swp41]',
-            ),
-        ),
-    ),
-    "a bundle that the other switch has not": Wrong(
-        SPINES,
-        add_to(leaf_01=bonds(("bond1", "leaf-02:bond1", "swp40"))),
-        "bond",
-        "leads to bond1 of leaf-02, which is no bundle of leaf-02 in the file",
-        "on leaf-02 the bundle bond1 as leaf-01:bond1.",
-        add_to(leaf_02=bonds(("bond1", "leaf-01:bond1", "swp40"))),
+        add_to(leaf_01="    mlag_peer: leaf-03"),
+        "mlag-peer",
+        "leaf-01 is an MLAG pair with leaf-03, which has no mlag_peer",
+        "write mlag_peer: leaf-01 on leaf-03",
+        add_to(leaf_03="    mlag_peer: leaf-01"),
     ),
     "all links of a port that only one end splits": Wrong(
         SPINES,
@@ -283,13 +229,3 @@ def test_one_cause_is_one_problem_and_its_fix_passes(name: str) -> None:
     mended = wrong.mend(text)
     assert mended != text
     assert check(mended).problems == ()
-
-
-def test_a_pair_is_one_switch_to_what_it_shares_a_bundle_with() -> None:
-    shared = '"leaf-03:bond1", network: storage, mlag: 1, ports: [swp40]'
-    text = add_to(
-        leaf_01=PAIR.format("leaf-02") + f"    bonds: {{bond1: {{to: {shared}, vlans: [300]}}}}",
-        leaf_02=PAIR.format("leaf-01") + f"    bonds: {{bond1: {{to: {shared}, vlans: [300]}}}}",
-        leaf_03=bonds(("bond1", "leaf-01:bond1", "swp40, swp41")),
-    )(SPINES)
-    assert check(text).problems == ()

@@ -58,7 +58,6 @@ def changed(before: str, after: str) -> list[tuple[str, str]]:
 EXAMPLES = [
     (f"{name}.yaml" if name.startswith("tests/") else f"examples/{name}.yaml", kind, old)
     for name, kind, old in (
-        ("tests/docs/guides/cumulus-mlag.site", "host", "server01"),
         ("dgx-roce/site", "host", "gpu01"),
         ("dgx-roce/site", "switch", "leaf-01"),
         ("dgx-roce/kubespray", "host", "gpu01"),

@@ -205,55 +205,6 @@ def units_of(system: str, mode: str = "lossless", *, top: str = "", supers: int 
     return ClusterSpec.model_validate(site)
 
 
-BONDS = {"cumulus": "bond{}", "sonic": "PortChannel{}", "eos": "Port-Channel{}"}
-"""System to how it calls its bundles."""
-
-
-def bonded_of(system: str, *, pair: bool = False, routed: bool = False) -> ClusterSpec:
-    """Two leaves with bundles for storage and management beside their rails.
-
-    Args:
-        system: Of the leaves.
-        pair: Whether the leaves are a pair that shares the first bundle.
-        routed: Whether a spine joins them.
-    """
-    plain = routed_of(system, mode="lossless") if routed else chain_of(system, 2, mode="lossless")
-    site = plain.model_dump(mode="json")
-    for number, leaf in enumerate(site["switches"][:2]):
-        leaf["ports"][port_name(system, 1)]["untagged"] = 402
-        ports = [port_name(system, each) for each in range(10, 16)]
-        leaf["bonds"] = {
-            BONDS[system].format(1): {
-                "to": "mgmt01/bond0",
-                "network": "storage",
-                "ports": ports[:2],
-                "vlans": [301, 300],
-                "mlag": 1 if pair else None,
-            },
-            BONDS[system].format(2): {
-                "to": f"gpu0{number + 1}/bond1",
-                "network": "management",
-                "ports": ports[2:3],
-                "untagged": 400,
-            },
-            BONDS[system].format(3): {
-                "to": "core-01:bond7",
-                "network": "management",
-                "ports": ports[3:4],
-                "vlans": [400],
-                "untagged": 401,
-            },
-        }
-        if pair:
-            peer = site["switches"][1 - number]["name"]
-            own = {
-                "cumulus": ("mac", "44:38:39:ff:00:01"),
-                "eos": ("address", f"10.255.253.{number}"),
-            }
-            leaf["mlag"] = {"peer": peer, "ports": ports[4:], **dict([own[system]])}
-    return ClusterSpec.model_validate(site)
-
-
 SPLIT_MODELS = {"cumulus": "SN5600", "eos": "DCS-7060X6-64PE", "sonic": "Z9332F", "onyx": "SN3700"}
 """System to a model whose ports can be split in two."""
 

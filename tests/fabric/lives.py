@@ -63,18 +63,14 @@ def unowned(room: Room) -> object:
         return texts, {name: port for name, port in others.items() if name not in ours.ports}
     if isinstance(switch, EosSwitch):
         ports = copy.deepcopy(switch.stored.running.ports)
-        for port in ports.values():  # a bundle of ours has the members that the file says
-            if port.group and f"Port-Channel{port.group[0]}" in (ours.bonds or {}):
-                port.group = None
         texts = {name: ports[name].description for name in ours.ports}
         rest = {name: port for name, port in ports.items() if name not in ours.ports}
         return texts, rest, _beside(switch, ours)
     if isinstance(switch, SonicSwitch):
-        neighbors = (*(ours.bgp.neighbors if ours.bgp else ()), *(ours.bonds or {}))
+        neighbors = ours.bgp.neighbors if ours.bgp else ()
         return _foreign(switch.stored.running, {*ours.ports, *neighbors})
     tree = copy.deepcopy(switch.stored.applied)
-    named = {*ours.ports, *(ours.addresses or {}), *(ours.bonds or {}), "peerlink.4094"}
-    named |= {*(ours.splits or {})}
+    named = {*ours.ports, *(ours.addresses or {}), *(ours.splits or {})}
     interfaces = child(tree, "interface")
     return {name: each for name, each in interfaces.items() if name not in named}, tree.get("acl")
 
@@ -88,10 +84,7 @@ def _beside(switch: EosSwitch, ours: SwitchState) -> object:
     others = {name: each for name, each in routing.interfaces.items() if name not in named}
     neighbors = {*(ours.bgp.neighbors if ours.bgp else ())}
     peers = bgp.addresses.items() if bgp else ()
-    bundles = switch.stored.running.bundles
-    bonds = {f"Port-Channel{n}": each.model_copy(deep=True) for n, each in bundles.items()}
-    beside = {name: each for name, each in bonds.items() if name not in (ours.bonds or {})}
-    return others, {name: each for name, each in peers if name not in neighbors}, networks, beside
+    return others, {name: each for name, each in peers if name not in neighbors}, networks
 
 
 def _foreign(db: Db, ours: set[str]) -> Db:
@@ -111,8 +104,7 @@ def _foreign(db: Db, ours: set[str]) -> Db:
 def agree(room: Room, spec: ClusterSpec) -> None:
     """Every hop pauses exactly the priority that the DSCP of RoCE maps to, or none."""
     rdma = spec.rdma
-    members = {port for bond in (room.plan.desired.bonds or {}).values() for port in bond.members}
-    for name in {*room.plan.desired.ports} - members:
+    for name in room.plan.desired.ports:
         view = room.switch.port_view(name)
         priority = view.dscp_to_priority[rdma.dscp]
         assert view.trust in {"L3", "both"}

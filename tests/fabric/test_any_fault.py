@@ -17,7 +17,7 @@ from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import diff_states
-from tests.fabric import test_bonds, test_exchange, test_routed_switches
+from tests.fabric import test_exchange, test_routed_switches
 from tests.fabric.fabric_lab import Room
 from tests.fabric.in_process import apply, edit, restore
 from tests.fabric.lives import disturb
@@ -29,11 +29,7 @@ QUICK: Final = settings(max_examples=4, deadline=None, phases=(Phase.explicit, P
 Way = Callable[[Exchange], object]
 HISTORIES: Final[dict[str, st.SearchStrategy[list[str]]]] = {
     "onyx": test_exchange.HISTORIES,
-    "cumulus": st.one_of(
-        test_bonds.HISTORIES["cumulus"], test_routed_switches.HISTORIES["cumulus"]
-    ),
-    "eos": test_routed_switches.HISTORIES["eos"],
-    "sonic": st.one_of(test_bonds.HISTORIES["sonic"], test_routed_switches.HISTORIES["sonic"]),
+    **test_routed_switches.HISTORIES,
 }
 REFUSALS: Final = {
     "cumulus": "Error: Failure during apply\n[status 1]\n",
@@ -196,7 +192,7 @@ def test_an_edit_to_anything_else_settles_and_undo_is_exact(system: str) -> None
     def play(before: Pieces, after: Pieces) -> None:
         if system != "cumulus":  # parts are there before: people make them, or the model's lanes
             after = replace(after, split=before.split)
-        there = replace(before, bundles=True, routed=before.routed or "numbered")
+        there = replace(before, routed=before.routed or "numbered")
         with TemporaryDirectory() as folder:
             room = whole_rooms(whole_of(system, there), Path(folder))[0]
             room.plan = plan_fabric(whole_of(system, before))[0]
@@ -223,7 +219,7 @@ def test_no_rule_refuses_what_these_sites_ask_for(system: str) -> None:
 
 @pytest.mark.parametrize("system", EVERYTHING)
 def test_what_fails_after_the_last_change_takes_all_of_it_back(system: str, tmp_path: Path) -> None:
-    """A look that is refused, and the save: routing, bundles and splits go as they came."""
+    """A look that is refused, and the save: routing and splits go as they came."""
     room = whole_rooms(whole_of(system), tmp_path)[0]
     desired, exchange, sent = room.plan.desired, room.talk(), list[str]()
     run, first = exchange.session.run, room.switch.snapshot()

@@ -229,13 +229,13 @@ def test_what_no_driver_writes_is_noted(entry: dict[str, object], others: bool) 
 @pytest.mark.parametrize(
     ("tree", "implied"),
     [
-        ({}, ("bridge", "rest", "mlag rest")),
-        ({"bridge": {"domain": {"br_other": {}}}}, ("bridge", "rest", "mlag rest")),
-        ({"bridge": {"domain": {"br_default": {}}}}, ("rest", "mlag rest")),
-        ({"bridge": {"domain": {"br_default": {"vlan": {"10": {}}}}}}, ("rest", "mlag rest")),
+        ({}, ("bridge", "rest")),
+        ({"bridge": {"domain": {"br_other": {}}}}, ("bridge", "rest")),
+        ({"bridge": {"domain": {"br_default": {}}}}, ("rest",)),
+        ({"bridge": {"domain": {"br_default": {"vlan": {"10": {}}}}}}, ("rest",)),
         (
             {"bridge": {"domain": {"br_default": {"vlan": {}, "type": "vlan-aware"}}}},
-            ("mlag rest",),
+            (),
         ),
     ],
 )

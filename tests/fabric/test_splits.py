@@ -62,14 +62,14 @@ def test_the_plan_of_cumulus_splits_the_port_first() -> None:
     assert split < lines.index("nv set interface swp1s0-1 link state up")
 
 
-def test_a_port_is_split_for_its_bundle_and_before_all_that_its_parts_have() -> None:
-    """Profiles, bundles, addresses and spreading name parts, which are not there before."""
+def test_a_port_is_split_before_all_that_its_parts_have() -> None:
+    """Profiles, addresses and spreading name parts, which are not there before."""
     plan = plan_fabric(whole_of("cumulus"))[0]
     assert plan.desired.splits == {
-        f"swp{number}": (f"swp{number}s0", f"swp{number}s1") for number in (1, 10, 29)
+        f"swp{number}": (f"swp{number}s0", f"swp{number}s1") for number in (1, 29)
     }
     lines = plan.commands_from_factory
-    splits = [lines.index(f"nv set interface swp{n} link breakout 2x") for n in (1, 10, 29)]
+    splits = [lines.index(f"nv set interface swp{n} link breakout 2x") for n in (1, 29)]
     parts = [line for line in lines if "s0" in line or "s1" in line]
     assert max(splits) < min(map(lines.index, parts))
     for tail in (
@@ -79,7 +79,6 @@ def test_a_port_is_split_for_its_bundle_and_before_all_that_its_parts_have() -> 
         assert f"nv set interface swp1s0,swp1s1,swp29s0,swp29s1 {tail}" in parts
     for line in (
         "nv set interface swp29s0 router adaptive-routing enable on",
-        "nv set interface bond1 bond member swp10s0,swp10s1",
         "nv set interface swp29s0 ip address 10.254.0.2/31",
     ):
         assert line in parts

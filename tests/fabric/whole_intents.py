@@ -1,4 +1,4 @@
-"""Sites that ask for much at once: split ports, bundles, routed links, queues, spreading."""
+"""Sites that ask for much at once: split ports, routed links, queues, spreading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from lab.switches.onyx.server import OnyxSwitch
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.eos_lab import Clock
 from tests.fabric.fabric_lab import (
-    BONDS,
     SPLIT_MODELS,
     Room,
     chain_of,
@@ -38,8 +37,6 @@ EVERYTHING: Final[dict[str, dict[str, Any]]] = {
     "sonic": {**MARKED, **WATCHED, "schedule": SHARED, "cnp_class": 7},
 }
 """System to all that its queues can have."""
-PAIRS: Final = frozenset({"cumulus"})
-"""Systems of which two switches share a bundle."""
 SPREADING: Final = frozenset({"cumulus"})
 """Systems with adaptive routing."""
 ROUTED: Final = frozenset({"cumulus", "eos", "sonic"})
@@ -50,8 +47,6 @@ class Pieces:
     """What an intent is made of; what a system has not is left out."""
 
     split: bool = True
-    bundles: bool = True
-    pair: bool = True
     routed: Literal["", "unnumbered", "numbered"] = "numbered"
     bfd: bool = True
     queues: bool = True
@@ -63,8 +58,6 @@ class Pieces:
 PIECES: Final = st.builds(
     Pieces,
     split=st.booleans(),
-    bundles=st.booleans(),
-    pair=st.booleans(),
     routed=st.sampled_from(["", "unnumbered", "numbered"]),
     bfd=st.booleans(),
     queues=st.booleans(),
@@ -103,10 +96,6 @@ def whole_of(system: str, pieces: Pieces = Pieces()) -> ClusterSpec:
     site = plain.model_dump(mode="json")
     if pieces.split:
         _split(system, site)
-    if pieces.bundles and system in BONDS:
-        # The front of the lab's EOS has the parts of ports in `ports` alone.
-        parts = pieces.split and system != "eos"
-        _bundle(system, site, split=parts, pair=pieces.pair and system in PAIRS)
     if pieces.links and system in LINKED:
         _link(system, site, split=pieces.split, negotiated=pieces.links == "negotiated")
     return ClusterSpec.model_validate(site)
@@ -148,25 +137,6 @@ def _split_spine(system: str, site: dict[str, Any]) -> None:
     for leaf in site["switches"][:2]:
         for port in leaf["ports"].values():
             port["to"] = moved.get(port["to"], port["to"])
-
-
-def _bundle(system: str, site: dict[str, Any], *, split: bool, pair: bool) -> None:
-    """Bundles for storage and management, the first of two halves of one port where it is split."""
-    for number, leaf in enumerate(site["switches"][:2]):
-        ports = [port_name(system, each) for each in range(10, 16)]
-        first = halves(system, 10) if split else ports[:2]
-        name = BONDS[system].format
-        leaf["bonds"] = {
-            name(1): {"to": "mgmt01/bond0", "network": "storage", "ports": first}
-            | {"vlans": [301, 300], "mlag": 1 if pair else None},
-            name(2): {"to": f"gpu0{number + 1}/bond1", "network": "management"}
-            | {"ports": ports[2:3], "untagged": 400},
-            name(3): {"to": f"gpu0{number + 1}/bond2", "network": "management"}
-            | {"ports": ports[3:4], "vlans": [400], "untagged": 401},
-        }
-        if pair:
-            peer = site["switches"][1 - number]["name"]
-            leaf["mlag"] = {"peer": peer, "ports": ports[4:], "mac": "44:38:39:ff:00:01"}
 
 
 def _link(system: str, site: dict[str, Any], *, split: bool, negotiated: bool) -> None:

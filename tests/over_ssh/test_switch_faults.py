@@ -1,6 +1,6 @@
 """One table of what goes wrong, over real SSH, against every switch system that there is.
 
-Each switch is asked for all that its system has: split ports, bundles, a pair, numbered and bare
+Each switch is asked for all that its system has: split ports, numbered and bare
 links with BGP and BFD, adaptive routing, queues. Whatever happens: nothing is saved by halves, the
 next run converges, and the undo is exact.
 """
@@ -70,7 +70,7 @@ class Traits:
     """Let somebody else hold the configuration; returns what the error says."""
     unlock: Callable[[SwitchRoom], object] = lambda _room: None
     drop_after: int = 3
-    """So many lines are taken before the session drops: in the middle of bundles or routing."""
+    """So many lines are taken before the session drops: in the middle of routing."""
     at_commit: bool = True
     """Changes come into force together, for a while only."""
     pages: bool = True
@@ -100,7 +100,7 @@ TRAITS: Final[dict[str, Traits]] = {
         at_commit=False,
     ),
     "cumulus": Traits(
-        middle="nv set interface bond1 bond member swp10s0,swp10s1",
+        middle="nv set interface swp29s0 ip address 10.254.0.2/31",
         drop_after=30,
         lock=_cumulus_lock,
         unlock=lambda room: room.switch.fault(["commit-timer"]),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from components.fabric.state import OtherPorts, PortState, SwitchState
-from components.fabric.systems.base import Unsettable
+from components.fabric.state import OtherPorts, PortState
 
 
 def holders_of(named: Mapping[str, Iterable[int]]) -> dict[int, tuple[str, ...]]:
@@ -49,25 +48,3 @@ def carried_vlans(port: PortState) -> Literal["all"] | tuple[int, ...]:
     if port.trunk_vlans == "all":
         return "all"
     return (*(port.trunk_vlans or ()), *(access if port.mode == "hybrid" else ()))
-
-
-def refuse_taken(actual: SwitchState, target: SwitchState, line: str) -> None:
-    """Refuse a wanted member of a bundle that is in one which is not of the file.
-
-    Args:
-        actual: What was read.
-        target: What shall be.
-        line: The command that takes a port out of a bundle, with {port} and {bundle}.
-
-    Raises:
-        Unsettable: There is such a port; it names both bundles, and the command.
-    """
-    ours = target.bonds or {}
-    wanted = {port: name for name, bond in ours.items() for port in bond.members}
-    for other, bond in (actual.bonds or {}).items():
-        for port in bond.members if other not in ours else ():
-            if port in wanted:
-                raise Unsettable(
-                    f"{port} is in {other}, which is not of the file, and {wanted[port]} wants it. "
-                    f"Take it out by hand: `{line.format(port=port, bundle=other)}`"
-                )

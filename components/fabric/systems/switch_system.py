@@ -111,28 +111,6 @@ class LinkForm:
     """First release that has the lines."""
 
 
-_MEMBER: Final = PortState(admin_up=True, mode="routed")
-"""A port of a bundle is up, and in no bridge of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class BondForm:
-    """How a system that has bundles of ports calls them."""
-
-    name: str
-    """Pattern of their names."""
-    example: str
-    no_pairs: str | None = None
-    """Why two switches cannot share one; None: they can."""
-    peer_link: str = ""
-    """The bundle between the two switches of a pair."""
-    pair_vlan: int | None = None
-    """VLAN in which a pair speaks, where it has addresses there and a name; None: it speaks between
-    link-local addresses, and has an address that both show."""
-    member: PortState = _MEMBER
-    """What a port of a bundle is beside that."""
-
-
 @dataclass(frozen=True, slots=True)
 class SwitchSystem:
     """One switch system. Where a text is in place of a value, it says why there is none."""
@@ -192,8 +170,6 @@ class SwitchSystem:
     """First release that is routed between switches."""
     routed: RoutedForm = RoutedForm()
     """How it says so."""
-    bonds: BondForm | str = "its driver sets none"
-    """Its bundles of ports, or why it has none of ours."""
     drain: Drain | str = "its driver sets no BGP"
     """How traffic leaves it gracefully before it changes, or why it cannot."""
     native_apart: bool = False

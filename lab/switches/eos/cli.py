@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lab.switches.eos import bundles, show
+from lab.switches.eos import show
 from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, Switch
 from lab.switches.eos.configure import (
     CONFIG,
@@ -27,13 +27,8 @@ from lab.switches.eos.render import section
 from lab.switches.eos.routing import FAMILY, GLOBAL, ROUTED, ROUTER
 from lab.switches.plain_faults import PlainFaults
 
-_BUNDLES: Final = (
-    *(bundles.GLOBAL, bundles.MEMBER, bundles.BUNDLE, bundles.SWITCHPORT),
-    *(bundles.VLAN_GROUP, bundles.MLAG),
-)
 _EDITING: Final = (
     *(QUEUE, PORT, LINK, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, UNIT, UNITS, MAINTENANCE),
-    *_BUNDLES,
 )
 SHOWN_NAME: Final = 6
 """The prompt shows that many characters of a session's name: `(config-s-railya)`."""
@@ -145,10 +140,6 @@ def _inside(place: Place) -> Iterator[str]:
         yield f"-if-{show.short(place.port)}"
     if place.interface is not None:
         yield f"-if-{show.short_svi(place.interface)}"
-    if place.bundle is not None:
-        yield f"-if-Po{place.bundle}"
-    if place.mlag:
-        yield "-mlag"
     yield from _MAINTENANCE.get(place.maintenance, ())
     if place.router:
         yield "-router-bgp" + ("-af" if place.family else "")
@@ -158,20 +149,11 @@ def _inside(place: Place) -> Iterator[str]:
 
 def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
     """The modes of a configuration that a login is in, the innermost first."""
-    config, port, bundle = place.config, place.port, place.bundle
-    in_bundle = Place(config, queue=place.queue, bundle=bundle)
+    config, port = place.config, place.port
     modes = (
-        (QUEUE, place.queue is not None and bundle is not None, in_bundle),
-        (bundles.BUNDLE, bundle is not None, Place(config, bundle=bundle)),
-        (bundles.SWITCHPORT, bundle is not None, Place(config, bundle=bundle)),
-        (ROUTED, bundle is not None, Place(config, bundle=bundle)),
-        (bundles.MLAG, place.mlag, Place(config, mlag=True)),
-        (bundles.MEMBER, port is not None, Place(config, port)),
-        (bundles.VLAN_GROUP, bool(place.vlans), Place(config, vlans=place.vlans)),
         (QUEUE, place.queue is not None, Place(config, port, place.queue)),
         (PORT, port is not None, Place(config, port)),
         (LINK, port is not None, Place(config, port)),
-        (bundles.SWITCHPORT, port is not None, Place(config, port)),
         (ROUTED, port is not None, Place(config, port)),
         (ROUTED, place.interface is not None, Place(config, interface=place.interface)),
         (UNIT, place.maintenance == "System", Place(config, maintenance="System")),
@@ -182,7 +164,6 @@ def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
         (CONFIG, True, Place(config)),
         (GLOBAL, True, Place(config)),
         (MAINTENANCE, True, Place(config)),
-        (bundles.GLOBAL, True, Place(config)),
     )
     return [(commands, inside) for commands, is_in, inside in modes if is_in]
 

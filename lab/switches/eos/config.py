@@ -87,21 +87,6 @@ class Port(Part):
     """Lines that the lab keeps and does nothing with, such as `spanning-tree portfast`."""
     group: tuple[int, ChannelMode] | None = None
     """The bundle that it is in, and how."""
-    trunk_groups: list[str] = []
-    mlag: int | None = None
-    """Of a bundle: its number on both switches of a pair."""
-
-
-class Mlag(Part):
-    """`mlag configuration`."""
-
-    domain: str | None = None
-    local_interface: str | None = None
-    peer_address: str | None = None
-    heartbeat: str | None = None
-    peer_link: str | None = None
-    reload_delay: dict[str, int] = {}
-    shutdown: bool = False
 
 
 class Config(Part):
@@ -122,15 +107,8 @@ class Config(Part):
     """`default timeout`, `default recovery-time`, `default polling-interval`, `action`: of every
     port whose own lines do not say it."""
     routing: Routing = Routing()
-    bundles: dict[int, Port] = {}
-    """Port channels; what a port has of VLANs and routing does nothing while it is in one."""
-    vlan_groups: dict[int, list[str]] = {}
-    """Trunk groups of each VLAN that has some: only trunks of one of them carry it."""
     quiesced: bool = False
     """`quiesce` of the unit System, below `maintenance`."""
-    no_tree: list[int] = []
-    """VLANs without spanning tree."""
-    mlag: Mlag | None = None
 
     def copied(self) -> Config:
         """One of its own; `deepcopy` takes many times as long."""

@@ -8,9 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
-from lab.switches.eos.config import ALL_VLANS, Config, Marking, Port, Queue, default_class
+from lab.switches.eos.config import (
+    ALL_VLANS,
+    ChannelMode,
+    Config,
+    Marking,
+    Port,
+    Queue,
+    default_class,
+)
 from lab.switches.eos.grammar import (
     INVALID,
     EosError,
@@ -26,6 +34,8 @@ from lab.switches.eos.render import PAUSE_WATCHDOG, default_name
 UNITS: Final = "segments|bytes|kbytes|mbytes"
 _TIMES: Final = "timeout|recovery-time|polling-interval"
 _TIMER: Final = f"{PAUSE_WATCHDOG} port timer timeout <seconds> polling-interval"
+_MAX_GROUP: Final = 2000
+"""Numbers of channel groups (the schema of aristanetworks/avd)."""
 
 
 @dataclass(slots=True)
@@ -40,21 +50,17 @@ class Place:
     """A loopback, or the routed interface of a VLAN."""
     router: bool = False
     family: bool = False
-    bundle: int | None = None
-    mlag: bool = False
     maintenance: str = ""
     """`maintenance`, or the unit in it."""
 
     @property
     def is_inside(self) -> bool:
         """Whether it is in a mode below the configuration itself."""
-        inner = (self.port, self.vlans, self.interface, self.router, self.bundle, self.mlag)
+        inner = (self.port, self.vlans, self.interface, self.router)
         return any(inner) or bool(self.maintenance)
 
     def held(self) -> Port:
-        """The port or the bundle that is being edited."""
-        if self.bundle is not None:
-            return self.config.bundles[self.bundle]
+        """The port that is being edited."""
         if self.port is None:
             raise EosError(INVALID)
         return self.config.ports[self.port]
@@ -77,7 +83,6 @@ def _no_vlan(place: Place, text: str) -> str:
         if vlan == 1:
             raise EosError("% Default VLAN 1 may not be deleted")  # a guess
         place.config.vlans.pop(vlan, None)
-        place.config.vlan_groups.pop(vlan, None)
     return ""
 
 
@@ -281,8 +286,15 @@ def _watch_action(place: Place, action: str) -> str:
     return _watch(action=action)(place)
 
 
+def _group(place: Place, number: str, mode: str) -> str:
+    place.held().group = within(number, 1, _MAX_GROUP), cast("ChannelMode", mode)
+    return ""
+
+
 PORT: Final = table(
     (
+        ("channel-group <int> mode active|passive|on", _group),
+        ("no channel-group", _assign(group=None)),
         ("description <text>", _word("description")),
         ("no description", _assign(description=None)),
         ("shutdown", _assign(shutdown=True)),
@@ -383,5 +395,5 @@ QUEUE: Final = table(
 
 def tidy(config: Config) -> None:
     """Forget queues of which nothing is left, as the configuration does."""
-    for port in (*config.ports.values(), *config.bundles.values()):
+    for port in config.ports.values():
         port.queues = {n: queue for n, queue in sorted(port.queues.items()) if queue != Queue()}

@@ -19,7 +19,6 @@ _PLACES: Final = {
     "<seconds>": re.compile(r"\d+(\.\d{1,3})?"),
     "<vlans>": re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*"),
     "<svi>": re.compile(r"(?:vlan|loopback)\d+", re.IGNORECASE),
-    "<bundle>": re.compile(r"(?:po(?:rt-channel)?)\d+", re.IGNORECASE),
     "<word>": re.compile(r"\S+"),
     "<time>": re.compile(r"\d{1,2}:\d{2}:\d{2}"),
     "<port>": re.compile(r"(?:et(?:h(?:e(?:r(?:n(?:et?)?)?)?)?)?)?\d+(/\d+)*", re.IGNORECASE),

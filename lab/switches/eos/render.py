@@ -9,7 +9,6 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from lab.switches.eos.bundle_text import bundle_lines, member_lines, mlag_lines, tree_lines
 from lab.switches.eos.config import EOS_RELEASE, Config, Port, Queue
 from lab.switches.eos.grammar import collapse
 from lab.switches.eos.routing_text import global_lines, interface_lines, svi_lines
@@ -31,15 +30,10 @@ def render(config: Config, model: str, release: str = EOS_RELEASE) -> str:
         "username admin privilege 15 role network-admin secret sha512 <removed>",
         "!",
     ]
-    lines += tree_lines(config)
     for vlan, name in sorted(config.vlans.items()):
         if vlan != 1:
             lines += [f"vlan {vlan}", *([f"   name {name}"] if name != default_name(vlan) else [])]
-            lines += [f"   trunk group {group}" for group in config.vlan_groups.get(vlan, ())]
             lines.append("!")
-    for number, bundle in sorted(config.bundles.items()):
-        lines += [f"interface Port-Channel{number}", *(f"   {line}" for line in port_lines(bundle))]
-        lines.append("!")
     for name, port in config.ports.items():
         lines += [f"interface {name}", *(f"   {line}" for line in port_lines(port)), "!"]
     lines += svi_lines(config, "Loopback")
@@ -47,7 +41,6 @@ def render(config: Config, model: str, release: str = EOS_RELEASE) -> str:
     lines += svi_lines(config, "Vlan")
     maps = [*map_lines(config), *watchdog_lines(config)]
     lines += [*maps, "!"] if maps else []
-    lines += mlag_lines(config)
     lines += global_lines(config)
     if config.quiesced:
         lines += ["maintenance", "   unit System", "      quiesce", "!"]
@@ -67,8 +60,8 @@ def port_lines(port: Port) -> list[str]:
     lines += [f"mtu {port.mtu}"] if port.mtu is not None else []
     lines += [f"l2 mtu {port.l2_mtu}"] if port.l2_mtu is not None else []
     lines += [_fec_line(word) for word in port.fec]
-    lines += member_lines(port)
-    lines += [*_switchport(port), *bundle_lines(port), *interface_lines(port)]
+    lines += [f"channel-group {port.group[0]} mode {port.group[1]}"] if port.group else []
+    lines += [*_switchport(port), *interface_lines(port)]
     lines += {"cos": ["qos trust cos"], "dscp": ["qos trust dscp"], "none": ["no qos trust"]}.get(
         port.trust or "", []
     )

@@ -103,8 +103,6 @@ class CumulusDriver(ByTable):
             roce_cable_m=config.cable_m,
             addresses=config.routing.addresses,
             bgp=config.routing.bgp,
-            bonds=config.bonds,
-            mlag=config.mlag,
             adaptive_routing=config.spreads,
             **_splits(config, wanted),
             native=_native(config, wanted),
@@ -113,7 +111,7 @@ class CumulusDriver(ByTable):
                 for name, port in wanted.ports.items()
             },
         )
-        ours = {*wanted.ports, *(wanted.bonds or {})}
+        ours = wanted.ports
         holders = {
             vlan: tuple(name for name in names if name not in ours)
             for vlan, names in config.holders.items()

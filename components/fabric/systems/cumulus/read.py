@@ -13,11 +13,9 @@ from typing import Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.parts import BondState, MlagState
 from components.fabric.state import EcnState, Neighbour
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.cumulus import profiles
-from components.fabric.systems.cumulus.bonds import parse_bonds, parse_mlag, words_of_bonds
 from components.fabric.systems.cumulus.facts import AUTO_SAVE_RELEASE, BYTES_PER_KIB
 from components.fabric.systems.cumulus.link import LEAVES, link_state
 from components.fabric.systems.cumulus.profiles import OwnQos, own_qos
@@ -105,8 +103,6 @@ class Config:
     """As the header says; empty: it does not."""
     profiles: Mapping[str, str]
     """Our profiles and who names them."""
-    bonds: dict[str, BondState] | None
-    mlag: MlagState | None
     cable_m: int
     """Length of the longest cable in the RoCE profile; 0: none."""
     auto_save: bool
@@ -144,9 +140,7 @@ def parse_config(command: str, text: str) -> Config:
     cable = child(tree, "qos", "roce").get("cable-length")
     return Config(
         vlans=vlans,
-        implied=(*_bridge_implied(tree), *words_of_bonds(tree, interfaces)),
-        bonds=parse_bonds(interfaces),
-        mlag=parse_mlag(tree),
+        implied=_bridge_implied(tree),
         ports=ports,
         holders=holders_of(named),
         spreads=spreads(tree),

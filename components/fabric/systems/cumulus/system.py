@@ -12,7 +12,6 @@ from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain
 from components.fabric.systems.cumulus import link
-from components.fabric.systems.cumulus.bonds import PEER_LINK
 from components.fabric.systems.cumulus.driver import FIRST_WORDS, CumulusDriver
 from components.fabric.systems.cumulus.facts import (
     CNP_PRIORITY,
@@ -31,7 +30,6 @@ from components.fabric.systems.cumulus.read import BRIDGE
 from components.fabric.systems.cumulus.routing import NEW_WORDS, whole_words, words_of
 from components.fabric.systems.cumulus.write import collapse_ports
 from components.fabric.systems.switch_system import (
-    BondForm,
     ExecForm,
     Intent,
     LinkForm,
@@ -78,8 +76,6 @@ def _find_missing(desired: SwitchState) -> str | None:
         return "it cannot restore which profile of marking or shares a port named"
     if desired.bgp is not None and desired.bgp.bfd:
         return "it cannot tell which commands for BFD the release of the switch has"
-    if desired.bonds:
-        return "it cannot tell bundles of the file from those of others"
     if desired.splits:
         return "whether a port is split already is not looked at first"
     return "it cannot restore adaptive routing" if desired.adaptive_routing else None
@@ -149,7 +145,6 @@ SYSTEM: Final = SwitchSystem(
     adaptive_routing=(5, 6, 0),
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
-    # Names that begin otherwise need a type, or are refused (page "Bonding - Link Aggregation").
     # NVUE reference: `nv set interface <interface-id> link speed`, `fec`, `auto-negotiate`, 5.0.0.
     links=LinkForm(link_words),
     # Since 5.0.0; `enabled` in place of `on` since 5.15 (NVUE reference; "Optional BGP
@@ -162,7 +157,6 @@ SYSTEM: Final = SwitchSystem(
         is_away=r"^graceful-shutdown +(?:on|enabled)\b",
         on=lambda state: "enabled" if NEW_WORDS in whole_words(state) else "on",
     ),
-    bonds=BondForm(name=r"bond\d+", example="bond1", peer_link=PEER_LINK),
     # NVUE reference: `nv set interface <interface-id> link breakout`, 5.4.0; before it, a mode has
     # a speed in it.
     splits=(5, 4, 0),

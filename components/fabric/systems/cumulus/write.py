@@ -25,7 +25,6 @@ from components.fabric.systems.base import (
     Unsettable,
 )
 from components.fabric.systems.cumulus import profiles
-from components.fabric.systems.cumulus.bonds import bond_changes
 from components.fabric.systems.cumulus.facts import AUTO_SAVE
 from components.fabric.systems.cumulus.link import NEW_WORDS, link_lines
 from components.fabric.systems.cumulus.read import BRIDGE
@@ -51,7 +50,6 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         *profiles.profile_changes(actual, target),
         *spreading_changes(actual, target),
         *_port_changes(actual, target),
-        *bond_changes(actual, target),
         *routing_changes(actual, target),
     )
     changes = [*_around_splits(moves, actual, target), *_cable_lines(actual, target)]

@@ -25,15 +25,6 @@ from components.fabric.systems.eos import config as eos_config
 from components.fabric.systems.eos import read as eos_parse
 from components.fabric.systems.eos import sessions as eos_sessions
 from components.fabric.systems.eos import write as eos_actions
-from components.fabric.systems.eos.bonds import (
-    PAIR,
-    TREE,
-    VLAN_LINES,
-    bond_lines,
-    bond_words,
-    bonds_of,
-    pair_of,
-)
 from components.fabric.systems.eos.config import Section
 from components.fabric.systems.eos.facts import (
     FACTORY_MTU_BYTES,
@@ -109,30 +100,26 @@ class EosDriver(ByTable):
         asks_maps = wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
         asks_maps = asks_maps or asks_classes
         routes = (ROUTING, ROUTER) if _wants_routing(wanted) else ()
-        pair = () if wanted.mlag is None else (PAIR, VLAN_LINES, TREE)
-        return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes, *pair)
+        return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
         sections = eos_config.parse_sections(INTERFACES, answers[INTERFACES])
-        routing, bonds = _routing(sections, answers), bond_lines(sections, answers)
-        ours = {*wanted.ports, *(wanted.bonds or {})}
+        routing = _routing(sections, answers)
         state = SwitchState(
             vlans=eos_parse.parse_vlans(VLANS, answers[VLANS]),
             dscp_classes=_classes(answers, wanted),
             rewrite_dscp=_rewrites(answers) if wanted.rewrite_dscp is not None else None,
             addresses=routing.addresses if routing else None,
             bgp=routing.bgp if routing else None,
-            bonds=bonds_of(bonds),
-            mlag=pair_of(bonds),
-            native=bond_words(bonds) | ({WORDS: write_list(routing.words)} if routing else {}),
+            native={WORDS: write_list(routing.words)} if routing else {},
             ports={
                 name: _port(sections[name], wanted.ports[name])
                 for name in wanted.ports
-                if name in sections and _is_settable(name, sections[name], wanted)
+                if name in sections and _is_settable(sections[name])
             },
         )
-        rest = {name: each for name, each in sections.items() if name not in ours}
+        rest = {name: each for name, each in sections.items() if name not in wanted.ports}
         others = {name: _vlans_of(name, section) for name, section in rest.items()}
         carrying = {name: _member(each) for name, each in rest.items() if not _SVI.match(name)}
         return Reading(state, holders_of(others), others_of(carrying))
@@ -227,11 +214,9 @@ def _routing(sections: Mapping[str, Section], answers: Mapping[str, str]) -> Rou
     return parse_routing(sections, answers[ROUTING], answers[ROUTER])
 
 
-def _is_settable(name: str, section: Section, wanted: SwitchState) -> bool:
-    """A plain port, or one that is in a bundle of ours or shall be."""
-    ours = wanted.bonds or {}
-    shall = any(name in bond.members for bond in ours.values())
-    return not section.is_odd and (shall or section.bundle is None or section.bundle in ours)
+def _is_settable(section: Section) -> bool:
+    """A plain port that is in no bundle: a bundle's settings would be in force there."""
+    return not section.is_odd and section.bundle is None
 
 
 def _classes(answers: Mapping[str, str], wanted: SwitchState) -> dict[int, int] | None:

@@ -8,12 +8,10 @@ from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Drain
-from components.fabric.systems.eos.bonds import PEER_LINK, PEER_VLAN
 from components.fabric.systems.eos.driver import EosDriver
 from components.fabric.systems.eos.facts import MAX_PATHS, MIN_RELEASE, default_class
 from components.fabric.systems.eos.routing import LINK_LOCAL
 from components.fabric.systems.switch_system import (
-    BondForm,
     Intent,
     LinkForm,
     LinkWish,
@@ -118,15 +116,6 @@ SYSTEM: Final = SwitchSystem(
         is_empty=r'"System": *\{[^{}]*"state": *"underMaintenance"',
     ),
     native_apart=True,
-    # Numbers 1 to 2000: AVD's schema of a channel group. Ports keep what they have beside it, which
-    # is not in force there.
-    bonds=BondForm(
-        name=r"Port-Channel\d+",
-        example="Port-Channel1",
-        peer_link=PEER_LINK,
-        pair_vlan=PEER_VLAN,
-        member=PortState(admin_up=True),
-    ),
     # `speed 200g-4` in AMD's guide for an Arista 7388; Arista's manual, page "Octal Port Renumber".
     splits=MIN_RELEASE,
     links=LinkForm(_link_words, by_lanes=True),

@@ -13,7 +13,6 @@ from typing import Final
 from components.fabric.native import is_default, read_fields
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change, Unsettable
-from components.fabric.systems.eos.bonds import coming_bonds, leaving_bonds
 from components.fabric.systems.eos.config import FEC_HEAD, FEC_LINES
 from components.fabric.systems.eos.facts import (
     ECN_WEIGHT,
@@ -47,11 +46,9 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     return (
         *(Change((f"vlan {vlan}", "exit")) for vlan in target.vlans if vlan not in actual.vlans),
         *_map_changes(actual, target),
-        *leaving_bonds(actual, target),
         *leaving_changes(actual, target),
         *_port_changes(actual, target),
         *coming_changes(actual, target),
-        *coming_bonds(actual, target),
         *(Change((f"no vlan {vlan}",)) for vlan in actual.vlans if vlan not in target.vlans),
     )
 

@@ -94,8 +94,5 @@ SYSTEM: Final = SwitchSystem(
     mark_percent="its line of thresholds has no share of packets, and at the upper one all are "
     "marked",
     class_shares=None,
-    # The lines are in the manual: `channel-group 1 mode active`, `protocol mlag`.
-    bonds="no published text that was found says which settings a port keeps when it joins a "
-    "bundle, and has when it leaves, so that they could not be put back",
     repairs=frozenset({"switch.rewrite", "switch.ecn_elsewhere", "switch.pfc_elsewhere"}),
 )

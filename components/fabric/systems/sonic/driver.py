@@ -32,7 +32,6 @@ from components.fabric.systems.membership import holders_of
 from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import sessions as sonic_sessions
 from components.fabric.systems.sonic import write as sonic_actions
-from components.fabric.systems.sonic.bonds import bond_words, bonds_of
 from components.fabric.systems.sonic.cable import link_state, parse_links
 from components.fabric.systems.sonic.facts import FACTORY_MTU_BYTES, LOSSLESS_POOL, PRIORITIES
 from components.fabric.systems.sonic.read import ConfigDb, Tables, vlan_number
@@ -191,13 +190,11 @@ class SonicDriver(ByTable):
             roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
             addresses=addresses_of(tables),
             bgp=bgp_of(tables),
-            bonds=bonds_of(tables),
             native={
                 WHOLE: write_list(config.implied),
                 "held_rows": write_list(config.holders(wanted.ports)),
                 **write_rows(config.rows()),
                 **routing_words(tables),
-                **bond_words(tables),
             },
             ports={
                 name: config.port(name).model_copy(
@@ -207,7 +204,7 @@ class SonicDriver(ByTable):
                 for name, port in wanted.ports.items()
             },
         )
-        ours = {*wanted.ports, *(wanted.bonds or {})}
+        ours = {*wanted.ports}
         return Reading(state, _vlan_holders(tables, ours), other_ports(tables, ours))
 
     plan_changes = staticmethod(sonic_actions.plan_changes)

@@ -54,8 +54,6 @@ def find_missing(desired: SwitchState) -> str | None:
     """What of a desired state a chain cannot give back, and why; None: nothing."""
     if desired.bgp is not None:
         return "it cannot tell its addresses and BGP from those of others, which it would take away"
-    if desired.bonds:
-        return "it cannot tell bundles of the file from those of others"
     if any(port.speed for port in desired.ports.values()):
         return "it cannot restore the speed of a port, since each platform has its own"
     if all(port.cable_m is None for port in desired.ports.values()):

@@ -16,7 +16,6 @@ from components.fabric.systems.sonic import routing as bgp
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.systems.sonic.facts import MBIT_PER_GBIT, MIN_RELEASE, parse_branch
 from components.fabric.systems.switch_system import (
-    BondForm,
     ExecForm,
     Intent,
     LinkForm,
@@ -123,11 +122,6 @@ SYSTEM: Final = SwitchSystem(
         is_away=r"^ +bgp graceful-shutdown\s*$",
     ),
     # Names: sonic-portchannel.yang. ICCP: INCLUDE_ICCPD in rules/config of sonic-buildimage.
-    bonds=BondForm(
-        name=r"PortChannel\d{1,4}",
-        example="PortChannel1",
-        no_pairs="the images of community SONiC are built without iccpd, which such a pair needs",
-    ),
     links=LinkForm(_link_words),
     mark_percent=None,
     class_shares=None,

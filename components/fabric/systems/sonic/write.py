@@ -16,7 +16,6 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import lines as say
-from components.fabric.systems.sonic.bonds import coming_bonds, leaving_bonds
 from components.fabric.systems.sonic.cable import link_lines
 from components.fabric.systems.sonic.facts import LOSSLESS_PROFILE
 from components.fabric.systems.sonic.port import PortPlan, plan_port
@@ -49,10 +48,8 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     rows = _Rows.of(actual, target, plans)
     return (
         *(Change((f"sudo config vlan add {vlan}",)) for vlan in _only(target.vlans, actual.vlans)),
-        *leaving_bonds(actual, target),
         *leaving_changes(actual, target),
         *_by_port(actual, target, _member_lines),
-        *coming_bonds(actual, target),
         *coming_changes(actual, target),
         *(Change((line,)) for line in say.write_rows(rows.written)),
         # The switch makes buffers for the speed that a port has then.
