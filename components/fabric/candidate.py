@@ -6,9 +6,9 @@ force, after it, or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from components.fabric.state import SwitchState
 from components.fabric.systems.base import CANDIDATE_PREFIX, Change, Guard
@@ -19,6 +19,24 @@ EXAMPLE: Final = f"{CANDIDATE_PREFIX}1"
 """The name that a plan shows to people."""
 EXAMPLE_ID: Final = "<revision>"
 """What a plan shows to people where the switch itself names the candidate."""
+
+
+class Packed(str):
+    """A command that carries several lines; people see those in its place."""
+
+    __slots__ = ("lines",)
+    lines: tuple[str, ...]
+
+    def __new__(cls, command: str, lines: Sequence[str] = ()) -> Self:
+        """A command, and the lines that are in the candidate once it was taken."""
+        packed = super().__new__(cls, command)
+        packed.lines = tuple(lines)
+        return packed
+
+
+def shown(command: str) -> tuple[str, ...]:
+    """The lines of a command, for people."""
+    return command.lines if isinstance(command, Packed) else (command,)
 
 
 @dataclass(slots=True)
@@ -68,7 +86,7 @@ class Candidate:
         self.given = None
         opened = (self._named(self.guard.open),) if self.guard.open else ()
         *before, last = self.guard.force if self.has_timer else self.guard.plain
-        for line in (*opened, *lines, *map(self._named, before)):
+        for line in (*opened, *self.guard.pack(lines), *map(self._named, before)):
             yield line, "open"
         yield self._named(last), "forced" if self.has_timer else "none"
 

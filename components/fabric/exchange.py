@@ -14,7 +14,7 @@ from typing import Final
 
 from components.core.difference import Difference
 from components.core.errors import DeviceError, UnreachableError
-from components.fabric.candidate import Candidate, Stage
+from components.fabric.candidate import Candidate, Stage, shown
 from components.fabric.effects import describe_changes, find_effects, interrupting
 from components.fabric.hand_splits import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.identity import Identity, IdentityQuestions
@@ -354,8 +354,8 @@ class Exchange:
     def _send_line(self, line: str, taken: list[str]) -> None:
         self.altered = True
         if (text := self.driver.find_refusal(self.session.run(line))) is not None:
-            raise RefusedError(line, text)
-        taken.append(line)
+            raise RefusedError("\n          ".join(shown(line)) or line, text)
+        taken.extend(shown(line))
 
     def _put_back(
         self,

@@ -128,8 +128,8 @@ def test_what_somebody_adds_after_us_stays(switch: CumulusSwitch) -> None:
     restore(exchange, DESIRED, baseline)
     tree = switch.stored.applied
     assert tree["interface"] == {
-        "swp1": {"description": "rack-4", "link": {"state": {"down": {}}}},
-        "swp9": {"bridge": {"domain": {"br_default": {"access": 111}}}},
+        "swp1": {"description": "rack-4", "link": {"state": {"down": {}}}, "type": "swp"},
+        "swp9": {"bridge": {"domain": {"br_default": {"access": 111}}}, "type": "swp"},
     }
     assert tree["bridge"] == {"domain": {"br_default": {"vlan": {"111": {}}}}}
     assert "qos" not in tree
