@@ -7,7 +7,7 @@ profile in `roce.py`, BGP's neighbours in `routing.py` (docs/explanation/sources
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -159,10 +159,11 @@ def read_ports(entry: Tree) -> tuple[dict[str, Value | None], dict[str, str]]:
     return values, sources(**noted)
 
 
-def port_lines(was: PortState, port: PortState, release: Release
-               ) -> Iterator[Tail]:  # fmt: skip
-    """What each row of a port needs."""
-    for row in PORT:
+def port_lines(
+    rows: Iterable[Row], was: PortState, port: PortState, release: Release
+) -> Iterator[Tail]:
+    """What some rows of a port need."""
+    for row in rows:
         line = row.line(row.cell(was), row.cell(port), release)
         if line:
             yield line

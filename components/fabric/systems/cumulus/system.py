@@ -87,8 +87,8 @@ def _find_missing(desired: SwitchState) -> str | None:
     )
     if own:
         return "it cannot restore which profile of marking or shares a port named"
-    if desired.bgp is not None and desired.bgp.bfd:
-        return "it cannot tell which commands for BFD the release of the switch has"
+    if desired.addresses or (desired.bgp is not None and desired.bgp.bfd):
+        return "it cannot tell which commands for addresses and BFD the release of the switch has"
     if desired.splits:
         return "whether a port is split already is not looked at first"
     return "it cannot restore adaptive routing" if desired.adaptive_routing else None

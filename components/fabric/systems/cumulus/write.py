@@ -31,9 +31,12 @@ from components.fabric.systems.cumulus.read import PortConfig
 from components.fabric.systems.cumulus.routing import has_left_over, routing_lines
 from components.fabric.systems.cumulus.rows import (
     CABLE,
+    LINK,
+    MTU,
     PORT,
     SAVES,
     SPREADS,
+    WATCHDOG,
     Tail,
     leaf,
     leaves,
@@ -103,8 +106,10 @@ def _port_lines(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
         was = actual.ports.get(name, PortState())
         if has_left_over(name, actual, target):
             was = was.model_copy(update={"native": was.native | sources(rest=True)})
-        rows = port_lines(was, port, release_of(actual))
-        for tail in (*_l2_lines(was, port), *rows, *_admin_lines(was, port)):
+        release = release_of(actual)
+        links = port_lines((*LINK, MTU), was, port, release)
+        rest = port_lines((WATCHDOG, SPREADS), was, port, release)
+        for tail in (*_l2_lines(was, port), *links, *_admin_lines(was, port), *rest):
             groups.setdefault(tail, []).append(name)
     # What goes is unset first on every port: a VLAN is either the access one or in the list.
     for (verb, path, word), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
