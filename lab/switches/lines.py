@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from components.remote.ssh_library import asyncssh
 from lab.switches.plain_faults import PlainFaults
@@ -27,6 +27,15 @@ class Session(Protocol):
         ...
 
 
+@runtime_checkable
+class Patient(Protocol):
+    """A login of which a command may wait for another login."""
+
+    async def wait_for(self, line: str) -> None:
+        """Wait as long as this line would."""
+        ...
+
+
 class BashSession(Session, Protocol):
     """One login of bash."""
 
@@ -40,6 +49,8 @@ async def answer(session: Session, faults: PlainFaults, line: str) -> str:
     """What a line prints, late if the planted fault says so."""
     if faults.slow_s:
         await asyncio.sleep(faults.slow_s)
+    if isinstance(session, Patient):
+        await session.wait_for(line)
     return session.run(line)
 
 

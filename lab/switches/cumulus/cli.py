@@ -5,6 +5,7 @@ Sources: docs/explanation/sources.md#cumulus. The session knows nothing of SSH.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import re
@@ -16,14 +17,13 @@ from typing import Final, Protocol
 from lab.switches import bgp
 from lab.switches.cumulus import show
 from lab.switches.cumulus.breakouts import names_of
-from lab.switches.cumulus.config import Stored
+from lab.switches.cumulus.config import NV_S, Faults, Stored
 from lab.switches.cumulus.nvue import SINCE, change_tree, read_patch
 from lab.switches.cumulus.revisions import Revisions, parse_apply
 from lab.switches.cumulus.values import NvueError
 from lab.switches.emulators import Daemons
 from lab.switches.front import Front
 from lab.switches.lldp import Told
-from lab.switches.plain_faults import PlainFaults
 from lab.switches.release import numbers
 from lab.switches.stored import Chassis
 from lab.views import BgpView, RouterView
@@ -42,7 +42,7 @@ class Switch(Protocol):
 
     stored: Stored
     revisions: Revisions
-    faults: PlainFaults
+    faults: Faults
     chassis: Chassis
 
     front: Front
@@ -218,6 +218,12 @@ class Session:
         self.changes += len(lines)
         self.switch.commit()
         return f"created [rev_id: {stored.revision + 1}]" if begins else ""
+
+    async def wait_for(self, line: str) -> None:
+        """Each `nv` starts a program and asks a service."""
+        commands = sum(part.startswith("nv ") for part, _ in _PARTS.findall(line))
+        if commands and self.switch.faults.pace:
+            await asyncio.sleep(self.switch.faults.pace * commands * NV_S)
 
     def exit(self) -> str:
         """Leave the shell."""
