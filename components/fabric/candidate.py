@@ -6,10 +6,11 @@ force, after it, or none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
+from components.fabric.state import SwitchState
 from components.fabric.systems.base import CANDIDATE_PREFIX, Change, Guard
 
 Stage = Literal["none", "open", "forced"]
@@ -18,6 +19,24 @@ EXAMPLE: Final = f"{CANDIDATE_PREFIX}1"
 """The name that a plan shows to people."""
 EXAMPLE_ID: Final = "<revision>"
 """What a plan shows to people where the switch itself names the candidate."""
+
+
+class Packed(str):
+    """A command that carries several lines; people see those in its place."""
+
+    __slots__ = ("lines",)
+    lines: tuple[str, ...]
+
+    def __new__(cls, command: str, lines: Sequence[str] = ()) -> Self:
+        """A command, and the lines that are in the candidate once it was taken."""
+        packed = super().__new__(cls, command)
+        packed.lines = tuple(lines)
+        return packed
+
+
+def shown(command: str) -> tuple[str, ...]:
+    """The lines of a command, for people."""
+    return command.lines if isinstance(command, Packed) else (command,)
 
 
 @dataclass(slots=True)
@@ -33,6 +52,22 @@ class Candidate:
     """False: this release has none, and what is in force stays."""
     given: str | None = None
     """What the switch calls it; empty: it did not say. None: our name."""
+
+    saves_itself: bool = False
+    """The switch saves what it applies, without a line that says so."""
+
+    def look_at(self, state: SwitchState) -> None:
+        """Learn from what was read how this switch keeps changes."""
+        self.saves_itself = self.guard is not None and self.guard.saves_itself(state)
+
+    @property
+    def kept(self) -> str:
+        """Whether the next boot has what was sent, in words."""
+        if not self.saves_itself or self.count == 0 or self.stage == "open":
+            return "not saved"
+        if self.stage == "forced":
+            return "the switch saves by itself (whether before it is confirmed is unproven)"
+        return "saved by the switch itself"
 
     @property
     def name(self) -> str:
@@ -51,7 +86,7 @@ class Candidate:
         self.given = None
         opened = (self._named(self.guard.open),) if self.guard.open else ()
         *before, last = self.guard.force if self.has_timer else self.guard.plain
-        for line in (*opened, *lines, *map(self._named, before)):
+        for line in (*opened, *self.guard.pack(lines), *map(self._named, before)):
             yield line, "open"
         yield self._named(last), "forced" if self.has_timer else "none"
 

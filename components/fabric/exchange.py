@@ -1,9 +1,8 @@
 """The talk with one switch: read, compare, change only the difference, read again, save.
 
 If the switch refuses a line, or does not have what was asked after it took every line, the values
-that were read before are put back and nothing is saved. Where the system has a guard, changes come
-as a candidate that the switch itself takes back unless it is confirmed, which is done after the
-second reading.
+that were read before are put back. If the system has a guard, changes come as a candidate that the
+switch takes back unless it is confirmed, which is done after the second reading.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 
 from components.core.difference import Difference
 from components.core.errors import DeviceError, UnreachableError
-from components.fabric.candidate import Candidate, Stage
+from components.fabric.candidate import Candidate, Stage, shown
 from components.fabric.effects import describe_changes, find_effects, interrupting
 from components.fabric.hand_splits import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.identity import Identity, IdentityQuestions
@@ -242,6 +241,7 @@ class Exchange:
             wanted = with_all_ports(wanted, self.list_ports(), self.driver.taken)
             before = self.read(wanted)
         target, taken = aim(before), list[str]()
+        self._candidate.look_at(before.state)
         try:
             return self._approach(before, wanted, aim, taken, may_interrupt=may_interrupt)
         except UnreachableError as error:
@@ -354,8 +354,8 @@ class Exchange:
     def _send_line(self, line: str, taken: list[str]) -> None:
         self.altered = True
         if (text := self.driver.find_refusal(self.session.run(line))) is not None:
-            raise RefusedError(line, text)
-        taken.append(line)
+            raise RefusedError("\n          ".join(shown(line)) or line, text)
+        taken.extend(shown(line))
 
     def _put_back(
         self,
@@ -378,7 +378,7 @@ class Exchange:
                 back = target_of_put_back(after, before.state, wanted)
                 changes = self.driver.plan_changes(after.state, back)
                 if not changes:
-                    end = "the previous values were put back; not saved"
+                    end = f"the previous values were put back; {self._candidate.kept}"
                     if save and self.driver.save:
                         self._send_line(self.driver.save, [])
                         end = "the previous values were put back and saved"
@@ -386,11 +386,11 @@ class Exchange:
                     return self._failure(f"{why}\n  result  {end}", before, target, after)
                 self._send(changes, [])
                 self._keep([])
-            end = "not all previous values could be put back; not saved"
+            end = f"not all previous values could be put back; {self._candidate.kept}"
         except RefusedError as error:
-            end = f"putting back stopped at `{error.line}`: {error.text}; not saved"
+            end = f"putting back stopped at `{error.line}`: {error.text}; {self._candidate.kept}"
         except (Unsettable, DeviceError) as error:
-            end = f"putting back stopped: {error}; not saved"
+            end = f"putting back stopped: {error}; {self._candidate.kept}"
         return self._failure(f"{why}\n  result  {end}", before, target, after)
 
     def _failure(

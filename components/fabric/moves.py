@@ -118,7 +118,7 @@ def lost_text(
     if guard is not None and candidate.stage != "none":
         end = f"the switch itself takes back what was in force within {guard.rollback_s} s"
     return (
-        f"{error}\n  result  {how} while the switch was changed; not saved, and"
+        f"{error}\n  result  {how} while the switch was changed; {candidate.kept}, and"
         f" {end}\n  taken   {lines}"
     )
 

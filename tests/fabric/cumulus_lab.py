@@ -17,7 +17,9 @@ SITE = Path(__file__).parents[2] / "examples" / "esxi-roce" / "cumulus.yaml"
 CABLES = {f"swp{number}": (f"vm0{number}", "0000:0b:00.0") for number in range(1, 7)}
 
 
-def make_switch(folder: Path, clock: Callable[[], float] = time.monotonic) -> CumulusSwitch:
+def make_switch(
+    folder: Path, clock: Callable[[], float] = time.monotonic, release: str = ""
+) -> CumulusSwitch:
     config = SwitchConfig(
         name="leaf-01",
         os="cumulus",
@@ -28,6 +30,7 @@ def make_switch(folder: Path, clock: Callable[[], float] = time.monotonic) -> Cu
         password="cumulus-lab",
         host_key_seed="test/leaf-01",
         cables=CABLES,
+        release=release,
     )
     return CumulusSwitch(config, folder / "leaf-01.json", clock)
 

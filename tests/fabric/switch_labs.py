@@ -20,6 +20,15 @@ from tests.fabric import cumulus_lab, eos_lab, ib_lab, sonic_lab
 from tests.fabric.carried import INFINIBAND, ROCE, Carried
 from tests.fabric.eos_lab import Clock
 
+NOT_SAVED: Final = "the previous values were put back; not saved"
+SAVED_ITSELF: Final = "the previous values were put back; saved by the switch itself"
+
+
+def put_back(system: str) -> str:
+    """How an error ends if the previous values are back: NVUE saves by itself from 5.9 on."""
+    return SAVED_ITSELF if system == "cumulus" else NOT_SAVED
+
+
 K3S: Final[dict[str, str]] = dict.fromkeys(("k3s", "install.sh"), "0" * 64)
 """Checksums of an artefact that no switch test downloads."""
 

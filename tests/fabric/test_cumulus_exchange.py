@@ -17,6 +17,7 @@ from components.fabric.systems.base import PauseCounters
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.cumulus_lab import load_spec, make_switch, talk
 from tests.fabric.in_process import apply, baseline_of, restore
+from tests.fabric.switch_labs import SAVED_ITSELF
 
 DESIRED = plan_fabric(load_spec())[0].desired
 TRUNKS = DESIRED.model_copy(
@@ -127,8 +128,8 @@ def test_what_somebody_adds_after_us_stays(switch: CumulusSwitch) -> None:
     restore(exchange, DESIRED, baseline)
     tree = switch.stored.applied
     assert tree["interface"] == {
-        "swp1": {"description": "rack-4", "link": {"state": {"down": {}}}},
-        "swp9": {"bridge": {"domain": {"br_default": {"access": 111}}}},
+        "swp1": {"description": "rack-4", "link": {"state": {"down": {}}}, "type": "swp"},
+        "swp9": {"bridge": {"domain": {"br_default": {"access": 111}}}, "type": "swp"},
     }
     assert tree["bridge"] == {"domain": {"br_default": {"vlan": {"111": {}}}}}
     assert "qos" not in tree
@@ -157,7 +158,7 @@ def test_a_rejected_line_leaves_nothing(switch: CumulusSwitch, rejected: str) ->
     text = str(caught.value)
     assert "Failure during apply" in text
     assert rejected in text
-    assert "the previous values were put back; not saved" in text
+    assert SAVED_ITSELF in text
     assert switch.snapshot() == first
     assert switch.stored.pending is None
 

@@ -7,19 +7,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from components.fabric.native import DEFAULT, WHOLE, read_list
+from components.fabric.native import DEFAULT, WHOLE, WRITTEN, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import PauseCounters, PortCounters, Unreadable
 from components.fabric.systems.cumulus.counters import parse_counters, parse_storms, with_storms
 from components.fabric.systems.cumulus.driver import CONFIG, ROCE, CumulusDriver
 from components.fabric.systems.cumulus.read import (
     PortConfig,
-    expand_names,
     parse_config,
     parse_port_names,
     parse_profile,
 )
-from components.fabric.systems.cumulus.write import collapse_ports
 
 SINGLE_POOL = """\
                     operational            applied
@@ -123,12 +121,13 @@ def test_a_configuration_with_grouped_keys() -> None:
         ),
     )
     assert config.vlans == (10, 11, 12, 20, 30)
-    two = config.ports["swp2"]
+    states = {name: port.state for name, port in config.ports.items()}
+    two = states["swp2"]
     assert (two.mode, two.access_vlan, two.mtu_bytes, two.admin_up) == ("access", 111, 9000, True)
-    assert (config.ports["swp3"].mode, config.ports["swp7"].mtu_bytes) == ("routed", 9000)
-    assert not config.ports["swp4"].admin_up
-    assert config.ports["swp5s1"].trunk_vlans == (10,)
-    assert (config.ports["bond1"].mode, config.ports["bond1"].trunk_vlans) == ("hybrid", "all")
+    assert (states["swp3"].mode, states["swp7"].mtu_bytes) == ("routed", 9000)
+    assert not states["swp4"].admin_up
+    assert states["swp5s1"].trunk_vlans == (10,)
+    assert (states["bond1"].mode, states["bond1"].trunk_vlans) == ("hybrid", "all")
     assert config.holders == {
         111: ("swp2",),
         10: ("swp5s0", "swp5s1"),
@@ -144,8 +143,11 @@ def test_a_port_that_stands_nowhere_is_shut_and_has_the_default_mtu() -> None:
     reading = CumulusDriver().parse({CONFIG: '[{"header": {}}]'}, wanted)
     port = reading.state.ports["swp1"]
     assert (port.admin_up, port.mtu_bytes, port.mode) == (False, 9216, "routed")
-    assert port.native == dict.fromkeys(("admin_up", "mtu_bytes", "pfc_watchdog", "rest"), DEFAULT)
-    assert (read_list(reading.state.native[WHOLE]) or ())[:2] == ("bridge", "rest")
+    assert port.native == dict.fromkeys(
+        ("admin_up", "mtu_bytes", "pfc_watchdog", "adaptive_routing", "rest"), DEFAULT
+    )
+    words = read_list(reading.state.native[WHOLE]) or ()
+    assert words[:2] == ("bridge domain br_default", "bridge domain br_default rest")
 
 
 def _port_of(entry: Mapping[str, object], **tree: object) -> PortConfig:
@@ -157,8 +159,8 @@ def test_what_is_written_of_one_port_in_two_keys_is_put_together() -> None:
         "swp1-2": {"link": {"mtu": 9000}, "bridge": {"domain": {"br_default": {}}}},
         "swp1": {"link": {"state": "down"}, "type": "swp"},
     }
-    port = parse_config(CONFIG, _show({"interface": both})).ports["swp1"]
-    assert (port.mtu_bytes, port.admin_up, port.admin_written) == (9000, False, True)
+    port = parse_config(CONFIG, _show({"interface": both})).ports["swp1"].state
+    assert (port.mtu_bytes, port.admin_up, port.native["admin_up"]) == (9000, False, WRITTEN)
     assert (port.mode, port.trunk_vlans) == ("trunk", "all")
 
 
@@ -175,7 +177,7 @@ def test_what_is_written_of_one_port_in_two_keys_is_put_together() -> None:
 def test_a_member_of_the_bridge(
     member: dict[str, object], mode: str, access: int | None, trunk: object
 ) -> None:
-    port = _port_of({"bridge": {"domain": {"br_default": member}}})
+    port = _port_of({"bridge": {"domain": {"br_default": member}}}).state
     assert (port.mode, port.access_vlan, port.trunk_vlans) == (mode, access, trunk)
 
 
@@ -185,7 +187,9 @@ def test_a_member_of_the_bridge(
 )
 def test_the_watchdog_of_a_port(state: str | None, watched: bool | None) -> None:  # noqa: FBT001
     written = {} if state is None else {"qos": {"pfc-watchdog": {"state": state}}}
-    assert _port_of({"type": "swp", **written}).pfc_watchdog is watched
+    port = _port_of({"type": "swp", **written}).state
+    assert port.pfc_watchdog is bool(watched)
+    assert port.native["pfc_watchdog"] == (DEFAULT if watched is None else WRITTEN)
 
 
 @pytest.mark.parametrize(
@@ -223,24 +227,27 @@ def test_a_port_with_a_mapping_of_its_own_trusts_what_that_says(
     ],
 )
 def test_what_no_driver_writes_is_noted(entry: dict[str, object], others: bool) -> None:  # noqa: FBT001
-    assert _port_of(entry).others_wrote is others
+    assert (_port_of(entry).state.native["rest"] == WRITTEN) is others
 
 
 @pytest.mark.parametrize(
-    ("tree", "implied"),
+    ("tree", "there", "ours"),
     [
-        ({}, ("bridge", "rest")),
-        ({"bridge": {"domain": {"br_other": {}}}}, ("bridge", "rest")),
-        ({"bridge": {"domain": {"br_default": {}}}}, ("rest",)),
-        ({"bridge": {"domain": {"br_default": {"vlan": {"10": {}}}}}}, ("rest",)),
-        (
-            {"bridge": {"domain": {"br_default": {"vlan": {}, "type": "vlan-aware"}}}},
-            (),
-        ),
+        ({}, False, True),
+        ({"bridge": {"domain": {"br_other": {}}}}, False, True),
+        ({"bridge": {"domain": {"br_default": {}}}}, True, True),
+        ({"bridge": {"domain": {"br_default": {"vlan": {"10": {}}}}}}, True, True),
+        ({"bridge": {"domain": {"br_default": {"vlan": {}, "type": "vlan-aware"}}}}, True, False),
     ],
 )
-def test_what_of_bridge_and_pair_stands_nowhere(tree: dict[str, object], implied: object) -> None:
-    assert parse_config(CONFIG, _show(tree)).implied == implied
+def test_whether_the_bridge_is_there_and_ours_alone(
+    tree: dict[str, object],
+    there: bool,  # noqa: FBT001 - a table
+    ours: bool,  # noqa: FBT001 - the same
+) -> None:
+    words = parse_config(CONFIG, _show(tree)).words
+    assert ("bridge domain br_default" not in words) is there
+    assert ("bridge domain br_default rest" in words) is ours
 
 
 @pytest.mark.parametrize(
@@ -270,19 +277,6 @@ def test_a_configuration_of_another_form_is_shown_raw(text: str, why: str) -> No
     with pytest.raises(Unreadable, match=why) as caught:
         parse_config(CONFIG, text)
     assert caught.value.text == text
-
-
-def test_names_are_spelled_out_and_written_short() -> None:
-    assert [*expand_names("swp1-3,swp10,eth0")] == ["swp1", "swp2", "swp3", "swp10", "eth0"]
-    assert [*expand_names("swp1-swp2,swp31s0-1")] == ["swp1", "swp2", "swp31s0", "swp31s1"]
-    assert [*expand_names("swp1,51-54")] == ["swp1", "swp51", "swp52", "swp53", "swp54"]
-    assert [*expand_names("swp1-2,4,eth0,vlan10,20")] == [
-        *("swp1", "swp2", "swp4", "eth0", "vlan10", "vlan20")
-    ]
-    assert [*expand_names("swp1s0-1,2s0,2")] == ["swp1s0", "swp1s1", "swp2s0", "swp2s2"]
-    assert [*expand_names("10-12,20")] == ["10", "11", "12", "20"]
-    names = ["swp10", "swp1", "swp2", "swp3", "swp31s0", "swp31s1"]
-    assert collapse_ports(names) == "swp1-3,swp10,swp31s0-1"
 
 
 def test_ports_are_those_called_swp() -> None:
@@ -348,6 +342,11 @@ def test_a_class_that_only_departs_has_arrived_without_bytes() -> None:
         ("Invalid config [rev_id: 6]\n  why\n", "Invalid config [rev_id: 6] why"),
         ("-bash: nv: command not found\n[status 127]\n", "-bash: nv: command not found"),
         ("something else\n[status 2]\n", "something else"),
+        (
+            "reloadingError: Could not connect to nvued.\n",
+            "reloadingError: Could not connect to nvued.",
+        ),
+        ("Error: Failed to parse YAML\n", "Error: Failed to parse YAML"),
         ("[status 2]\n", "[status 2]"),
         ("\n[status unknown]\n", "[status unknown]"),
     ],

@@ -70,9 +70,9 @@ def send(system: str, switch: Any, text: str) -> str:  # noqa: ANN401 - any emul
     """What an exec prints; SSH itself is left out."""
     if system != "onyx":
         shell = switch.session()
-        getattr(switch, "holders", set()).clear()  # the login of before is over
+        getattr(switch, "holders", set[object]()).clear()  # the login of before is over
         output = shell.run(text)
-        getattr(switch, "holders", set()).clear()  # its bash is over, and its locks with it
+        getattr(switch, "holders", set[object]()).clear()  # its bash is over, and its locks with it
         if shell.status:
             raise StatusError(output)
         return output
@@ -156,7 +156,8 @@ def _run(system: str, history: list[str], mode: str) -> None:
         before = exchange.read(asked).state.ports
         saved = lab.saved_part(switch)
         judge(plan, send(system, switch, texts.apply))
-        assert lab.saved_part(switch) == saved, "nothing is saved before it was judged"
+        if system != "cumulus":  # from 5.9 on NVUE saves with the apply
+            assert lab.saved_part(switch) == saved, "nothing is saved before it was judged"
         assert diff_states(exchange.read(plan.desired).state, plan.desired) == ()
         now = switch.snapshot()
         judge(plan, send(system, switch, numbered(system, texts.apply, "2")))

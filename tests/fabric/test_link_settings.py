@@ -13,7 +13,7 @@ from components.fabric.preview import preview_switch
 from components.fabric.splits import fecs_of, speeds_of
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import system_of
-from components.fabric.systems.cumulus.link import link_state
+from components.fabric.systems.cumulus.rows import read_ports
 from components.fabric.systems.sonic import exec as sonic_exec
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
@@ -83,7 +83,7 @@ def test_cumulus_5_16_has_another_word_for_negotiation() -> None:
     spec = spec.model_copy(update={"switches": (new, *spec.switches[1:])})
     lines = plan_fabric(spec)[0].commands_from_factory
     assert "nv set interface swp1-2,swp32 link auto-negotiate disabled" in lines
-    assert link_state({"link": {"auto-negotiate": "disabled"}})["autoneg"] == "off"
+    assert read_ports({"link": {"auto-negotiate": "disabled"}})[0]["autoneg"] == "off"
 
 
 BEFORE = {

@@ -113,7 +113,8 @@ def test_what_was_not_saved_is_lost_at_a_reload_and_seen_as_drift(room: SwitchRo
     room.apply()
     room.switch.fault(room.lab.carried.hand(room.desired).fault)
     room.reload()
-    assert room.drift() == (), "what we applied is saved, what was typed by hand is not"
+    kept = room.system == "cumulus"  # NVUE of 5.9 saves what anybody applies
+    assert bool(room.drift()) is kept, "what we applied is saved, what was typed by hand is not"
 
 
 def test_a_wrong_password(room: SwitchRoom) -> None:

@@ -167,26 +167,25 @@ class Guard:
     list_command: str
     """What to ask for the candidates that there are."""
     find_stale: Callable[[str], tuple[str, ...]]
-    """From the answer to that: candidates that a run of ours left behind, as `{id}`.
-
-    Raises `Unreadable`, and `Occupied` where another user's change is in the way.
-    """
+    """From the answer to that: candidates that a run of ours left behind, as `{id}`; raises
+    `Unreadable`, and `Occupied` if another user's change is in the way."""
     find_id: Callable[[str, str], str] | None = None
-    """From the answer to that and our name: what the system calls a candidate in force, or an
-    empty text. None: it is our name."""
+    """From the answer and our name: what the system calls it, or blank. None: our name."""
     plain: Sequence[str] = ()
-    """Puts a candidate into force for good: for releases that refuse `list_command`, since they
-    have no timer. Empty: every supported release has one."""
+    """Puts one into force for good, on releases that refuse `list_command` and have no timer."""
     since: tuple[int, ...] = ()
-    """First release with the timer; empty: every supported one."""
+    """First release with the timer; empty: any."""
+    pack: Callable[[Sequence[str]], Sequence[str]] = tuple
+    """The commands that carry the lines of a candidate."""
+    saves_itself: Callable[[SwitchState], bool] = lambda _state: False
+    """Whether a switch saves what it applies, by what was read of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
     """How traffic leaves a switch with BGP sessions before it changes, and comes back after it.
 
-    The lines are part of the configuration, so saving the change saves them too. That is why the
-    way back ends with a save of its own.
+    The lines are saved with the change, so the way back ends with a save.
     """
 
     title: str

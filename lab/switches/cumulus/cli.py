@@ -5,25 +5,25 @@ Sources: docs/explanation/sources.md#cumulus. The session knows nothing of SSH.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from lab.switches import bgp
 from lab.switches.cumulus import show
 from lab.switches.cumulus.breakouts import names_of
-from lab.switches.cumulus.config import Stored
-from lab.switches.cumulus.nvue import SINCE, change_tree
+from lab.switches.cumulus.config import NV_S, Faults, Stored
+from lab.switches.cumulus.nvue import SINCE, change_tree, read_patch
 from lab.switches.cumulus.revisions import Revisions, parse_apply
 from lab.switches.cumulus.values import NvueError
 from lab.switches.emulators import Daemons
 from lab.switches.front import Front
 from lab.switches.lldp import Told
-from lab.switches.plain_faults import PlainFaults
 from lab.switches.release import numbers
 from lab.switches.stored import Chassis
 from lab.views import BgpView, RouterView
@@ -42,7 +42,7 @@ class Switch(Protocol):
 
     stored: Stored
     revisions: Revisions
-    faults: PlainFaults
+    faults: Faults
     chassis: Chassis
 
     front: Front
@@ -100,6 +100,8 @@ class Session:
     status: int = 0
     """Exit status of the last command."""
     changes: int = 0
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    """What was written in the home of the login, by path."""
 
     def prompt(self) -> str:
         """The prompt of bash on Cumulus: a login lands in the management VRF."""
@@ -124,6 +126,9 @@ class Session:
         if builtin is not None:
             return builtin(self, words[1:])
         self.status = 0
+        words = [
+            f"/home/{self.user}{word[1:]}" if word.startswith("~/") else word for word in words
+        ]
         plain = words[2:] if words[:2] == ["sudo", "-n"] else words
         if plain[0] in {"ls", "mkdir", "rmdir"}:
             is_root = plain != words and not self.switch.faults.read_only
@@ -142,6 +147,17 @@ class Session:
         except NvueError as error:
             self.status = 1
             return str(error)
+
+    def file(self, words: list[str]) -> str:
+        r"""`printf '%s\n' TEXT > FILE`, with `>>` as well, and `rm FILE`."""
+        path = re.sub(r"^~/", f"/home/{self.user}/", words[-1])
+        self.status = 0
+        if len(words) == 1:
+            self.status = int(self.files.pop(path, None) is None)
+            return f"rm: cannot remove '{path}': No such file or directory" if self.status else ""
+        held = self.files.get(path, "") if words[-2] == ">>" else ""
+        self.files[path] = f"{held}{words[1]}\n"
+        return ""
 
     def _vtysh(self, text: str, words: list[str]) -> str:
         """The real one, or as much of it as asks for sessions."""
@@ -166,6 +182,8 @@ class Session:
         self.switch.revisions.tick()
         if words[:1] in (["set"], ["unset"]) and words[1:]:
             return self._change(words[0], words[1:])
+        if words[:2] == ["config", "patch"]:
+            return self._patch(words[2])
         if words[:2] == ["config", "apply"]:
             return self._apply(words[2:])
         asked = " ".join(words)
@@ -177,14 +195,35 @@ class Session:
         raise NvueError(f"Error: Invalid parameter\n  '{asked}'")  # the second line is a guess
 
     def _change(self, verb: str, words: list[str]) -> str:
-        stored = self.switch.stored
+        return self._take([(verb, words)], typed=True)
+
+    def _patch(self, path: str) -> str:
+        """`nv config patch FILE`: all of a document, or nothing (page "NVUE CLI")."""
+        if path not in self.files:  # the words are a guess
+            raise NvueError(f"Error: File not found: {path}")
+        lines = read_patch(self.files[path])
+        for verb, words in lines:
+            refusal = self.switch.refuse(f"nv {verb} {' '.join(words)}")
+            if refusal is not None:
+                raise NvueError(refusal)
+        return self._take(lines, typed=False)
+
+    def _take(self, lines: Sequence[tuple[str, list[str]]], *, typed: bool) -> str:
+        stored, begins = self.switch.stored, self.switch.stored.pending is None
         tree = copy.deepcopy(stored.applied if stored.pending is None else stored.pending)
-        names = names_of(tree, self.switch.front)
-        change_tree(tree, verb, words, names, self.switch.release)
+        for verb, words in lines:
+            names = names_of(tree, self.switch.front)
+            change_tree(tree, verb, words, names, self.switch.release, typed=typed)
         stored.pending = tree
-        self.changes += 1
+        self.changes += len(lines)
         self.switch.commit()
-        return ""
+        return f"created [rev_id: {stored.revision + 1}]" if begins else ""
+
+    async def wait_for(self, line: str) -> None:
+        """Each `nv` starts a program and asks a service."""
+        commands = sum(part.startswith("nv ") for part, _ in _PARTS.findall(line))
+        if commands and self.switch.faults.pace:
+            await asyncio.sleep(self.switch.faults.pace * commands * NV_S)
 
     def exit(self) -> str:
         """Leave the shell."""
@@ -254,6 +293,8 @@ def _diff(session: Session, _port: str) -> str:
 
 
 def _revisions(session: Session, _port: str) -> str:
+    if numbers(session.switch.release) < (5, 5):  # NVUE reference
+        raise NvueError("Error: Invalid parameter\n  'revision'")
     return json.dumps(session.switch.revisions.show(), indent=2) + "\n"
 
 
@@ -312,6 +353,8 @@ _COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
     ),
 )
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], str]]] = {
+    "printf": lambda session, words: session.file(words),
+    "rm": lambda session, words: session.file(words),
     "echo": lambda session, words: session.echo(words),
     "true": lambda session, _words: session.succeed(),
     # Its default user is in the group sudo (page "User Accounts").

@@ -97,7 +97,7 @@ def _bridge_conflicts(tree: Tree) -> Iterator[str]:
             continue
         if "access" in member and {"vlan", "untagged"} & {*member}:
             yield f"interface {name}: `access` excludes `vlan` and `untagged`"
-        if "ip" in entry:
+        if {"ip", "ipv4"} & {*entry}:
             yield f"interface {name}: a bridge port has no IP address"
 
 

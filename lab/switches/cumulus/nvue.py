@@ -7,13 +7,15 @@ branches vanish after an `unset` is a guess as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
+import yaml
 from pydantic import JsonValue
 
-from lab.switches.cumulus.config import Tree, child
+from lab.switches.cumulus.config import Tree
 from lab.switches.cumulus.values import VALUES, NvueError, bad
 from lab.switches.release import numbers
 
@@ -35,6 +37,16 @@ SET_PATHS: Final = tuple(
         "interface <wholes> link breakout <mode>",
         "interface <wholes> link breakout <mode> lanes-per-port =number",
         "interface <any> ip address <prefix>",
+        "interface <any> ipv4 address <prefix>",
+        "interface <any> type =type",
+        "interface <any> vlan =number",
+        "router bgp enable =switch",
+        "router bgp state =state-word",
+        "vrf <name> router bgp enable =switch",
+        "vrf <name> router bgp state =state-word",
+        "vrf <name> router bgp neighbor <peer> type =text",
+        "vrf <name> router bgp address-family ipv4-unicast enable =switch",
+        "vrf <name> router bgp address-family ipv4-unicast state =state-word",
         "interface <ports> qos pfc-watchdog state =toggle",
         "interface <member> bridge domain <name>",
         "interface <member> bridge domain <name> access =vlan",
@@ -59,6 +71,8 @@ SET_PATHS: Final = tuple(
         "qos pfc <name> tx =toggle",
         "qos roce",
         "qos roce mode =roce",
+        "qos roce enable =switch",
+        "qos roce state =state-word",
         "qos roce cable-length =length",
         "interface <ports> router adaptive-routing enable =switch",
         "interface <ports> router adaptive-routing state =state-word",
@@ -75,6 +89,8 @@ SET_PATHS: Final = tuple(
         "vrf <name> router bgp neighbor <peer> bfd min-tx-interval =number",
         "vrf <name> router bgp neighbor <peer> bfd profile =name",
         "router bfd state =state-word",
+        "system config auto-save enable =switch",
+        "system config auto-save state =state-word",
         "interface <bond> bond member <ports>",
         "interface <bond> bond mlag id =number",
         "interface <bond> bond mode =bond-mode",
@@ -102,12 +118,16 @@ class _Step:
 
 SINCE: Final = {"breakout": (5, 4, 0), "pfc-watchdog": (5, 6, 0), "adaptive-routing": (5, 1, 0)}
 """Word of a path to the release that brought it (NVUE reference)."""
-_BFD_BY_PROFILE: Final = (5, 15)
-"""From here on a neighbour names a profile of BFD, before it `enable on` (NVUE reference)."""
 
 
 def change_tree(
-    tree: Tree, verb: str, words: list[str], ports: Collection[str], release: str = ""
+    tree: Tree,
+    verb: str,
+    words: list[str],
+    ports: Collection[str],
+    release: str = "",
+    *,
+    typed: bool = True,
 ) -> None:
     """Do `nv set …` or `nv unset …` to a tree.
 
@@ -117,44 +137,89 @@ def change_tree(
         words: The path, and the value.
         ports: The front panel.
         release: What the switch runs; empty for one that has every path.
+        typed: It is a line, beside which NVUE writes more by itself.
 
     Raises:
         NvueError: The path or a value is not known.
     """
-    for word in words if release else ():
-        now = numbers(release)
-        if now < SINCE.get(word, ()):
-            raise bad(word, f"a part of {' '.join(words)}")
-    if release and "bfd" in words:
-        _check_bfd(words, new=numbers(release) >= _BFD_BY_PROFILE)
-    if release and "adaptive-routing" in words:
-        _check_words(words, numbers(release) >= _STATE_WORDS)
-    if release and words[:3] == ["router", "bgp", "graceful-shutdown"] and words[3:]:
-        new = numbers(release) >= _STATE_WORDS  # page "New and Changed NVUE Commands" of 5.15
-        if words[3] not in (("enabled", "disabled") if new else ("on", "off")):
-            raise bad(words[3], f"a part of {' '.join(words)}")
+    if release:
+        _check_release(words, numbers(release))
     steps = _match(words, ports, whole=verb == "set")
     if verb == "set":
         _set(tree, steps)
+        if typed:
+            new = bool(release) and numbers(release) >= _STATE_WORDS
+            _settle(tree, steps, ("state", "enabled") if new else ("enable", "on"))
     else:
         _unset(tree, steps)
 
 
 _STATE_WORDS: Final = (5, 15)
-"""From here on adaptive routing has `state enabled`, before it `enable on` (NVUE reference)."""
+_ON_OFF: Final = ({"on", "off"}, {"enabled", "disabled"})
+_ENABLE: Final = ({"enable"}, {"state"})
+_FORMS: Final = (
+    (r"interface \S+ (ip|ipv4)\b", ({"ip"}, {"ipv4"}), _STATE_WORDS),
+    (r"(?:interface \S+ )?router adaptive-routing (\S+)", _ENABLE, _STATE_WORDS),
+    (r"router bgp graceful-shutdown (\S+)", _ON_OFF, _STATE_WORDS),
+    (r"(?:vrf \S+ )?router bgp(?: address-family \S+)? (\S+)", _ENABLE, _STATE_WORDS),
+    (r"qos roce (\S+)", _ENABLE, _STATE_WORDS),
+    (
+        r"vrf \S+ router bgp neighbor \S+ bfd (\S+)",
+        ({"enable", "detect-multiplier", "min-rx-interval", "min-tx-interval"}, {"profile"}),
+        _STATE_WORDS,
+    ),
+    (r"router (bfd)\b", (set[str](), {"bfd"}), _STATE_WORDS),
+    (r"interface \S+ link auto-negotiate (\S+)", _ON_OFF, (5, 16)),
+)
+"""Where a word stands, its words of before and of after, and the first release of those (page "New
+and Changed NVUE Commands" of 5.15; release notes of 5.16 for the last)."""
 
 
-def _check_words(words: list[str], new: bool) -> None:  # noqa: FBT001 - of the release
-    other = "enable" if new else "state"
-    if other in words:
-        raise bad(other, f"a part of {' '.join(words)}")
+def _check_release(words: list[str], now: tuple[int, ...]) -> None:
+    text = " ".join(words)
+    for word in words:
+        if now < SINCE.get(word, ()):
+            raise bad(word, f"a part of {text}")
+    for place, (before, after), first in _FORMS:
+        found = re.match(place, text)
+        if found is not None and found[1] in (before if now >= first else after):
+            raise bad(found[1], f"a part of {text}")
 
 
-def _check_bfd(words: list[str], *, new: bool) -> None:
-    """One neighbour has times of its own, or the name of some, as the release has it."""
-    is_profile = words[:2] == ["router", "bfd"] or "profile" in words
-    if is_profile != new and (words[-1] != "bfd" or is_profile):
-        raise bad("bfd", f"a part of {' '.join(words)}")
+def read_patch(text: str) -> list[tuple[str, list[str]]]:
+    """The paths of a document for `nv config patch`, what goes with its verb `unset`.
+
+    Raises:
+        NvueError: It is no list of operations, or it unsets and sets the same object, which a
+            patch does not support (page "NVUE CLI"; the words of that are a guess).
+    """
+    try:
+        parts = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise NvueError(f"Error: Failed to parse YAML: {error}") from error
+    held = cast("list[object]", parts) if isinstance(parts, list) else [parts]
+    if not all(isinstance(part, dict) for part in held):
+        raise NvueError("Error: NVUE file must contain a list of operation objects")
+    lines = [
+        (verb, words)
+        for part in cast("list[dict[str, Tree]]", parts)
+        for verb in ("unset", "set")
+        for words in _leaves(part.get(verb, {}))
+    ]
+    gone = {tuple(words[:3]) for verb, words in lines if verb == "unset"}
+    both = gone & {tuple(words[:3]) for verb, words in lines if verb == "set"}
+    if both:
+        raise NvueError(f"Error: set and unset of the same object: {' '.join(min(both))}")
+    return lines
+
+
+def _leaves(tree: Tree, *above: str) -> Iterator[list[str]]:
+    """Each path to an end; an empty value is that of a key."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, *above, str(key))
+        else:
+            yield [*above, str(key), *([] if value in (None, {}) else [str(value)])]
 
 
 def _match(words: list[str], ports: Collection[str], *, whole: bool) -> list[_Step]:
@@ -190,7 +255,6 @@ def _set(tree: Tree, steps: list[_Step]) -> None:
                 parent[key] = step.value
             break
         paths = [_enter(here, key) for _, _, here in paths for key in step.keys]
-    _settle(tree, steps)
 
 
 _EITHER: Final = frozenset({"up", "down", "1x", "2x", "4x", "8x"})
@@ -205,52 +269,42 @@ def _enter(here: Tree, key: str) -> tuple[Tree, str, Tree]:
     return here, key, below
 
 
-def _settle(tree: Tree, steps: list[_Step]) -> None:
-    """What NVUE writes by itself beside what was set.
+def _settle(tree: Tree, steps: list[_Step], on: tuple[str, str]) -> None:
+    """What NVUE writes by itself beside what was set by a line; of a document it is not known.
 
-    `nv set qos roce` alone switches it on; what belongs to BGP and to routed interfaces stands in
-    the file of the vendor's page on BGP.
+    `nv set qos roce` switches it on; what belongs to BGP and to routed interfaces stands in the
+    file of the vendor's page on BGP, and `type: swp` in every public configuration.
     """
     words = [step.keys[0] for step in steps if step.keys]
-    if words == ["qos", "roce"] and steps[-1].value is None:
-        _below(tree, "qos", "roce")["enable"] = "on"
+    key, word = on
+    if words[:2] in (["qos", "roce"], ["router", "bgp"]) and "cable-length" not in words:
+        _below(tree, *words[:2]).setdefault(key, word)
     elif words[:1] == ["interface"]:
         for name in steps[1].keys:
             _type_interface(tree, name)
-    elif words[:2] == ["router", "bgp"]:
-        _below(tree, "router", "bgp")["enable"] = "on"
-    elif words[:1] == ["mlag"]:
-        _below(tree, "mlag")["enable"] = "on"
     elif words[:1] == ["vrf"]:
-        _switch_on_bgp(tree, words)
+        _switch_on_bgp(tree, words, on)
 
 
 def _type_interface(tree: Tree, name: str) -> None:
-    if name == "lo":
-        _below(tree, "interface", "lo")["type"] = "loopback"
-    elif name.startswith("bond"):
-        held = _below(tree, "interface", name)
-        held["type"] = "bond"
-        mlag = child(held, "bond", "mlag")
-        if mlag:
-            mlag["enable"] = "on"
-    elif name == "peerlink":
-        _below(tree, "interface", name)["type"] = "peerlink"
-        sub: Tree = {"base-interface": name, "type": "sub", "vlan": 4094}
-        _below(tree, "interface").setdefault(f"{name}.4094", sub)
-    elif name.startswith("vlan"):
-        _below(tree, "interface", name).update({"type": "svi", "vlan": int(name[4:])})
+    entry = _below(tree, "interface", name)
+    kinds = {"lo": "loopback", "swp": "swp", "bond": "bond", "vlan": "svi", "peerlink": "peerlink"}
+    kind = kinds.get(name.rstrip("0123456789s") if name != "lo" else name)
+    if kind is not None:
+        entry.setdefault("type", kind)
+    if kind == "svi":
+        entry.setdefault("vlan", int(name[4:]))
 
 
-def _switch_on_bgp(tree: Tree, words: list[str]) -> None:
+def _switch_on_bgp(tree: Tree, words: list[str], on: tuple[str, str]) -> None:
     bgp = _below(tree, *words[:4])
-    bgp["enable"] = "on"
+    bgp.setdefault(*on)
     if words[4] == "neighbor":
         # `numbered` is a guess: the driver reads no type.
         kind = "unnumbered" if words[5].startswith("swp") else "numbered"
-        _below(bgp, "neighbor", words[5])["type"] = kind
+        _below(bgp, "neighbor", words[5]).setdefault("type", kind)
     if words[4] == "address-family":
-        _below(bgp, *words[4:6])["enable"] = "on"
+        _below(bgp, *words[4:6]).setdefault(*on)
 
 
 def _below(tree: Tree, *path: str) -> Tree:

@@ -82,6 +82,7 @@ class Revisions:
         clock: Callable[[], float],
         front: Front,
         refused_by_frr: Callable[[Tree], str | None] = lambda _: None,
+        auto_save: Callable[[], bool] = lambda: False,
     ) -> None:
         """Take back what a lab that was stopped left unconfirmed: nobody keeps its timer.
 
@@ -90,10 +91,13 @@ class Revisions:
             clock: In seconds.
             front: Its front panel.
             refused_by_frr: Gives a tree to the routing daemons; what they refuse it with.
+            auto_save: Saves what is applied, if the release and the configuration say so; whether
+                it did.
         """
         self._stored = stored
         self._front = front
         self._refused_by_frr = refused_by_frr
+        self._auto_save = auto_save
         self._clock = clock
         self._expires_at_s = 0.0
         if stored.unconfirmed is not None:
@@ -140,13 +144,18 @@ class Revisions:
             raise NvueError(f"Failure during apply [rev_id: {stored.revision}]\n  {refusal}")
         number, before = str(stored.revision), stored.applied
         stored.applied, stored.pending = stored.pending, None
-        state = "applied"
-        if options.confirm_s is not None:
-            state = "confirm"
-            stored.unconfirmed = Unconfirmed(revision=number, before=before)
-            self._expires_at_s = self._clock() + options.confirm_s
-        self._note(number, state, options.message)
+        if options.confirm_s is None:
+            return self._finish(number, options.message)
+        stored.unconfirmed = Unconfirmed(revision=number, before=before)
+        self._expires_at_s = self._clock() + options.confirm_s
+        self._note(number, "confirm", options.message)
         return f"applied [rev_id: {number}]"
+
+    def _finish(self, number: str, message: str) -> str:
+        """Saved or not, it stays; `applied_and_saved [rev_id: 2]` is public, as a state too."""
+        state = "applied_and_saved" if self._auto_save() else "applied"
+        self._note(number, state, message)
+        return f"{state} [rev_id: {number}]"
 
     def _answer(self, options: Apply) -> str:
         waiting = self._stored.unconfirmed
@@ -159,9 +168,9 @@ class Revisions:
         if options.answer == "no":
             self._take_back()
             return "rolled back"  # a guess
-        self._set_state(waiting.revision, "applied")
         self._stored.unconfirmed = None
-        return f"applied [rev_id: {waiting.revision}]"
+        # That it saves now and not before the confirmation is a guess (WHY.md, Cumulus).
+        return self._finish(waiting.revision, self._stored.history[waiting.revision][1])
 
     def show(self) -> dict[str, JsonValue]:
         """`nv config revision -o json`; that the message stands in `message` is a guess."""

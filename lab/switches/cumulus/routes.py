@@ -54,7 +54,9 @@ def router_view(switch: str, tree: Tree) -> RouterView:
 
 
 def _addresses(interfaces: Tree, key: str) -> tuple[str, ...]:
-    return tuple(child(interfaces, key, "ip", "address"))
+    return tuple(
+        each for part in ("ip", "ipv4") for each in child(interfaces, key, part, "address")
+    )
 
 
 def _times(tree: Tree, held: Tree) -> Tree | None:

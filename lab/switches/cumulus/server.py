@@ -19,6 +19,7 @@ from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.config import (
     BRIDGE,
     ECN_KIB,
+    Faults,
     Stored,
     Tree,
     admin_up,
@@ -37,7 +38,8 @@ from lab.switches.lines import serve_bash
 from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
 from lab.switches.onyx.config import Mode
-from lab.switches.plain_faults import PlainFaults, by_hand, cable, type_by_hand
+from lab.switches.plain_faults import by_hand, cable, type_by_hand
+from lab.switches.release import numbers
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, RouterView, SwitchConfig
 
@@ -67,21 +69,27 @@ def _roce(switch: CumulusSwitch, values: list[str]) -> str:
     return type_by_hand(switch, line)
 
 
+def _pace(switch: CumulusSwitch, values: list[str]) -> str:
+    switch.faults.pace = 0.0 if values[0] == "off" else float(values[0])
+    return f"commands take {switch.faults.pace:g} of their real time"
+
+
 _FAULTS: Final[dict[str, Callable[[CumulusSwitch, list[str]], str]]] = {
     "mtu PORT BYTES": by_hand("nv set interface {0} link mtu {1}"),
     "trust PORT L2|L3|both|port": _trust,
     "commit-timer": _commit_timer,
+    "pace FACTOR|off": _pace,
     "roce none|lossless|lossy": _roce,
     "cable PORT HOST NIC|off": cable,
 }
 
 
-class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
+class CumulusSwitch(SshSwitch[Stored, Faults]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
     own_faults = _FAULTS
     planted_refusal = "Error: Failure during apply"  # planted, not modelled
-    writes = re.compile(r"nv (?:set|unset|config (?:apply|save|detach))\b")
+    writes = re.compile(r"nv (?:set|unset|config (?:apply|patch|save|detach))\b")
     denial = "Error: You do not have permission to execute that command."  # a guess
 
     def __init__(
@@ -97,11 +105,13 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         Raises:
             UsageError: The lab does not know the model.
         """
-        super().__init__(config, state_path, _load(state_path), PlainFaults())
+        super().__init__(config, state_path, _load(state_path), Faults())
         self.frr: Daemons | None = None
         """What routes in its stead, where the lab has real daemons."""
         self.front = front_of(config.model, "cumulus")
-        self.revisions = Revisions(self.stored, clock, self.front, self._refused_by_frr)
+        self.revisions = Revisions(
+            self.stored, clock, self.front, self._refused_by_frr, self._auto_save
+        )
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -138,6 +148,15 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             for port, (system, name) in self.plugged.items()
             if show.port_up(self.stored, self.cabled, port)
         }
+
+    def _auto_save(self) -> bool:
+        """From 5.9 on an apply saves too (NVUE reference); `enable on` became `state enabled`."""
+        said = child(self.stored.applied, "system", "config", "auto-save")
+        word = said.get("state", said.get("enable"))
+        on = numbers(self.release) >= (5, 9) if word is None else word in {"on", "enabled"}
+        if on and not self.faults.disk_full:  # what it does on a full disk is a guess
+            self.stored.startup = copy.deepcopy(self.stored.applied)
+        return on and not self.faults.disk_full
 
     def save_configuration(self) -> None:
         """Make what is applied the configuration that boots.

@@ -175,6 +175,7 @@ VALUES: Final[dict[str, Reader]] = {
     "mtu": _mtu,
     "number": _number,
     "name": _name,
+    "type": lambda word, _ports: _one_of(word, ("swp", "svi", "loopback", "bond", "eth")),
     "text": lambda word, _ports: [word],
     # NVUE reference, its list of commands; `enabled` from 5.16 on (release notes).
     "speed": lambda word, _ports: _one_of(word, SPEEDS),

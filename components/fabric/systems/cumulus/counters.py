@@ -15,8 +15,8 @@ from components.fabric.systems.base import (
     SoftReader,
     Unreadable,
 )
-from components.fabric.systems.cumulus.facts import ROCE_PRIORITY
 from components.fabric.systems.cumulus.read import FACTORS, SIZE, load
+from components.fabric.systems.cumulus.roce import ROCE_PRIORITY
 from components.fabric.systems.cumulus.tree import Tree, child
 
 _STORM_HEAD: Final = re.compile(r"^ *traffic-class +status +deadlock-count *$", re.MULTILINE)

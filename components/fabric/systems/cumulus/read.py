@@ -9,29 +9,40 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.state import EcnState, Neighbour
-from components.fabric.systems.base import Unreadable
-from components.fabric.systems.cumulus import profiles
-from components.fabric.systems.cumulus.facts import BYTES_PER_KIB
-from components.fabric.systems.cumulus.link import LEAVES, link_state
-from components.fabric.systems.cumulus.profiles import OwnQos, own_qos
-from components.fabric.systems.cumulus.routing import Routing, parse_routing, spreads
-from components.fabric.systems.cumulus.tree import Tree, child, expand_names
-from components.fabric.systems.membership import holders_of
+from components.fabric.native import WHOLE, sources, write_list
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Reading, Unreadable
+from components.fabric.systems.cumulus import roce
+from components.fabric.systems.cumulus.roce import BYTES_PER_KIB, DSCP_PER_CLASS, OwnQos
+from components.fabric.systems.cumulus.routing import Routing, parse_routing
+from components.fabric.systems.cumulus.rows import (
+    CABLE,
+    FRONT,
+    ON,
+    PORT,
+    SAVES,
+    SPREADS,
+    branch_words,
+    read_ports,
+    release_words,
+    saves_itself,
+    within,
+)
+from components.fabric.systems.cumulus.tree import BRIDGE, Tree, child, expand_names
+from components.fabric.systems.membership import holders_of, others_of
 from components.fabric.systems.ranges import port_key
 
 Mode = Literal["access", "trunk", "hybrid", "routed"]
 Trust = Literal["L2", "L3", "both", "port"]
 RoceMode = Literal["none", "lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"]
-BRIDGE: Final = "br_default"
 
 _TREE: TypeAdapter[Tree] = TypeAdapter(Tree)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
-_SWP = re.compile(r"swp\d+(s\d+)?")
+SWP = re.compile(r"swp\d+(s\d+)?")
 _VERSION = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
 _BREAKOUT = re.compile(r"(\d)x.*")
 _SVI = re.compile(r"vlan(\d+)")
@@ -52,34 +63,31 @@ _TRUST: Final[Mapping[str, Trust]] = {
     "both": "both",
     "port": "port",
 }
-_ON: Final = frozenset({"on", "enabled", "enable", "yes", "true"})
-"""`enable on` up to release 5.10, `state enabled` after it."""
 _MODES: Final = frozenset({"lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"})
+
+
+_ABSENT: Final = PortState(
+    admin_up=False, mode="routed", trunk_vlans=(),
+    native=sources(admin_up=False, rest=False),
+)  # fmt: skip
+"""A port that is nowhere in the configuration is shut (the vendor's quick start)."""
+
+
+def _state(entry: Tree, **more: Any) -> PortState:  # noqa: ANN401 - fields of `PortState`
+    values, native = read_ports(entry)
+    return _ABSENT.model_copy(update={**values, **more, "native": {**_ABSENT.native, **native}})
 
 
 @dataclass(frozen=True, slots=True)
 class PortConfig:
     """What is written of one port; the default value: nothing."""
 
-    admin_up: bool = False
-    """A port that is nowhere in the configuration is shut (the vendor's quick start)."""
-    admin_written: bool = False
-    mtu_bytes: int | None = None
-    mode: Mode = "routed"
-    access_vlan: int | None = None
-    trunk_vlans: Literal["all"] | tuple[int, ...] = ()
-    pfc_watchdog: bool | None = None
-    """None: nothing is written, and the watchdog is off (NVUE reference)."""
-    trust: Trust | None = None
-    """From a mapping profile of the port's own, which wins over the RoCE profile."""
-    others_wrote: bool = False
-    """It has something that no driver writes."""
-    spreads: bool | None = None
-    """Adaptive routing; None: nothing is written."""
+    state: PortState = field(default_factory=lambda: _state({}))
+    """All but what the RoCE profile gives."""
     parts: int = 1
     """Into how many parts it is split; its own settings are of no effect then."""
-    link: Mapping[str, str] = field(default_factory=dict[str, str])
-    """`link_state` of it; empty: nothing is written of the port."""
+    trust: Trust | None = None
+    """From a mapping profile of the port's own, which wins over the RoCE profile."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """Section of QoS to the profile that the port names."""
     own: OwnQos = field(default_factory=OwnQos)
@@ -91,20 +99,18 @@ class Config:
     """The configuration of a switch, as far as a driver needs it."""
 
     vlans: tuple[int, ...]
-    implied: tuple[str, ...]
-    """`bridge` where no bridge is in the configuration, `rest` where nothing of it but VLANs is."""
     ports: Mapping[str, PortConfig]
     holders: Mapping[int, tuple[str, ...]]
     """VLAN to every interface, ports and others, that names it."""
     routing: Routing
     spreads: bool | None
     """Adaptive routing of the switch; None: nothing is written."""
-    release: tuple[int, ...]
-    """As the header says; empty: it does not."""
-    profiles: Mapping[str, str]
-    """Our profiles and who names them."""
     cable_m: int
     """Length of the longest cable in the RoCE profile; 0: none."""
+    profiles: Mapping[str, str]
+    """Our profiles and who names them."""
+    words: tuple[str, ...]
+    """What is there or not of branches, what the release writes, whether it saves by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,24 +134,26 @@ def parse_config(command: str, text: str) -> Config:
         raise Unreadable(command, text, "there is neither a header nor a configuration in it")
     tree = trees[0] if trees else None
     tree = tree if isinstance(tree, dict) else {}
-    interfaces = _interfaces(tree)
     try:
-        ports = {name: _port(entry, tree) for name, entry in interfaces.items()}
-        vlans = _vlans(child(tree, "bridge", "domain", BRIDGE, "vlan"))
+        return _config(tree, _release(text))
     except ValueError as error:
         raise Unreadable(command, text, str(error)) from error
-    named = {name: _vlans_of(name, port) for name, port in ports.items()}
-    cable = child(tree, "qos", "roce").get("cable-length")
+
+
+def _config(tree: Tree, release: tuple[int, ...]) -> Config:
+    interfaces = _interfaces(tree)
+    ports = {name: _port(entry, tree) for name, entry in interfaces.items()}
+    routing, spreads, cable = parse_routing(tree, interfaces), SPREADS.read(tree), CABLE.read(tree)
+    saves = (SAVES,) if saves_itself(tree, release) else ()
     return Config(
-        vlans=vlans,
-        implied=_bridge_implied(tree),
+        vlans=_vlans(child(tree, "bridge", "domain", BRIDGE, "vlan")),
         ports=ports,
-        holders=holders_of(named),
-        spreads=spreads(tree),
-        release=_release(text),
-        profiles=profiles.holders(tree),
-        routing=parse_routing(tree, interfaces, expand_names),
-        cable_m=int(cable) if isinstance(cable, int | str) and str(cable).isdigit() else 0,
+        holders=holders_of({name: _vlans_of(name, port.state) for name, port in ports.items()}),
+        routing=routing,
+        spreads=bool(spreads.value) if spreads.written else None,
+        cable_m=int(cable.value or 0),
+        profiles=roce.holders(tree),
+        words=(*branch_words(tree), *routing.words, *release_words(release), *saves),
     )
 
 
@@ -154,19 +162,12 @@ def _release(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
-def _vlans_of(name: str, port: PortConfig) -> set[int]:
+def _vlans_of(name: str, port: PortState) -> set[int]:
     """The VLANs that an interface names; a routed one of a VLAN by its own name."""
     svi = _SVI.fullmatch(name)
-    trunk = () if port.trunk_vlans == "all" else port.trunk_vlans
+    trunk = () if port.trunk_vlans == "all" else port.trunk_vlans or ()
     access = (port.access_vlan,) if port.access_vlan else ()
     return {*trunk, *access, *((int(svi[1]),) if svi else ())}
-
-
-def _bridge_implied(tree: Tree) -> tuple[str, ...]:
-    domains = child(tree, "bridge", "domain")
-    if BRIDGE not in domains:
-        return ("bridge", "rest")
-    return ("rest",) if {*child(domains, BRIDGE)} <= {"vlan"} else ()
 
 
 def load(command: str, text: str) -> JsonValue:
@@ -209,26 +210,24 @@ def _vlans(table: Tree) -> tuple[int, ...]:
 def _port(entry: Tree, tree: Tree) -> PortConfig:
     link = child(entry, "link")
     parts = _parts(link.get("breakout"))
-    if parts > 1 and {*entry} == {"link"} and {*link} == {"breakout"}:
+    if parts > 1 and {*entry} <= {"link", "type"} and {*link} == {"breakout"}:
         return PortConfig(parts=parts)
     state = child(link, "state") or link.get("state")
-    mtu = link.get("mtu")
     mode, access, trunk = _membership(entry)
-    return PortConfig(
+    found = _state(
+        entry,
         admin_up="down" not in state if isinstance(state, (dict, str)) else True,
-        admin_written=True,
-        parts=parts,
-        mtu_bytes=mtu if isinstance(mtu, int) else None,
         mode=mode,
         access_vlan=access,
         trunk_vlans=trunk,
-        pfc_watchdog=_watchdog(entry),
+    )
+    written = sources(admin_up=True, rest=_has_others(entry))
+    return PortConfig(
+        state=found.model_copy(update={"native": found.native | written}),
+        parts=parts,
         trust=_own_trust(entry, tree),
-        others_wrote=_has_others(entry),
-        spreads=spreads(entry),
-        link=link_state(entry),
-        named=profiles.named_of(entry),
-        own=own_qos(tree, entry),
+        named=roce.named_of(entry),
+        own=roce.own_qos(tree, entry),
     )
 
 
@@ -254,35 +253,13 @@ def _membership(entry: Tree) -> tuple[Mode, int | None, Literal["all"] | tuple[i
     return "hybrid", 0 if untagged == "none" else int(str(untagged)), trunk
 
 
-def _watchdog(entry: Tree) -> bool | None:
-    """`state enable` is documented; later releases say `enabled` for such values."""
-    state = child(entry, "qos", "pfc-watchdog").get("state")
-    return None if state is None else str(state) in {"enable", "enabled"}
-
-
-_OURS: Final = (
-    {"link", "bridge", "type", "qos", "router", "ip"},
-    {"mtu", "state", "breakout", *LEAVES},
-    {"access", "untagged", "vlan"},
-)
+_SECTIONS: Final = {"pfc-watchdog": None}
 
 
 def _has_others(entry: Tree) -> bool:
-    bridge = child(entry, "bridge")
-    domains = child(bridge, "domain")
-    return (
-        not {*entry} <= _OURS[0]
-        or not {*child(entry, "link")} <= _OURS[1]
-        or not {*child(domains, BRIDGE)} <= _OURS[2]
-        or bool({*bridge} - {"domain"} or {*domains} - {BRIDGE})
-        or bool({*child(entry, "router")} - {"adaptive-routing"})
-        or bool({*child(entry, "qos")} - {"pfc-watchdog", *_our_sections(entry)})
-        or bool({*child(entry, "ip")} - {"address"})
-    )
-
-
-def _our_sections(entry: Tree) -> set[str]:
-    return {s for s, name in profiles.named_of(entry).items() if profiles.is_ours(name)}
+    """Whether a port has something that no driver writes."""
+    ours = {s: None for s, name in roce.named_of(entry).items() if roce.is_ours(name)}
+    return not within(entry, {**FRONT, "qos": {**_SECTIONS, **ours}})
 
 
 def _own_trust(entry: Tree, tree: Tree) -> Trust | None:
@@ -298,7 +275,7 @@ def parse_profile(command: str, text: str) -> Profile:
     A switch without a profile has no transcript; what shows neither `enable on` nor
     `state enabled` is one without.
     """
-    if not {_row(text, "enable"), _row(text, "state")} & _ON:
+    if not {_row(text, "enable"), _row(text, "state")} & ON:
         return Profile("none")
     mode = _row(text, "mode")
     if mode not in _MODES:
@@ -310,7 +287,7 @@ def parse_profile(command: str, text: str) -> Profile:
     schedule = _SCHEDULE.findall(text)
     if not schedule:
         raise Unreadable(command, text, "no scheduler of the traffic classes in the answer")
-    paused = _row(text, "rx-enabled") in _ON and _row(text, "tx-enabled") in _ON
+    paused = _row(text, "rx-enabled") in ON and _row(text, "tx-enabled") in ON
     priorities = re.findall(r"\d+", _row(text, "pfc-priority")) if paused else []
     strict = {int(tc) for tc, kind in schedule if str(kind).lower().startswith("strict")}
     return Profile(
@@ -344,40 +321,67 @@ def _kib(size: str) -> int | None:
     return int(float(found[1]) * FACTORS[found[2]]) // BYTES_PER_KIB if found else None
 
 
+def read_state(config: Config, profile: Profile | None, wanted: SwitchState) -> Reading:
+    """What a switch has, as far as it was asked for."""
+    ours = {*wanted.ports}
+    state = SwitchState(
+        vlans=config.vlans,
+        pfc_priorities=profile.pfc_priorities if profile else None,
+        pfc_enabled=bool(profile.pfc_priorities) if profile else None,
+        roce=profile.mode if profile else None,
+        roce_cable_m=config.cable_m,
+        addresses=config.routing.addresses,
+        bgp=config.routing.bgp,
+        adaptive_routing=config.spreads,
+        native={
+            WHOLE: write_list(config.words),
+            **sources(adaptive_routing=config.spreads is not None),
+            **roce.write_holders(config.profiles),
+        },
+        ports={
+            name: _read_port(config.ports.get(name, PortConfig()), profile, port)
+            for name, port in wanted.ports.items()
+        },
+    )
+    holders = {
+        vlan: others
+        for vlan, names in config.holders.items()
+        if (others := tuple(name for name in names if name not in ours))
+    }
+    rest = {name: port.state for name, port in config.ports.items() if name not in ours}
+    return Reading(state, holders, others_of(rest))
+
+
+def _read_port(port: PortConfig, profile: Profile | None, wanted: PortState) -> PortState:
+    """One port, with what the profile gives it and what is set over that."""
+    native = port.state.native | roce.native_of(port.named, wanted)
+    if any(row.read_beside(port.state, wanted) for row in PORT):
+        native |= sources(rest=True)
+    has_profile = profile is not None and profile.mode != "none" and port.own.strict is not None
+    found: dict[str, object] = {
+        "trust": port.trust or (profile.trust if profile else None),
+        "ecn": {**profile.ecn, **port.own.ecn} if profile else {},
+        "pfc_priorities": port.own.pfc_priorities,
+        "strict_classes": port.own.strict if has_profile
+        else profile.strict_classes if profile else None,
+    }  # fmt: skip
+    if wanted.class_shares:
+        given = profile.shares if profile and port.own.strict is None else dict[int, int]()
+        found["class_shares"] = {**given, **port.own.shares}
+    if wanted.class_shares and wanted.rewrite_dscp is not None:
+        usual = {dscp: dscp // DSCP_PER_CLASS for dscp in range(64)}
+        found |= {"rewrite_dscp": port.own.rewrite_dscp}
+        found |= {"dscp_priorities": {**usual, **port.own.priorities}}
+    return port.state.model_copy(update={**found, "native": native})
+
+
 def parse_port_names(command: str, text: str) -> tuple[str, ...]:
     """`nv show interface -o json`: one key an interface; front panel ports are called swp."""
     try:
         table = _TREE.validate_python(load(command, text))
     except ValidationError as error:
         raise Unreadable(command, text, "the answer is no table of interfaces") from error
-    ports = sorted((name for name in table if _SWP.fullmatch(name)), key=port_key)
+    ports = sorted((name for name in table if SWP.fullmatch(name)), key=port_key)
     if not ports:
         raise Unreadable(command, text, "there is no port in the answer")
     return tuple(ports)
-
-
-def parse_links(command: str, text: str) -> dict[str, bool]:
-    """The same table: `link.oper-status` of each port (a public napalm driver for NVUE)."""
-    value = load(command, text)
-    table: Tree = value if isinstance(value, dict) else {}
-    links = {name: child(table, name, "link") for name in filter(_SWP.fullmatch, table)}
-    told = {name: link["oper-status"] for name, link in links.items() if "oper-status" in link}
-    return {name: state == "up" for name, state in told.items()}
-
-
-def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
-    """`nv show interface lldp -o json`: the keys that a public client reads; front panel only."""
-    value = load(command, text)
-    table: Tree = value if isinstance(value, dict) else {}
-    found: dict[str, Neighbour] = {}
-    for name in filter(_SWP.fullmatch, table):
-        heard = child(table, name, "lldp", "neighbor")
-        for key in heard:
-            system = child(heard, key, "chassis").get("system-name", key)
-            port = child(heard, key, "port")
-            found[name] = Neighbour(
-                system=str(system),
-                port=str(port.get("name", "")),
-                description=str(port.get("description", "")),
-            )
-    return found

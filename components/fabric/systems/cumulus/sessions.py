@@ -1,4 +1,7 @@
-"""BGP's sessions of a Cumulus switch: NVUE has them, and BFD only for whoever may run vtysh."""
+"""What a Cumulus switch hears: links, neighbours, and BGP's sessions.
+
+NVUE has the sessions, and BFD only for whoever may run vtysh.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from typing import Final
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from components.fabric.parts import Session, Sessions
+from components.fabric.state import Neighbour
 from components.fabric.systems.base import Unreadable
+from components.fabric.systems.cumulus.read import SWP, load
+from components.fabric.systems.cumulus.tree import Tree, child
 from components.fabric.systems.frr import BFD, ROUTES, first_document, with_bfd, with_routes
 
 NEIGHBORS: Final = "nv show vrf default router bgp neighbor -o json"
@@ -50,3 +56,30 @@ def parse_sessions(answers: Mapping[str, str]) -> Sessions:
     }
     found = with_bfd(sessions, rest) if command == WITH_BFD else Sessions(neighbors=sessions)
     return with_routes(found, routes)
+
+
+def parse_links(command: str, text: str) -> dict[str, bool]:
+    """The same table: `link.oper-status` of each port (a public napalm driver for NVUE)."""
+    value = load(command, text)
+    table: Tree = value if isinstance(value, dict) else {}
+    links = {name: child(table, name, "link") for name in filter(SWP.fullmatch, table)}
+    told = {name: link["oper-status"] for name, link in links.items() if "oper-status" in link}
+    return {name: state == "up" for name, state in told.items()}
+
+
+def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
+    """`nv show interface lldp -o json`: the keys that a public client reads; front panel only."""
+    value = load(command, text)
+    table: Tree = value if isinstance(value, dict) else {}
+    found: dict[str, Neighbour] = {}
+    for name in filter(SWP.fullmatch, table):
+        heard = child(table, name, "lldp", "neighbor")
+        for key in heard:
+            system = child(heard, key, "chassis").get("system-name", key)
+            port = child(heard, key, "port")
+            found[name] = Neighbour(
+                system=str(system),
+                port=str(port.get("name", "")),
+                description=str(port.get("description", "")),
+            )
+    return found

@@ -11,28 +11,34 @@ from components.fabric.native import WHOLE, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain
-from components.fabric.systems.cumulus import link
-from components.fabric.systems.cumulus.driver import FIRST_WORDS, CumulusDriver
-from components.fabric.systems.cumulus.facts import (
+from components.fabric.systems.cumulus.driver import CumulusDriver
+from components.fabric.systems.cumulus.roce import (
     CNP_PRIORITY,
     ECN_MAX_BYTES,
     ECN_MAX_KIB,
     ECN_MIN_BYTES,
     ECN_MIN_KIB,
     ECN_TOLERANCE,
+    GIVEN,
     MARKED_CLASSES,
-    MIN_RELEASE,
     ROCE_PRIORITY,
 )
-from components.fabric.systems.cumulus.link import link_words
-from components.fabric.systems.cumulus.profiles import GIVEN
-from components.fabric.systems.cumulus.read import BRIDGE
-from components.fabric.systems.cumulus.routing import NEW_WORDS, whole_words, words_of
-from components.fabric.systems.cumulus.write import collapse_ports
+from components.fabric.systems.cumulus.rows import (
+    CABLE,
+    MIN_RELEASE,
+    NEW_WORDS,
+    SPREADS,
+    WATCHDOG,
+    branch_words,
+    release_words,
+    whole_words,
+)
+from components.fabric.systems.cumulus.tree import BRIDGE, collapse_ports
 from components.fabric.systems.switch_system import (
     ExecForm,
     Intent,
     LinkForm,
+    LinkWish,
     RoceProfile,
     SwitchSystem,
 )
@@ -59,6 +65,13 @@ def plan_intent(rdma: Rdma) -> Intent:
     )
 
 
+def _link_words(wish: LinkWish) -> dict[str, str]:
+    """`400G`, and the other two as everywhere."""
+    words = {"speed": f"{wish.speed_gbit_s}G"} if wish.speed_gbit_s else {}
+    words |= {"fec": wish.fec} if wish.fec else {}
+    return words if wish.autoneg is None else {**words, "autoneg": "on" if wish.autoneg else "off"}
+
+
 def _leave_bridge(desired: SwitchState) -> Sequence[str]:
     """Access and tagged VLANs exclude each other; in one revision nothing of this is seen."""
     if not desired.ports:
@@ -74,8 +87,8 @@ def _find_missing(desired: SwitchState) -> str | None:
     )
     if own:
         return "it cannot restore which profile of marking or shares a port named"
-    if desired.bgp is not None and desired.bgp.bfd:
-        return "it cannot tell which commands for BFD the release of the switch has"
+    if desired.addresses or (desired.bgp is not None and desired.bgp.bfd):
+        return "it cannot tell which commands for addresses and BFD the release of the switch has"
     if desired.splits:
         return "whether a port is split already is not looked at first"
     return "it cannot restore adaptive routing" if desired.adaptive_routing else None
@@ -126,27 +139,25 @@ SYSTEM: Final = SwitchSystem(
     min_release=(*MIN_RELEASE, 0),
     older="has no NVUE by default, by which it is read and set",
     a_release="5.9.2",
-    native_of=lambda release: {
-        WHOLE: write_list((*FIRST_WORDS, *words_of(release, None), *link.words_of(release)))
-    },
+    native_of=lambda release: {WHOLE: write_list((*branch_words({}), *release_words(release)))},
     one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
     semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
     "lossy-multi-tc; none of them pauses one way only",
     # NVUE reference: `nv set interface <interface-id> qos pfc-watchdog state`, 5.6.0.
-    pfc_watchdog=(5, 6, 0),
+    pfc_watchdog=WATCHDOG.since,
     # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
-    cable_length=(5, 0, 0),
+    cable_length=CABLE.since,
     port_ecn=None,
     mark_percent=None,
     class_shares=None,
     watchdog_ms="the page that was found has its polling interval for the whole switch only",
     cnp_class="its RoCE profile has the notifications in class 6",
     # NVUE reference, page Adaptive Routing: 5.6 on Spectrum-4; a beta on others before it.
-    adaptive_routing=(5, 6, 0),
+    adaptive_routing=SPREADS.since,
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
     # NVUE reference: `nv set interface <interface-id> link speed`, `fec`, `auto-negotiate`, 5.0.0.
-    links=LinkForm(link_words),
+    links=LinkForm(_link_words),
     # Since 5.0.0; `enabled` in place of `on` since 5.15 (NVUE reference; "Optional BGP
     # Configuration"; sources.md#graceful-drain).
     drain=Drain(

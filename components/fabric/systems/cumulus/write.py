@@ -1,20 +1,22 @@
 """From one state of a Cumulus switch to another: NVUE lines, all in one revision.
 
 The order does not matter to NVUE, which checks and applies the revision as a whole; lines that are
-equal on several ports are written once, with a list of them.
+equal on several ports are written once, with a list of them. `tree.py` sends them as documents.
+
+Split ports: NVUE reference, `link breakout`, from 5.4 on; page "Switch Port Attributes". To remove
+a split, the parts are unset first, and the split is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.native import is_default, is_written, sources
+from components.fabric.native import is_default, is_written, read_list, sources, write_list
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import (
     CANDIDATE_PREFIX,
@@ -24,18 +26,29 @@ from components.fabric.systems.base import (
     Unreadable,
     Unsettable,
 )
-from components.fabric.systems.cumulus import profiles
-from components.fabric.systems.cumulus.link import NEW_WORDS, link_lines
-from components.fabric.systems.cumulus.read import BRIDGE
-from components.fabric.systems.cumulus.routing import (
-    has_left_over,
-    routing_changes,
-    spreading_changes,
+from components.fabric.systems.cumulus import roce
+from components.fabric.systems.cumulus.read import PortConfig
+from components.fabric.systems.cumulus.routing import has_left_over, routing_lines
+from components.fabric.systems.cumulus.rows import (
+    CABLE,
+    LINK,
+    MTU,
+    PORT,
+    SAVES,
+    SPREADS,
+    WATCHDOG,
+    Tail,
+    leaf,
+    leaves,
+    port_lines,
+    release_of,
     whole_words,
 )
-from components.fabric.systems.cumulus.splits import coming_splits, leaving_splits
+from components.fabric.systems.cumulus.tree import BRIDGE, Line, collapse_ports, documents
 from components.fabric.systems.membership import fill_membership
-from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
+from components.fabric.systems.ranges import collapse_vlans
+
+_DOMAIN: Final = f"bridge domain {BRIDGE}"
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -46,140 +59,72 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     """
     moves = (
         *_vlan_lines(actual, target),
-        *profiles.profile_changes(actual, target),
-        *spreading_changes(actual, target),
-        *_port_changes(actual, target),
-        *routing_changes(actual, target),
+        *roce.profile_changes(actual, target),
+        *_spreading(actual, target),
+        *_port_lines(actual, target),
+        *routing_lines(actual, target),
     )
-    changes = [*_around_splits(moves, actual, target), *_cable_lines(actual, target)]
-    if target.roce is not None and target.roce != actual.roce:
-        unset = target.roce == "none"
-        line = "nv unset qos roce" if unset else f"nv set qos roce mode {target.roce}"
-        changes.append(Change((line,)))
-    else:
-        _require_profile(actual, target)
-    return tuple(changes)
+    cable = () if target.roce == "none" else leaf(CABLE, actual, target, release_of(actual))
+    lines = (*_around_splits(moves, actual, target), *cable, *roce.mode_lines(actual, target))
+    return tuple(Change((line,)) for line in lines)
 
 
 def _around_splits(
-    moves: Iterable[Change], actual: SwitchState, target: SwitchState
-) -> Iterator[Change]:
+    moves: tuple[Line, ...], actual: SwitchState, target: SwitchState
+) -> Iterator[Line]:
     """What goes, ports that are whole again, ports that are split, and what comes.
 
-    A line that unsets a port takes its split along, and parts have settings, are in bundles and
-    have neighbours only where they are. Without a split the lines stay in their order.
+    A line that unsets a port takes its split along, and parts have settings and neighbours only
+    while they are there. Without a split the lines stay in their order.
     """
-    changes = (*moves,)
     splits = (*leaving_splits(actual, target), *coming_splits(actual, target))
-    going = {change for change in changes if splits and change.lines[0].startswith("nv unset")}
-    yield from (change for change in changes if change in going)
+    going = [splits and line.verb == "unset" for line in moves]
+    yield from (line for line, goes in zip(moves, going, strict=True) if goes)
     yield from splits
-    yield from (change for change in changes if change not in going)
+    yield from (line for line, goes in zip(moves, going, strict=True) if not goes)
 
 
-def _cable_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    """The headroom of the lossless buffer; what leaves with the profile needs no line."""
-    wanted = target.roce_cable_m
-    if wanted is None or wanted == (actual.roce_cable_m or 0) or target.roce == "none":
-        return
-    line = f"nv set qos roce cable-length {wanted}" if wanted else "nv unset qos roce cable-length"
-    yield Change((line,))
-
-
-def _require_profile(actual: SwitchState, target: SwitchState) -> None:
-    """What only the profile sets must be there with it.
-
-    A port that leaves the file would have less, and keeps what the profile gives to every port.
-    """
-    if target.roce in {None, "none"}:
-        return
-    found: list[str] = []
-    moved = profiles.moved_ports(actual, target)
-    culprit = next(iter(target.ports), "swp1")
-    if target.pfc_priorities not in {None, actual.pfc_priorities}:
-        found.append(f"pfc_priorities are {actual.pfc_priorities}, want {target.pfc_priorities}")
-    for name, port in target.ports.items():
-        was, before = actual.ports.get(name, PortState()), len(found)
-        if port.trust not in {None, was.trust}:
-            found.append(f"trust of {name} is {was.trust}, want {port.trust}")
-        found += [
-            f"ECN of class {tc} is {was.ecn.get(tc)}, want {ecn}"
-            for tc, ecn in port.ecn.items()
-            if ecn is not None and was.ecn.get(tc) != ecn and (name, profiles.MARKING) not in moved
-        ]
-        strict = {*(port.strict_classes or ())} - {*(was.strict_classes or ())}
-        if strict and (name, profiles.SHARES) not in moved:
-            found.append(f"strict classes are {was.strict_classes}, want {port.strict_classes}")
-        culprit = name if not before and found else culprit
-    if found:
-        raise Unsettable(
-            f"the RoCE profile {target.roce} is active, but other QoS settings on the switch "
-            f"override it: {'; '.join(dict.fromkeys(found))}. Find them under `qos` in `nv config "
-            f"show` and unset them, for example `nv unset interface {culprit} qos mapping`"
-        )
-
-
-def _vlan_lines(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    was, wanted = whole_words(actual), whole_words(target)
-    if not target.vlans and "bridge" in wanted and "rest" in was and "bridge" not in was:
-        # There was no bridge, and all that is left of it is ours.
-        yield Change((f"nv unset bridge domain {BRIDGE}",))
+def _vlan_lines(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
+    if not target.vlans and leaves(_DOMAIN, actual, target) and _DOMAIN not in whole_words(actual):
+        yield Line("unset", _DOMAIN)
         return
     new = {*target.vlans} - {*actual.vlans}
     if new:
-        yield Change((f"nv set bridge domain {BRIDGE} vlan {collapse_vlans(new)}",))
+        yield Line("set", f"{_DOMAIN} vlan {collapse_vlans(new)}")
     for vlan in sorted({*actual.vlans} - {*target.vlans}):
-        yield Change((f"nv unset bridge domain {BRIDGE} vlan {vlan}",))
+        yield Line("unset", f"{_DOMAIN} vlan {vlan}")
 
 
-def _port_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    link = partial(link_lines, new=NEW_WORDS in whole_words(actual))
+def _spreading(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
+    """Adaptive routing: the switch before its ports, so that no port waits for it."""
+    yield from leaf(SPREADS, actual, target, release_of(actual))
+
+
+def _port_lines(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
+    groups: dict[Tail, list[str]] = {}
     for name, port in target.ports.items():
         was = actual.ports.get(name, PortState())
         if has_left_over(name, actual, target):
             was = was.model_copy(update={"native": was.native | sources(rest=True)})
-        lines = (_l2_lines, link, _mtu_lines, _admin_lines, _watchdog_lines)
-        for verb, tail in (line for lines_of in lines for line in lines_of(was, port)):
-            groups.setdefault((verb, tail), []).append(name)
+        release = release_of(actual)
+        links = port_lines((*LINK, MTU), was, port, release)
+        rest = port_lines((WATCHDOG, SPREADS), was, port, release)
+        for tail in (*_l2_lines(was, port), *links, *_admin_lines(was, port), *rest):
+            groups.setdefault(tail, []).append(name)
     # What goes is unset first on every port: a VLAN is either the access one or in the list.
-    for (verb, tail), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
-        line = f"nv {verb} interface {collapse_ports(names)} {tail}".rstrip()
-        yield Change((line,))
+    for (verb, path, word), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
+        yield Line(verb, f"interface {collapse_ports(names)} {path}".rstrip(), word)
 
 
-def _mtu_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
-    if port.mtu_bytes is None:
-        return
-    unwritten = is_default(port.native, "mtu_bytes")
-    same_source = unwritten == is_default(was.native, "mtu_bytes")
-    if port.mtu_bytes == was.mtu_bytes and (same_source or "mtu_bytes" not in port.native):
-        return
-    yield ("unset", "link mtu") if unwritten else ("set", f"link mtu {port.mtu_bytes}")
-
-
-def _admin_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
+def _admin_lines(was: PortState, port: PortState) -> Iterator[Tail]:
     if port.admin_up is None or port.admin_up == was.admin_up:
         return
     unnamed = is_default(port.native, "admin_up") and is_default(was.native, "rest")
     if unnamed and not port.admin_up:
         # No line named it, which is what keeps a port shut, and all that is left of it is ours.
-        yield "unset", ""
+        yield "unset", "", None
     else:
-        yield "set", f"link state {'up' if port.admin_up else 'down'}"
-
-
-def _watchdog_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
-    if port.pfc_watchdog is None:
-        return
-    key = "pfc_watchdog"
-    if is_default(port.native, key):
-        if is_written(was.native, key):
-            yield "unset", "qos pfc-watchdog"
-    elif port.pfc_watchdog != (was.pfc_watchdog or False) or (
-        is_written(port.native, key) and is_default(was.native, key)
-    ):
-        yield "set", f"qos pfc-watchdog state {'enable' if port.pfc_watchdog else 'disable'}"
+        yield "set", f"link state {'up' if port.admin_up else 'down'}", None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,55 +154,129 @@ def _member(port: PortState) -> _Member:
     )
 
 
-def _l2_lines(was: PortState, port: PortState) -> Iterator[tuple[str, str]]:
+def _l2_lines(was: PortState, port: PortState) -> Iterator[Tail]:
     """Access, untagged and tagged VLANs exclude each other, so what goes is unset first."""
     head = f"bridge domain {BRIDGE}"
     old, new = _member(was), _member(fill_membership(was, port))
     if old == new:
         return
     if not new.joined:
-        yield "unset", head
+        yield "unset", head, None
         return
     if old.access is not None and new.access is None:
-        yield "unset", f"{head} access"
+        yield "unset", f"{head} access", None
     if old.untagged is not None and new.untagged is None:
-        yield "unset", f"{head} untagged"
+        yield "unset", f"{head} untagged", None
     if old.vlans is not None and new.vlans is None:
-        yield "unset", f"{head} vlan"
+        yield "unset", f"{head} vlan", None
     for vlan in sorted((old.vlans or frozenset()) - (new.vlans or frozenset())):
         if new.vlans is not None:
-            yield "unset", f"{head} vlan {vlan}"
+            yield "unset", f"{head} vlan {vlan}", None
     yield from _joined_lines(head, old, new)
 
 
-def _joined_lines(head: str, old: _Member, new: _Member) -> Iterator[tuple[str, str]]:
+def _joined_lines(head: str, old: _Member, new: _Member) -> Iterator[Tail]:
     if new.access not in {None, old.access}:
-        yield "set", f"{head} access {new.access}"
+        yield "set", f"{head} access", str(new.access)
     if new.untagged not in {None, old.untagged}:
-        yield "set", f"{head} untagged {new.untagged}"
+        yield "set", f"{head} untagged", new.untagged
     added = (new.vlans or frozenset()) - (old.vlans or frozenset())
     if added:
-        yield "set", f"{head} vlan {collapse_vlans(added)}"
+        yield "set", f"{head} vlan {collapse_vlans(added)}", None
     if not old.joined and new == _Member(joined=True):
-        yield "set", head
+        yield "set", head, None
 
 
-def collapse_ports(names: Iterable[str]) -> str:
-    """Write ports as one argument: `swp1-3,swp7,swp9s0-1`."""
-    runs: list[list[str]] = []
-    for run in port_runs(names, whole=1):
-        after = runs and _follows(runs[-1][-1], run[0])
-        runs[-1:] = [[*runs[-1], *run]] if after else [*runs[-1:], run]
-    return ",".join(
-        run[0] if len(run) == 1 else f"{run[0]}-{port_key(run[-1])[-1]}" for run in runs
-    )
+HELD: Final = "split_held"
+"""Key of a switch's `native`: whole ports with settings that parts do not have."""
+NAMED: Final = "split_named"
+"""The same: whole ports of which the configuration says something beside their split."""
+_KEY: Final = "link breakout"
+_PLAIN: Final = PortConfig()
 
 
-def _follows(one: str, other: str) -> bool:
-    """Whether two names are neighbouring parts of one port."""
-    before, after = port_key(one), port_key(other)
-    is_part = len(before) == len(after) > 1
-    return is_part and (*before[:-1], before[-1] + 1) == after
+def read_splits(
+    ports: Mapping[str, PortConfig], wanted: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Every port that is split, and those that were asked for."""
+    split = {name: _parts(name, port.parts) for name, port in ports.items() if port.parts > 1}
+    return {**{name: (name,) for name in wanted}, **split}
+
+
+def _parts(whole: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{whole}s{number}" for number in range(count))
+
+
+def find_words(ports: Mapping[str, PortConfig], routed: Collection[str]) -> dict[str, str]:
+    """What whole ports have: beside a split at all, and more than being up or down."""
+    wholes = {name: port for name, port in sorted(ports.items()) if _is_whole(name)}
+    held = (name for name, port in wholes.items() if name in routed or _has_more(port))
+    named = (name for name, port in wholes.items() if is_written(port.state.native, "admin_up"))
+    return {HELD: write_list(held), NAMED: write_list(named)}
+
+
+def _is_whole(name: str) -> bool:
+    return name.startswith("swp") and name[3:].isdigit()
+
+
+def _has_more(port: PortConfig) -> bool:
+    """More than being up or down, and what a link runs at, which a split takes along."""
+    native = port.state.native
+    noted = any(is_written(native, key) for key in ("rest", *(row.setting for row in PORT)))
+    return noted or port.state.mode != "routed" or bool(port.named)
+
+
+def find_configured(ports: Iterable[str]) -> tuple[str, ...]:
+    """Parts of which the configuration says something."""
+    return tuple(name for name in ports if name.startswith("swp") and not _is_whole(name))
+
+
+def leaving_splits(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
+    """Ports that become whole again, after the lines of their parts."""
+    for whole, parts in (target.splits or {}).items():
+        held = (actual.splits or {}).get(whole, (whole,))
+        if len(held) > 1 and len(parts) == 1:
+            # What stood there before stays, if it is blank; what did not goes.
+            bare = whole not in _list(actual, NAMED) and whole not in _list(target, NAMED)
+            yield Line("unset", f"interface {whole}" if bare else f"interface {whole} {_KEY}")
+
+
+def _list(state: SwitchState, key: str) -> tuple[str, ...]:
+    return read_list(state.native.get(key)) or ()
+
+
+def coming_splits(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
+    """Ports that are split, before the lines of their parts.
+
+    Raises:
+        Unsettable: A port is split in another way, or has settings that parts do not have.
+    """
+    counts: dict[int, list[str]] = {}
+    for whole, parts in (target.splits or {}).items():
+        held = (actual.splits or {}).get(whole, (whole,))
+        if len(parts) == 1 or held == parts:
+            continue
+        if len(held) > 1:
+            raise Unsettable(
+                f"port {whole} is split in {len(held)}, and the file wants {len(parts)} parts. "
+                "What is on its parts would be lost: take them out of the file, update, and put "
+                f"them back; or type `nv unset interface {','.join(held)}`, "
+                f"`nv unset interface {whole} {_KEY}` and `nv config apply`"
+            )
+        _refuse_held(whole, actual, target)
+        counts.setdefault(len(parts), []).append(whole)
+    for count, wholes in counts.items():
+        for whole in wholes:
+            yield Line("set", f"interface {whole} {_KEY} {count}x")
+
+
+def _refuse_held(whole: str, actual: SwitchState, target: SwitchState) -> None:
+    if whole in _list(actual, HELD) and whole not in target.ports:
+        raise Unsettable(
+            f"port {whole} has settings that are not ours, which its parts would not have. Look at "
+            f"`nv config show`; if they may go, type `nv unset interface {whole}` and "
+            "`nv config apply`"
+        )
 
 
 REVISIONS: Final = "nv config revision -o json"
@@ -325,4 +344,6 @@ GUARD: Final = Guard(
     find_id=find_id,
     plain=(_DIFF, "nv config apply -y"),
     since=TIMER_RELEASE,
+    saves_itself=lambda state: SAVES in whole_words(state),
+    pack=lambda lines: (*documents(lines),),
 )

@@ -1,9 +1,9 @@
-"""Marking and shares beside the RoCE profile: profiles of ours, which a port names. Pure.
+"""The RoCE profile of the switch, and marking and shares beside it, which a port names. Pure.
 
-A profile is called by what it holds, `railyard-300-3000-20`, so that none is ever changed: a port
-moves to another one, and the one that no port names goes. A port that names a profile has nothing
-of the RoCE profile's in that section, so ours holds every class of it (page "Quality of Service",
-Port Groups).
+A profile of ours is called by what it holds, `railyard-300-3000-20`, so that none is ever changed:
+a port moves to another one, and the one that no port names goes. A port that names a profile has
+nothing of the RoCE profile's in that section, so ours holds every class of it (page "Quality of
+Service", Port Groups).
 """
 
 from __future__ import annotations
@@ -14,18 +14,29 @@ from typing import Final
 
 from components.fabric.native import read_fields, write_fields
 from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import Change
-from components.fabric.systems.cumulus.facts import (
-    BYTES_PER_KIB,
-    CNP_PRIORITY,
-    ECN_MAX_KIB,
-    ECN_MIN_KIB,
-    MARKED_CLASSES,
-    ROCE_PRIORITY,
-)
-from components.fabric.systems.cumulus.tree import Tree, child, expand_names
-from components.fabric.systems.ranges import collapse_vlans, port_key, port_runs
+from components.fabric.systems.base import Unsettable
+from components.fabric.systems.cumulus.rows import ON, switched_on
+from components.fabric.systems.cumulus.tree import Line, Tree, child, collapse_ports, expand_names
+from components.fabric.systems.ranges import collapse_vlans
 
+# The profile, by the table of defaults and the transcripts of the vendor's page on RoCE.
+ROCE_PRIORITY: Final = 3
+CNP_PRIORITY: Final = 6
+"""Served strictly, from DSCP 48 to 55."""
+ECN_MIN_BYTES: Final = 150_000
+ECN_MAX_BYTES: Final = 1_500_000
+DSCP_PER_CLASS: Final = 8
+"""The profile's own table: DSCP 24 to 31 are priority 3."""
+MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
+"""`enabled-tc 0,3`."""
+BYTES_PER_KIB: Final = 1024
+ECN_MIN_KIB: Final = ECN_MIN_BYTES // BYTES_PER_KIB
+"""146; `nv show qos roce` prints 146.48 KB."""
+ECN_MAX_KIB: Final = ECN_MAX_BYTES // BYTES_PER_KIB
+"""1464; printed as 1.43 MB."""
+ECN_TOLERANCE: Final = 0.05
+"""Share by which a file may miss the profile's thresholds: 150 KiB is 2.4 % more than 150,000
+bytes, and the hardware itself rounds to 153 or 156 KiB."""
 PREFIX: Final = "railyard-"
 MARKING: Final = "congestion-control"
 SHARES: Final = "egress-scheduler"
@@ -88,18 +99,18 @@ class _Move:
     section: str
     was: str
     name: str
-    lines: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
     """What the profile holds."""
 
 
-def profile_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change]:
+def profile_changes(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
     """Profiles that ports need, the ports' names of them, and what nothing names any more."""
     moves = tuple(_all_moves(actual, target))
     users = {
         profile: {*filter(None, names.split(","))}
         for profile, names in read_fields(actual.native.get(PROFILES)).items()
     }
-    made: dict[str, tuple[str, ...]] = {}
+    made: dict[str, tuple[Line, ...]] = {}
     named: dict[tuple[str, str], list[str]] = {}
     for move in moves:
         users.setdefault(f"{move.section} {move.was}", set()).discard(move.port)
@@ -108,16 +119,17 @@ def profile_changes(actual: SwitchState, target: SwitchState) -> Iterator[Change
         named.setdefault((move.section, move.name), []).append(move.port)
     for move in moves:
         users.setdefault(f"{move.section} {move.name}", set()).add(move.port)
-    yield from (Change(lines) for lines in made.values() if lines)
+    for lines in made.values():
+        yield from lines
     for (section, name), ports in named.items():
-        verb, tail = ("set", f" profile {name}") if name else ("unset", "")
-        yield Change((f"nv {verb} interface {_ports(ports)} qos {section}{tail}",))
+        path = f"interface {collapse_ports(ports)} qos {section}"
+        yield Line("set", f"{path} profile", name) if name else Line("unset", path)
     for profile, left in sorted(users.items()):
         if not left and is_ours(profile.partition(" ")[2]):
-            yield Change((f"nv unset qos {profile}",))
+            yield Line("unset", f"qos {profile}")
 
 
-def moved_ports(actual: SwitchState, target: SwitchState) -> set[tuple[str, str]]:
+def _moved_ports(actual: SwitchState, target: SwitchState) -> set[tuple[str, str]]:
     """Port and section of what these lines settle."""
     return {(move.port, move.section) for move in _all_moves(actual, target)}
 
@@ -140,7 +152,7 @@ def _all_moves(actual: SwitchState, target: SwitchState) -> Iterator[_Move]:
                 yield move
 
 
-def _marking(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | None:
+def _marking(was: PortState, port: PortState) -> tuple[str, tuple[Line, ...]] | None:
     """The profile that a port needs, and what is in it; None: nothing is to be done."""
     wanted = port.ecn.get(ROCE_PRIORITY)
     if ROCE_PRIORITY not in port.ecn or wanted == was.ecn.get(ROCE_PRIORITY) != GIVEN:
@@ -148,16 +160,16 @@ def _marking(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | N
     if wanted is None or wanted == GIVEN:
         return "", ()
     name = f"{PREFIX}{wanted.min_kib}-{wanted.max_kib}-{wanted.percent}"
-    head = f"nv set qos {MARKING} {name} traffic-class {collapse_vlans(MARKED_CLASSES)}"
+    head = f"qos {MARKING} {name} traffic-class {collapse_vlans(MARKED_CLASSES)}"
     return name, (
-        f"{head} ecn enable",
-        f"{head} min-threshold {wanted.min_kib * BYTES_PER_KIB}",
-        f"{head} max-threshold {wanted.max_kib * BYTES_PER_KIB}",
-        f"{head} probability {wanted.percent}",
+        Line("set", f"{head} ecn", "enable"),
+        Line("set", f"{head} min-threshold", wanted.min_kib * BYTES_PER_KIB),
+        Line("set", f"{head} max-threshold", wanted.max_kib * BYTES_PER_KIB),
+        Line("set", f"{head} probability", wanted.percent),
     )
 
 
-def _shares(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | None:
+def _shares(was: PortState, port: PortState) -> tuple[str, tuple[Line, ...]] | None:
     strict = port.strict_classes or ()
     if not port.class_shares:
         return None
@@ -172,24 +184,67 @@ def _shares(was: PortState, port: PortState) -> tuple[str, tuple[str, ...]] | No
     needs_none = not held or (is_ours(held) and held != name)  # what took the place of theirs stays
     if (port.class_shares, strict) == _GIVEN_SHARES and needs_none:
         return "", ()
-    head = f"nv set qos {SHARES} {name} traffic-class"
+    head = f"qos {SHARES} {name} traffic-class"
     lines = [
         line
         for tc, share in shares.items()
-        for line in (f"{head} {tc} mode dwrr", f"{head} {tc} bw-percent {share}")
+        for line in (
+            Line("set", f"{head} {tc} mode", "dwrr"),
+            Line("set", f"{head} {tc} bw-percent", share),
+        )
     ]
-    lines += [f"{head} {tc} mode strict" for tc in sorted(strict)]
+    lines += [Line("set", f"{head} {tc} mode", "strict") for tc in sorted(strict)]
     return name, tuple(lines)
 
 
-def _ports(names: list[str]) -> str:
-    runs = port_runs(names, whole=1)
-    return ",".join(run[0] if len(run) == 1 else f"{run[0]}-{port_key(run[-1])[0]}" for run in runs)
+def mode_lines(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
+    """The profile of the whole switch.
+
+    Raises:
+        Unsettable: The profile is the wanted one and does not give what it should.
+    """
+    if target.roce in {None, actual.roce}:
+        _require_profile(actual, target)
+    elif target.roce == "none":
+        yield Line("unset", "qos roce")
+    else:
+        yield Line("set", "qos roce mode", target.roce, switched_on("qos roce", actual))
+
+
+def _require_profile(actual: SwitchState, target: SwitchState) -> None:
+    """What only the profile sets must be there with it.
+
+    A port that leaves the file would have less, and keeps what the profile gives to every port.
+    """
+    if target.roce in {None, "none"}:
+        return
+    found: list[str] = []
+    moved = _moved_ports(actual, target)
+    culprit = next(iter(target.ports), "swp1")
+    if target.pfc_priorities not in {None, actual.pfc_priorities}:
+        found.append(f"pfc_priorities are {actual.pfc_priorities}, want {target.pfc_priorities}")
+    for name, port in target.ports.items():
+        was, before = actual.ports.get(name, PortState()), len(found)
+        if port.trust not in {None, was.trust}:
+            found.append(f"trust of {name} is {was.trust}, want {port.trust}")
+        found += [
+            f"ECN of class {tc} is {was.ecn.get(tc)}, want {ecn}"
+            for tc, ecn in port.ecn.items()
+            if ecn is not None and was.ecn.get(tc) != ecn and (name, MARKING) not in moved
+        ]
+        strict = {*(port.strict_classes or ())} - {*(was.strict_classes or ())}
+        if strict and (name, SHARES) not in moved:
+            found.append(f"strict classes are {was.strict_classes}, want {port.strict_classes}")
+        culprit = name if not before and found else culprit
+    if found:
+        raise Unsettable(
+            f"the RoCE profile {target.roce} is active, but other QoS settings on the switch "
+            f"override it: {'; '.join(dict.fromkeys(found))}. Find them under `qos` in `nv config "
+            f"show` and unset them, for example `nv unset interface {culprit} qos mapping`"
+        )
 
 
 _GLOBAL: Final = "default-global"
-_ON: Final = frozenset({"on", "enable", "enabled"})
-"""`enable` in the page, `enabled` where later releases show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +308,7 @@ def _each(profile: Tree, key: str = "traffic-class") -> Iterator[tuple[int, Tree
 
 def _ecn(row: Tree) -> EcnState | None:
     """Both spellings of the thresholds are published, and both are bytes."""
-    marks, drops = (str(row.get(key, "")) in _ON for key in ("ecn", "red"))
+    marks, drops = (str(row.get(key, "")) in ON for key in ("ecn", "red"))
     if not (marks or drops):
         return None
     low, high = (
