@@ -10,10 +10,12 @@ import pytest
 
 from components.fabric.state import EcnState
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.cumulus.driver import CONFIG, ROCE
-from components.fabric.systems.cumulus.read import parse_config, parse_profile
+from components.fabric.systems.cumulus.driver import CONFIG, ROCE, CumulusDriver
+from components.fabric.systems.cumulus.read import PortConfig, parse_config, parse_profile
+from components.fabric.systems.cumulus.rows import NEW_WORDS, SAVES
 from components.fabric.systems.cumulus.tree import Tree, collapse_ports, expand_names
-from lab.switches.cumulus.show import show_roce
+from lab.switches.cumulus.show import show_config, show_roce
+from tests.fabric.cumulus_lab import make_switch
 
 FORMS: Final = Path(__file__).parent / "forms" / "cumulus"
 
@@ -26,10 +28,71 @@ def test_the_three_columns_of_cumulus_5_1_are_read_by_their_head() -> None:
     assert profile.ecn == {0: ecn, 3: ecn}
 
 
+def test_a_public_configuration_of_5_1() -> None:
+    config = parse_config(CONFIG, (FORMS / "nv_config_show_5.1.json").read_text())
+    up = [name for name in ("swp1", *(f"swp{n}" for n in range(50, 56)))
+          if config.ports.get(name, PortConfig()).state.admin_up]  # fmt: skip
+    assert up == ["swp1", "swp51", "swp52", "swp53", "swp54"]
+    assert config.vlans == (10, 20, 30)
+    assert config.holders == {10: ("bond1", "vlan10"), 20: ("bond2", "vlan20"), 30: ("vlan30",)}
+    assert config.routing.addresses == {
+        "lo": ("10.10.10.1/32",),
+        "vlan10": ("10.1.10.2/24",),
+        "vlan20": ("10.1.20.2/24",),
+        "vlan30": ("10.1.30.2/24",),
+    }
+    bgp = config.routing.bgp
+    assert (bgp.asn, bgp.router_id, [*bgp.neighbors]) == (
+        *(65101, "10.10.10.1"),
+        ["swp51", "peerlink.4094"],
+    )
+    assert {word for word in config.words if word.endswith("rest")} == {"interface lo rest",
+        "router bgp rest"}  # fmt: skip
+    assert SAVES not in config.words
+
+
+def test_a_public_configuration_of_5_15() -> None:
+    config = parse_config(CONFIG, (FORMS / "nv_config_show_5.15.json").read_text())
+    assert config.vlans == (10, 20, 30, 40)
+    found = {name: port.state.access_vlan for name, port in config.ports.items()}
+    assert found == {"eth0": None, "swp2": 10, "swp6": 10, "swp3": 20, "swp7": 20, "vlan10": None}
+    assert config.routing.addresses == {"vlan10": ("172.17.1.1/24",)}
+    assert {NEW_WORDS, SAVES, "interface vlan10 rest"} <= {*config.words}
+
+
+@pytest.mark.parametrize("keys", ["swp1,51-54", "swp2,6", "vlan10,20", "bond1-3", "10,20,30,40"])
+def test_the_emulator_prints_the_keys_of_public_configurations(keys: str) -> None:
+    table = "vlan" if keys[0].isdecimal() else "interface"
+    tree: Tree = {table: {name: {} for name in expand_names(keys)}}
+    assert [*json.loads(show_config(tree))[-1]["set"][table]] == [keys]
+
+
+def test_every_answer_is_taken_for_what_it_is(tmp_path: Path) -> None:
+    answers: dict[str, str] = json.loads((FORMS / "answers.json").read_text())
+    for name, text in answers.items():
+        assert (CumulusDriver().find_refusal(text) is not None) is name.startswith("refused")
+    shell = make_switch(tmp_path).session()
+    said = [
+        shell.run("nv set interface swp1 link mtu 1500"),
+        shell.run("nv config apply -y"),
+        shell.run("nv config save"),
+        shell.run("nv set interface lo colour 1"),
+        shell.run("printf '%s\\n' '[1' > ~/a.yaml; nv config patch ~/a.yaml"),
+        shell.run("printf '%s\\n' '[1]' > ~/a.yaml; nv config patch ~/a.yaml"),
+        shell.run(
+            "printf '%s\\n' '[{\"set\": {\"mlag\": {}}}]' > ~/a.yaml; nv config patch ~/a.yaml"
+        ),
+    ]
+    names = ("nv set", "nv config apply, saved by itself", "nv config save", "refused: a word",
+             "refused: no YAML", "refused: no operations", "refused: a word")  # fmt: skip
+    for text, name in zip(said, names, strict=True):
+        assert text.startswith(answers[name]), name
+
+
 @pytest.mark.parametrize("mode", [None, "lossless", "lossy"])
 def test_both_forms_of_the_emulator_are_read_alike(mode: str | None) -> None:
     tree: Tree = {"qos": {"roce": {"enable": "on", "mode": mode}}} if mode else {}
-    old, new = (show_roce(tree, release) for release in ("5.3.1", "5.9.2"))
+    old, new = (show_roce(tree, release) for release in ("5.4.0", "5.9.2"))
     assert "description" in old
     assert "description" not in new
     assert parse_profile(ROCE, old) == parse_profile(ROCE, new)

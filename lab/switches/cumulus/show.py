@@ -187,8 +187,8 @@ lldp-app-tlv
 """
 
 
-_DESCRIBED_BEFORE: Final = (5, 4)
-"""The pages of 5.1 and 5.3 show a third column, the one of 5.6 none; 5.4 and 5.5 are not known."""
+_DESCRIBED_BEFORE: Final = (5, 5)
+"""The pages of 5.1, 5.3 and 5.4 show a third column, the one of 5.6 none; 5.5 is not known."""
 _DESCRIPTIONS: Final = {
     "enable": "Turn the feature 'on' or 'off'.  The default is 'off'.",
     "mode": "Roce Mode",
