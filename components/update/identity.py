@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import Final, cast
 
 from pydantic import JsonValue
@@ -299,6 +300,6 @@ def recorded_nodes(applied: Applied, role: str) -> tuple[str, ...]:
     """The hosts on which K3s was last installed as `server` or as `agent`."""
     return tuple(
         name.removesuffix("-k3s")
-        for name, step in applied.steps.items()
+        for name, step in sorted(applied.steps.items(), key=itemgetter(0))
         if name.endswith("-k3s") and f"\nrole={role}\n" in step.stdin
     )

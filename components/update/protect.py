@@ -74,8 +74,7 @@ def _refusal(loss: Loss) -> str:
 
 def _servers(plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
     """The last server, or more than half of them: their etcd, with all that the cluster stores."""
-    had = recorded_nodes(applied, "server")
-    kept = {step.endpoint.device for step in (plan.kubernetes.servers if plan.kubernetes else ())}
+    had, kept = recorded_nodes(applied, "server"), _nodes(plan)
     gone = [name for name in had if name not in kept]
     if 2 * len(gone) <= len(had):
         return
@@ -90,11 +89,14 @@ def _servers(plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
     )
 
 
+def _nodes(plan: ClusterPlan) -> set[str]:
+    """All hosts that K3s is installed on, in either role: `roles_refused` refuses another role."""
+    nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents) if plan.kubernetes else ()
+    return {step.endpoint.device for step in nodes}
+
+
 def _workers(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Iterator[Loss]:
-    had = recorded_nodes(applied, "agent")
-    kept = (
-        {step.endpoint.device for step in plan.kubernetes.agents} if plan.kubernetes else set[str]()
-    )
+    had, kept = recorded_nodes(applied, "agent"), _nodes(plan)
     if len(had) > 1 and not kept.intersection(had):
         yield Loss(
             f"all {len(had)} workers of the cluster {spec.name} would leave it at once",

@@ -30,6 +30,7 @@ from components.remote.lines import parse_lines
 from components.remote.script import OWN_CLIENT
 from components.remote.step import RemoteStep
 from components.update.seen import Facts
+from components.update.servers import describe_servers
 
 
 def disruptions_refused(
@@ -69,7 +70,7 @@ def host_departures(
         if (leave := plan.ports.get(switch.name))
         for words in leave.describe(_stopped(switch, facts, applied))
     )
-    return (*describe_leaving(leaving), *drained, *waiting)
+    return (*describe_leaving(leaving), *describe_servers(plan, applied), *drained, *waiting)
 
 
 def _drained_by_us(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:

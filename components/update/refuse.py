@@ -32,7 +32,7 @@ from components.update.identity import identity_refused, renamed_unsaid
 from components.update.protect import Loss, find_losses, losses_refused
 from components.update.refusals import disruptions_refused
 from components.update.seen import Seen
-from components.update.servers import quorum_refused
+from components.update.servers import quorum_refused, roles_refused
 from components.update.upgrades import place_of, upgrades_refused
 
 
@@ -217,6 +217,7 @@ def played_playbooks(
 
 REFUSALS: Final[tuple[Callable[[Situation], tuple[str, ...]], ...]] = (
     lambda at: identity_refused(at.spec, at.plan, at.applied, at.seen),
+    lambda at: roles_refused(at.spec, at.plan, at.applied, at.lines),
     lambda at: losses_refused(at.losses, at.confirmed),
     lambda at: refusals(at.plan, at.applied, at.drifts),
     lambda at: guards_refused(at.spec.guards, at.plan, at.applied, at.drifts),

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Final
 
-from components.core.key_values import HostState
+from components.core.key_values import HostState, parse_state
+from components.core.placeholder import matches
+from components.core.problem import Lines
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.drift.watched import Watched
+from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
+from components.update.identity import recorded_nodes
 from components.update.seen import Seen
+from components.update.upgrades import place_of
 
 API: Final = "k3s.api"
 """What a server says of its own API: `ok`, or why not. A part of each look, and no setting."""
 _RUNS: Final = "active"
+_BEGAN: Final = "cluster-init: true\n"
 _RESTORE: Final = "docs/howto/lose-a-server.md"
 
 
@@ -136,3 +143,69 @@ def quorum_refused(plan: ClusterPlan, applied: Applied, seen: Seen) -> tuple[str
             f"  fix    bring {needed - reached} of them back; if their disks are lost: {_RESTORE}"
         ),
     )
+
+
+def roles_refused(
+    spec: ClusterSpec, plan: ClusterPlan, applied: Applied, lines: Lines
+) -> tuple[str, ...]:
+    """Refuse another role for a K3s node, and another first server while the first one stays.
+
+    A server that becomes an agent leaves a dead member of etcd. kubespray refuses both itself.
+    """
+    if plan.kubernetes is None:
+        return ()
+    servers = [step.endpoint.device for step in plan.kubernetes.servers]
+    agents = [step.endpoint.device for step in plan.kubernetes.agents]
+    numbers = {host.name: number for number, host in enumerate(spec.hosts)}
+    found: list[str] = []
+    roles = (("server", servers, "control_plane"), ("agent", agents, "worker"))
+    for (recorded, _, old), (_, now, wanted) in permutations(roles):
+        for name in (each for each in recorded_nodes(applied, recorded) if each in now):
+            place = ("hosts", numbers.get(name, 0), "role")
+            found.append(
+                f"role: {name} is a {old} of the cluster, and the file says {wanted}: K3s cannot"
+                " change the role of a node in place\n"
+                f"  where  {place_of(lines, place, wanted)}. Nothing was changed on any device.\n"
+                f"  fix    write `role: {old}`; or remove {name} from the file and update (its node"
+                " leaves by the rules of `disruption` and `kubernetes.reset`), and then add it with"
+                f" `role: {wanted}`"
+            )
+    had = [name for name in recorded_nodes(applied, "server") if name in servers]
+    began = [name for name in had if _BEGAN in _config(applied.steps[f"{name}-k3s"].stdin)]
+    if began and servers[0] not in began:
+        place = place_of(lines, ("hosts", numbers.get(servers[0], 0), "name"), servers[0])
+        found.append(
+            f"first-server: {servers[0]} would be the first server, and {began[0]} began this"
+            " cluster: K3s would restart on every server\n"
+            f"  where  {place}. Nothing was changed on any device.\n"
+            f"  fix    keep {began[0]} first among the servers in the file"
+        )
+    return tuple(found)
+
+
+def describe_servers(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
+    """What a preview says of etcd members that leave, and of K3s that restarts without upgrade."""
+    if plan.kubernetes is None or not plan.kubernetes.servers:
+        return ()
+    kept = {step.endpoint.device for step in plan.kubernetes.servers}
+    had = recorded_nodes(applied, "server")
+    gone = [name for name in had if name not in kept]
+    said: list[str] = []
+    if gone:
+        said.append(
+            f"WILL LEAVE ETCD: {', '.join(gone)}, of {len(had)} servers; the file has"
+            f" {len(kept)}, and {(len(kept) - 1) // 2} of those may then be lost"
+        )
+    nodes = (*plan.kubernetes.servers, *plan.kubernetes.agents)
+    known = [(step, was.stdin) for step in nodes if (was := applied.step(step.name)) and was.stdin]
+    changed = [step for step, was in known if not matches(_config(step.desired), _config(was))]
+    if changed:
+        names = ", ".join(step.endpoint.device for step in changed)
+        said.append(f"K3s RESTARTS on {names}: its config.yaml changes")
+    return tuple(said)
+
+
+def _config(stdin: str) -> str:
+    """The lines of config.yaml in a node's stdin, without those of its kubelet."""
+    lines = (v for k, v in parse_state(stdin).values.items() if k.startswith("config.yaml."))
+    return "".join(f"{line}\n" for line in lines if not line.startswith("kubelet-arg:"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from components.core.key_values import split_key
-from components.core.problem import Lines, Place, render_path
+from components.core.problem import Lines, Place, SpecPath, render_path
 from components.disruption.upgrade import release_of
 from components.disruption.upgrade_plan import chosen, due, judge_versions, recorded_release
 from components.drift.applied import Applied
@@ -112,7 +112,7 @@ def upgrades_refused(
     return (words,)
 
 
-def place_of(lines: Lines, path: tuple[str, ...], value: str) -> str:
+def place_of(lines: Lines, path: SpecPath, value: str) -> str:
     """File, line, path and value, as far as they are known."""
     found = lines.locate(Place(path, value))
     at = f"{found.file}:{found.line}  " if found.file and found.line else ""

@@ -108,3 +108,37 @@ def test_the_last_server_keeps_what_the_cluster_stores(tmp_path: Path) -> None:
     assert undo("role=server; reset=allow; peers=''; api_port=", tmp_path) == ""
     assert undo("role=agent; reset=; peers=''; api_port=", tmp_path) == ""
     assert undo(server, tmp_path, stored=False) == "", "it never started"
+
+
+@pytest.mark.parametrize(
+    ("role", "there", "was"),
+    [
+        ("agent", "system/k3s.service", "server"),
+        ("agent", "k3s/server/db", "server"),
+        ("server", "system/k3s-agent.service", "agent"),
+        ("agent", "system/k3s-agent.service", ""),
+        ("server", "system/k3s.service", ""),
+        ("server", "k3s/server/db", ""),
+    ],
+)
+def test_a_node_does_not_change_its_role_in_place(
+    role: str, there: str, was: str, tmp_path: Path
+) -> None:
+    (tmp_path / there).mkdir(parents=True)
+    text = script_text("k3s_install")
+    start = text.index("refuse_other_role() {")
+    body = text[start : text.index("\n}\n", start) + 3]
+    body = body.replace("/etc/systemd", str(tmp_path)).replace("/var/lib/rancher", str(tmp_path))
+    before = f'fail() {{ echo "$*"; exit 1; }}\nrole={role}\n'
+    done = subprocess.run(
+        ["sh", "-c", f"{before}{body}refuse_other_role"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == bool(was)
+    assert done.stdout.startswith(f"this host is a K3s {was} and would" if was else "")
+    assert bool(done.stdout) == bool(was)
+    called = text.index("else\n  refuse_other_role\nfi\n")
+    assert called < text.index("\nput_config config.yaml\n"), "before the first write"

@@ -207,6 +207,16 @@ wait_ready() {
   done
 }
 
+refuse_other_role() { # a server keeps a member of etcd, so K3s cannot turn one into the other in place
+  case $role in
+    agent) is=server && set -- /etc/systemd/system/k3s.service /var/lib/rancher/k3s/server/db ;;
+    *) is=agent && set -- /etc/systemd/system/k3s-agent.service ;;
+  esac
+  [ -e "$1" ] || [ -e "${2:-$1}" ] || return 0
+  fail "this host is a K3s $is and would become a K3s $role; nothing was changed on it: remove the host from" \
+    "the file, update, and then add it with its new role"
+}
+
 cat >"$work/input"
 role=$(wanted role)
 node=$(wanted node)
@@ -235,6 +245,8 @@ if [ ! -e "$owned" ]; then
   run mkdir -p "${owned%/*}"
   echo installing >"$owned" || fail "cannot write $owned"
   sync "$owned"
+else
+  refuse_other_role
 fi
 put_config config.yaml
 put_config registry-ca.crt
