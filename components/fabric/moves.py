@@ -139,8 +139,10 @@ def why_stopped(error: Exception) -> str:
     """Why an exchange puts back what it did."""
     if isinstance(error, RefusedError):
         first, *rest = error.line.split("\n")
-        line = f"{first} … and {len(rest)} more lines" if rest else first
-        return f"refused a line\n  line    {line}\n  switch  {error.text}"
+        shown = [first, *rest[:_MOST_LINES]]
+        shown += [f"and {len(rest) - _MOST_LINES} more lines"] if len(rest) > _MOST_LINES else []
+        lines = "\n          ".join(shown)
+        return f"refused a line\n  line    {lines}\n  switch  {error.text}"
     if isinstance(error, Unsettable):
         return f"has a setting that no line of ours can change\n  why     {error}"
     if isinstance(error, DeviceError):

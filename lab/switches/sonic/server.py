@@ -189,7 +189,7 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         try:
             await serve_bash(process, session, self.faults, greeting)
         finally:
-            self.holders.discard(session)  # its shell is over, and the lock with it
+            session.leave()  # its shell is over, and a lock that it held with it
 
     def save_configuration(self, path: str) -> None:
         """Write the running configuration to a file.
