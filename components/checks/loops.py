@@ -61,7 +61,8 @@ def check_mlag_peer(spec: ClusterSpec) -> Findings:
         if peer is None or (peer != switch.name and peers.get(peer) == switch.name):
             continue
         if peer not in peers or peer == switch.name:
-            why = f"and no other switch of the file has that name.{did_you_mean(peer, [*peers])}"
+            others = [name for name in peers if name != switch.name]
+            why = f"and no other switch of the file has that name.{did_you_mean(peer, others)}"
             fix = "name the other switch of the pair, or remove mlag_peer."
         else:
             far = peers[peer]
