@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -159,7 +159,7 @@ def test_a_first_update_of_64_ports_keeps_its_deadline(tmp_path: Path) -> None:
 
 
 @contextmanager
-def large_room(folder: Path) -> Iterator[tuple[SwitchRoom, object]]:
+def large_room(folder: Path) -> Generator[tuple[SwitchRoom, object]]:
     """A switch of 64 ports, on 8 rails, with watchdogs and lengths of cables."""
     plan = plan_fabric(load_spec(pfc_watchdog=True))[0]
     one, vlans = plan.desired.ports["Ethernet0"], tuple(range(111, 119))
