@@ -242,14 +242,17 @@ def target_of_update(
     wanted = target_of_apply(overlay(actual, undone), desired)
     target = overlay(undone, wanted)
     ports = {
-        name: port.model_copy(update={"native": _unwanted(port, wanted.ports.get(name))})
+        name: port.model_copy(update={"native": _unwanted(port, desired.ports.get(name))})
         for name, port in target.ports.items()
     }
     return target.model_copy(update={"ports": ports})
 
 
 def _unwanted(target: PortState, wanted: PortState | None) -> dict[str, str]:
-    """The recorded words of a port, without those of settings that are wanted in part."""
+    """The recorded words of a port, without those of settings that the file itself names.
+
+    A class that was strict before us and is again is in the target too, in the words of before.
+    """
     named = {*natives(wanted)} if wanted is not None else set[str]()
     return {key: words for key, words in target.native.items() if key not in named}
 

@@ -163,6 +163,25 @@ def test_whatever_was_there_second_apply_is_empty_and_undo_is_exact(
         assert switch.unmodelled == ()
 
 
+def test_a_class_without_a_share_gets_the_scheduler_of_before(tmp_path: Path) -> None:
+    """On SONiC: another person's strict scheduler has the name of before after an edit."""
+    switch = LABS["sonic"].make_switch(tmp_path, Clock())
+    exchange = LABS["sonic"].talk(switch)
+    rows = '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
+    switch.run_line(f"sudo sonic-cfggen -a '{rows}' --write-to-db")
+    switch.run_line("sudo config save -y")
+    first = switch.snapshot()
+    shared, plain = (
+        desired_of("sonic", schedule=each) for each in ({"shares": {0: 99, 3: 1}}, None)
+    )
+    baseline = baseline_of(exchange, shared)
+    apply(exchange, shared)
+    edit(exchange, shared, plain, baseline)
+    assert switch.stored.running["QUEUE"]["Ethernet8|3"]["scheduler"] == "high"
+    restore(exchange, plain, baseline)
+    assert switch.snapshot() == first
+
+
 def test_shares_of_the_roce_profile_itself_take_the_place_of_anothers_scheduler(
     tmp_path: Path,
 ) -> None:
