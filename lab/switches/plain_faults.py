@@ -22,6 +22,8 @@ class PlainFaults:
     """Close the session after this many accepted lines that change something."""
     slow_s: float = 0.0
     """Delay before every answer, in seconds."""
+    pace: float = 0.0
+    """Which part of its time on a real switch a command takes, if the system has such times."""
     sessions: int | None = None
     """So many at once and no more."""
     disk_full: bool = False
@@ -55,6 +57,16 @@ def type_by_hand(switch: SshSwitch[Any, Any], line: str) -> str:
 def by_hand(template: str) -> Callable[[SshSwitch[Any, Any], list[str]], str]:
     """A fault that is one line of the switch, with the fault's values in it."""
     return lambda switch, values: type_by_hand(switch, template.format(*values))
+
+
+def pace(of_what: str) -> Callable[[SshSwitch[Any, Any], list[str]], str]:
+    """The fault `pace` of a system with times of commands: `real`, or `assumed` ones."""
+
+    def set_pace(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+        switch.faults.pace = 0.0 if values[0] == "off" else float(values[0])
+        return f"commands take {switch.faults.pace:g} of their {of_what} time"
+
+    return set_pace
 
 
 def cable(switch: SshSwitch[Any, Any], values: list[str]) -> str:

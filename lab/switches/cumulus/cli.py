@@ -17,13 +17,14 @@ from typing import Final, Protocol
 from lab.switches import bgp
 from lab.switches.cumulus import show
 from lab.switches.cumulus.breakouts import names_of
-from lab.switches.cumulus.config import NV_S, Faults, Stored
+from lab.switches.cumulus.config import NV_S, Stored
 from lab.switches.cumulus.nvue import SINCE, change_tree, read_patch
 from lab.switches.cumulus.revisions import Revisions, parse_apply
 from lab.switches.cumulus.values import NvueError
 from lab.switches.emulators import Daemons
 from lab.switches.front import Front
 from lab.switches.lldp import Told
+from lab.switches.plain_faults import PlainFaults
 from lab.switches.release import numbers
 from lab.switches.stored import Chassis
 from lab.views import BgpView, RouterView
@@ -42,7 +43,7 @@ class Switch(Protocol):
 
     stored: Stored
     revisions: Revisions
-    faults: Faults
+    faults: PlainFaults
     chassis: Chassis
 
     front: Front

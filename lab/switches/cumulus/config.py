@@ -7,13 +7,11 @@ Ethernet (docs/explanation/sources.md#cumulus).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from pydantic import JsonValue
 
 from lab.switches import stored
-from lab.switches.plain_faults import PlainFaults
 from lab.switches.stored import Part
 
 Tree = dict[str, JsonValue]
@@ -30,14 +28,6 @@ TRUST_WORDS: dict[str, Trust] = {"l2": "L2", "l3": "L3", "both": "both", "port":
 NV_S = 1.2
 """Seconds of one `nv`: 1.2 to 2.4 for each `nv set` on 5.14 (NVIDIA's bug 4491397, named in the
 test of `nv config patch` with 30,000 lines). How much longer an apply takes is not public."""
-
-
-@dataclass(slots=True)
-class Faults(PlainFaults):
-    """What only Cumulus has."""
-
-    pace: float = 0.0
-    """Which part of the real time a command takes."""
 
 
 class Unconfirmed(Part):

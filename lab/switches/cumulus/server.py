@@ -19,7 +19,6 @@ from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.config import (
     BRIDGE,
     ECN_KIB,
-    Faults,
     Stored,
     Tree,
     admin_up,
@@ -38,7 +37,7 @@ from lab.switches.lines import serve_bash
 from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
 from lab.switches.onyx.config import Mode
-from lab.switches.plain_faults import by_hand, cable, type_by_hand
+from lab.switches.plain_faults import PlainFaults, by_hand, cable, pace, type_by_hand
 from lab.switches.release import numbers
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, RouterView, SwitchConfig
@@ -69,22 +68,17 @@ def _roce(switch: CumulusSwitch, values: list[str]) -> str:
     return type_by_hand(switch, line)
 
 
-def _pace(switch: CumulusSwitch, values: list[str]) -> str:
-    switch.faults.pace = 0.0 if values[0] == "off" else float(values[0])
-    return f"commands take {switch.faults.pace:g} of their real time"
-
-
 _FAULTS: Final[dict[str, Callable[[CumulusSwitch, list[str]], str]]] = {
     "mtu PORT BYTES": by_hand("nv set interface {0} link mtu {1}"),
     "trust PORT L2|L3|both|port": _trust,
     "commit-timer": _commit_timer,
-    "pace FACTOR|off": _pace,
+    "pace FACTOR|off": pace("real"),
     "roce none|lossless|lossy": _roce,
     "cable PORT HOST NIC|off": cable,
 }
 
 
-class CumulusSwitch(SshSwitch[Stored, Faults]):
+class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
     own_faults = _FAULTS
@@ -105,7 +99,7 @@ class CumulusSwitch(SshSwitch[Stored, Faults]):
         Raises:
             UsageError: The lab does not know the model.
         """
-        super().__init__(config, state_path, _load(state_path), Faults())
+        super().__init__(config, state_path, _load(state_path), PlainFaults())
         self.frr: Daemons | None = None
         """What routes in its stead, where the lab has real daemons."""
         self.front = front_of(config.model, "cumulus")

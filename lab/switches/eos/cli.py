@@ -41,8 +41,6 @@ class Faults(PlainFaults):
 
     locked_by: str | None = None
     """Who else holds the configuration lock."""
-    pace: float = 0.0
-    """Which part of its assumed time a command takes."""
 
 
 LINE_S: Final = 0.1

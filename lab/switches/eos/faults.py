@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from lab.switches.plain_faults import by_hand, cable, type_by_hand
+from lab.switches.plain_faults import by_hand, cable, pace, type_by_hand
 
 if TYPE_CHECKING:
     from lab.switches.eos.server import EosSwitch
@@ -29,16 +29,11 @@ def _commit_timer(switch: EosSwitch, values: list[str]) -> str:
     return "the commit timer ran out" if ran else "no commit timer is running"
 
 
-def _pace(switch: EosSwitch, values: list[str]) -> str:
-    switch.faults.pace = 0.0 if values[0] == "off" else float(values[0])
-    return f"commands take {switch.faults.pace:g} of their assumed time"
-
-
 FAULTS: Final[dict[str, Callable[[EosSwitch, list[str]], str]]] = {
     "mtu PORT BYTES": by_hand("interface {0};l2 mtu {1}"),
     "trust PORT L2|L3|port": _trust,
     "lock USER|off": _lock,
     "commit-timer": _commit_timer,
-    "pace FACTOR|off": _pace,
+    "pace FACTOR|off": pace("assumed"),
     "cable PORT HOST NIC|off": cable,
 }

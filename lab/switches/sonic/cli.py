@@ -57,8 +57,6 @@ class Faults(PlainFaults):
     """A command that changes something and holds one of these is taken and does nothing."""
     sudo_password: bool = False
     """Somebody took the right to sudo without a password away."""
-    pace: float = 0.0
-    """Which part of the real time a command takes."""
 
 
 class Switch(Protocol):

@@ -16,7 +16,7 @@ from lab.switches.front import front_of
 from lab.switches.lines import serve_bash
 from lab.switches.lldp import Told, tell
 from lab.switches.login import PasswordLogin
-from lab.switches.plain_faults import by_hand, cable, is_on
+from lab.switches.plain_faults import by_hand, cable, is_on, pace
 from lab.switches.release import numbers
 from lab.switches.sonic.cli import Faults, Session
 from lab.switches.sonic.config import (
@@ -87,11 +87,6 @@ def _sudo(switch: SonicSwitch, values: list[str]) -> str:
     return f"sudo asks for a password: {values[0]}"
 
 
-def _pace(switch: SonicSwitch, values: list[str]) -> str:
-    switch.faults.pace = 0.0 if values[0] == "off" else float(values[0])
-    return f"commands take {switch.faults.pace:g} of their real time"
-
-
 def _first_boot(switch: SonicSwitch, values: list[str]) -> str:
     preset: Preset = "t1" if values[0] == "t1" else "l1"
     switch.first_boot(preset)
@@ -106,7 +101,7 @@ _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
     "sudo-password on|off": _sudo,
     "cable PORT HOST NIC|off": cable,
     "factory t1|l1": _first_boot,
-    "pace FACTOR|off": _pace,
+    "pace FACTOR|off": pace("real"),
 }
 
 
