@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -33,18 +35,31 @@ def test_what_is_sent_as_one_is_clean(names: tuple[str, ...]) -> None:
     assert shellcheck("".join(script_text(name) for name in names)) == ""
 
 
-def run_part(script: str, function: str, *words: str, before: str = "") -> str:
-    """One function of a script, by its text."""
+def call_part(
+    script: str,
+    function: str,
+    *words: str,
+    before: str = "",
+    moved: Mapping[str, Path] = MappingProxyType({}),
+) -> subprocess.CompletedProcess[str]:
+    """Run one function of a script, by its text, with folders of the host moved elsewhere."""
     text = script_text(script)
     start = text.index(f"{function}() {{")
     body = text[start : text.index("\n}\n", start) + 3]
-    done = subprocess.run(
+    for folder, target in moved.items():
+        body = body.replace(folder, str(target))
+    return subprocess.run(
         ["sh", "-c", f'{before}\n{body}{function} "$@"', "sh", *words],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def run_part(script: str, function: str, *words: str, before: str = "") -> str:
+    """What one function of a script prints."""
+    done = call_part(script, function, *words, before=before)
     return done.stdout if done.returncode == 0 else f"status {done.returncode}"
 
 
@@ -80,18 +95,9 @@ def undo(lines: str, folder: Path, answers: str = "000", *, stored: bool = True)
     """What the undo of a server says before it uninstalls anything; empty: it would go on."""
     data = folder / "db"
     data.mkdir(exist_ok=True)
-    text = script_text("k3s_undo")
-    start = text.index("refuse_loss() {")
-    body = text[start : text.index("\n}\n", start) + 3]
-    body = body.replace("/var/lib/rancher/k3s/server/db", str(data if stored else folder / "none"))
-    before = f"{lines}\ncurl() {{ echo {answers}; }}\n"
-    done = subprocess.run(
-        ["sh", "-c", f"{before}{body}refuse_loss"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    moved = {"/var/lib/rancher/k3s/server/db": data if stored else folder / "none"}
+    before = f"{lines}\ncurl() {{ echo {answers}; }}"
+    done = call_part("k3s_undo", "refuse_loss", before=before, moved=moved)
     assert (done.returncode == 0) == (done.stderr == "")
     return done.stderr
 
@@ -125,20 +131,12 @@ def test_a_node_does_not_change_its_role_in_place(
     role: str, there: str, was: str, tmp_path: Path
 ) -> None:
     (tmp_path / there).mkdir(parents=True)
-    text = script_text("k3s_install")
-    start = text.index("refuse_other_role() {")
-    body = text[start : text.index("\n}\n", start) + 3]
-    body = body.replace("/etc/systemd", str(tmp_path)).replace("/var/lib/rancher", str(tmp_path))
-    before = f'fail() {{ echo "$*"; exit 1; }}\nrole={role}\n'
-    done = subprocess.run(
-        ["sh", "-c", f"{before}{body}refuse_other_role"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    moved = {"/etc/systemd": tmp_path, "/var/lib/rancher": tmp_path}
+    before = f'fail() {{ echo "$*"; exit 1; }}\nrole={role}'
+    done = call_part("k3s_install", "refuse_other_role", before=before, moved=moved)
     assert done.returncode == bool(was)
     assert done.stdout.startswith(f"this host is a K3s {was} and would" if was else "")
     assert bool(done.stdout) == bool(was)
+    text = script_text("k3s_install")
     called = text.index("else\n  refuse_other_role\nfi\n")
     assert called < text.index("\nput_config config.yaml\n"), "before the first write"
