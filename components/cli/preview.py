@@ -67,7 +67,7 @@ def preview(
 ) -> None:
     """Show what an update would do: settings old and new, and what it interrupts."""
     if full is not None:
-        _write(full, "")
+        _write(full, "", mode="a")  # whether it can be: what is there stays if the work fails
     found = _against(stack, against) if against else _of_stack(stack, offline=offline)
     if full is not None:
         _write(full, plain_text(render_text(found)))
@@ -79,9 +79,10 @@ def preview(
         say(render_text(found), nl=False)
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: Path, text: str, mode: Literal["a", "w"] = "w") -> None:
     try:
-        file.write_text(text, "utf-8")
+        with file.open(mode, encoding="utf-8") as opened:
+            opened.write(text)
     except OSError as error:
         raise UsageError(f"--full {file}: it cannot be written: {error.strerror}") from None
 

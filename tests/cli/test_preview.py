@@ -155,6 +155,13 @@ def test_a_file_that_cannot_be_written_is_said_first(railyard: Call, clone: Path
     assert "it cannot be written: Is a directory" in done.err
 
 
+def test_a_preview_that_fails_leaves_the_full_text_of_before(railyard: Call, clone: Path) -> None:
+    full = clone / "full.txt"
+    full.write_text("the preview of yesterday\n")
+    assert railyard("preview", "dev", "--against", "no-such-ref", "--full", str(full)).code == 2
+    assert full.read_text() == "the preview of yesterday\n"
+
+
 def test_the_full_text_is_a_file_where_the_comment_is_cut(railyard: Call, clone: Path) -> None:
     hosts = yaml.safe_load(SITE.read_text())["hosts"]
     edit(
