@@ -51,7 +51,7 @@ SONIC = (
                 ("lossy_ecn", "lossless, pfc_watchdog: true"),
                 ("os: sonic", "os: sonic\n    executor: exec\n    exec_disruptive: " + ALLOWED),
             ),
-            set[str](),
+            {"exec-system"},
         ),
         ((('"202405"', "202205"),), set[str]()),
         ((('"202405"', '"202311.1"'),), set[str]()),

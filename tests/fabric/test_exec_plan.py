@@ -319,10 +319,12 @@ def test_the_plan_of_a_switch_without_exec_is_written_as_before() -> None:
 
 
 @pytest.mark.parametrize("line", ['a "b"', "a\nb", "a `b`", "a $b", "a \\b"])
-def test_a_line_that_could_be_more_than_one_is_a_bug(line: str) -> None:
-    for form in FORMS.values():
-        with pytest.raises(Bug):
-            form.render((line,))
+def test_a_line_that_could_be_more_than_one_is_a_bug(
+    system: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(driver_of(system)), "save", line)
+    with pytest.raises(Bug):
+        plan_exec(system, SwitchState())
 
 
 def test_a_system_without_a_form_has_no_plan() -> None:

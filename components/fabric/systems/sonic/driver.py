@@ -35,7 +35,13 @@ from components.fabric.systems.sonic.routing import (
     release_words,
     routing_words,
 )
-from components.fabric.systems.sonic.rows import FACTORY_MTU_BYTES, LOSSLESS_POOL, write_rows
+from components.fabric.systems.sonic.rows import (
+    FACTORY_MTU_BYTES,
+    LOSSLESS_POOL,
+    SETTINGS,
+    write_rows,
+    write_settings,
+)
 from components.fabric.systems.sonic.write import OFFERS, link_state
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
@@ -89,7 +95,7 @@ class SonicDriver(ByTable):
     discard: Sequence[str] = ()
     guard: Guard | None = None
     # A full disk cuts the saved configuration short: a copy that fits is proof that there is room.
-    save = f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y"
+    save: str = Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The configuration names every port."""
@@ -167,6 +173,7 @@ class SonicDriver(ByTable):
             lossless_buffers=(),
             pfc_watchdog=False,
             cable_m=0,
+            native=write_settings({each: {} for each in SETTINGS}),
         )
         return SwitchState(
             roce="lossless",

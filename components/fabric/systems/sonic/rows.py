@@ -79,6 +79,11 @@ _PATHS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Setting to its row, of a port and a class, and to its fields. Buffer groups, cables and watchdogs
 come on top: buffers.py."""
+SETTINGS: Final = (
+    *("mode", "trust", "pfc", "buffers", "cable", "pfc_watchdog"),
+    *(f"{kind}_{number}" for number in PRIORITIES for kind in ("ecn", "schedule")),
+)
+"""Every setting of a port whose cells are read."""
 _LINE: Final = 400
 """Characters of a typed line: the terminal of the session has 511 columns, and bash begins to
 scroll sideways if a line with its prompt is longer."""
