@@ -39,7 +39,6 @@ FORGOTTEN: Final = "0m"
 _LENGTH: Final = re.compile(r"(\d+)m")
 """sonic-cable-length.yang."""
 _MADE: Final = re.compile(r"pg_lossless_(?P<speed>\d+)_(?P<length>\d+)m_profile")
-_GROUPS: Final = "BUFFER_PG|"
 
 
 def cable_cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
@@ -57,16 +56,19 @@ def length_in_force(cells: Mapping[Cell, str], paused: Iterable[int]) -> int:
     said = {value for cell, value in cells.items() if cell[0].startswith("CABLE_LENGTH|")}
     found = _LENGTH.fullmatch(said.pop()) if len(said) == 1 else None
     length = int(found[1]) if found else 0
-    made = {int(found["length"]) for _, found in _made(cells, {*paused})}
+    made = {each for _, _, each in made_groups(cells, paused)}
     return length if made <= {length} else 0
 
 
-def _made(cells: Mapping[Cell, str], paused: set[int]) -> Iterator[tuple[Cell, re.Match[str]]]:
-    """The groups, of those that are paused, whose profile buffermgrd made."""
+def made_groups(
+    cells: Mapping[Cell, str], paused: Iterable[int]
+) -> Iterator[tuple[Cell, str, int]]:
+    """The paused groups whose profile buffermgrd made: cell, speed and length in metres."""
+    listed = {*paused}
     for cell, value in sorted(cells.items()):
         made = _MADE.fullmatch(value)
-        if cell[0].startswith(_GROUPS) and made and paused & {*spread(span_of(cell[0]))}:
-            yield cell, made
+        if cell[0].startswith("BUFFER_PG|") and made and listed & {*spread(span_of(cell[0]))}:
+            yield cell, made["speed"], int(made["length"])
 
 
 def is_run(span: str, listed: Iterable[int]) -> bool:
@@ -74,37 +76,6 @@ def is_run(span: str, listed: Iterable[int]) -> bool:
     numbers = spread(span)
     around = range(numbers.start - 1, numbers.stop + 1)
     return bool(numbers) and {*around} & {*listed} == {*numbers}
-
-
-def left_behind(
-    cells: Mapping[Cell, str], paused: Iterable[int], length_m: int, profiles: Iterable[str]
-) -> Cells:
-    """Groups that buffermgrd does not touch and that cover a paused one, with their new profile.
-
-    A row of an earlier list, `3-4` beside `3`, would bring its headroom back at the next boot.
-
-    Args:
-        cells: Every cell of the port.
-        paused: Priorities that are, or shall be, paused.
-        length_m: The wanted length.
-        profiles: Rows of profiles that are there: another one cannot be named yet.
-    """
-    found: Cells = {}
-    for cell, made in _made(cells, {*paused}):
-        profile = f"pg_lossless_{made['speed']}_{length_m}m_profile"
-        stays = is_run(span_of(cell[0]), paused) or int(made["length"]) == length_m
-        if not stays and f"BUFFER_PROFILE|{profile}" in {*profiles}:
-            found[cell] = profile
-    return found
-
-
-def needs_touch(cells: Mapping[Cell, str], paused: Iterable[int], length_m: int) -> bool:
-    """Whether a group that buffermgrd looks after has another length than it shall have."""
-    listed = {*paused}
-    return any(
-        int(made["length"]) != length_m and is_run(span_of(cell[0]), listed)
-        for cell, made in _made(cells, listed)
-    )
 
 
 def touch_cells(name: str, was: PortState, port: PortState) -> Cells | None:

@@ -36,9 +36,10 @@ from components.fabric.systems.sonic.routing import (
     routing_words,
 )
 from components.fabric.systems.sonic.rows import (
+    APART,
     FACTORY_MTU_BYTES,
     LOSSLESS_POOL,
-    SETTINGS,
+    every_setting,
     write_rows,
     write_settings,
 )
@@ -160,6 +161,7 @@ class SonicDriver(ByTable):
 
         Those are there after `config qos reload`, which the first boot does not run everywhere.
         """
+        names = (name for name, _, _ in every_setting())
         port = PortState(
             admin_up=True,
             mtu_bytes=FACTORY_MTU_BYTES,
@@ -173,7 +175,7 @@ class SonicDriver(ByTable):
             lossless_buffers=(),
             pfc_watchdog=False,
             cable_m=0,
-            native=write_settings({each: {} for each in SETTINGS}),
+            native=write_settings({each: {} for each in (*APART, *names)}),
         )
         return SwitchState(
             roce="lossless",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unsettable
@@ -15,7 +14,9 @@ from components.fabric.systems.sonic.rows import (
     LOSSLESS_PROFILE,
     Cell,
     Cells,
-    fields_of,
+    Setting,
+    cells_of,
+    every_setting,
     group_row,
     named_rows,
     numbers_of,
@@ -25,14 +26,10 @@ from components.fabric.systems.sonic.rows import (
     settings_of,
     span_of,
     spread,
-    strict_of,
     wanted_cells,
     watchdog_row,
     whole_words,
 )
-
-_APART: Final = ("cable", "pfc_watchdog")
-"""Settings whose cells depend on what is there; the others have theirs by their names."""
 
 
 @dataclass(slots=True)
@@ -40,7 +37,9 @@ class PortPlan:
     """What changes on one port."""
 
     name: str
-    now: Cells
+    was: PortState
+    port: PortState
+    now: Cells = field(init=False)
     """Every cell of the port's settings that is there."""
     first: Cells = field(default_factory=dict[Cell, str])
     """Cells that go before PFC: what the switch makes buffers by, and VLANs."""
@@ -67,6 +66,11 @@ class PortPlan:
     renews_pfc: bool = False
     """Nothing of the port is there to be touched, so PFC goes and comes back."""
 
+    def __post_init__(self) -> None:
+        """Take the cells of all settings together."""
+        settings = read_settings(self.was).values()
+        self.now = {cell: value for cells in settings for cell, value in cells.items()}
+
     @property
     def pause(self) -> Cell:
         """The list of priorities with PFC."""
@@ -77,8 +81,7 @@ class PortPlan:
         """Rows that the port names afterwards, beside what is put back."""
         gone = {*self.deletes, *self.recorded}
         cells = {**self.now, **self.sets}
-        left = {cell: value for cell, value in cells.items() if cell not in gone}
-        return {*named_rows(left.items())}
+        return {*named_rows((cell, value) for cell, value in cells.items() if cell not in gone)}
 
     @property
     def pause_list(self) -> str:
@@ -86,24 +89,16 @@ class PortPlan:
         held = self.sets.get(self.pause, self.now.get(self.pause, ""))
         return "" if self.pause in self.deletes else held
 
-    @property
-    def length(self) -> str | None:
-        """What is said of the cable afterwards."""
+    def uses(self, profile: str) -> bool:
+        """Whether a group names a profile that the switch made, or will after these lines."""
+        for (row, _), value in {**self.now, **self.sets}.items():
+            if row.startswith("BUFFER_PG|") and value == profile and row not in self.gone_groups:
+                return True
+        # The switch makes groups of these lines; else those that are there are all.
+        looks = bool(self.pause_list) and (self.touched or self.pause in self.sets)
         cells = {**self.now, **self.first}
         said = [cells[cell] for cell in buffers.cable_cells(self.name, cells) if cell in cells]
-        return said[-1] if said else None
-
-    @property
-    def is_looked_at(self) -> bool:
-        """Whether the switch makes groups of these lines; else those that are there are all."""
-        return bool(self.pause_list) and (self.touched or self.pause in self.sets)
-
-    @property
-    def profiles(self) -> set[str]:
-        """Profiles of the port's groups, as far as lines of ours decide."""
-        cells = {**self.now, **self.sets}
-        groups = {cell: value for cell, value in cells.items() if cell[0].startswith("BUFFER_PG|")}
-        return {value for (row, _), value in groups.items() if row not in self.gone_groups}
+        return looks and bool(said) and bool(said[-1]) and f"_{said[-1]}_" in profile
 
     def forgets(self) -> Cells:
         """PFC off, for a moment or for good, before its groups go.
@@ -126,47 +121,65 @@ class PortPlan:
             self.sets[cell] = value
 
 
-def plan_port(name: str, was: PortState, port: PortState, switch: SwitchState) -> PortPlan:
+def plan_qos(plan: PortPlan, switch: SwitchState) -> None:
     """What changes on the QoS of one port.
 
     Raises:
         Unsettable: No line of ours leads there.
     """
-    now: Cells = {}
-    for cells in read_settings(was).values():
-        now |= cells
-    plan = PortPlan(name, now)
-    recorded = read_settings(port)
-    _plan_length(plan, was, port, switch, recorded.get("cable"))
-    for setting in settings_of(port):
-        if setting not in {*_APART, *recorded}:
-            _plan_wanted(plan, was, port, setting, switch)
-    for setting, cells in recorded.items():
-        if setting not in _APART:
-            _plan_recorded(plan, setting, cells)
+    recorded = read_settings(plan.port)
+    _plan_length(plan, switch, recorded.get("cable"))
+    for setting in settings_of(plan.port):
+        if setting[0] not in recorded:
+            _plan_wanted(plan, switch, setting)
+    rows = {name: (row, tc) for name, row, tc in every_setting()}
+    for name, cells in recorded.items():
+        if name in rows:
+            _put_back(plan, cells_of(plan.name, *rows[name]), cells)
+        if name == "buffers":
+            _put_back_groups(plan, cells)
     if "pfc_watchdog" in recorded:
         _set_watchdog(plan, recorded["pfc_watchdog"])
-    elif port.pfc_watchdog is not None:
-        _want_watchdog(plan, was, port, switch)
-    return plan
+    elif plan.port.pfc_watchdog is not None:
+        _want_watchdog(plan, switch)
 
 
-def _plan_length(
-    plan: PortPlan, was: PortState, port: PortState, switch: SwitchState, recorded: Cells | None
-) -> None:
+def _plan_wanted(plan: PortPlan, switch: SwitchState, setting: Setting) -> None:
+    name, row, tc = setting
+    wanted, cells = wanted_cells(plan.name, plan.port, row, tc), cells_of(plan.name, row, tc)
+    as_wanted = all(plan.now.get(cell) == wanted.get(cell) for cell in cells)
+    if not row.agrees(plan.was, plan.port, tc):
+        _require_own_row(plan, name, tc)
+        if name == "buffers":
+            _want_groups(plan, switch, as_wanted=as_wanted)
+        for cell in cells:
+            plan.put(cell, wanted.get(cell))
+    elif not as_wanted:
+        return
+    plan.needed |= {*named_rows(wanted.items())}
+
+
+def _plan_length(plan: PortPlan, switch: SwitchState, recorded: Cells | None) -> None:
     """Before PFC, by which the switch looks at the length; older images look then only."""
+    was, port, aim = plan.was, plan.port, Cells()
     held = buffers.cable_cells(plan.name, plan.now)
-    aim: Cells = {}
     if recorded is not None:
         gone = [cell for cell in held if cell in plan.now and cell not in recorded]
         plan.deletes += gone
         aim = dict(recorded) or dict.fromkeys(gone, buffers.FORGOTTEN)
     elif port.cable_m is not None and was.cable_m != port.cable_m:
-        paused = port.pfc_priorities or ()
         aim = dict.fromkeys(held, f"{port.cable_m}m")
-        profiles = read_rows(switch) or ()
-        plan.sets |= buffers.left_behind(plan.now, paused, port.cable_m, profiles)
-        plan.touched = buffers.needs_touch(plan.now, paused, port.cable_m)
+        paused, rows = port.pfc_priorities or (), read_rows(switch) or ()
+        for cell, speed, length in buffers.made_groups(plan.now, paused):
+            profile = f"{LOSSLESS_PROFILE}{speed}_{port.cable_m}m_profile"
+            if length == port.cable_m:
+                continue
+            # buffermgrd does not touch a row of an earlier list, `3-4` beside `3`, which would
+            # bring its headroom back at the next boot. Its new profile must be there already.
+            if buffers.is_run(span_of(cell[0]), paused):
+                plan.touched = True
+            elif f"BUFFER_PROFILE|{profile}" in rows:
+                plan.sets[cell] = profile
     lengths = {cell: value for cell, value in aim.items() if plan.now.get(cell) != value}
     plan.first |= lengths
     plan.length_moves = bool(lengths)
@@ -177,12 +190,12 @@ def _plan_length(
         plan.touches |= found or {}
 
 
-def _want_watchdog(plan: PortPlan, was: PortState, port: PortState, switch: SwitchState) -> None:
+def _want_watchdog(plan: PortPlan, switch: SwitchState) -> None:
+    was, port, implied = plan.was, plan.port, whole_words(switch)
     if not port.pfc_watchdog:
         _set_watchdog(plan, {})
         return
-    paused, implied = port.pfc_priorities or (), whole_words(switch)
-    times = port.pfc_watchdog_ms
+    paused, times = port.pfc_priorities or (), port.pfc_watchdog_ms
     timed = times in {None, was.pfc_watchdog_ms}
     if was.pfc_watchdog and timed and buffers.lists_all(plan.name, plan.now, paused):
         return
@@ -208,67 +221,24 @@ def _set_watchdog(plan: PortPlan, target: Cells) -> None:
     held = buffers.watchdog_cells(plan.name, plan.now)
     wanted = buffers.watchdog_cells(plan.name, target)
     plan.put(listed, target.get(listed))
-    if held == wanted and plan.now.get(listed) == target.get(listed):
-        return
-    plan.gone_rows += [watchdog_row(plan.name)] if held else []
-    plan.last |= wanted
+    if held != wanted or plan.now.get(listed) != target.get(listed):
+        plan.gone_rows += [watchdog_row(plan.name)] if held else []
+        plan.last |= wanted
 
 
-def _plan_wanted(
-    plan: PortPlan, was: PortState, port: PortState, setting: str, switch: SwitchState
-) -> None:
-    wanted = wanted_cells(plan.name, port, setting)
-    cells = fields_of(plan.name, setting)
-    as_wanted = all(plan.now.get(cell) == wanted.get(cell) for cell in cells)
-    if not _agrees(was, port, setting):
-        _require_own_row(plan.name, was, setting)
-        if setting == "buffers":
-            _want_groups(plan, was, port, switch, as_wanted=as_wanted)
-        for cell in cells:
-            plan.put(cell, wanted.get(cell))
-    elif not as_wanted:
-        return
-    plan.needed |= {*named_rows(wanted.items())}
-
-
-def _agrees(was: PortState, port: PortState, setting: str) -> bool:
-    """Whether a port has a setting already, by whichever names."""
-    kind, _, number = setting.partition("_")
-    match kind:
-        case "trust":
-            return (
-                was.trust == port.trust
-                and port.dscp_priorities.items() <= was.dscp_priorities.items()
-                and port.priority_classes.items() <= was.priority_classes.items()
-            )
-        case "pfc":
-            return was.pfc_priorities == port.pfc_priorities
-        case "buffers":
-            return {*(port.lossless_buffers or ())} <= {*(was.lossless_buffers or ())}
-        case "ecn":
-            return was.ecn.get(int(number)) == port.ecn[int(number)]
-        case _:
-            tc = int(number)
-            if tc in strict_of(port):
-                return tc in strict_of(was)
-            return tc not in strict_of(was) and was.class_shares.get(tc) == port.class_shares[tc]
-
-
-def _require_own_row(name: str, was: PortState, setting: str) -> None:
+def _require_own_row(plan: PortPlan, setting: str, tc: int) -> None:
     """A queue that shares its row with others cannot be set alone: which row wins is not said."""
-    for row, _ in read_settings(was).get(setting, {}):
+    for row, _ in read_settings(plan.was).get(setting, {}):
         if row.startswith("QUEUE|") and "-" in span_of(row):
-            queue = setting.partition("_")[2]
             raise Unsettable(
-                f"{row} is one row for several queues of {name}, and queue {queue} needs one of "
+                f"{row} is one row for several queues of {plan.name}, and queue {tc} needs one of "
                 "its own: write one row a queue, and run this again"
             )
 
 
-def _want_groups(
-    plan: PortPlan, was: PortState, port: PortState, switch: SwitchState, *, as_wanted: bool
-) -> None:
+def _want_groups(plan: PortPlan, switch: SwitchState, *, as_wanted: bool) -> None:
     """In the dynamic model a lossless buffer is asked for; in the other it follows from PFC."""
+    was, port = plan.was, plan.port
     lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
     if "dynamic" in whole_words(switch):
         for priority in lacking:
@@ -281,16 +251,18 @@ def _want_groups(
         )
 
 
-def _plan_recorded(plan: PortPlan, setting: str, recorded: Cells) -> None:
-    plan.recorded |= {*fields_of(plan.name, setting)}
-    for cell in fields_of(plan.name, setting):
+def _put_back(plan: PortPlan, cells: tuple[Cell, ...], recorded: Cells) -> None:
+    plan.recorded |= {*cells}
+    for cell in cells:
         plan.put(cell, recorded.get(cell))
-    if setting != "buffers":
-        return
+
+
+def _put_back_groups(plan: PortPlan, recorded: Cells) -> None:
     before = {cell for cell in recorded if cell[0].startswith("BUFFER_PG|")}
     plan.gone_groups += [row for row in _made_groups(plan) if (row, "profile") not in before]
     for cell in sorted(before):
-        if any(_overlap(cell[0], row) for row in plan.gone_groups) and cell in plan.now:
+        shared = {n for row in plan.gone_groups for n in spread(span_of(row))}
+        if shared & {*spread(span_of(cell[0]))} and cell in plan.now:
             plan.renewed_groups.append(cell[0])
             plan.sets[cell] = recorded[cell]
         else:
@@ -304,14 +276,8 @@ def _made_groups(plan: PortPlan) -> Iterator[str]:
     """
     paused = numbers_of(plan.pause_list)
     for (row, _), profile in sorted(plan.now.items()):
-        if not row.startswith("BUFFER_PG|"):
-            continue
         # With another length the switch may have made none of a list that stays.
         stays = buffers.is_run(span_of(row), paused) and not plan.length_moves
-        if profile == DYNAMIC_PROFILE or (profile.startswith(LOSSLESS_PROFILE) and not stays):
+        made = profile.startswith(LOSSLESS_PROFILE) and not stays
+        if row.startswith("BUFFER_PG|") and (profile == DYNAMIC_PROFILE or made):
             yield row
-
-
-def _overlap(one: str, other: str) -> bool:
-    first, second = ({*spread(span_of(row))} for row in (one, other))
-    return bool(first & second)

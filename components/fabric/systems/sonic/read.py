@@ -42,7 +42,7 @@ from components.fabric.systems.sonic.rows import (
     Tables,
     delete_rows,
     document,
-    fields_of,
+    every_setting,
     is_our_name,
     mode_cell,
     qos_row,
@@ -221,13 +221,15 @@ class ConfigDb:
         found = self.row(table, name)
         return {n: int(found[str(n)]) for n in range(count) if found.get(str(n), "").isdigit()}
 
+    def queue_keys(self, name: str, queue: int) -> list[str]:
+        """The rows of a queue: its own, which counts most, is last."""
+        spans = [span for span in self.queues.get(name, {}) if queue in spread(span)]
+        return [f"{name}|{span}" for span in sorted(spans, key=str.isdigit)]
+
     def queue(self, name: str, queue: int) -> Fields:
         """The fields of a queue, of its own row and of one that covers it with others."""
-        found: Fields = {}
-        for span, fields in self.queues.get(name, {}).items():
-            if queue in spread(span):
-                found = {**found, **fields} if span.isdigit() else {**fields, **found}
-        return found
+        rows = (self.row("QUEUE", key) for key in self.queue_keys(name, queue))
+        return {field: value for row in rows for field, value in row.items()}
 
     def _ecn(self, name: str, queue: int) -> EcnState | None:
         profile = self.row("WRED_PROFILE", self.queue(name, queue).get("wred_profile", ""))
@@ -277,21 +279,23 @@ class ConfigDb:
         return (*(("dynamic",) if self.dynamic_buffers else ()), *polled, *spans)
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
-        qos = self.row("PORT_QOS_MAP", name)
-
-        def cells(*fields: str) -> Cells:
-            return {(qos_row(name), key): qos[key] for key in fields if key in qos}
-
         mode = self.row("PORT", name).get("mode")
         yield "mode", {} if mode is None else {mode_cell(name): mode}
-        own = {k: cells(*(f for _, f in fields_of(name, k))) for k in ("trust", "pfc", "buffers")}
-        yield from (own | {"buffers": own["buffers"] | self._groups(name)}).items()
+        for setting, row, tc in every_setting():
+            table = row.key.partition("|")[0]
+            keys = self.queue_keys(name, tc) if table == "QUEUE" else [name]
+            cells = {
+                (f"{table}|{key}", field): self.tables[table][key][field]
+                for key in keys
+                for field in row.fields
+                if field in self.row(table, key)
+            }
+            yield setting, cells | (self._groups(name) if setting == "buffers" else {})
         yield "cable", self._lengths(name)
+        listed = self.row("PORT_QOS_MAP", name).get(LIST_FIELD)
         watched = {(watchdog_row(name), k): v for k, v in self.row("PFC_WD", name).items()}
-        yield "pfc_watchdog", cells(LIST_FIELD) | watched
-        for queue in PRIORITIES:
-            for kind, field in (("ecn", "wred_profile"), ("schedule", "scheduler")):
-                yield f"{kind}_{queue}", self._queue_cells(name, queue, field)
+        ours = {} if listed is None else {(qos_row(name), LIST_FIELD): listed}
+        yield "pfc_watchdog", ours | watched
 
     def _groups(self, name: str) -> Cells:
         return {
@@ -305,13 +309,6 @@ class ConfigDb:
             (f"CABLE_LENGTH|{key}", name): fields[name]
             for key, fields in self.tables.get("CABLE_LENGTH", {}).items()
             if name in fields
-        }
-
-    def _queue_cells(self, name: str, queue: int, field: str) -> Cells:
-        return {
-            (f"QUEUE|{name}|{span}", field): fields[field]
-            for span, fields in self.queues.get(name, {}).items()
-            if queue in spread(span) and field in fields
         }
 
     def beside(self, name: str) -> dict[str, object]:

@@ -15,9 +15,9 @@ from components.fabric.systems.sonic.rows import (
     MBIT_PER_GBIT,
     MIN_RELEASE,
     OUR_NAME,
+    cells_of,
     delete_fields,
     document,
-    fields_of,
     parse_branch,
     settings_of,
     write_settings,
@@ -138,7 +138,10 @@ EXEC: Final = ExecForm(
         "pfc_watchdog": "it cannot look how often watchdogs are polled, nor restore their times",
     },
     native=lambda name, port: write_settings(
-        {each: dict.fromkeys(fields_of(name, each), "unknown") for each in settings_of(port)}
+        {
+            each: dict.fromkeys(cells_of(name, row, tc), "unknown")
+            for each, row, tc in settings_of(port)
+        }
     ),
     around=_around,
     around_undo=_around_undo,
