@@ -21,15 +21,15 @@ from components.fabric.native import is_default
 from components.fabric.state import PortState
 from components.fabric.systems.sonic.rows import (
     LIST_FIELD,
+    PORT,
+    QOS,
+    WATCHDOG,
     Cell,
     Cells,
     Fields,
     numbers_of,
-    port_row,
-    qos_row,
     span_of,
     spread,
-    watchdog_row,
 )
 
 TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
@@ -89,9 +89,9 @@ def touch_cells(name: str, was: PortState, port: PortState) -> Cells | None:
     if port.mtu_bytes not in {None, was.mtu_bytes} or port.admin_up not in {None, was.admin_up}:
         return {}
     if not is_default(was.native, "mtu_bytes") and was.mtu_bytes is not None:
-        return {(port_row(name), "mtu"): str(was.mtu_bytes)}
+        return {(PORT.format(name), "mtu"): str(was.mtu_bytes)}
     if not is_default(was.native, "admin_up") and was.admin_up is not None:
-        return {(port_row(name), "admin_status"): "up" if was.admin_up else "down"}
+        return {(PORT.format(name), "admin_status"): "up" if was.admin_up else "down"}
     return None
 
 
@@ -151,12 +151,12 @@ def _is_time(text: str, field: str, implied: Iterable[str]) -> bool:
 
 def lists_all(name: str, now: Mapping[Cell, str], paused: Iterable[int]) -> bool:
     """Whether the list of the watchdog has every priority that shall be paused."""
-    return {*paused} <= numbers_of(now.get((qos_row(name), LIST_FIELD), ""))
+    return {*paused} <= numbers_of(now.get((QOS.format(name), LIST_FIELD), ""))
 
 
 def watchdog_cells(name: str, cells: Mapping[Cell, str]) -> Cells:
     """The cells of a port's row."""
-    return {cell: value for cell, value in cells.items() if cell[0] == watchdog_row(name)}
+    return {cell: value for cell, value in cells.items() if cell[0] == WATCHDOG.format(name)}
 
 
 def wanted_watchdog(
@@ -170,8 +170,8 @@ def wanted_watchdog(
 
     Times that are already set are kept, unless the file says others.
     """
-    words, row = tuple(implied), watchdog_row(name)
-    listed = (qos_row(name), LIST_FIELD)
+    words, row = tuple(implied), WATCHDOG.format(name)
+    listed = (QOS.format(name), LIST_FIELD)
     cells: Cells = dict(watchdog_cells(name, now))
     cells[row, "action"] = ACTION
     said = dict(zip(_RANGES_MS, times_ms or (), strict=False))

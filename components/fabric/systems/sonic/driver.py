@@ -14,7 +14,7 @@ from typing import Final
 from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, write_list, write_text
 from components.fabric.parts import Sessions
-from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import (
     ByHand,
@@ -147,7 +147,8 @@ class SonicDriver(ByTable):
         return Reading(
             state,
             sonic_parse.vlan_holders(tables, wanted.ports),
-            sonic_parse.other_ports(tables, wanted.ports),
+            # SONiC has no member of all VLANs.
+            OtherPorts(by_vlan=sonic_parse.vlan_holders(tables, wanted.ports, interfaces=False)),
         )
 
     plan_changes = staticmethod(sonic_actions.plan_changes)

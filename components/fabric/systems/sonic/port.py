@@ -10,24 +10,24 @@ from components.fabric.systems.base import Unsettable
 from components.fabric.systems.sonic import buffers
 from components.fabric.systems.sonic.rows import (
     DYNAMIC_PROFILE,
+    GROUP,
     LIST_FIELD,
     LOSSLESS_PROFILE,
+    QOS,
+    WATCHDOG,
     Cell,
     Cells,
     Setting,
     cells_of,
     every_setting,
-    group_row,
     named_rows,
     numbers_of,
-    qos_row,
     read_rows,
     read_settings,
     settings_of,
     span_of,
     spread,
     wanted_cells,
-    watchdog_row,
     whole_words,
 )
 
@@ -74,7 +74,7 @@ class PortPlan:
     @property
     def pause(self) -> Cell:
         """The list of priorities with PFC."""
-        return qos_row(self.name), "pfc_enable"
+        return QOS.format(self.name), "pfc_enable"
 
     @property
     def named(self) -> set[str]:
@@ -217,12 +217,12 @@ def _want_watchdog(plan: PortPlan, switch: SwitchState) -> None:
 
 def _set_watchdog(plan: PortPlan, target: Cells) -> None:
     """A running watchdog takes neither another row nor another list: it ends, and starts again."""
-    listed = (qos_row(plan.name), LIST_FIELD)
+    listed = (QOS.format(plan.name), LIST_FIELD)
     held = buffers.watchdog_cells(plan.name, plan.now)
     wanted = buffers.watchdog_cells(plan.name, target)
     plan.put(listed, target.get(listed))
     if held != wanted or plan.now.get(listed) != target.get(listed):
-        plan.gone_rows += [watchdog_row(plan.name)] if held else []
+        plan.gone_rows += [WATCHDOG.format(plan.name)] if held else []
         plan.last |= wanted
 
 
@@ -242,7 +242,7 @@ def _want_groups(plan: PortPlan, switch: SwitchState, *, as_wanted: bool) -> Non
     lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
     if "dynamic" in whole_words(switch):
         for priority in lacking:
-            plan.put((group_row(plan.name, priority), "profile"), DYNAMIC_PROFILE)
+            plan.put((GROUP.format(plan.name, priority), "profile"), DYNAMIC_PROFILE)
     elif as_wanted and was.pfc_priorities == port.pfc_priorities and not plan.length_moves:
         raise Unsettable(
             f"PFC of {plan.name} is on, and the switch made no lossless buffer for priority "

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.native import sources
-from components.fabric.state import EcnState, OtherPorts, PortState
+from components.fabric.state import EcnState, PortState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.ranges import port_key
@@ -34,8 +34,11 @@ from components.fabric.systems.sonic.rows import (
     LOSSLESS_PROFILE,
     MAP_TABLES,
     MARK_PERCENT,
+    PORT,
     PRIORITIES,
+    QOS,
     SPANNING,
+    WATCHDOG,
     Cells,
     Fields,
     Rows,
@@ -44,19 +47,18 @@ from components.fabric.systems.sonic.rows import (
     document,
     every_setting,
     is_our_name,
-    mode_cell,
-    qos_row,
+    span_of,
     spread,
-    watchdog_row,
     write_settings,
 )
 
 _TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
 _PORT: Final = re.compile(r"Ethernet\d+")
+_OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
 _NAMED_TABLES: Final = {**MAP_TABLES, "profile": "BUFFER_PROFILE"}
+_MARKS: Final = {"ecn_all", "ecn_green", "ecn_green_yellow"}
 _HIDDEN: Final = "    (not shown: it may hold secrets)"
 Mode = Literal["access", "trunk", "hybrid", "routed"]
-Trust = Literal["L2", "L3", "both", "port"]
 
 
 def parse_config(command: str, text: str) -> Tables:
@@ -70,12 +72,18 @@ def parse_config(command: str, text: str) -> Tables:
     except ValidationError as error:
         why = f"it is no table of tables: {error.errors()[0]['msg']}"
         raise Unreadable(command, _HIDDEN, why) from error
-    tables: Tables = {}
-    for table, rows in tree.items():
-        tables[table] = {row: _fields(value) for row, value in rows.items()}
-    if not tables.get("PORT"):
+    if not tree.get("PORT"):
         raise Unreadable(command, _HIDDEN, "there is no port in it")
-    return tables
+    return {t: {row: _fields(value) for row, value in rows.items()} for t, rows in tree.items()}
+
+
+def _fields(value: JsonValue) -> Fields:
+    if not isinstance(value, dict):
+        return {}
+    return dict(
+        (f"{key}@", ",".join(map(str, field))) if isinstance(field, list) else (key, str(field))
+        for key, field in value.items()
+    )
 
 
 def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None:
@@ -88,52 +96,33 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
     Raises:
         Unreadable: A port is not there, or shares a row with others.
     """
-    lacking = [name for name in wanted if name not in tables["PORT"]]
-    if lacking:
-        raise Unreadable(
-            command,
-            _HIDDEN,
-            f"there is no port {lacking[0]}; if it is a part of another one, that one must be "
-            "split first: `sudo config interface breakout`",
-        )
-    joined = {
-        f"{table}|{key}": fields
-        for table in _OF_PORTS
-        for key, fields in tables.get(table, {}).items()
-        if "," in key and {*wanted} & {*key.partition("|")[0].split(",")}
-    }
+    for name in wanted:
+        if name not in tables["PORT"]:
+            raise Unreadable(
+                command,
+                _HIDDEN,
+                f"there is no port {name}; if it is a part of another one, that one must be "
+                "split first: `sudo config interface breakout`",
+            )
+    joined: Rows = {}
+    split: Rows = {}
+    for table in _OF_PORTS:
+        for key, fields in tables.get(table, {}).items():
+            names, bar, rest = key.partition("|")
+            if "," in names and {*wanted} & {*names.split(",")}:
+                joined[f"{table}|{key}"] = fields
+                split |= {f"{table}|{name}{bar}{rest}": fields for name in names.split(",")}
     if joined:
-        first = next(iter(joined))
-        lines = "\n    ".join((*delete_rows(joined), *document(_split(joined))))
+        lines = "\n    ".join((*delete_rows(joined), *document(split)))
         sku = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("hwsku", "of this switch")
         raise Unreadable(
             command,
             _HIDDEN,
-            f"the template of HwSKU {sku} writes one row for several ports: {first}. Which "
-            "row counts beside one of a single port is not said, so we change none of them: split "
-            f"them by these lines, which set the QoS of those ports again, and save:\n    {lines}",
+            f"the template of HwSKU {sku} writes one row for several ports: {next(iter(joined))}. "
+            "Which row counts beside one of a single port is not said, so we change none of them: "
+            "split them by these lines, which set the QoS of those ports again, and save:\n    "
+            f"{lines}",
         )
-
-
-_OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
-
-
-def _split(joined: Rows) -> Rows:
-    """A row for each port of a joined one."""
-    found: Rows = {}
-    for row, fields in joined.items():
-        table, names, *rest = row.split("|")
-        found |= {"|".join((table, name, *rest)): fields for name in names.split(",")}
-    return found
-
-
-def _fields(value: JsonValue) -> Fields:
-    if not isinstance(value, dict):
-        return {}
-    return dict(
-        (f"{key}@", ",".join(map(str, field))) if isinstance(field, list) else (key, str(field))
-        for key, field in value.items()
-    )
 
 
 def port_names(tables: Tables) -> tuple[str, ...]:
@@ -143,25 +132,26 @@ def port_names(tables: Tables) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDb:
-    """One look at a configuration."""
+    """One look at a configuration; keys are taken apart once, since there are thousands."""
 
     tables: Tables
     queues: Tables
-    """Port to queue or range of queues to fields: the keys of QUEUE, taken apart."""
+    """Port to queue or range of queues to fields: the keys of QUEUE."""
     buffer_groups: Tables
     """The same of BUFFER_PG."""
     members: Tables
-    """Port to VLAN to fields: the keys of VLAN_MEMBER, taken apart."""
+    """Port to VLAN to fields: the keys of VLAN_MEMBER."""
 
     @classmethod
     def of(cls, tables: Tables) -> ConfigDb:
-        """Take the keys apart once: a switch has some thousand rows."""
-        return cls(
-            tables,
-            queues=_by_port(tables.get("QUEUE", {})),
-            buffer_groups=_by_port(tables.get("BUFFER_PG", {})),
-            members=_by_port(tables.get("VLAN_MEMBER", {}), last=True),
-        )
+        """Take the keys apart."""
+        parts: list[Tables] = [{}, {}, {}]
+        for found, table in zip(parts, ("QUEUE", "BUFFER_PG", "VLAN_MEMBER"), strict=True):
+            for key, fields in tables.get(table, {}).items():
+                first, _, rest = key.partition("|")
+                port, other = (rest, first) if table == "VLAN_MEMBER" else (first, rest)
+                found.setdefault(port, {})[other] = fields
+        return cls(tables, *parts)
 
     def row(self, table: str, key: str) -> Fields:
         """The fields of a row; none if it is not there."""
@@ -169,105 +159,92 @@ class ConfigDb:
 
     def port(self, name: str) -> PortState:
         """What the configuration says of one port."""
-        row = self.row("PORT", name)
+        row, qos, watchdog = (self.row(t, name) for t in ("PORT", "PORT_QOS_MAP", "PFC_WD"))
         mode, access, trunk = self._membership(name)
-        qos = self.row("PORT_QOS_MAP", name)
         paused = tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", "")))))
-        buffers = self._lengths(name) | self._groups(name)
+        # The port's own map, or else the one of the whole switch.
+        everywhere = self.row("PORT_QOS_MAP", "global").get("dscp_to_tc_map", "")
+        dscps = qos.get("dscp_to_tc_map") or everywhere
+        tagged = "dot1p_to_tc_map" in qos
         return PortState(
             admin_up=row.get("admin_status", "down") == "up",
             mtu_bytes=int(row.get("mtu", FACTORY_MTU_BYTES)),
             mode=mode,
             access_vlan=access,
             trunk_vlans=trunk,
-            trust=self._trust(qos),
+            trust=("both" if tagged else "L3") if dscps else "L2" if tagged else "port",
             ecn={tc: self._ecn(name, tc) for tc in PRIORITIES},
-            strict_classes=tuple(tc for tc in PRIORITIES if self._is_strict(name, tc)),
-            dscp_priorities=self._numbers("DSCP_TO_TC_MAP", self._dscp_map(qos), len(DSCPS)),
+            strict_classes=tuple(
+                tc for tc in PRIORITIES if self._served(name, tc).get("type") == "STRICT"
+            ),
+            dscp_priorities=self._numbers("DSCP_TO_TC_MAP", dscps, len(DSCPS)),
             priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
             pfc_priorities=paused,
-            pfc_watchdog=is_watching(self.row("PFC_WD", name), qos, self.implied),
-            pfc_watchdog_ms=watchdog_ms(self.row("PFC_WD", name)),
-            cable_m=length_in_force(buffers, paused),
+            pfc_watchdog=is_watching(watchdog, qos, self.implied),
+            pfc_watchdog_ms=watchdog_ms(watchdog),
+            cable_m=length_in_force(self._lengths(name) | self._groups(name), paused),
             lossless_buffers=tuple(n for n in PRIORITIES if self._is_lossless(name, n, qos)),
             native=sources(admin_up="admin_status" in row, mtu_bytes="mtu" in row)
             | write_settings(dict(self._cells(name))),
         )
 
     def _membership(self, name: str) -> tuple[Mode, int | None, tuple[int, ...]]:
-        untagged, tagged = None, list[int]()
-        for vlan, fields in self.members.get(name, {}).items():
-            if fields.get("tagging_mode") == "untagged":
-                untagged = vlan_number(vlan)
-            else:
-                tagged.append(vlan_number(vlan))
-        if untagged is None:
-            return ("trunk" if tagged else "routed"), None, tuple(sorted(tagged))
-        return ("hybrid" if tagged else "access"), untagged, tuple(sorted(tagged))
-
-    def _dscp_map(self, qos: Fields) -> str:
-        """The port's own map, or else the one of the whole switch."""
-        return qos.get("dscp_to_tc_map") or self.row("PORT_QOS_MAP", "global").get(
-            "dscp_to_tc_map", ""
-        )
-
-    def _trust(self, qos: Fields) -> Trust:
-        dscp, dot1p = bool(self._dscp_map(qos)), "dot1p_to_tc_map" in qos
-        if dscp:
-            return "both" if dot1p else "L3"
-        return "L2" if dot1p else "port"
+        members = self.members.get(name, {}).items()
+        free = [vlan_number(v) for v, each in members if each.get("tagging_mode") == "untagged"]
+        tagged = sorted({vlan_number(vlan) for vlan, _ in members} - {*free})
+        if not free:
+            return ("trunk" if tagged else "routed"), None, tuple(tagged)
+        return ("hybrid" if tagged else "access"), free[-1], tuple(tagged)
 
     def _numbers(self, table: str, name: str, count: int) -> dict[int, int]:
         found = self.row(table, name)
         return {n: int(found[str(n)]) for n in range(count) if found.get(str(n), "").isdigit()}
 
     def queue_keys(self, name: str, queue: int) -> list[str]:
-        """The rows of a queue: its own, which counts most, is last."""
-        spans = [span for span in self.queues.get(name, {}) if queue in spread(span)]
-        return [f"{name}|{span}" for span in sorted(spans, key=str.isdigit)]
+        """The rows of a queue: its own, and those that cover it with others."""
+        return [f"{name}|{span}" for span in self.queues.get(name, {}) if queue in spread(span)]
 
-    def queue(self, name: str, queue: int) -> Fields:
-        """The fields of a queue, of its own row and of one that covers it with others."""
-        rows = (self.row("QUEUE", key) for key in self.queue_keys(name, queue))
-        return {field: value for row in rows for field, value in row.items()}
+    def _named_by(self, name: str, queue: int, field: str, table: str) -> Fields:
+        """The row that a field of a queue names; its own row counts most."""
+        keys = sorted(self.queue_keys(name, queue), key=lambda key: "-" in span_of(key))
+        rows = (self.row("QUEUE", key) for key in keys)
+        named = [row[field] for row in rows if field in row]
+        return self.row(table, named[0]) if named else {}
+
+    def _served(self, name: str, queue: int) -> Fields:
+        return self._named_by(name, queue, "scheduler", "SCHEDULER")
 
     def _ecn(self, name: str, queue: int) -> EcnState | None:
-        profile = self.row("WRED_PROFILE", self.queue(name, queue).get("wred_profile", ""))
+        profile = self._named_by(name, queue, "wred_profile", "WRED_PROFILE")
         low, high = profile.get("green_min_threshold", ""), profile.get("green_max_threshold", "")
         if not (low.isdigit() and high.isdigit()):
             return None
-        marks = profile.get("ecn", "ecn_none") in {"ecn_all", "ecn_green", "ecn_green_yellow"}
         return EcnState(
             min_kib=int(low) // BYTES_PER_KIB,
             max_kib=int(high) // BYTES_PER_KIB,
-            kind="ecn" if marks else "red",
+            kind="ecn" if profile.get("ecn", "ecn_none") in _MARKS else "red",
             percent=int(profile.get("green_drop_probability", MARK_PERCENT)),
         )
 
-    def _is_strict(self, name: str, queue: int) -> bool:
-        scheduler = self.queue(name, queue).get("scheduler", "")
-        return self.row("SCHEDULER", scheduler).get("type") == "STRICT"
-
     def _is_lossless(self, name: str, priority: int, qos: Fields) -> bool:
-        """The priority goes to a group of its own number, which has a lossless buffer."""
+        """The priority goes to a group of its own number, which has a lossless buffer.
+
+        If the switch computes buffers itself, a group asks for one by `NULL`.
+        """
         group = self.row("TC_TO_PRIORITY_GROUP_MAP", qos.get("tc_to_pg_map", ""))
-        if group.get(str(priority)) != str(priority):
-            return False
-        return any(
-            self._is_lossless_profile(fields.get("profile", ""))
+        names = {
+            fields.get("profile", "")
             for span, fields in self.buffer_groups.get(name, {}).items()
             if priority in spread(span)
-        )
-
-    def _is_lossless_profile(self, profile: str) -> bool:
-        if profile == DYNAMIC_PROFILE:
-            return self.dynamic_buffers
-        fields = self.row("BUFFER_PROFILE", profile)
-        return fields.get("pool") == LOSSLESS_POOL and "xoff" in fields
+        }
+        profiles = [self.row("BUFFER_PROFILE", each) for each in names - {DYNAMIC_PROFILE}]
+        made = any(each.get("pool") == LOSSLESS_POOL and "xoff" in each for each in profiles)
+        asked = self.dynamic_buffers and DYNAMIC_PROFILE in names
+        return group.get(str(priority)) == str(priority) and (made or asked)
 
     @property
     def dynamic_buffers(self) -> bool:
-        """The switch computes buffers itself, and a group asks for one by `NULL`."""
+        """The switch computes buffers itself."""
         return self.row("DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic"
 
     @property
@@ -280,7 +257,7 @@ class ConfigDb:
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
         mode = self.row("PORT", name).get("mode")
-        yield "mode", {} if mode is None else {mode_cell(name): mode}
+        yield "mode", {} if mode is None else {(PORT.format(name), "mode"): mode}
         for setting, row, tc in every_setting():
             table = row.key.partition("|")[0]
             keys = self.queue_keys(name, tc) if table == "QUEUE" else [name]
@@ -293,8 +270,8 @@ class ConfigDb:
             yield setting, cells | (self._groups(name) if setting == "buffers" else {})
         yield "cable", self._lengths(name)
         listed = self.row("PORT_QOS_MAP", name).get(LIST_FIELD)
-        watched = {(watchdog_row(name), k): v for k, v in self.row("PFC_WD", name).items()}
-        ours = {} if listed is None else {(qos_row(name), LIST_FIELD): listed}
+        watched = {(WATCHDOG.format(name), k): v for k, v in self.row("PFC_WD", name).items()}
+        ours = {} if listed is None else {(QOS.format(name), LIST_FIELD): listed}
         yield "pfc_watchdog", ours | watched
 
     def _groups(self, name: str) -> Cells:
@@ -314,8 +291,7 @@ class ConfigDb:
     def beside(self, name: str) -> dict[str, object]:
         """A rewrite of DSCP, and the weight of each class that is not strict."""
         qos = {**self.row("PORT_QOS_MAP", "global"), **self.row("PORT_QOS_MAP", name)}
-        served = {tc: self.queue(name, tc).get("scheduler", "") for tc in PRIORITIES}
-        rows = {tc: self.row("SCHEDULER", scheduler) for tc, scheduler in served.items()}
+        rows = {tc: self._served(name, tc) for tc in PRIORITIES}
         return {
             # What a port writes into the packets of a class (sonic-port-qos-map.yang).
             "rewrite_dscp": bool(qos.get("tc_to_dscp_map")),
@@ -343,7 +319,7 @@ class ConfigDb:
         """The rows of `rows` that a port uses which was not asked for."""
         named = {
             f"{_NAMED_TABLES[field]}|{value}"
-            for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
+            for table in _OF_PORTS
             for key, fields in self.tables.get(table, {}).items()
             if key.partition("|")[0] not in wanted
             for field, value in fields.items()
@@ -352,24 +328,9 @@ class ConfigDb:
         return tuple(sorted(named & {*self.rows()}))
 
 
-def _by_port(rows: Mapping[str, Fields], *, last: bool = False) -> Tables:
-    """`Ethernet0|3` is queue 3 of Ethernet0; where the port is last, `Vlan111|Ethernet0`."""
-    found: Tables = {}
-    for key, fields in rows.items():
-        first, _, second = key.partition("|")
-        port, rest = (second, first) if last else (first, second)
-        found.setdefault(port, {})[rest] = fields
-    return found
-
-
 def vlan_number(name: str) -> int:
     """`Vlan111` is 111."""
     return int(name.removeprefix("Vlan"))
-
-
-def other_ports(tables: Tables, ours: Collection[str]) -> OtherPorts:
-    """Who else is a member of a VLAN; SONiC has no member of all."""
-    return OtherPorts(by_vlan=vlan_holders(tables, ours, interfaces=False))
 
 
 def vlan_holders(

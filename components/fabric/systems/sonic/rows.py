@@ -186,17 +186,20 @@ def document(rows: Mapping[str, Fields]) -> Iterator[str]:
     for row, fields in rows.items():
         table, _, key = row.partition("|")
         tables.setdefault(table, {})[key] = fields
-    parts = (f'"{table}":{{\n{_rows_text(held)}\n}}' for table, held in tables.items())
+    parts = list[str]()
+    for table, held in tables.items():
+        lines = ",\n".join(f"{json.dumps(k)}:{{{_fields_text(v)}}}" for k, v in held.items())
+        parts.append(f'"{table}":{{\n{lines}\n}}')
     text = ",\n".join(parts).replace("'", "\\u0027").replace("!", "\\u0021")
     yield Script(f"sudo sonic-cfggen -j /dev/stdin --write-to-db <<<'{{\n{text}\n}}'")
 
 
-def _rows_text(rows: Mapping[str, Fields]) -> str:
-    return ",\n".join(f"{json.dumps(key)}:{{{_fields_text(each)}}}" for key, each in rows.items())
-
-
 def _fields_text(fields: Fields) -> str:
-    typed = (_typed(field) for field in fields.items())
+    """A field as the JSON of `sonic-cfggen` has it: in Redis `route_map_in@` is a list."""
+    typed = (
+        (name[:-1], value.split(",")) if name.endswith("@") else (name, value)
+        for name, value in fields.items()
+    )
     return _wrapped(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in typed)
 
 
@@ -208,12 +211,6 @@ def _wrapped(parts: Iterable[str], between: str = ",") -> str:
         text += head + ("\n" if head and long else "") + part
         width = len(text) - text.rfind("\n")
     return text
-
-
-def _typed(field: tuple[str, str]) -> tuple[str, str | list[str]]:
-    """A field as Redis has it, as the JSON of `sonic-cfggen` has it: `route_map_in@` is a list."""
-    name, value = field
-    return (name[:-1], value.split(",")) if name.endswith("@") else field
 
 
 def by_row(cells: Iterable[tuple[Cell, str]]) -> Rows:
@@ -245,29 +242,13 @@ def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
         yield Script(" &&\n".join(lines))
 
 
-def port_row(port: str) -> str:
-    """The row of the port itself."""
-    return f"PORT|{port}"
-
-
-def mode_cell(port: str) -> Cell:
-    """What the port may be member of, which releases from 202405 on record."""
-    return port_row(port), "mode"
-
-
-def qos_row(port: str) -> str:
-    """The row that binds maps and PFC to a port."""
-    return f"PORT_QOS_MAP|{port}"
-
-
-def watchdog_row(port: str) -> str:
-    """The row whose presence starts the PFC watchdog of a port."""
-    return f"PFC_WD|{port}"
-
-
-def group_row(port: str, group: int) -> str:
-    """The row of one ingress priority group."""
-    return f"BUFFER_PG|{port}|{group}"
+PORT: Final = "PORT|{}"
+QOS: Final = "PORT_QOS_MAP|{}"
+"""The row that binds maps and PFC to a port."""
+WATCHDOG: Final = "PFC_WD|{}"
+"""The row whose presence starts the PFC watchdog of a port."""
+GROUP: Final = "BUFFER_PG|{}|{}"
+"""The row of one ingress priority group, or of neighbours."""
 
 
 Setting = tuple[str, CellRow, int]

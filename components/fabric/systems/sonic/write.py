@@ -19,6 +19,7 @@ from components.fabric.systems.sonic.port import PortPlan, plan_qos
 from components.fabric.systems.sonic.routing import held_interfaces, plan_routing
 from components.fabric.systems.sonic.rows import (
     LOSSLESS_PROFILE,
+    PORT,
     SPANNING,
     Cell,
     Cells,
@@ -28,9 +29,7 @@ from components.fabric.systems.sonic.rows import (
     delete_fields,
     delete_rows,
     document,
-    mode_cell,
     our_rows,
-    port_row,
     read_held,
     read_rows,
     read_settings,
@@ -151,9 +150,9 @@ def _plan(name: str, actual: SwitchState, target: SwitchState) -> PortPlan:
             continue
         moves = getattr(plan.port, key) != getattr(plan.was, key)
         if moves:
-            plan.last[port_row(name), field] = value
+            plan.last[PORT.format(name), field] = value
         if is_default(plan.port.native, key) and (moves or not is_default(plan.was.native, key)):
-            plan.deletes.append((port_row(name), field))
+            plan.deletes.append((PORT.format(name), field))
     return plan
 
 
@@ -215,7 +214,7 @@ def _plan_members(plan: PortPlan) -> None:
 
 def _plan_mode(plan: PortPlan, tagging: set[str]) -> None:
     """Releases from 202405 on may have recorded a mode, which limits what a port may join."""
-    cell, port = mode_cell(plan.name), plan.port
+    cell, port = (PORT.format(plan.name), "mode"), plan.port
     now, wanted = (read_settings(each).get("mode", {}).get(cell) for each in (plan.was, port))
     if wanted is None:
         wanted = "trunk" if "tagged" in tagging else port.mode if port.mode == "routed" else now
@@ -260,7 +259,7 @@ def _plan_link(plan: PortPlan, switch: SwitchState) -> None:
     A field that vanishes changes nothing until the next boot, so its default goes before it; of
     FEC there is none, and the chip keeps the last one.
     """
-    row, held, wanted = port_row(plan.name), _link_fields(plan.was), _link_fields(plan.port)
+    row, held, wanted = PORT.format(plan.name), _link_fields(plan.was), _link_fields(plan.port)
     moved = {name: text for name, text in wanted.items() if held.get(name) != text}
     ours = ["fec"] if plan.port.fec is not None else []
     ours += ["adv_speeds", "adv_speeds@", "autoneg"] if plan.port.autoneg is not None else []
