@@ -29,10 +29,11 @@ from components.fabric.systems.sonic import read as sonic_parse
 from components.fabric.systems.sonic import write as sonic_actions
 from components.fabric.systems.sonic.read import ConfigDb, vlan_number
 from components.fabric.systems.sonic.routing import (
+    FACTORY,
     addresses_of,
     bgp_of,
-    factory_words,
     release_words,
+    routing_rows,
     routing_words,
 )
 from components.fabric.systems.sonic.rows import (
@@ -119,12 +120,12 @@ class SonicDriver(ByTable):
         """Read what `read_commands` asked for."""
         tables = sonic_parse.parse_config(CONFIG, answers[CONFIG])
         sonic_parse.require_ports(CONFIG, tables, wanted.ports)
-        config = ConfigDb.of(tables)
+        config, routed = ConfigDb.of(tables), routing_rows(tables)
         native = {
             WHOLE: write_list(config.implied),
             "held_rows": write_list(config.holders(wanted.ports)),
             **write_rows(config.rows()),
-            **routing_words(tables),
+            **routing_words(routed),
         }
         if VERSION in answers:
             native |= release_words(counters.parse_release(answers[VERSION]))
@@ -133,8 +134,8 @@ class SonicDriver(ByTable):
         state = SwitchState(
             vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
             roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
-            addresses=addresses_of(tables),
-            bgp=bgp_of(tables),
+            addresses=addresses_of(routed),
+            bgp=bgp_of(routed),
             native=native,
             ports={
                 name: config.port(name).model_copy(
@@ -182,7 +183,7 @@ class SonicDriver(ByTable):
             roce="lossless",
             addresses={},
             bgp=BgpState(),
-            native=write_rows({}) | factory_words(),
+            native=write_rows({}) | routing_words(FACTORY),
             ports=dict.fromkeys(ports, port),
         )
 
