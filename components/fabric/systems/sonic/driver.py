@@ -13,14 +13,12 @@ from typing import Final
 
 from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, write_list, write_text
-from components.fabric.parts import Sessions
 from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import (
     ByHand,
     Guard,
     LinkForm,
-    PortCounters,
     Reading,
     Script,
 )
@@ -199,20 +197,14 @@ class SonicDriver(ByTable):
         """The sessions, with BFD if any neighbour has it, and the next hops."""
         return counters.WITH_BFD if bfd else counters.SUMMARY, counters.NEXT_HOPS
 
-    def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
-        """Read what `session_commands` asked for."""
-        return counters.parse_sessions(answers)
+    parse_sessions = staticmethod(counters.parse_sessions)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
         del ports
         return counters.COMMANDS
 
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Read what `counter_commands` asked for."""
-        return counters.parse_counters(answers, ports)
+    parse_counters = staticmethod(counters.parse_counters)
 
 
 def _reason_of(text: str) -> str:

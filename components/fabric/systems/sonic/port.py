@@ -1,35 +1,53 @@
-"""The QoS of one SONiC port: which cells change on the way from what it has to its target."""
+"""The QoS of one SONiC port: which cells change on the way from what it has to its target.
+
+`CABLE_LENGTH|AZURE` has a field for each port. Unless the switch computes buffers, buffermgrd looks
+length and speed up in the platform's `pg_profile_lookup.ini`, makes a profile that has both in its
+name, and gives it to the port's groups. A length without a line leaves everything as it was, so
+what counts here is what the groups have.
+
+`PFC_WD|Ethernet0` starts a watchdog; `pfcwd_sw_enable` of `PORT_QOS_MAP|Ethernet0` says which
+queues it watches. `PFC_WD|GLOBAL` belongs to every port and is only read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
+from components.fabric.native import is_default
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unsettable
-from components.fabric.systems.sonic import buffers
-from components.fabric.systems.sonic.rows import (
-    DYNAMIC_PROFILE,
-    GROUP,
-    LIST_FIELD,
-    LOSSLESS_PROFILE,
-    QOS,
-    WATCHDOG,
-    Cell,
-    Cells,
-    Setting,
-    cells_of,
-    every_setting,
-    named_rows,
-    numbers_of,
-    read_rows,
-    read_settings,
-    settings_of,
-    span_of,
-    spread,
-    wanted_cells,
-    whole_words,
+from components.fabric.systems.sonic import rows as db
+from components.fabric.systems.sonic.read import (
+    ACTION,
+    RANGES_MS,
+    UNPOLLED,
+    is_time,
+    made_groups,
+    poll_ms,
 )
+from components.fabric.systems.sonic.rows import Cell, Cells, Setting
+
+TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
+"""The row that the platform's template writes (buffers_config.j2)."""
+FORGOTTEN: Final = "0m"
+"""A length of which buffermgrd makes nothing; it remembers one whose field just vanishes."""
+TIME_MS: Final = 200
+"""Until a watchdog drops, and until it forwards again: the defaults of `pfcwd start_default`."""
+
+
+def cable_cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    """The cells that say the length of a port; the template's if none does."""
+    found = tuple(cell for cell in cells if cell[0].startswith("CABLE_LENGTH|"))
+    return found or ((TEMPLATE_ROW, name),)
+
+
+def is_run(span: str, listed: Iterable[int]) -> bool:
+    """Whether buffermgrd makes this very row of a list: it has one row for neighbours, `3-4`."""
+    numbers = db.spread(span)
+    around = range(numbers.start - 1, numbers.stop + 1)
+    return bool(numbers) and {*around} & {*listed} == {*numbers}
 
 
 @dataclass(slots=True)
@@ -68,20 +86,20 @@ class PortPlan:
 
     def __post_init__(self) -> None:
         """Take the cells of all settings together."""
-        settings = read_settings(self.was).values()
+        settings = db.read_settings(self.was).values()
         self.now = {cell: value for cells in settings for cell, value in cells.items()}
 
     @property
     def pause(self) -> Cell:
         """The list of priorities with PFC."""
-        return QOS.format(self.name), "pfc_enable"
+        return db.QOS.format(self.name), "pfc_enable"
 
     @property
     def named(self) -> set[str]:
         """Rows that the port names afterwards, beside what is put back."""
         gone = {*self.deletes, *self.recorded}
         cells = {**self.now, **self.sets}
-        return {*named_rows((cell, value) for cell, value in cells.items() if cell not in gone)}
+        return {*db.named_rows((cell, value) for cell, value in cells.items() if cell not in gone)}
 
     @property
     def pause_list(self) -> str:
@@ -97,7 +115,7 @@ class PortPlan:
         # The switch makes groups of these lines; else those that are there are all.
         looks = bool(self.pause_list) and (self.touched or self.pause in self.sets)
         cells = {**self.now, **self.first}
-        said = [cells[cell] for cell in buffers.cable_cells(self.name, cells) if cell in cells]
+        said = [cells[cell] for cell in cable_cells(self.name, cells) if cell in cells]
         return looks and bool(said) and bool(said[-1]) and f"_{said[-1]}_" in profile
 
     def forgets(self) -> Cells:
@@ -127,15 +145,15 @@ def plan_qos(plan: PortPlan, switch: SwitchState) -> None:
     Raises:
         Unsettable: No line of ours leads there.
     """
-    recorded = read_settings(plan.port)
+    recorded = db.read_settings(plan.port)
     _plan_length(plan, switch, recorded.get("cable"))
-    for setting in settings_of(plan.port):
+    for setting in db.settings_of(plan.port):
         if setting[0] not in recorded:
             _plan_wanted(plan, switch, setting)
-    rows = {name: (row, tc) for name, row, tc in every_setting()}
+    rows = {name: (row, tc) for name, row, tc in db.every_setting()}
     for name, cells in recorded.items():
         if name in rows:
-            _put_back(plan, cells_of(plan.name, *rows[name]), cells)
+            _put_back(plan, db.cells_of(plan.name, *rows[name]), cells)
         if name == "buffers":
             _put_back_groups(plan, cells)
     if "pfc_watchdog" in recorded:
@@ -146,7 +164,7 @@ def plan_qos(plan: PortPlan, switch: SwitchState) -> None:
 
 def _plan_wanted(plan: PortPlan, switch: SwitchState, setting: Setting) -> None:
     name, row, tc = setting
-    wanted, cells = wanted_cells(plan.name, plan.port, row, tc), cells_of(plan.name, row, tc)
+    wanted, cells = db.wanted_cells(plan.name, plan.port, row, tc), db.cells_of(plan.name, row, tc)
     as_wanted = all(plan.now.get(cell) == wanted.get(cell) for cell in cells)
     if not row.agrees(plan.was, plan.port, tc):
         _require_own_row(plan, name, tc)
@@ -156,27 +174,27 @@ def _plan_wanted(plan: PortPlan, switch: SwitchState, setting: Setting) -> None:
             plan.put(cell, wanted.get(cell))
     elif not as_wanted:
         return
-    plan.needed |= {*named_rows(wanted.items())}
+    plan.needed |= {*db.named_rows(wanted.items())}
 
 
 def _plan_length(plan: PortPlan, switch: SwitchState, recorded: Cells | None) -> None:
     """Before PFC, by which the switch looks at the length; older images look then only."""
     was, port, aim = plan.was, plan.port, Cells()
-    held = buffers.cable_cells(plan.name, plan.now)
+    held = cable_cells(plan.name, plan.now)
     if recorded is not None:
         gone = [cell for cell in held if cell in plan.now and cell not in recorded]
         plan.deletes += gone
-        aim = dict(recorded) or dict.fromkeys(gone, buffers.FORGOTTEN)
+        aim = dict(recorded) or dict.fromkeys(gone, FORGOTTEN)
     elif port.cable_m is not None and was.cable_m != port.cable_m:
         aim = dict.fromkeys(held, f"{port.cable_m}m")
-        paused, rows = port.pfc_priorities or (), read_rows(switch) or ()
-        for cell, speed, length in buffers.made_groups(plan.now, paused):
-            profile = f"{LOSSLESS_PROFILE}{speed}_{port.cable_m}m_profile"
+        paused, rows = port.pfc_priorities or (), db.read_rows(switch) or ()
+        for cell, speed, length in made_groups(plan.now, paused):
+            profile = f"{db.LOSSLESS_PROFILE}{speed}_{port.cable_m}m_profile"
             if length == port.cable_m:
                 continue
             # buffermgrd does not touch a row of an earlier list, `3-4` beside `3`, which would
             # bring its headroom back at the next boot. Its new profile must be there already.
-            if buffers.is_run(span_of(cell[0]), paused):
+            if is_run(db.span_of(cell[0]), paused):
                 plan.touched = True
             elif f"BUFFER_PROFILE|{profile}" in rows:
                 plan.sets[cell] = profile
@@ -185,51 +203,84 @@ def _plan_length(plan: PortPlan, switch: SwitchState, recorded: Cells | None) ->
     plan.length_moves = bool(lengths)
     plan.touched = plan.touched or plan.length_moves
     if plan.touched:
-        found = buffers.touch_cells(plan.name, was, port)
+        found = _touch_cells(plan)
         plan.renews_pfc = found is None
         plan.touches |= found or {}
 
 
+def _touch_cells(plan: PortPlan) -> Cells | None:
+    """A field of a port, with the value that it has: by its event buffermgrd looks at the length.
+
+    It does so by the length alone in images from March 2026 on only (sonic-swss 67198295).
+
+    Returns:
+        Nothing if the port's MTU or state is written anyway; None if no field is there.
+    """
+    was, port, row = plan.was, plan.port, db.PORT.format(plan.name)
+    if port.mtu_bytes not in {None, was.mtu_bytes} or port.admin_up not in {None, was.admin_up}:
+        return {}
+    if not is_default(was.native, "mtu_bytes") and was.mtu_bytes is not None:
+        return {(row, "mtu"): str(was.mtu_bytes)}
+    if not is_default(was.native, "admin_up") and was.admin_up is not None:
+        return {(row, "admin_status"): "up" if was.admin_up else "down"}
+    return None
+
+
 def _want_watchdog(plan: PortPlan, switch: SwitchState) -> None:
-    was, port, implied = plan.was, plan.port, whole_words(switch)
+    """Times that are already set are kept, unless the file says others."""
+    was, port, implied = plan.was, plan.port, db.whole_words(switch)
     if not port.pfc_watchdog:
         _set_watchdog(plan, {})
         return
-    paused, times = port.pfc_priorities or (), port.pfc_watchdog_ms
-    timed = times in {None, was.pfc_watchdog_ms}
-    if was.pfc_watchdog and timed and buffers.lists_all(plan.name, plan.now, paused):
+    paused, times = {*(port.pfc_priorities or ())}, port.pfc_watchdog_ms
+    listed, row = (db.QOS.format(plan.name), db.LIST_FIELD), db.WATCHDOG.format(plan.name)
+    lists_all = paused <= db.numbers_of(plan.now.get(listed, ""))
+    if was.pfc_watchdog and times in {None, was.pfc_watchdog_ms} and lists_all:
         return
-    if buffers.UNPOLLED in implied:
+    polled = poll_ms(implied)
+    if UNPOLLED in implied:
         raise Unsettable(
             "its PFC watchdogs see nothing, since the polling of their counters is off. It is one "
             "setting for all ports, so we do not change it: run `sudo pfcwd counter_poll enable`, "
             "save, and run this again"
         )
-    polled = buffers.poll_ms(implied)
     if times is not None and min(times) < polled:
         raise Unsettable(
             f"its PFC watchdogs look each {polled} ms, and pfc_watchdog_ms has {min(times)}. How "
             "often they look is one setting for all ports, so we do not change it: run `sudo pfcwd "
             f"interval {min(times)}`, save, and run this again"
         )
-    _set_watchdog(plan, buffers.wanted_watchdog(plan.name, plan.now, paused, implied, times))
+    wanted = _rows_in(plan.now, row) | {(row, "action"): ACTION}
+    for number, time in enumerate(RANGES_MS):
+        if times is not None:
+            wanted[row, time] = str(times[number])
+        elif not is_time(wanted.get((row, time), ""), time, implied):
+            wanted[row, time] = str(max(TIME_MS, polled))
+    wanted[listed] = plan.now[listed] if lists_all else ",".join(map(str, sorted(paused)))
+    _set_watchdog(plan, wanted)
+
+
+def _rows_in(cells: Cells, row: str) -> Cells:
+    return {cell: value for cell, value in cells.items() if cell[0] == row}
 
 
 def _set_watchdog(plan: PortPlan, target: Cells) -> None:
-    """A running watchdog takes neither another row nor another list: it ends, and starts again."""
-    listed = (QOS.format(plan.name), LIST_FIELD)
-    held = buffers.watchdog_cells(plan.name, plan.now)
-    wanted = buffers.watchdog_cells(plan.name, target)
+    """A running watchdog takes neither another row nor another list: it ends, and starts again.
+
+    A row that changes under it is half taken (sonic-swss, pfcwdorch.cpp).
+    """
+    listed, row = (db.QOS.format(plan.name), db.LIST_FIELD), db.WATCHDOG.format(plan.name)
+    held, wanted = _rows_in(plan.now, row), _rows_in(target, row)
     plan.put(listed, target.get(listed))
     if held != wanted or plan.now.get(listed) != target.get(listed):
-        plan.gone_rows += [WATCHDOG.format(plan.name)] if held else []
+        plan.gone_rows += [row] if held else []
         plan.last |= wanted
 
 
 def _require_own_row(plan: PortPlan, setting: str, tc: int) -> None:
     """A queue that shares its row with others cannot be set alone: which row wins is not said."""
-    for row, _ in read_settings(plan.was).get(setting, {}):
-        if row.startswith("QUEUE|") and "-" in span_of(row):
+    for row, _ in db.read_settings(plan.was).get(setting, {}):
+        if row.startswith("QUEUE|") and "-" in db.span_of(row):
             raise Unsettable(
                 f"{row} is one row for several queues of {plan.name}, and queue {tc} needs one of "
                 "its own: write one row a queue, and run this again"
@@ -240,9 +291,9 @@ def _want_groups(plan: PortPlan, switch: SwitchState, *, as_wanted: bool) -> Non
     """In the dynamic model a lossless buffer is asked for; in the other it follows from PFC."""
     was, port = plan.was, plan.port
     lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
-    if "dynamic" in whole_words(switch):
+    if "dynamic" in db.whole_words(switch):
         for priority in lacking:
-            plan.put((GROUP.format(plan.name, priority), "profile"), DYNAMIC_PROFILE)
+            plan.put((db.GROUP.format(plan.name, priority), "profile"), db.DYNAMIC_PROFILE)
     elif as_wanted and was.pfc_priorities == port.pfc_priorities and not plan.length_moves:
         raise Unsettable(
             f"PFC of {plan.name} is on, and the switch made no lossless buffer for priority "
@@ -261,8 +312,8 @@ def _put_back_groups(plan: PortPlan, recorded: Cells) -> None:
     before = {cell for cell in recorded if cell[0].startswith("BUFFER_PG|")}
     plan.gone_groups += [row for row in _made_groups(plan) if (row, "profile") not in before]
     for cell in sorted(before):
-        shared = {n for row in plan.gone_groups for n in spread(span_of(row))}
-        if shared & {*spread(span_of(cell[0]))} and cell in plan.now:
+        shared = {n for row in plan.gone_groups for n in db.spread(db.span_of(row))}
+        if shared & {*db.spread(db.span_of(cell[0]))} and cell in plan.now:
             plan.renewed_groups.append(cell[0])
             plan.sets[cell] = recorded[cell]
         else:
@@ -274,10 +325,10 @@ def _made_groups(plan: PortPlan) -> Iterator[str]:
 
     It makes one row for neighbours: `3-4` for the list `3,4`.
     """
-    paused = numbers_of(plan.pause_list)
+    paused = db.numbers_of(plan.pause_list)
     for (row, _), profile in sorted(plan.now.items()):
         # With another length the switch may have made none of a list that stays.
-        stays = buffers.is_run(span_of(row), paused) and not plan.length_moves
-        made = profile.startswith(LOSSLESS_PROFILE) and not stays
-        if row.startswith("BUFFER_PG|") and (profile == DYNAMIC_PROFILE or made):
+        stays = is_run(db.span_of(row), paused) and not plan.length_moves
+        made = profile.startswith(db.LOSSLESS_PROFILE) and not stays
+        if row.startswith("BUFFER_PG|") and (profile == db.DYNAMIC_PROFILE or made):
             yield row

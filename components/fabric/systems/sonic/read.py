@@ -7,7 +7,7 @@ The configuration is one JSON object: table to row to fields. It also holds secr
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -18,44 +18,13 @@ from components.fabric.state import EcnState, PortState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.sonic.buffers import (
-    describe_polling,
-    is_watching,
-    length_in_force,
-    watchdog_ms,
-)
-from components.fabric.systems.sonic.rows import (
-    BYTES_PER_KIB,
-    DSCPS,
-    DYNAMIC_PROFILE,
-    FACTORY_MTU_BYTES,
-    LIST_FIELD,
-    LOSSLESS_POOL,
-    LOSSLESS_PROFILE,
-    MAP_TABLES,
-    MARK_PERCENT,
-    PORT,
-    PRIORITIES,
-    QOS,
-    SPANNING,
-    WATCHDOG,
-    Cells,
-    Fields,
-    Rows,
-    Tables,
-    delete_rows,
-    document,
-    every_setting,
-    is_our_name,
-    span_of,
-    spread,
-    write_settings,
-)
+from components.fabric.systems.sonic import rows as db
+from components.fabric.systems.sonic.rows import Cell, Cells, Fields, Rows, Tables
 
 _TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
 _PORT: Final = re.compile(r"Ethernet\d+")
 _OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
-_NAMED_TABLES: Final = {**MAP_TABLES, "profile": "BUFFER_PROFILE"}
+_NAMED_TABLES: Final = {**db.MAP_TABLES, "profile": "BUFFER_PROFILE"}
 _MARKS: Final = {"ecn_all", "ecn_green", "ecn_green_yellow"}
 _HIDDEN: Final = "    (not shown: it may hold secrets)"
 Mode = Literal["access", "trunk", "hybrid", "routed"]
@@ -113,7 +82,7 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
                 joined[f"{table}|{key}"] = fields
                 split |= {f"{table}|{name}{bar}{rest}": fields for name in names.split(",")}
     if joined:
-        lines = "\n    ".join((*delete_rows(joined), *document(split)))
+        lines = "\n    ".join((*db.delete_rows(joined), *db.document(split)))
         sku = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("hwsku", "of this switch")
         raise Unreadable(
             command,
@@ -128,6 +97,56 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
 def port_names(tables: Tables) -> tuple[str, ...]:
     """Every front panel port, by number."""
     return tuple(sorted((name for name in tables["PORT"] if _PORT.fullmatch(name)), key=port_key))
+
+
+_LENGTH: Final = re.compile(r"(\d+)m")  # sonic-cable-length.yang
+_MADE: Final = re.compile(r"pg_lossless_(?P<speed>\d+)_(?P<length>\d+)m_profile")
+
+
+def made_groups(
+    cells: Mapping[Cell, str], paused: Iterable[int]
+) -> Iterator[tuple[Cell, str, int]]:
+    """The paused groups whose profile buffermgrd made: cell, speed and length in metres."""
+    listed = {*paused}
+    for cell, value in sorted(cells.items()):
+        made = _MADE.fullmatch(value)
+        if cell[0].startswith("BUFFER_PG|") and made and listed & {*db.spread(db.span_of(cell[0]))}:
+            yield cell, made["speed"], int(made["length"])
+
+
+def length_in_force(cells: Mapping[Cell, str], paused: Iterable[int]) -> int:
+    """Metres that the headroom of the paused groups is for; 0: nothing says, or two things do.
+
+    A group has another length than the table if the platform has no headroom for that, and if the
+    switch has not looked: then its next look changes it.
+    """
+    said = {value for cell, value in cells.items() if cell[0].startswith("CABLE_LENGTH|")}
+    found = _LENGTH.fullmatch(said.pop()) if len(said) == 1 else None
+    length = int(found[1]) if found else 0
+    made = {each for _, _, each in made_groups(cells, paused)}
+    return length if made <= {length} else 0
+
+
+ACTION: Final = "drop"
+"""What `pfc_watchdog` promises; also the default of the switch."""
+POLL_MS: Final = 100
+"""How often watchdogs look by default (sonic-swss, orchdaemon.cpp: PFC_WD_POLL_MSECS)."""
+RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
+"""sonic-pfcwd.yang. Without the second one a queue is never restored."""
+UNPOLLED: Final = "watchdog not polled"
+"""Of a switch, in `whole_words`: no watchdog of it sees anything."""
+_POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
+
+
+def poll_ms(implied: Iterable[str]) -> int:
+    """How often the watchdogs look."""
+    found = (_POLLED.fullmatch(text) for text in implied)
+    return next((int(match[1]) for match in found if match), POLL_MS)
+
+
+def is_time(text: str, field: str, implied: Iterable[str]) -> bool:
+    """In its range, and no shorter than the switch looks (sonic-pfcwd.yang)."""
+    return text.isdigit() and int(text) in RANGES_MS[field] and int(text) >= poll_ms(implied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,31 +180,32 @@ class ConfigDb:
         """What the configuration says of one port."""
         row, qos, watchdog = (self.row(t, name) for t in ("PORT", "PORT_QOS_MAP", "PFC_WD"))
         mode, access, trunk = self._membership(name)
+        drops, restores = (watchdog.get(time, "") for time in RANGES_MS)
+        timed = drops.isdigit() and restores.isdigit()
         paused = tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", "")))))
         # The port's own map, or else the one of the whole switch.
         everywhere = self.row("PORT_QOS_MAP", "global").get("dscp_to_tc_map", "")
         dscps = qos.get("dscp_to_tc_map") or everywhere
         tagged = "dot1p_to_tc_map" in qos
+        served = self._schedulers(name)
         return PortState(
             admin_up=row.get("admin_status", "down") == "up",
-            mtu_bytes=int(row.get("mtu", FACTORY_MTU_BYTES)),
+            mtu_bytes=int(row.get("mtu", db.FACTORY_MTU_BYTES)),
             mode=mode,
             access_vlan=access,
             trunk_vlans=trunk,
             trust=("both" if tagged else "L3") if dscps else "L2" if tagged else "port",
-            ecn={tc: self._ecn(name, tc) for tc in PRIORITIES},
-            strict_classes=tuple(
-                tc for tc in PRIORITIES if self._served(name, tc).get("type") == "STRICT"
-            ),
-            dscp_priorities=self._numbers("DSCP_TO_TC_MAP", dscps, len(DSCPS)),
+            ecn={tc: self._ecn(name, tc) for tc in db.PRIORITIES},
+            strict_classes=tuple(tc for tc in db.PRIORITIES if served[tc].get("type") == "STRICT"),
+            dscp_priorities=self._numbers("DSCP_TO_TC_MAP", dscps, len(db.DSCPS)),
             priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
             pfc_priorities=paused,
-            pfc_watchdog=is_watching(watchdog, qos, self.implied),
-            pfc_watchdog_ms=watchdog_ms(watchdog),
+            pfc_watchdog=self._is_watching(watchdog, qos),
+            pfc_watchdog_ms=(int(drops), int(restores)) if timed else None,
             cable_m=length_in_force(self._lengths(name) | self._groups(name), paused),
-            lossless_buffers=tuple(n for n in PRIORITIES if self._is_lossless(name, n, qos)),
+            lossless_buffers=tuple(n for n in db.PRIORITIES if self._is_lossless(name, n, qos)),
             native=sources(admin_up="admin_status" in row, mtu_bytes="mtu" in row)
-            | write_settings(dict(self._cells(name))),
+            | db.write_settings(dict(self._cells(name))),
         )
 
     def _membership(self, name: str) -> tuple[Mode, int | None, tuple[int, ...]]:
@@ -202,17 +222,17 @@ class ConfigDb:
 
     def queue_keys(self, name: str, queue: int) -> list[str]:
         """The rows of a queue: its own, and those that cover it with others."""
-        return [f"{name}|{span}" for span in self.queues.get(name, {}) if queue in spread(span)]
+        return [f"{name}|{span}" for span in self.queues.get(name, {}) if queue in db.spread(span)]
 
     def _named_by(self, name: str, queue: int, field: str, table: str) -> Fields:
         """The row that a field of a queue names; its own row counts most."""
-        keys = sorted(self.queue_keys(name, queue), key=lambda key: "-" in span_of(key))
+        keys = sorted(self.queue_keys(name, queue), key=lambda key: "-" in db.span_of(key))
         rows = (self.row("QUEUE", key) for key in keys)
         named = [row[field] for row in rows if field in row]
         return self.row(table, named[0]) if named else {}
 
-    def _served(self, name: str, queue: int) -> Fields:
-        return self._named_by(name, queue, "scheduler", "SCHEDULER")
+    def _schedulers(self, name: str) -> dict[int, Fields]:
+        return {tc: self._named_by(name, tc, "scheduler", "SCHEDULER") for tc in db.PRIORITIES}
 
     def _ecn(self, name: str, queue: int) -> EcnState | None:
         profile = self._named_by(name, queue, "wred_profile", "WRED_PROFILE")
@@ -220,45 +240,56 @@ class ConfigDb:
         if not (low.isdigit() and high.isdigit()):
             return None
         return EcnState(
-            min_kib=int(low) // BYTES_PER_KIB,
-            max_kib=int(high) // BYTES_PER_KIB,
+            min_kib=int(low) // db.BYTES_PER_KIB,
+            max_kib=int(high) // db.BYTES_PER_KIB,
             kind="ecn" if profile.get("ecn", "ecn_none") in _MARKS else "red",
-            percent=int(profile.get("green_drop_probability", MARK_PERCENT)),
+            percent=int(profile.get("green_drop_probability", db.MARK_PERCENT)),
         )
 
     def _is_lossless(self, name: str, priority: int, qos: Fields) -> bool:
         """The priority goes to a group of its own number, which has a lossless buffer.
 
-        If the switch computes buffers itself, a group asks for one by `NULL`.
+        If the switch computes buffers itself (`dynamic`), a group asks for one by `NULL`.
         """
         group = self.row("TC_TO_PRIORITY_GROUP_MAP", qos.get("tc_to_pg_map", ""))
         names = {
             fields.get("profile", "")
             for span, fields in self.buffer_groups.get(name, {}).items()
-            if priority in spread(span)
+            if priority in db.spread(span)
         }
-        profiles = [self.row("BUFFER_PROFILE", each) for each in names - {DYNAMIC_PROFILE}]
-        made = any(each.get("pool") == LOSSLESS_POOL and "xoff" in each for each in profiles)
-        asked = self.dynamic_buffers and DYNAMIC_PROFILE in names
+        profiles = [self.row("BUFFER_PROFILE", each) for each in names - {db.DYNAMIC_PROFILE}]
+        made = any(each.get("pool") == db.LOSSLESS_POOL and "xoff" in each for each in profiles)
+        asked = "dynamic" in self.implied and db.DYNAMIC_PROFILE in names
         return group.get(str(priority)) == str(priority) and (made or asked)
-
-    @property
-    def dynamic_buffers(self) -> bool:
-        """The switch computes buffers itself."""
-        return self.row("DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic"
 
     @property
     def implied(self) -> tuple[str, ...]:
         """What holds for all ports: `whole_words` of a state."""
-        counters = self.row("FLEX_COUNTER_TABLE", "PFCWD")
-        polled = describe_polling(self.row("PFC_WD", "GLOBAL"), counters)
-        spans = (SPANNING,) if self.row("STP", "GLOBAL").get("mode") else ()
-        return (*(("dynamic",) if self.dynamic_buffers else ()), *polled, *spans)
+        polls = self.row("FLEX_COUNTER_TABLE", "PFCWD").get("FLEX_COUNTER_STATUS") == "enable"
+        interval = self.row("PFC_WD", "GLOBAL").get("POLL_INTERVAL", "")
+        model = self.row("DEVICE_METADATA", "localhost").get("buffer_model")
+        words = {
+            "dynamic": model == "dynamic",
+            UNPOLLED: not polls,
+            f"watchdog polled each {interval} ms": interval.isdigit(),
+            db.SPANNING: bool(self.row("STP", "GLOBAL").get("mode")),
+        }
+        return tuple(word for word, holds in words.items() if holds)
+
+    def _is_watching(self, row: Fields, qos: Fields) -> bool:
+        """Whether a port drops what a storm holds up on each of its paused priorities."""
+        paused, watched = (db.numbers_of(qos.get(key, "")) for key in ("pfc_enable", db.LIST_FIELD))
+        return (
+            UNPOLLED not in self.implied
+            and row.get("action", ACTION) == ACTION
+            and all(is_time(row.get(field, ""), field, self.implied) for field in RANGES_MS)
+            and paused <= watched
+        )
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
         mode = self.row("PORT", name).get("mode")
-        yield "mode", {} if mode is None else {(PORT.format(name), "mode"): mode}
-        for setting, row, tc in every_setting():
+        yield "mode", {} if mode is None else {(db.PORT.format(name), "mode"): mode}
+        for setting, row, tc in db.every_setting():
             table = row.key.partition("|")[0]
             keys = self.queue_keys(name, tc) if table == "QUEUE" else [name]
             cells = {
@@ -269,9 +300,9 @@ class ConfigDb:
             }
             yield setting, cells | (self._groups(name) if setting == "buffers" else {})
         yield "cable", self._lengths(name)
-        listed = self.row("PORT_QOS_MAP", name).get(LIST_FIELD)
-        watched = {(WATCHDOG.format(name), k): v for k, v in self.row("PFC_WD", name).items()}
-        ours = {} if listed is None else {(QOS.format(name), LIST_FIELD): listed}
+        listed = self.row("PORT_QOS_MAP", name).get(db.LIST_FIELD)
+        watched = {(db.WATCHDOG.format(name), k): v for k, v in self.row("PFC_WD", name).items()}
+        ours = {} if listed is None else {(db.QOS.format(name), db.LIST_FIELD): listed}
         yield "pfc_watchdog", ours | watched
 
     def _groups(self, name: str) -> Cells:
@@ -291,13 +322,12 @@ class ConfigDb:
     def beside(self, name: str) -> dict[str, object]:
         """A rewrite of DSCP, and the weight of each class that is not strict."""
         qos = {**self.row("PORT_QOS_MAP", "global"), **self.row("PORT_QOS_MAP", name)}
-        rows = {tc: self._served(name, tc) for tc in PRIORITIES}
         return {
             # What a port writes into the packets of a class (sonic-port-qos-map.yang).
             "rewrite_dscp": bool(qos.get("tc_to_dscp_map")),
             "class_shares": {
                 tc: int(row["weight"])
-                for tc, row in rows.items()
+                for tc, row in self._schedulers(name).items()
                 if row.get("type") != "STRICT" and row.get("weight", "").isdigit()
             },
         }
@@ -312,7 +342,8 @@ class ConfigDb:
             for table, rows in self.tables.items()
             if not table.startswith("ROUTE_MAP")
             for key, fields in rows.items()
-            if is_our_name(key) or (table == "BUFFER_PROFILE" and key.startswith(LOSSLESS_PROFILE))
+            if db.is_our_name(key)
+            or (table == "BUFFER_PROFILE" and key.startswith(db.LOSSLESS_PROFILE))
         }
 
     def holders(self, wanted: Mapping[str, object]) -> tuple[str, ...]:

@@ -15,26 +15,10 @@ from components.fabric.native import is_default
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.membership import fill_membership
+from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.port import PortPlan, plan_qos
 from components.fabric.systems.sonic.routing import held_interfaces, plan_routing
-from components.fabric.systems.sonic.rows import (
-    LOSSLESS_PROFILE,
-    PORT,
-    SPANNING,
-    Cell,
-    Cells,
-    Fields,
-    Rows,
-    by_row,
-    delete_fields,
-    delete_rows,
-    document,
-    our_rows,
-    read_held,
-    read_rows,
-    read_settings,
-    whole_words,
-)
+from components.fabric.systems.sonic.rows import Cell, Cells, Fields, Rows
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -55,23 +39,23 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     last = (plan.last | (plan.touches if plan.pause_list else {}) for plan in plans)
     groups = [row for plan in plans for row in (*plan.gone_groups, *plan.renewed_groups)]
     leaves = [row for plan in plans for row in plan.gone_rows]
-    spans = SPANNING in whole_words(actual)
+    spans = db.SPANNING in db.whole_words(actual)
     parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
     return tuple(
         Change((line,))
         for lines in (
             parts,
-            *map(delete_rows, (leaves, *routed.goes)),
-            delete_fields(routed.strips),
-            document(forgets),
-            delete_rows(groups),
+            *map(db.delete_rows, (leaves, *routed.goes)),
+            db.delete_fields(routed.strips),
+            db.document(forgets),
+            db.delete_rows(groups),
             vlans,
-            document(first),
+            db.document(first),
             joins,
-            document({**_cells(plan.sets for plan in plans), **middle}),
-            document({**_cells(last), **after}),
-            delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
-            delete_rows(gone),
+            db.document({**_cells(plan.sets for plan in plans), **middle}),
+            db.document({**_cells(last), **after}),
+            db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
+            db.delete_rows(gone),
             (f"sudo config vlan del {vlan}" for vlan in _only(actual, target)),
         )
         for line in lines
@@ -98,7 +82,7 @@ def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
 
 
 def _cells(parts: Iterable[Cells]) -> Rows:
-    return by_row((cell, value) for cells in parts for cell, value in cells.items())
+    return db.by_row((cell, value) for cells in parts for cell, value in cells.items())
 
 
 def _only(these: SwitchState, those: SwitchState) -> tuple[int, ...]:
@@ -150,13 +134,13 @@ def _plan(name: str, actual: SwitchState, target: SwitchState) -> PortPlan:
             continue
         moves = getattr(plan.port, key) != getattr(plan.was, key)
         if moves:
-            plan.last[PORT.format(name), field] = value
+            plan.last[db.PORT.format(name), field] = value
         if is_default(plan.port.native, key) and (moves or not is_default(plan.was.native, key)):
-            plan.deletes.append((PORT.format(name), field))
+            plan.deletes.append((db.PORT.format(name), field))
     return plan
 
 
-_MADE: Final = f"BUFFER_PROFILE|{LOSSLESS_PROFILE}"
+_MADE: Final = f"BUFFER_PROFILE|{db.LOSSLESS_PROFILE}"
 """What the switch makes for PFC, and would miss while a port still has any."""
 
 
@@ -164,16 +148,16 @@ def _own_rows(
     actual: SwitchState, target: SwitchState, plans: Sequence[PortPlan]
 ) -> tuple[Rows, list[Cell], list[str]]:
     """Which rows of our name are written, lose fields and go, buffer profiles made for us too."""
-    held, before = read_rows(actual) or {}, read_rows(target)
+    held, before = db.read_rows(actual) or {}, db.read_rows(target)
     wanted: Rows = {}
     for plan in plans:
-        content = our_rows(plan.port)
+        content = db.our_rows(plan.port)
         wanted |= {row: content[row] for row in plan.needed if row in content}
     aim = {**(before or {}), **wanted}
     written = {r: f for r, f in sorted(aim.items()) if not f.items() <= held.get(r, {}).items()}
     if before is None:
         return written, [], []
-    kept = {row for plan in plans for row in plan.named} | {*read_held(actual), *wanted, *before}
+    kept = {row for plan in plans for row in plan.named} | {*db.read_held(actual), *wanted, *before}
     kept |= {
         row
         for row in held
@@ -214,8 +198,8 @@ def _plan_members(plan: PortPlan) -> None:
 
 def _plan_mode(plan: PortPlan, tagging: set[str]) -> None:
     """Releases from 202405 on may have recorded a mode, which limits what a port may join."""
-    cell, port = (PORT.format(plan.name), "mode"), plan.port
-    now, wanted = (read_settings(each).get("mode", {}).get(cell) for each in (plan.was, port))
+    cell, port = (db.PORT.format(plan.name), "mode"), plan.port
+    now, wanted = (db.read_settings(each).get("mode", {}).get(cell) for each in (plan.was, port))
     if wanted is None:
         wanted = "trunk" if "tagged" in tagging else port.mode if port.mode == "routed" else now
         wanted = "access" if tagging == {"untagged"} and now == "routed" else wanted
@@ -259,7 +243,7 @@ def _plan_link(plan: PortPlan, switch: SwitchState) -> None:
     A field that vanishes changes nothing until the next boot, so its default goes before it; of
     FEC there is none, and the chip keeps the last one.
     """
-    row, held, wanted = PORT.format(plan.name), _link_fields(plan.was), _link_fields(plan.port)
+    row, held, wanted = db.PORT.format(plan.name), _link_fields(plan.was), _link_fields(plan.port)
     moved = {name: text for name, text in wanted.items() if held.get(name) != text}
     ours = ["fec"] if plan.port.fec is not None else []
     ours += ["adv_speeds", "adv_speeds@", "autoneg"] if plan.port.autoneg is not None else []
@@ -270,7 +254,7 @@ def _plan_link(plan: PortPlan, switch: SwitchState) -> None:
         moved["adv_speeds"] = "all"
         gone.add("adv_speeds")
     plan.deletes += [(row, name) for name in ours if name in gone]
-    offers = (read_rows(switch, OFFERS) or {}).get(plan.name, {})
+    offers = (db.read_rows(switch, OFFERS) or {}).get(plan.name, {})
     # As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig). What the chip
     # has for FEC may follow the speed, so with another speed it is not known before.
     for kind, key in (("speed", "supported_speeds"), ("fec", "supported_fecs")):
