@@ -15,34 +15,9 @@ from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, write_list, write_text
 from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import (
-    ByHand,
-    Guard,
-    LinkForm,
-    Reading,
-    Script,
-)
-from components.fabric.systems.sonic import counters
-from components.fabric.systems.sonic import read as sonic_parse
-from components.fabric.systems.sonic import write as sonic_actions
-from components.fabric.systems.sonic.read import ConfigDb, vlan_number
-from components.fabric.systems.sonic.routing import (
-    FACTORY,
-    addresses_of,
-    bgp_of,
-    release_words,
-    routing_rows,
-    routing_words,
-)
-from components.fabric.systems.sonic.rows import (
-    APART,
-    FACTORY_MTU_BYTES,
-    LOSSLESS_POOL,
-    every_setting,
-    write_rows,
-    write_settings,
-)
-from components.fabric.systems.sonic.write import OFFERS, link_state
+from components.fabric.systems.base import ByHand, Guard, LinkForm, Reading, Script
+from components.fabric.systems.sonic import counters, read, routing, write
+from components.fabric.systems.sonic import rows as db
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 VERSION: Final = "cat /etc/sonic/sonic_version.yml"
@@ -103,7 +78,7 @@ class SonicDriver(ByTable):
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every front panel port, by number."""
-        return sonic_parse.port_names(sonic_parse.parse_config(CONFIG, answers[CONFIG]))
+        return read.port_names(read.parse_config(CONFIG, answers[CONFIG]))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """The whole configuration; the release if BGP is wanted, and what ports can run at."""
@@ -116,55 +91,57 @@ class SonicDriver(ByTable):
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
-        tables = sonic_parse.parse_config(CONFIG, answers[CONFIG])
-        sonic_parse.require_ports(CONFIG, tables, wanted.ports)
-        config, routed = ConfigDb.of(tables), routing_rows(tables)
+        tables = read.parse_config(CONFIG, answers[CONFIG])
+        read.require_ports(CONFIG, tables, wanted.ports)
+        config, routed = read.ConfigDb.of(tables), routing.routing_rows(tables)
         native = {
             WHOLE: write_list(config.implied),
             "held_rows": write_list(config.holders(wanted.ports)),
-            **write_rows(config.rows()),
-            **routing_words(routed),
+            **db.write_rows(config.rows()),
+            **routing.routing_words(routed),
         }
         if VERSION in answers:
-            native |= release_words(counters.parse_release(answers[VERSION]))
+            native |= routing.release_words(counters.parse_release(answers[VERSION]))
         if PORTS in answers:
-            native[OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
+            native[write.OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
+        ports: dict[str, PortState] = {}
+        for name, port in wanted.ports.items():
+            links = write.link_state(config.row("PORT", name))
+            beside = config.beside(name) if port.class_shares else {}
+            ports[name] = config.port(name).model_copy(update=links | beside)
         state = SwitchState(
-            vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
-            roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
-            addresses=addresses_of(routed),
-            bgp=bgp_of(routed),
+            vlans=tuple(sorted(read.vlan_number(name) for name in tables.get("VLAN", {}))),
+            roce="lossless" if config.row("BUFFER_POOL", db.LOSSLESS_POOL) else "none",
+            addresses=routing.addresses_of(routed),
+            bgp=routing.bgp_of(routed),
             native=native,
-            ports={
-                name: config.port(name).model_copy(
-                    update=link_state(config.row("PORT", name))
-                    | (config.beside(name) if port.class_shares else {})
-                )
-                for name, port in wanted.ports.items()
-            },
+            ports=ports,
         )
         return Reading(
             state,
-            sonic_parse.vlan_holders(tables, wanted.ports),
+            read.vlan_holders(tables, wanted.ports),
             # SONiC has no member of all VLANs.
-            OtherPorts(by_vlan=sonic_parse.vlan_holders(tables, wanted.ports, interfaces=False)),
+            OtherPorts(by_vlan=read.vlan_holders(tables, wanted.ports, interfaces=False)),
         )
 
-    plan_changes = staticmethod(sonic_actions.plan_changes)
+    plan_changes = staticmethod(write.plan_changes)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""
-        return bash_cli.find_refusal(output.rpartition(_ECHO)[2], _ERRORS, _reason_of)
+        printed = output.rpartition(_ECHO)[2]
+        return bash_cli.find_refusal(
+            printed, _ERRORS, lambda text: said[1] if (said := _CLICK.search(text)) else text
+        )
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
 
         Those are there after `config qos reload`, which the first boot does not run everywhere.
         """
-        names = (name for name, _, _ in every_setting())
+        names = (name for name, _, _ in db.every_setting())
         port = PortState(
             admin_up=True,
-            mtu_bytes=FACTORY_MTU_BYTES,
+            mtu_bytes=db.FACTORY_MTU_BYTES,
             fec="",
             autoneg="",
             mode="routed",
@@ -175,13 +152,13 @@ class SonicDriver(ByTable):
             lossless_buffers=(),
             pfc_watchdog=False,
             cable_m=0,
-            native=write_settings({each: {} for each in (*APART, *names)}),
+            native=db.write_settings({each: {} for each in (*db.APART, *names)}),
         )
         return SwitchState(
             roce="lossless",
             addresses={},
             bgp=BgpState(),
-            native=write_rows({}) | routing_words(FACTORY),
+            native=db.write_rows({}) | routing.routing_words(routing.FACTORY),
             ports=dict.fromkeys(ports, port),
         )
 
@@ -205,8 +182,3 @@ class SonicDriver(ByTable):
         return counters.COMMANDS
 
     parse_counters = staticmethod(counters.parse_counters)
-
-
-def _reason_of(text: str) -> str:
-    said = _CLICK.search(text)
-    return said[1] if said else text

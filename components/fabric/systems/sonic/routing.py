@@ -18,14 +18,8 @@ from typing import Final
 from components.fabric.native import write_text
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import Unsettable
-from components.fabric.systems.sonic.rows import (
-    OUR_NAME,
-    Cell,
-    Fields,
-    Rows,
-    Tables,
-    read_rows,
-)
+from components.fabric.systems.sonic import rows as db
+from components.fabric.systems.sonic.rows import Cell, Fields, Rows, Tables
 
 LINK_LOCAL: Final = "link-local"
 LOOPBACK: Final = "Loopback0"
@@ -49,11 +43,11 @@ NETWORK: Final = f"BGP_GLOBALS_AF_NETWORK|default|{FAMILY}|"
 NEIGHBOR: Final = "BGP_NEIGHBOR|default|"
 NEIGHBOR_AF: Final = "BGP_NEIGHBOR_AF|default|"
 USE_LINK_LOCAL: Final[Fields] = {"ipv6_use_link_local_only": "enable"}
-POLICY: Final[Fields] = {"route_map_in@": OUR_NAME, "route_map_out@": OUR_NAME}
+POLICY: Final[Fields] = {"route_map_in@": db.OUR_NAME, "route_map_out@": db.OUR_NAME}
 """Of a neighbour's address family; `@` is how Redis has a list."""
 OUR_MAPS: Final[Rows] = {
-    f"ROUTE_MAP_SET|{OUR_NAME}": {},
-    f"ROUTE_MAP|{OUR_NAME}|10": {"route_operation": "permit"},
+    f"ROUTE_MAP_SET|{db.OUR_NAME}": {},
+    f"ROUTE_MAP|{db.OUR_NAME}|10": {"route_operation": "permit"},
 }
 """The route map that permits all; the set is what the YANG model's references lead to."""
 _ON: Final = frozenset({"true", "up"})
@@ -81,7 +75,7 @@ def routing_rows(tables: Tables) -> Rows:
         for table in tables
         if table in (*_INTERFACES, *_MAPS, _BUNDLED) or table.startswith(_BGP_TABLES)
         for key, fields in tables[table].items()
-        if table not in _MAPS or key.partition("|")[0] == OUR_NAME
+        if table not in _MAPS or key.partition("|")[0] == db.OUR_NAME
     }
     mode = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get(MODE)
     return rows | ({} if mode is None else {METADATA: {MODE: mode}})
@@ -98,7 +92,7 @@ FACTORY: Final[Rows] = {METADATA: {MODE: "true"}}
 
 def rows_of(state: SwitchState) -> Rows:
     """The rows that a state keeps."""
-    return read_rows(state, WORDS) or {}
+    return db.read_rows(state, WORDS) or {}
 
 
 def addresses_of(rows: Rows) -> dict[str, tuple[str, ...]]:

@@ -145,7 +145,7 @@ ROWS: Final = (
         lambda p, tc: OUR_NAME if _service(p, tc) is None else share_row(p.class_shares[tc]),
     ),
 )
-"""In the order of writing. Buffer groups, cables and watchdogs come on top: buffers.py."""
+"""In the order of writing. Buffer groups, cables and watchdogs come on top: port.py."""
 
 
 def _service(port: PortState, tc: int) -> int | None:

@@ -10,18 +10,8 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain, Script
 from components.fabric.systems.sonic import routing as bgp
+from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.driver import SonicDriver
-from components.fabric.systems.sonic.rows import (
-    MBIT_PER_GBIT,
-    MIN_RELEASE,
-    OUR_NAME,
-    cells_of,
-    delete_fields,
-    document,
-    parse_branch,
-    settings_of,
-    write_settings,
-)
 from components.fabric.systems.sonic.write import vlan_members
 from components.fabric.systems.switch_system import (
     Caution,
@@ -60,7 +50,7 @@ def plan_intent(rdma: Rdma) -> Intent:
 
 def _link_words(wish: LinkWish) -> dict[str, str]:
     """The fields of a row of PORT: Mbit/s, and of them what is offered."""
-    speed = f"{wish.speed_gbit_s * MBIT_PER_GBIT}" if wish.speed_gbit_s else None
+    speed = f"{wish.speed_gbit_s * db.MBIT_PER_GBIT}" if wish.speed_gbit_s else None
     words = {"speed": speed, "fec": wish.fec}
     if wish.autoneg is not None:
         offered = f" {speed}" if speed and wish.autoneg else ""
@@ -117,11 +107,11 @@ def _around_undo(desired: SwitchState, lines: Lines) -> Lines:
     `config vlan del` refuses a VLAN that has members or addresses by now: it stays.
     """
     template, ports = f"{_DB} HGET 'TC_TO_QUEUE_MAP|AZURE' 0 | grep -qx 0", ",".join(desired.ports)
-    named = f"sudo sonic-cfggen -d --print-data | grep -F ': \"{OUR_NAME}'"
+    named = f"sudo sonic-cfggen -d --print-data | grep -F ': \"{db.OUR_NAME}'"
     sent = (
         *(f"{{ {line} || true; }}" if "vlan del" in line else line for line in lines),
         f"{{ ! {template} || sudo config qos reload --ports {ports}; }}",
-        f"{{ {named} || {_DB} KEYS '*|{OUR_NAME}*' | xargs -r -n 1 {_DB} DEL; }}",
+        f"{{ {named} || {_DB} KEYS '*|{db.OUR_NAME}*' | xargs -r -n 1 {_DB} DEL; }}",
     )
     return (*map(Script, sent),) if ports else lines
 
@@ -137,10 +127,10 @@ EXEC: Final = ExecForm(
         "lengths of its own",
         "pfc_watchdog": "it cannot look how often watchdogs are polled, nor restore their times",
     },
-    native=lambda name, port: write_settings(
+    native=lambda name, port: db.write_settings(
         {
-            each: dict.fromkeys(cells_of(name, row, tc), "unknown")
-            for each, row, tc in settings_of(port)
+            each: dict.fromkeys(db.cells_of(name, row, tc), "unknown")
+            for each, row, tc in db.settings_of(port)
         }
     ),
     around=_around,
@@ -161,21 +151,21 @@ SYSTEM: Final = SwitchSystem(
         serial=Field("show version", r"^Serial Number: (\S+)"),
         marks=True,
     ),
-    min_release=(MIN_RELEASE, 0, 0),
+    min_release=(db.MIN_RELEASE, 0, 0),
     older="makes lossless buffers for priorities 3 and 4 only",
-    reads_release=lambda text: parse_branch(text) > 0,
+    reads_release=lambda text: db.parse_branch(text) > 0,
     a_release="202405",
     native_of=lambda release: bgp.release_words(release[0]),
-    parse_release=lambda text: (parse_branch(text), 0, 0),
+    parse_release=lambda text: (db.parse_branch(text), 0, 0),
     semi_lossless="its ports pause and are paused together",
     # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
-    pfc_watchdog=(MIN_RELEASE, 0, 0),
-    cable_length=(MIN_RELEASE, 0, 0),
+    pfc_watchdog=(db.MIN_RELEASE, 0, 0),
+    cable_length=(db.MIN_RELEASE, 0, 0),
     cable_per_port=True,
     # Queues 3 and 4 mark after `config qos reload` (sonic-buildimage, qos_config.j2).
     template_marks=frozenset({3, 4}),
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
-    routing=(MIN_RELEASE, 0, 0),
+    routing=(db.MIN_RELEASE, 0, 0),
     routed=RoutedForm(
         loopback=bgp.LOOPBACK,
         vlan="Vlan{}",
@@ -206,10 +196,10 @@ SYSTEM: Final = SwitchSystem(
     # shows nothing in FRR, and then the switch is not changed.
     drain=Drain(
         title="BGP graceful shutdown",
-        away=(*document({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
+        away=(*db.document({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
         back=(
-            *document({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
-            *delete_fields([(bgp.GLOBALS, bgp.SHUTDOWN)]),
+            *db.document({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
+            *db.delete_fields([(bgp.GLOBALS, bgp.SHUTDOWN)]),
         ),
         asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
         is_away=r"^ +bgp graceful-shutdown\s*$",
