@@ -43,6 +43,7 @@ def _left(desired: SwitchState, switch: SonicSwitch) -> list[str]:
 
 RANGE = merge('{"QUEUE":{"Ethernet0|3-4":{"wred_profile":"AZURE_LOSSLESS"}}}')
 SEVERAL = merge('{"PORT_QOS_MAP":{"Ethernet0,Ethernet8":{"pfc_enable":"3"}}}')
+ROUTED = merge('{"INTERFACE":{"Ethernet8":{},"Ethernet8|10.0.0.0/31":{}}}')
 DYNAMIC = merge('{"DEVICE_METADATA":{"localhost":{"buffer_model":"dynamic"}}}')
 
 
@@ -54,6 +55,7 @@ DYNAMIC = merge('{"DEVICE_METADATA":{"localhost":{"buffer_model":"dynamic"}}}')
             SEVERAL,
             r"^PORT_QOS_MAP\|Ethernet0,Ethernet8\nError: these rows are one for several",
         ),
+        (ROUTED, r"INTERFACE\|Ethernet8\|10.0.0.0/31\nError: these rows"),
         (DYNAMIC, "^Error: the buffer model is dynamic"),
         ("sudo config qos clear", "^Error: no ingress_lossless_pool - run sudo config qos reload"),
         ("sudo sonic-db-cli CONFIG_DB DEL 'PORT|Ethernet16'", "Error: a port of the file is not"),
@@ -85,12 +87,6 @@ def test_a_switch_that_cannot_be_worked_on_now(
     with pytest.raises(StatusError, match=words):
         apply(switch)
     assert switch.snapshot() == first
-
-
-def test_a_port_with_an_address_ends_the_chain(switch: SonicSwitch) -> None:
-    type_lines(switch, merge('{"INTERFACE":{"Ethernet8":{},"Ethernet8|10.0.0.0/31":{}}}'))
-    with pytest.raises(StatusError, match=r"INTERFACE\|Ethernet8\|10.0.0.0/31\nError: these rows"):
-        apply(switch)
 
 
 def test_vlans_that_a_port_of_the_file_was_in_are_left(switch: SonicSwitch) -> None:
