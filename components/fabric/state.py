@@ -14,9 +14,7 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from components.core.difference import Difference, diff_settings
-from components.fabric.identity import Identity
-from components.fabric.parts import IbState, Sessions
-from components.fabric.settings import (
+from components.core.settings import (
     OMIT_EMPTY,
     OMIT_NONE,
     Setting,
@@ -27,6 +25,8 @@ from components.fabric.settings import (
     texts,
     up_down,
 )
+from components.fabric.identity import Identity
+from components.fabric.parts import IbState, Sessions
 
 ALL_VLANS = tuple(range(1, 4095))
 """IEEE 802.1Q: 0 and 4095 are reserved."""

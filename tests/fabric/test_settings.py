@@ -11,7 +11,7 @@ from typing import Any, Final, TypeGuard
 
 import pytest
 
-from components.fabric.settings import drop, join, overlay, restore
+from components.core.settings import drop, join, overlay, restore
 from components.fabric.state import SwitchState
 
 Raw = dict[str, Any]
