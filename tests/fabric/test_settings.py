@@ -50,6 +50,8 @@ VALUES: Final[dict[str, list[Any]]] = {
     "speed": ["", "400"],
     "fec": ["", "rs"],
     "autoneg": ["on", "off"],
+    "edge_port": ["", "on", "network"],
+    "bpdu_guard": ["", "on", "off"],
 }
 IB: Final[dict[str, list[Any]]] = {
     "sm_function": [True, False],
