@@ -15,8 +15,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from components.core.errors import Bug
+from components.core.settings import overlay
 from components.fabric.effects import describe_changes, find_effects, interrupting
-from components.fabric.settings import overlay
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Script, flatten
