@@ -13,6 +13,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour
+from components.fabric.systems import frr
 from components.fabric.systems.base import (
     PauseCounters,
     PortCounters,
@@ -20,15 +21,7 @@ from components.fabric.systems.base import (
     SoftReader,
     Unreadable,
 )
-from components.fabric.systems.frr import (
-    BFD,
-    ROUTES,
-    first_document,
-    parse_summary,
-    with_bfd,
-    with_routes,
-)
-from components.fabric.systems.sonic.rows import Fields, Rows, parse_branch
+from components.fabric.systems.sonic.rows import PRIORITIES, Fields, Rows, parse_branch
 
 POLL: Final = "sleep 11"
 """Queues and groups are polled every 10 s (sonic-utilities, counterpoll/main.py): until then a
@@ -43,13 +36,12 @@ NEIGHBOURS: Final = "show lldp table"
 STATUS: Final = "show interfaces status"
 COMMANDS: Final = (POLL, QUEUES, DROPS, PAUSES, STORMS, MARKS)
 SUMMARY: Final = 'sudo vtysh -c "show bgp ipv4 unicast summary json"'
-WITH_BFD: Final = f'{SUMMARY} -c "{BFD}"; true'
+WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'
 """If bfdd does not run, vtysh says so and fails."""
-NEXT_HOPS: Final = f'sudo vtysh -c "{ROUTES}"'
+NEXT_HOPS: Final = f'sudo vtysh -c "{frr.ROUTES}"'
 
 _UNKNOWN: Final = 'No such command "wredcounters"'
 """How an older release refuses it (click)."""
-_PRIORITIES: Final = range(8)
 _PORT: Final = re.compile(r"Ethernet\d+")
 _RULE: Final = re.compile(r"^-+(?: +-+)+ *$", re.MULTILINE)
 """The line below the head of a table, which tells where its columns are: cells hold blanks."""
@@ -104,7 +96,7 @@ def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
         rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
     except ValidationError as error:
         raise Unreadable(command, text, "it is no table of queues") from error
-    queues = ((n, rows.get(f"UC{n}")) for n in _PRIORITIES)
+    queues = ((n, rows.get(f"UC{n}")) for n in PRIORITIES)
     found = {
         n: str(fields.get(field, "")).replace(",", "")
         for n, fields in queues
@@ -178,7 +170,7 @@ def parse_storms(text: str, port: str) -> dict[int, int]:
     column = "STORM DETECTED/RESTORED"
     rows = _rows(STORMS, text, "the watchdog", "QUEUE", column)
     found = {row["QUEUE"]: row[column].partition("/")[0].replace(",", "") for row in rows}
-    return {n: _count(found.get(f"{port}:{n}", "")) for n in _PRIORITIES}
+    return {n: _count(found.get(f"{port}:{n}", "")) for n in PRIORITIES}
 
 
 def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
@@ -202,12 +194,12 @@ def parse_links(command: str, text: str) -> dict[str, bool]:
 
 
 def parse_sessions(answers: Mapping[str, str]) -> Sessions:
-    """FRR's summary, what BFD says behind it if it was asked, and the routes."""
+    """FRR's summary, what frr.BFD says behind it if it was asked, and the routes."""
     (command, text), (_, routes) = answers.items()
-    document, rest = first_document(command, text)
-    sessions = parse_summary(command, text, document)
-    found = with_bfd(sessions, rest) if command == WITH_BFD else Sessions(neighbors=sessions)
-    return with_routes(found, routes)
+    document, rest = frr.first_document(command, text)
+    sessions = frr.parse_summary(command, text, document)
+    found = frr.with_bfd(sessions, rest) if command == WITH_BFD else Sessions(neighbors=sessions)
+    return frr.with_routes(found, routes)
 
 
 class _Dumped(BaseModel):

@@ -75,7 +75,7 @@ class PortPlan:
     needed: set[str] = field(default_factory=set[str])
     """Rows of ours that a wanted setting names."""
     recorded: set[Cell] = field(default_factory=set[Cell])
-    """Cells that are put back: what they name was there before, or is no matter of ours."""
+    """Cells that are put back to what was recorded."""
     length_moves: bool = False
     touches: Cells = field(default_factory=dict[Cell, str])
     """What makes the switch look at the length again: it goes with the last."""
@@ -96,7 +96,7 @@ class PortPlan:
 
     @property
     def named(self) -> set[str]:
-        """Rows that the port names afterwards, beside what is put back."""
+        """Rows that the port names afterwards, except by cells that are put back."""
         gone = {*self.deletes, *self.recorded}
         cells = {**self.now, **self.sets}
         return {*db.named_rows((cell, value) for cell, value in cells.items() if cell not in gone)}

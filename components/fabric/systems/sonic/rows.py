@@ -275,7 +275,7 @@ def cells_of(name: str, row: CellRow, tc: int) -> tuple[Cell, ...]:
 
 
 def wanted_cells(name: str, port: PortState, row: CellRow, tc: int) -> Cells:
-    """What the cells of a setting shall hold; one that is not there shall not be."""
+    """What the cells of a setting must hold; any other cell of it must go."""
     value = row.value(port, tc)
     cells = cells_of(name, row, tc) if value else ()
     return {cell: value for cell in cells if cell[1] != row.gone}
@@ -330,7 +330,7 @@ def _wred(ecn: EcnState) -> Fields:
 
 
 def named_rows(cells: Iterable[tuple[Cell, str]]) -> Iterator[str]:
-    """The rows of ours that some cells name."""
+    """Our rows that these cells name."""
     for (_, field), value in cells:
         if field in MAP_TABLES and is_our_name(value):
             yield f"{MAP_TABLES[field]}|{value}"
@@ -360,7 +360,7 @@ def write_rows(rows: Rows) -> dict[str, str]:
 
 
 def read_rows(switch: SwitchState, words: str = "rows") -> Rows | None:
-    """Rows that have our name, or that the switch made of what we set; None: not read."""
+    """Rows with our name, and profiles that the switch made for our settings; None: not read."""
     text = switch.native.get(words)
     return None if text is None else _ROWS.validate_json(text)
 
