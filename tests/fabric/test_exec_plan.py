@@ -171,16 +171,13 @@ def _run(system: str, history: list[str], mode: str) -> None:
         assert switch.unmodelled == ()
 
 
+@pytest.mark.parametrize("name", ["onyx", "cumulus"])
 @settings(max_examples=40, deadline=None)
-@given(history=HISTORIES["onyx"], mode=st.sampled_from(["lossy_ecn", "lossless"]))
-def test_whatever_onyx_has_one_exec_leads_there(history: list[str], mode: str) -> None:
-    _run("onyx", history, mode)
-
-
-@settings(max_examples=40, deadline=None)
-@given(history=HISTORIES["cumulus"], mode=st.sampled_from(["lossy_ecn", "lossless"]))
-def test_whatever_cumulus_has_one_exec_leads_there(history: list[str], mode: str) -> None:
-    _run("cumulus", history, mode)
+@given(data=st.data(), mode=st.sampled_from(["lossy_ecn", "lossless"]))
+def test_whatever_a_switch_has_one_exec_leads_there(
+    name: str, data: st.DataObject, mode: str
+) -> None:
+    _run(name, data.draw(HISTORIES[name]), mode)
 
 
 def _refusal(system: str, history: list[str], desired: SwitchState) -> bool:
