@@ -37,7 +37,7 @@ STORAGE: Final = PartitionState(
     rate_gbit_s=100,
     members={"a088c20300011000": "full", "a088c20300021000": "limited"},
 )
-ROWS: Final = {row.name: row for row in mlnxos.MANAGER}
+ROWS: Final = {row.name: row for row in mlnxos.manager_rows("ib-leaf-01")}
 Form = tuple[tuple[str, ...], str, Callable[[Answer], object], object]
 FORMS: Final[dict[str, Form]] = {
     "show_ib_partition_default.txt": (
@@ -77,7 +77,7 @@ def test_a_form_is_read_and_printed(name: str, tmp_path: Path) -> None:
     assert [switch.run_line(line) for line in lines] == [""] * len(lines)
     session = switch.session()
     session.run("enable")
-    assert session.run(command.format(node="ib-leaf-01")) == text_of(name)
+    assert session.run(command) == text_of(name)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from components.fabric.guards import Guarded, Look, find_beside
 from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
-from components.fabric.systems.onyx.answers import read_status
+from components.fabric.systems.onyx import read_status
 from components.fabric.systems.onyx.rows import (
     RUNNING,
     STATUS,
