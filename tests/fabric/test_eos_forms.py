@@ -11,8 +11,9 @@ from typing import cast
 import pytest
 
 from components.fabric.state import Neighbour
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PriorityCounters
-from components.fabric.systems.eos import read
+from components.fabric.systems.eos import driver as read
 from components.fabric.systems.eos.driver import NEIGHBOURS, VLANS
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import make_switch
@@ -38,9 +39,11 @@ def _sessions() -> object:
 @pytest.mark.parametrize(
     ("reads", "wanted"),
     [
-        (lambda: read.parse_vlans(VLANS, form("show_vlan.json")), (1, 111)),
+        (lambda: read.parse_vlans(Answer(VLANS, form("show_vlan.json"))), (1, 111)),
         (
-            lambda: read.parse_neighbours(NEIGHBOURS, form("show_lldp_neighbors_detail.json")),
+            lambda: read.parse_neighbours(
+                Answer(NEIGHBOURS, form("show_lldp_neighbors_detail.json"))
+            ),
             {"Ethernet22": Neighbour(system="gpu01", port="000c.297b.d2a8", description="eth0")},
         ),
         (
@@ -52,7 +55,7 @@ def _sessions() -> object:
         ),
         (
             lambda: read.parse_sent(
-                "c", form("show_interfaces_counters_queue_detail.json"), "Ethernet1"
+                Answer("c", form("show_interfaces_counters_queue_detail.json"), "Ethernet1")
             ),
             {
                 **dict.fromkeys(range(3), PriorityCounters(None, None)),

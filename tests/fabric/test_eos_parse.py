@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from components.fabric.native import DEFAULT, read_fields, sources
 from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
     Occupied,
     PauseCounters,
@@ -28,19 +29,17 @@ from components.fabric.systems.eos.driver import (
     MAPS,
     VLANS,
     EosDriver,
-    parse_maps,
-    parse_sections,
-)
-from components.fabric.systems.eos.read import (
     find_stale,
+    parse_links,
+    parse_maps,
     parse_marked,
     parse_pauses,
-    parse_port_names,
     parse_sent,
     parse_storms,
     parse_vlans,
     port_counters,
 )
+from components.fabric.systems.eos.rows import parse_sections
 
 FORMS = Path(__file__).parent / "forms" / "eos"
 AVD, MAP_LINES, VLAN_JSON = (
@@ -165,7 +164,8 @@ def test_vlans_that_others_use() -> None:
 
 
 def test_the_maps() -> None:
-    classes, queues = parse_maps(MAP_LINES)
+    maps = parse_maps(MAP_LINES)
+    classes = maps["dscp_classes"]
     assert [classes[dscp] for dscp in (0, 8, 15, 24, 26, 28, 30, 48)] == [
         1,
         1,
@@ -176,7 +176,7 @@ def test_the_maps() -> None:
         3,
         6,
     ]
-    assert queues == {6: 2}
+    assert maps["class_queues"] == {tc: tc for tc in range(8)} | {6: 2}
     wanted = SwitchState(dscp_classes={26: 3, 48: 6})
     state = EosDriver().parse({INTERFACES: AVD, MAPS: MAP_LINES, VLANS: VLAN_JSON}, wanted).state
     assert state.dscp_classes == {26: 4, 48: 6}
@@ -197,14 +197,14 @@ def test_a_configuration_without_interfaces_is_no_answer(text: str) -> None:
 def test_json_of_other_clients() -> None:
     names = ("Management1", "Ethernet10/1", "Ethernet2/1")
     statuses = {"interfaceStatuses": {key: {"linkStatus": "connected"} for key in names}}
-    assert parse_port_names("c", json.dumps(statuses)) == ("Ethernet2/1", "Ethernet10/1")
-    assert parse_vlans("c", VLAN_JSON) == (1, 111)
+    assert (*parse_links("c", json.dumps(statuses)),) == ("Ethernet2/1", "Ethernet10/1")
+    assert parse_vlans(Answer("c", VLAN_JSON)) == (1, 111)
     port = "Ethernet1/1"
     lost = {"interfaces": {port: {"inDiscards": 4, "outDiscards": 0}}, "inDiscardsTotal": 4}
     totals = {"interfaces": {port: {"inOctets": 9}}}
     found = _count(port, totals=json.dumps(totals), discards=json.dumps(lost))
     assert (found.rx_bytes, found.rx_discards) == (9, 4)
-    assert parse_sent("c", json.dumps(QUEUED), port) == {
+    assert parse_sent(Answer("c", json.dumps(QUEUED), port)) == {
         **dict.fromkeys(range(8), PriorityCounters(None, 0)),
         3: PriorityCounters(None, 42, 5),
         6: PriorityCounters(None, 7),
@@ -213,13 +213,13 @@ def test_json_of_other_clients() -> None:
     together = {"TC0-2": {"dropPrecedences": {"DP0-2": {"droppedPackets": 3}}}}
     unicast = {"ucastQueues": {"trafficClasses": together}}
     tree = {"egressQueueCounters": {"interfaces": {port: unicast}}}
-    sent = parse_sent("c", json.dumps(tree), port)
+    sent = parse_sent(Answer("c", json.dumps(tree), port))
     assert (sent[1], sent[3]) == (PriorityCounters(None, None), PriorityCounters(None, 0))
     marked = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "12", "4": 3}}}}
-    assert parse_marked("c", json.dumps(marked), port) == 15
+    assert parse_marked(Answer("c", json.dumps(marked), port)) == 15
     dashes = {"intfQueueCounters": {port: {"queueCounters": {"1": "-", "3": "-"}}}}
     for silent in (json.dumps(dashes), '{"intfQueueCounters": {}}'):
-        assert parse_marked("c", silent, port) is None, "no queue counts"
+        assert parse_marked(Answer("c", silent, port)) is None, "no queue counts"
 
 
 def _count(port: str, *, totals: str, discards: str = "") -> PortCounters:
@@ -301,18 +301,18 @@ def test_pauses_and_stuck_queues_of_all_ports() -> None:
     # Keys: facebook/DNE-TaaC, its two health checks of EOS.
     rows = {"3": {"rxFrames": 12, "txFrames": 4}, "0": {"rxFrames": 0, "txFrames": 0}}
     paused = json.dumps({"interfaces": {"Ethernet1/1": {"priorities": rows}}})
-    assert parse_pauses("c", paused, "Ethernet1/1") == {
+    assert parse_pauses(Answer("c", paused, "Ethernet1/1")) == {
         3: PauseCounters(12, 4),
         0: PauseCounters(0, 0),
     }
-    assert parse_pauses("c", paused, "Ethernet2/1") == {}
+    assert parse_pauses(Answer("c", paused, "Ethernet2/1")) == {}
     queues = {"3": {"stuckCount": 2, "recoveryCount": 1}}
     stuck = json.dumps({"interfaces": {"Ethernet1/1": {"txQueues": queues}}})
-    assert parse_storms("c", stuck, "Ethernet1/1") == {
+    assert parse_storms(Answer("c", stuck, "Ethernet1/1")) == {
         **dict.fromkeys(range(8), 0),
         3: 2,
     }
     none = json.dumps({"interfaces": {}})
-    assert parse_storms("c", none, "Ethernet1/1")[3] == 0
+    assert parse_storms(Answer("c", none, "Ethernet1/1"))[3] == 0
     with pytest.raises(Unreadable):
-        parse_storms("c", "% Invalid input", "Ethernet1/1")
+        parse_storms(Answer("c", "% Invalid input", "Ethernet1/1"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -47,6 +47,23 @@ class Answer:
                 raise self.unreadable(f"no `{key}` in the answer")
         return self.typed(adapter, value)
 
+    def each(
+        self, adapter: TypeAdapter[ValueT], first: str, *keys: str
+    ) -> list[tuple[str, ValueT]]:
+        """The values under these keys, each with the name that the first `*` among them is.
+
+        The first key is at any depth, and must be there; the others may be missing.
+        """
+        found: list[tuple[str, JsonValue]] = [("", self.find(_JSON, first))]
+        for key in keys:
+            found = [
+                (name or (inner if key == "*" else ""), value)
+                for name, outer in found
+                for inner, value in _inside(outer)
+                if key in {"*", inner}
+            ]
+        return [(name, self.typed(adapter, value)) for name, value in found]
+
     def typed(self, adapter: TypeAdapter[ValueT], value: Any, *, is_text: bool = False) -> ValueT:  # noqa: ANN401 - of any form
         """A part of the answer, or JSON text, as a type."""
         try:
@@ -65,6 +82,12 @@ class Answer:
     def word(self, keys: tuple[str, ...], *known: str) -> str:
         """The text under these keys."""
         return self.cell({keys[-1]: self.find(_TEXT, *keys)}, keys[-1], *known)
+
+
+def _inside(value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
+    if isinstance(value, dict):
+        return value.items()
+    return (("", each) for each in value) if isinstance(value, list) else ()
 
 
 def _below(value: JsonValue, key: str) -> JsonValue:

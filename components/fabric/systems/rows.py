@@ -43,10 +43,10 @@ def write_value(row: Row, was: Any, now: Any) -> tuple[str, ...]:  # noqa: ANN40
     """The line of the value, if it is wanted and another one is there; None is not wanted."""
     held, wanted = getattr(was, row.name), getattr(now, row.name)
     implied = bool(row.unset) and is_default(was.native, row.name)
+    if wanted is not None and row.unset and is_default(now.native, row.name):
+        return () if implied else (row.unset,)
     if wanted is None or (wanted == held and not (implied and row.factory is None)):
         return ()
-    if row.unset and is_default(now.native, row.name):
-        return () if implied else (row.unset,)
     return (row.text(wanted),)
 
 
