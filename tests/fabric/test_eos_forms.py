@@ -11,9 +11,9 @@ from typing import cast
 import pytest
 
 from components.fabric.state import Neighbour
+from components.fabric.systems import eos as show
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PriorityCounters
-from components.fabric.systems.eos import driver as read
 from components.fabric.systems.eos.driver import NEIGHBOURS, VLANS
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import make_switch
@@ -27,11 +27,11 @@ def form(name: str) -> str:
 
 def _sessions() -> object:
     answers = {
-        read.SUMMARY: form("show_ip_bgp_summary.json"),
-        read.ROUTES: form("show_ip_route.json"),
-        read.BFD: form("show_bfd_peers.json"),
+        show.SUMMARY: form("show_ip_bgp_summary.json"),
+        show.ROUTES: form("show_ip_route.json"),
+        show.BFD: form("show_bfd_peers.json"),
     }
-    found = read.parse_sessions(answers)
+    found = show.parse_sessions(answers)
     states = {name: (each.state, each.networks, each.bfd) for name, each in found.neighbors.items()}
     return states, found.routes
 
@@ -39,9 +39,9 @@ def _sessions() -> object:
 @pytest.mark.parametrize(
     ("reads", "wanted"),
     [
-        (lambda: read.parse_vlans(Answer(VLANS, form("show_vlan.json"))), (1, 111)),
+        (lambda: show.parse_vlans(Answer(VLANS, form("show_vlan.json"))), (1, 111)),
         (
-            lambda: read.parse_neighbours(
+            lambda: show.parse_neighbours(
                 Answer(NEIGHBOURS, form("show_lldp_neighbors_detail.json"))
             ),
             {"Ethernet22": Neighbour(system="gpu01", port="000c.297b.d2a8", description="eth0")},
@@ -54,7 +54,7 @@ def _sessions() -> object:
             ),
         ),
         (
-            lambda: read.parse_sent(
+            lambda: show.parse_sent(
                 Answer("c", form("show_interfaces_counters_queue_detail.json"), "Ethernet1")
             ),
             {
@@ -63,8 +63,8 @@ def _sessions() -> object:
                 **dict.fromkeys(range(4, 8), PriorityCounters(None, 0)),
             },
         ),
-        (lambda: read.find_stale(form("show_configuration_sessions_4.31.json")), ("railyard-2",)),
-        (lambda: read.find_stale(form("show_configuration_sessions_4.32.json")), ("railyard-2",)),
+        (lambda: show.find_stale(form("show_configuration_sessions_4.31.json")), ("railyard-2",)),
+        (lambda: show.find_stale(form("show_configuration_sessions_4.32.json")), ("railyard-2",)),
     ],
 )
 def test_a_real_answer(reads: Callable[[], object], wanted: object) -> None:
@@ -123,20 +123,20 @@ UNPROVEN = {
     [
         (VLANS, "show_vlan.json", ""),
         (NEIGHBOURS, "show_lldp_neighbors_detail.json", ""),
-        (read.SUMMARY, "show_ip_bgp_summary.json", ""),
-        (read.BFD, "show_bfd_peers.json", ""),
+        (show.SUMMARY, "show_ip_bgp_summary.json", ""),
+        (show.BFD, "show_bfd_peers.json", ""),
         (
-            read.COUNTERS["discards"].format(port="Ethernet1/1"),
+            show.COUNTERS["discards"].format(port="Ethernet1/1"),
             "show_interfaces_counters_discards.json",
             "",
         ),
         (
-            read.COUNTERS["tx"].format(port="Ethernet1/1"),
+            show.COUNTERS["tx"].format(port="Ethernet1/1"),
             "show_interfaces_counters_queue_detail.json",
             "",
         ),
-        (read.SESSIONS, "show_configuration_sessions_4.31.json", "4.31.2F"),
-        (read.SESSIONS, "show_configuration_sessions_4.32.json", "4.32.1F"),
+        (show.SESSIONS, "show_configuration_sessions_4.31.json", "4.31.2F"),
+        (show.SESSIONS, "show_configuration_sessions_4.32.json", "4.32.1F"),
     ],
     indirect=["switch"],
 )

@@ -24,14 +24,9 @@ from components.fabric.systems.base import (
     PriorityCounters,
     Unreadable,
 )
-from components.fabric.systems.eos.driver import (
-    INTERFACES,
-    MAPS,
-    VLANS,
-    EosDriver,
+from components.fabric.systems.eos import (
     find_stale,
     parse_links,
-    parse_maps,
     parse_marked,
     parse_pauses,
     parse_sent,
@@ -39,6 +34,7 @@ from components.fabric.systems.eos.driver import (
     parse_vlans,
     port_counters,
 )
+from components.fabric.systems.eos.driver import INTERFACES, MAPS, VLANS, EosDriver, parse_maps
 from components.fabric.systems.eos.rows import parse_sections
 
 FORMS = Path(__file__).parent / "forms" / "eos"

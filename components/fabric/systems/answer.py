@@ -59,10 +59,17 @@ class Answer:
             found = [
                 (name or (inner if key == "*" else ""), value)
                 for name, outer in found
-                for inner, value in _inside(outer)
+                for inner, value in self._inside(outer)
                 if key in {"*", inner}
             ]
         return [(name, self.typed(adapter, value)) for name, value in found]
+
+    def _inside(self, value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
+        if isinstance(value, list):
+            return [("", each) for each in value]
+        if not isinstance(value, dict):
+            raise self.unreadable(f"{value!r} is in place of a table")
+        return value.items()
 
     def typed(self, adapter: TypeAdapter[ValueT], value: Any, *, is_text: bool = False) -> ValueT:  # noqa: ANN401 - of any form
         """A part of the answer, or JSON text, as a type."""
@@ -82,12 +89,6 @@ class Answer:
     def word(self, keys: tuple[str, ...], *known: str) -> str:
         """The text under these keys."""
         return self.cell({keys[-1]: self.find(_TEXT, *keys)}, keys[-1], *known)
-
-
-def _inside(value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
-    if isinstance(value, dict):
-        return value.items()
-    return (("", each) for each in value) if isinstance(value, list) else ()
 
 
 def _below(value: JsonValue, key: str) -> JsonValue:

@@ -34,6 +34,16 @@ def by_word(read: Callable[[str], object]) -> Callable[[object, str], object]:
     return lambda _held, text: read(text)
 
 
+def by_key(held: Mapping[str, object] | None, key: str, *value: object) -> dict[str, object]:
+    """Adds to the values of several lines: one each, or a tuple, under the first group."""
+    return {**(held or {}), key: value[0] if len(value) == 1 else value}
+
+
+def collect(held: tuple[str, ...] | None, word: str) -> tuple[str, ...]:
+    """Adds to the words of several lines."""
+    return (*(held or ()), word)
+
+
 def nothing(_row: Row, _was: object, _now: object) -> tuple[str, ...]:
     """Another row writes it, or none does."""
     return ()

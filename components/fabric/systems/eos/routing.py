@@ -17,7 +17,15 @@ from components.fabric.native import read_list, write_list
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.eos.rows import Section
-from components.fabric.systems.rows import Row, by_word, factory_values, nested_lines, take_lines
+from components.fabric.systems.rows import (
+    Row,
+    by_key,
+    by_word,
+    collect,
+    factory_values,
+    nested_lines,
+    take_lines,
+)
 
 ROUTING: Final = "show running-config sanitized | include routing"
 """`ip routing …`, `ipv6 unicast-routing` and which model of routing protocols runs."""
@@ -73,31 +81,13 @@ def _one_by_one(line: str) -> Iterator[str]:
             yield f"neighbor interface {kind}{head}{slash}{number}{found[2] if found else ''}"
 
 
-def _take_network(held: Lines | None, network: str) -> Lines:
-    return (*(held or ()), network)
-
-
-def _take_port(
-    held: Mapping[str, tuple[str, str]] | None, port: str, group: str, number: str | None
-) -> Mapping[str, tuple[str, str]]:
-    return {**(held or {}), port: (group, number or "")}
-
-
-def _take_address(
-    held: Mapping[str, str] | None, address: str, number: str
-) -> Mapping[str, str] | None:
-    return {**(held or {}), address: number} if _ADDRESS.fullmatch(address) else held
-
-
 _ROWS: Final = (
     Row("router_id", "router-id (.+)", take=by_word(str), lines={"": "no router-id"}),
     Row("max_paths", r"maximum-paths (\d+)(?: ecmp \d+)?",
         lines={0: "no maximum-paths", None: "maximum-paths {}"}),
-    Row("networks", rf"(?:{FAMILY} \| )?network (\S+).*", (),
-        _take_network),
-    Row("ports", r"neighbor interface (\S+) peer-group (\S+)(?: remote-as (\S+))?.*", {},
-        _take_port),
-    Row("addresses", r"neighbor (\S+) remote-as (\S+)", {}, _take_address),
+    Row("networks", rf"(?:{FAMILY} \| )?network (\S+).*", (), collect),
+    Row("ports", r"neighbor interface (\S+) peer-group (\S+)(?: remote-as (\S+))?.*", {}, by_key),
+    Row("addresses", rf"neighbor ({_ADDRESS.pattern}) remote-as (\S+)", {}, by_key),
 )  # fmt: skip
 """The lines of `router bgp`. Of a port: its group, and its number if that does not say it."""
 
@@ -164,16 +154,21 @@ def group_lines(group: str) -> Lines:
 def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState:
     """The BGP that some lines make."""
     values, held = factory_values(_ROWS) | take_lines(_ROWS, lines), {*lines}
-    ports, addresses = values["ports"], values["addresses"]
-    names = {name: name for name in addresses} | {n: group for n, (group, _) in ports.items()}
-    numbers = {name: number if _works(name, held) else "" for name, number in addresses.items()}
-    numbers |= {name: _number_of(group, own, lines) for name, (group, own) in ports.items()}
+    numbers = {
+        name: number if _works(name, held) else "" for name, number in values["addresses"].items()
+    }
+    for name, (group, own) in values["ports"].items():
+        said = [each.split()[-1] for each in _about(lines, group) if " remote-as " in each]
+        works = {*group_lines(group)} <= held and f"neighbor {group} shutdown" not in held
+        numbers[name] = (own or "".join(said[:1])) if works else ""
+    heads = {name: name for name in values["addresses"]}
+    heads |= {name: group for name, (group, _) in values["ports"].items()}
     return BgpState(
         asn=asn,
         router_id=values["router_id"],
         neighbors=numbers,
         networks=values["networks"],
-        bfd=tuple(name for name, said in names.items() if f"neighbor {said} bfd" in held),
+        bfd=tuple(name for name, head in heads.items() if f"neighbor {head} bfd" in held),
         max_paths=values["max_paths"],
         forwards=forwards or None,
     )
@@ -184,15 +179,6 @@ def _works(address: str, held: set[str]) -> bool:
     head = f"neighbor {address}"
     active = _BY_HAND not in held or f"{_IN_FAMILY}{head} activate" in held
     return active and not {f"{head} shutdown", f"{_IN_FAMILY}no {head} activate"} & held
-
-
-def _number_of(group: str, number: str, lines: Lines) -> str:
-    """That of a port; empty where its sessions would not carry IPv4, or are shut."""
-    head = f"neighbor {group}"
-    if not {*group_lines(group)} <= {*lines} or f"{head} shutdown" in lines:
-        return ""
-    said = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{head} remote-as ")]
-    return number or (said[0] if said else "")
 
 
 def _words(state: SwitchState) -> Lines | None:
@@ -349,11 +335,12 @@ class _Way:
     def _group(self) -> Iterator[str]:
         """What our group needs while a neighbour is in it; else what was there of it before."""
         held, recorded = ({*_about(lines, GROUP)} for lines in (self.held, self.recorded))
-        ports: dict[str, tuple[str, str]] = {}
-        for lines in (self.held, self.recorded):
-            ports |= take_lines(_ROWS, lines).get("ports", {})
-        of_group = [n for n in self.wanted.neighbors if n.startswith("Ethernet")]
-        of_group = [n for n in of_group if ports.get(n, (GROUP, ""))[0] == GROUP]
+        ports = take_lines(_ROWS, (*self.held, *self.recorded)).get("ports", {})
+        of_group = [
+            name
+            for name in self.wanted.neighbors
+            if name.startswith("Ethernet") and ports.get(name, (GROUP, ""))[0] == GROUP
+        ]
         order = (*group_lines(GROUP), f"neighbor {GROUP} bfd")
         aim = recorded
         if of_group:

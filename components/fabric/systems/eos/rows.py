@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from components.fabric.native import is_default, read_fields, sources, write_fields
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Unreadable
+from components.fabric.systems.eos import QUEUES
 from components.fabric.systems.ranges import collapse_vlans, move_vlans, parse_vlan_ranges
 from components.fabric.systems.rows import (
     Row,
@@ -29,8 +30,6 @@ from components.fabric.systems.rows import (
 FACTORY_MTU_BYTES: Final = 9214
 """`Ethernet MTU 9214 bytes` of every switched port that a public capture shows."""
 FACTORY_VLAN: Final = 1
-QUEUES: Final = range(8)
-"""Unicast transmit queues of a port; traffic class n is in queue n."""
 
 
 def default_class(dscp: int) -> int:

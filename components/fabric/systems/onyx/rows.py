@@ -15,21 +15,10 @@ from functools import lru_cache
 from typing import Final
 
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
+from components.fabric.systems import onyx as show
 from components.fabric.systems import ranges
 from components.fabric.systems.base import Change
-from components.fabric.systems.onyx import (
-    CONGESTION,
-    ETS,
-    INTERFACE,
-    PRIORITIES,
-    QOS,
-    SWITCHPORTS,
-    read_congestion,
-    read_dscp_map,
-    read_one_shot,
-    read_schedule,
-    read_status,
-)
+from components.fabric.systems.onyx import CONGESTION, ETS, INTERFACE, PRIORITIES, QOS, SWITCHPORTS
 from components.fabric.systems.ranges import parse_vlan_ranges
 from components.fabric.systems.rows import (
     Row,
@@ -168,13 +157,13 @@ ROWS: Final[tuple[Row | Step, ...]] = (
     Row("rewrite_dscp", factory=False, command=QOS, if_asked=True,
         read=lambda a: a.word((f"Eth{a.port}", "DSCP rewrite"), *_ON) == _ON[0],
         lines={True: "qos rewrite dscp", False: "no qos rewrite dscp"}),
-    Row("dscp_priorities", factory=_MAP, write=nothing, command=QOS, read=read_dscp_map,
+    Row("dscp_priorities", factory=_MAP, write=nothing, command=QOS, read=show.read_dscp_map,
         if_asked=True),
     Row("ecn", rf"traffic-class (\d) congestion-control (ecn|red|both) {_ENDS}",
         dict.fromkeys(PRIORITIES), _take_ecn, write=_write_ecn, command=CONGESTION,
-        read=read_congestion),
+        read=show.read_congestion),
     Row("schedule", r"traffic-class (\d) dcb ets (?:strict|wrr (\d+))", FACTORY_WEIGHTS,
-        _take_share, write=_write_schedule, command=ETS, read=read_schedule),
+        _take_share, write=_write_schedule, command=ETS, read=show.read_schedule),
     _pfc,
     Row("pfc", factory=False, lines={True: "dcb priority-flow-control mode on force",
                                      False: "no dcb priority-flow-control mode force"}),
@@ -375,8 +364,8 @@ def whole_of(answers: Mapping[str, str]) -> Whole | None:
     whole = parse_running(answers.get(RUNNING, ""))
     if whole is None:
         return None
-    shot = read_one_shot(answers.get(ROCE, "")) if whole.one_shot else None
-    return replace(whole, shot=shot, status=read_status(answers.get(STATUS, "")))
+    shot = show.read_one_shot(answers.get(ROCE, "")) if whole.one_shot else None
+    return replace(whole, shot=shot, status=show.read_status(answers.get(STATUS, "")))
 
 
 def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:

@@ -10,6 +10,7 @@ from components.fabric.effects import ByTable
 from components.fabric.queues import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
+from components.fabric.systems import onyx as show
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
     ByHand,
@@ -22,18 +23,7 @@ from components.fabric.systems.base import (
     Unreadable,
 )
 from components.fabric.systems.membership import holders_of, named_vlans, others_of
-from components.fabric.systems.onyx import (
-    CELLS,
-    CONGESTION,
-    COUNT,
-    LISTS,
-    PRIORITIES,
-    SWITCHPORTS,
-    TABLES,
-    read_members,
-    read_status,
-    rows,
-)
+from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
 from components.fabric.systems.ranges import port_key
 from components.fabric.systems.rows import factory_values, read_answers
 from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY, Intent, SwitchSystem
@@ -143,7 +133,7 @@ def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
 
     received = sent_or_received("rx", OF_PRIORITY, "Rx")
     sent = sent_or_received("tx", OF_CLASS, "TC {}")
-    marked = ask(CONGESTION.format(port))
+    marked = ask(show.CONGESTION.format(port))
     return PortCounters(
         {n: PriorityCounters(received.get(n), sent.get(n)) for n in sorted({*received, *sent})},
         soft.read("marked", lambda: marked.find(COUNT, "ECN marked packets")),
@@ -160,7 +150,7 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
     title = "Onyx"
     links = LinkForm(
         rows.STATUS,
-        lambda _command, text: {p: bool(row["link"]) for p, row in read_status(text).items()},
+        lambda _command, text: {p: bool(row["link"]) for p, row in show.read_status(text).items()},
     )
     taken = PortState(
         trust="L2",
@@ -180,11 +170,11 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The switchport table names every port."""
-        return (SWITCHPORTS,)
+        return (show.SWITCHPORTS,)
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every Ethernet port, by number."""
-        members = read_members(Answer(SWITCHPORTS, answers[SWITCHPORTS]))
+        members = show.read_members(Answer(show.SWITCHPORTS, answers[show.SWITCHPORTS]))
         return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
@@ -251,7 +241,7 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
         return (
             TOTALS,
             *(line.format(n) for n in PRIORITIES for line in (OF_PRIORITY, OF_CLASS)),
-            *(line.format(port) for port in ports for line in (CONGESTION, ROCE_COUNTERS)),
+            *(line.format(port) for port in ports for line in (show.CONGESTION, ROCE_COUNTERS)),
         )
 
     def parse_counters(
@@ -265,7 +255,7 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
     ports = wanted.ports.items()
     pfc = (wanted.pfc_priorities, wanted.pfc_enabled, *(port.pfc for _, port in ports))
     return (
-        *((VLANS, SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
+        *((VLANS, show.SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
         *((PFC,) if any(value is not None for value in pfc) else ()),
         *((rows.ROCE,) if wanted.roce is not None else ()),
         *(
@@ -278,15 +268,15 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
 
 def _members(answers: Mapping[str, str], wanted: SwitchState) -> dict[str, PortState]:
     """Ports and bundles with their VLANs."""
-    text = answers.get(SWITCHPORTS)
+    text = answers.get(show.SWITCHPORTS)
     if text is None:
         whole = rows.whole_of(answers)
         return (whole.members(wanted) if whole else None) or {}
-    members = read_members(Answer(SWITCHPORTS, text))
+    members = show.read_members(Answer(show.SWITCHPORTS, text))
     for name in {*wanted.ports} - {*members}:
         why = f"port {name} is no switchport: it is routed (`no switchport`) or not there"
         fix = f"To make it one: interface ethernet {name} switchport force"
-        raise Unreadable(SWITCHPORTS, text, f"{why}. {fix}")
+        raise Unreadable(show.SWITCHPORTS, text, f"{why}. {fix}")
     return members
 
 
