@@ -26,9 +26,9 @@ from components.fabric.systems.base import (
 )
 from components.fabric.systems.eos import (
     find_stale,
-    parse_links,
     parse_marked,
     parse_pauses,
+    parse_ports,
     parse_sent,
     parse_storms,
     parse_vlans,
@@ -193,7 +193,7 @@ def test_a_configuration_without_interfaces_is_no_answer(text: str) -> None:
 def test_json_of_other_clients() -> None:
     names = ("Management1", "Ethernet10/1", "Ethernet2/1")
     statuses = {"interfaceStatuses": {key: {"linkStatus": "connected"} for key in names}}
-    assert (*parse_links("c", json.dumps(statuses)),) == ("Ethernet2/1", "Ethernet10/1")
+    assert (*parse_ports(Answer("c", json.dumps(statuses))),) == ("Ethernet2/1", "Ethernet10/1")
     assert parse_vlans(Answer("c", VLAN_JSON)) == (1, 111)
     port = "Ethernet1/1"
     lost = {"interfaces": {port: {"inDiscards": 4, "outDiscards": 0}}, "inDiscardsTotal": 4}

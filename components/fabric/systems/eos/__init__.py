@@ -85,6 +85,10 @@ class _Pauses(BaseModel):
     tx: int = Field(alias="txFrames")
 
 
+class _Storms(BaseModel):
+    stuck: int = Field(default=0, alias="stuckCount")
+
+
 class _Peer(BaseModel):
     state: str = Field(alias="peerState")
     networks: int | None = Field(default=None, alias="prefixReceived")
@@ -98,7 +102,10 @@ class _Route(BaseModel):
     vias: list[_Via] = []
 
 
-_INT, _TEXT = TypeAdapter(int), TypeAdapter(str)
+_INT: Final = TypeAdapter(int)
+_PAUSES: Final = TypeAdapter(dict[int, _Pauses])
+_STORMS: Final = TypeAdapter(dict[int, _Storms])
+_NUMBERED: Final = TypeAdapter(dict[int, dict[str, JsonValue]])
 _ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 _ENTRY: Final = TypeAdapter(dict[str, JsonValue])
 _COUNT: Final = TypeAdapter(int | str)
@@ -106,15 +113,15 @@ _COUNT: Final = TypeAdapter(int | str)
 
 def parse_vlans(answer: Answer) -> tuple[int, ...]:
     """The VLANs; those that EOS made for routed ports are not configured."""
-    found = answer.each(_ENTRY, "vlans", "*")
-    return tuple(sorted(int(vlan) for vlan, entry in found if not entry.get("dynamic")))
+    found = answer.find(_NUMBERED, "vlans")
+    return tuple(sorted(vlan for vlan, entry in found.items() if not entry.get("dynamic")))
 
 
-def parse_links(command: str, text: str) -> dict[str, bool]:
-    """Front panel ports by number, each with whether it has a link (goeapi, `interfaces.go`)."""
-    found = dict(Answer(command, text).each(_ENTRY, "interfaceStatuses", "*"))
+def parse_ports(answer: Answer) -> dict[str, object]:
+    """Front panel ports by number, each with the word for its link (goeapi, `interfaces.go`)."""
+    found = dict(answer.each(_ENTRY, "interfaceStatuses", "*"))
     ports = sorted((name for name in found if name.startswith("Ethernet")), key=port_key)
-    return {name: found[name].get("linkStatus") == "connected" for name in ports}
+    return {name: found[name].get("linkStatus") for name in ports}
 
 
 def parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
@@ -182,30 +189,25 @@ def parse_marked(answer: Answer) -> int | None:
     known, which is not 0.
     """
     counts = answer.each(_COUNT, "intfQueueCounters", answer.port, "queueCounters", "*")
-    known = [int(count) for _, count in counts if not re.fullmatch(r"-|[nN]/?[aA]", str(count))]
-    return sum(known) if known else None
+    known = [each for _, each in counts if not re.fullmatch(r"-|[nN]/?[aA]", str(each))]
+    return sum(answer.typed(_INT, each) for each in known) if known else None
 
 
 def parse_pauses(answer: Answer) -> dict[int, PauseCounters]:
     """PFC frames by priority; of a port that is not in it, nothing is counted."""
-    found = answer.each(TypeAdapter(_Pauses), "interfaces", answer.port, "priorities", "*")
-    return {int(number): PauseCounters(each.rx, each.tx) for number, each in found}
+    found = answer.each(_PAUSES, "interfaces", answer.port, "priorities")
+    return {n: PauseCounters(each.rx, each.tx) for _, table in found for n, each in table.items()}
 
 
 def parse_storms(answer: Answer) -> dict[int, int]:
     """Stuck queues; a port is in it from its first one on."""
-    path = (answer.port, "txQueues", "*", "stuckCount")
-    counts = answer.each(_INT, "interfaces", *path)
-    return dict.fromkeys(QUEUES, 0) | {int(number): count for number, count in counts}
+    found = answer.each(_STORMS, "interfaces", answer.port, "txQueues")
+    counts = {number: each.stuck for _, table in found for number, each in table.items()}
+    return dict.fromkeys(QUEUES, 0) | counts
 
 
 def port_counters(port: str, answers: Mapping[str, str]) -> PortCounters:
-    """One port, as far as its answers can be read; received bytes are of all priorities together.
-
-    Args:
-        port: Its name.
-        answers: The answer to each of `counter_commands`.
-    """
+    """One port, as far as its answers can be read; received bytes are of all priorities together."""
     soft = SoftReader()
     commands = {way: command.format(port=port) for way, command in COUNTERS.items()}
     ask = {way: Answer(command, answers[command], port) for way, command in commands.items()}

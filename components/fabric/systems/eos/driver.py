@@ -43,12 +43,17 @@ _NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
 _TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
 
 
+def _links(command: str, text: str) -> dict[str, bool]:
+    words = show.parse_ports(Answer(command, text)).items()
+    return {name: word == "connected" for name, word in words if word is not None}
+
+
 class EosDriver(ByTable):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "eos"
     title = "EOS"
-    links = LinkForm(STATUS, show.parse_links)
+    links = LinkForm(STATUS, _links)
     enter: Sequence[str] = ("enable",)
     configure: Sequence[str] = ()
     discard: Sequence[str] = ()
@@ -72,7 +77,7 @@ class EosDriver(ByTable):
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every front panel port, by number."""
-        return tuple(show.parse_links(STATUS, answers[STATUS]))
+        return tuple(show.parse_ports(Answer(STATUS, answers[STATUS])))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """VLANs, every interface as configured, and the maps if any of QoS is ours."""

@@ -58,6 +58,7 @@ _OURS: Final = re.compile(
     rf"|neighbor interface \S+ peer-group {GROUP}(?: .*)?"
 )
 """Lines that leave with us, with those of `group_lines` and those of neighbours with our mark."""
+_OVER: Final = re.compile(" (?:remote-as|peer-group) ")
 _MARKED: Final = re.compile(r"(?:.* \| )?neighbor (\S+) (?:remote-as|description|bfd|activate)\b.*")
 _WORDS: Final = {
     LINK_LOCAL: (1, "ipv6 enable", "no ipv6 enable"),
@@ -93,13 +94,7 @@ _ROWS: Final = (
 
 
 def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> dict[str, Any]:
-    """The fields of `SwitchState` about routing: addresses of interfaces, BGP of the default VRF.
-
-    Args:
-        sections: The interfaces.
-        plain: The answer to `ROUTING`.
-        router: The answer to `ROUTER`.
-    """
+    """Addresses of interfaces and BGP of the default VRF, as fields of `SwitchState`."""
     plain_lines = {line.strip() for line in plain.splitlines()} & {*FORWARDING, IPV4_ONLY, MODEL}
     paths = [*nested_lines(router)]
     numbers = [found for head, *_ in paths if (found := _ROUTER_LINE.fullmatch(head))]
@@ -112,8 +107,8 @@ def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> d
     bare = [name for name in own if len(entries[name]) == len(sections[name].lines)]
     words = (
         *sorted(plain_lines),
-        *(_there(name) for name in own),
-        *(_bare(name) for name in bare),
+        *(_mark(name, "there") for name in own),
+        *(_mark(name, "rest") for name in bare),
         *(f"bgp{WITHIN}{line}" for line in lines),
     )
     return {
@@ -132,14 +127,9 @@ def _entries(section: Section) -> Iterator[str]:
             yield known[line]
 
 
-def _there(name: str) -> str:
-    """The mark of an interface of the switch itself."""
-    return f"interface {name} there"
-
-
-def _bare(name: str) -> str:
-    """The mark of one with nothing of others in it."""
-    return f"interface {name} rest"
+def _mark(name: str, mark: str) -> str:
+    """An interface of the switch itself is `there`, and has no `rest` but what we set."""
+    return f"interface {name} {mark}"
 
 
 def group_lines(group: str) -> Lines:
@@ -203,8 +193,9 @@ def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     recorded = _words(target)
     for name, wanted in (target.addresses or {}).items():
         held = (actual.addresses or {}).get(name)
-        was_absent = recorded is not None and _there(name) not in recorded
-        if held is not None and not wanted and was_absent and _bare(name) in (_words(actual) or ()):
+        was_absent = recorded is not None and _mark(name, "there") not in recorded
+        is_bare = _mark(name, "rest") in (_words(actual) or ())
+        if held is not None and not wanted and was_absent and is_bare:
             yield (f"no interface {name}",)
             continue
         stays = {_entry(each)[2] for each in wanted}  # another MTU is written over the one before
@@ -363,11 +354,7 @@ class _Way:
             elif _told(self.was, name) != _told(self.wanted, name):
                 aim = self._aim(name, now)
                 # Another number, or group, is written over the one before.
-                rest = (
-                    e
-                    for e in now
-                    if e not in aim and not {"remote-as", "peer-group"} & {*e.split()}
-                )
+                rest = (line for line in now if line not in aim and not _OVER.search(line))
                 yield from map(_negate, rest)
                 yield from (line for line in aim if name in ports or line not in now)
 
@@ -378,10 +365,8 @@ class _Way:
             return _about(self.recorded, _key(name))
         if not _ADDRESS.fullmatch(name):
             return [f"{head} peer-group {GROUP} remote-as {number}"]
-        ours = [f"{head} remote-as {number}"]
-        ours += (
-            [] if any(e.startswith(f"{head} description ") for e in now) else [f"{head} {_MARK}"]
-        )
+        described = any(line.startswith(f"{head} description ") for line in now)
+        ours = [f"{head} remote-as {number}", *(() if described else (f"{head} {_MARK}",))]
         ours += [f"{head} bfd"] if name in self.wanted.bfd else []
         ours += [f"{_IN_FAMILY}{head} activate"] if _BY_HAND in self.held else []
         ending = (" shutdown", " bfd", " activate")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Final, Literal
 
 from components.fabric.native import is_default, read_fields, sources, write_fields
@@ -242,15 +243,6 @@ _QUEUE: Final = re.compile(r"(?:uc-)?tx-queue (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class _Queue:
-    """One queue of a port; None: not ours."""
-
-    ecn: EcnState | Literal[""] | None
-    strict: bool | None
-    share: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Section:
     """One interface of the configuration."""
 
@@ -329,15 +321,15 @@ def port_lines(was: PortState, now: PortState) -> Iterator[str]:
     """The lines inside `interface X` from one state of a port to another."""
     yield from write_rows(ROWS, was, now)
     for queue in QUEUES:
-        held = _Queue(
-            was.ecn.get(queue) or "",
-            queue in (was.strict_classes or ()),
-            was.class_shares.get(queue, 0),
+        held = SimpleNamespace(
+            ecn=was.ecn.get(queue) or "",
+            strict=queue in (was.strict_classes or ()),
+            share=was.class_shares.get(queue, 0),
         )
-        wanted = _Queue(
-            (now.ecn[queue] or "") if queue in now.ecn else None,
-            None if now.strict_classes is None else queue in now.strict_classes,
-            now.class_shares.get(queue),
+        wanted = SimpleNamespace(  # None: not ours
+            ecn=(now.ecn[queue] or "") if queue in now.ecn else None,
+            strict=None if now.strict_classes is None else queue in now.strict_classes,
+            share=now.class_shares.get(queue),
         )
         if lines := [*write_rows(QUEUE_ROWS, held, wanted)]:
             yield from (f"uc-tx-queue {queue}", *lines, "exit")
