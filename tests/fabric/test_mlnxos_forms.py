@@ -13,7 +13,6 @@ from components.fabric.plan import plan_fabric
 from components.fabric.preview import preview_switch
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.mellanox_cli import find_refusal
 from components.fabric.systems.mlnxos import system as mlnxos
 from tests.fabric.ib_lab import load_spec, make_switch
 
@@ -122,11 +121,6 @@ def test_no_line_is_the_default_engine() -> None:
 def test_guids_are_written_as_pairs() -> None:
     assert mlnxos.show_guid("a088c20300011000") == "a0:88:c2:03:00:01:10:00"
     assert mlnxos.show_guid("ALL") == "ALL"
-
-
-def test_a_refusal_is_a_line_with_a_percent_sign() -> None:
-    assert find_refusal("% Invalid port GUID\n") == "% Invalid port GUID"
-    assert find_refusal(text_of("show_ib_partition.txt")) is None
 
 
 def test_a_preview_names_what_has_no_source_of_the_vendor() -> None:

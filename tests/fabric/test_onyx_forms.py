@@ -12,7 +12,6 @@ from components.fabric.state import EcnState, PortState
 from components.fabric.systems import onyx
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PauseCounters, Unreadable
-from components.fabric.systems.mellanox_cli import find_refusal
 from components.fabric.systems.onyx import system as show
 from components.fabric.systems.onyx.rows import PORT_ROWS, parse_running
 from components.fabric.systems.onyx.system import OnyxDriver
@@ -253,23 +252,6 @@ def test_pfc_of_the_one_shot_and_bundles() -> None:
 )
 def test_vlan_ranges(text: str, vlans: tuple[int, ...]) -> None:
     assert parse_vlan_ranges(text) == vlans
-
-
-@pytest.mark.parametrize(
-    ("output", "refusal"),
-    [
-        ("", None),
-        ("MTU : 1500 bytes\n100% used\n", None),
-        (
-            '% Unrecognized command "ib".\nType "?" for help.\n',
-            '% Unrecognized command "ib".\nType "?" for help.',
-        ),
-        ("one line\n% Incomplete command\n", "% Incomplete command"),
-        ("\r% Please enter an integer.", "% Please enter an integer."),
-    ],
-)
-def test_error_lines_are_found_by_their_percent_sign(output: str, refusal: str | None) -> None:
-    assert find_refusal(output) == refusal
 
 
 def test_counters_of_one_port_among_all(tmp_path: Path) -> None:

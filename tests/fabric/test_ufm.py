@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.core.difference import Difference
-from components.core.errors import Bug, DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.fabric.device import (
     BASELINE_VARIABLE,
     PREVIOUS_OUTPUT,
@@ -305,18 +304,6 @@ def test_preflight_asks_its_release_and_the_rights_of_the_login(
     assert lacks("", "admin") == ["ufm-release"]
     assert lacks("6.19.3 build 6", "looker") == ["ufm-rights"]
     assert {*lacks("6.12.0", "looker")} == PLAYED["tests/fabric/test_ufm.py"]
-
-
-def test_what_it_has_not() -> None:
-    driver = UfmDriver()
-    assert (driver.list_ports_commands(), driver.counter_commands(())) == ((), ())
-    assert driver.read_commands(SwitchState()) == ()
-    assert driver.parse({}, SwitchState()).state == SwitchState()
-    assert driver.plan_changes(SwitchState(), SwitchState()) == ()
-    assert not driver.interrupts(Difference("partition 0x0101", "ipoib", "off", "on"))
-    assert driver.interrupts(Difference("partition 0x0101", "member x", "full", "limited"))
-    with pytest.raises(Bug, match="no counters"):
-        driver.parse_counters({}, ("x",))
 
 
 KINDS: st.SearchStrategy[MemberKind] = st.sampled_from(

@@ -207,7 +207,7 @@ def parse_storms(answer: Answer) -> dict[int, int]:
 
 
 def port_counters(port: str, answers: Mapping[str, str]) -> PortCounters:
-    """One port, as far as its answers can be read; received bytes are of all priorities together."""
+    """One port, as far as its answers can be read; received bytes are those of all priorities."""
     soft = SoftReader()
     commands = {way: command.format(port=port) for way, command in COUNTERS.items()}
     ask = {way: Answer(command, answers[command], port) for way, command in commands.items()}
