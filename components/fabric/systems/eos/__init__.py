@@ -45,8 +45,6 @@ COUNTERS: Final[Mapping[CounterWay, str]] = {
 _CLASS_NAME: Final = re.compile(r"TC(\d)(?:-(\d))?")
 _ON_PORT: Final = re.compile(r"^fe80:[0-9a-f:]*%(?:Et|Ethernet)(\S+)$", re.IGNORECASE)
 """A neighbour of BGP on a port, which is in the answer only once it was heard."""
-
-
 _FAR: Final = "neighborInterfaceInfo"
 
 
@@ -85,10 +83,6 @@ class _Pauses(BaseModel):
     tx: int = Field(alias="txFrames")
 
 
-class _Storms(BaseModel):
-    stuck: int = Field(default=0, alias="stuckCount")
-
-
 class _Peer(BaseModel):
     state: str = Field(alias="peerState")
     networks: int | None = Field(default=None, alias="prefixReceived")
@@ -104,7 +98,7 @@ class _Route(BaseModel):
 
 _INT: Final = TypeAdapter(int)
 _PAUSES: Final = TypeAdapter(dict[int, _Pauses])
-_STORMS: Final = TypeAdapter(dict[int, _Storms])
+_STORMS: Final = TypeAdapter(dict[int, dict[str, int]])
 _NUMBERED: Final = TypeAdapter(dict[int, dict[str, JsonValue]])
 _ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 _ENTRY: Final = TypeAdapter(dict[str, JsonValue])
@@ -202,7 +196,9 @@ def parse_pauses(answer: Answer) -> dict[int, PauseCounters]:
 def parse_storms(answer: Answer) -> dict[int, int]:
     """Stuck queues; a port is in it from its first one on."""
     found = answer.each(_STORMS, "interfaces", answer.port, "txQueues")
-    counts = {number: each.stuck for _, table in found for number, each in table.items()}
+    counts = {
+        number: each.get("stuckCount", 0) for _, table in found for number, each in table.items()
+    }
     return dict.fromkeys(QUEUES, 0) | counts
 
 

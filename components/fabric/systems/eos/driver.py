@@ -83,7 +83,8 @@ class EosDriver(ByTable):
         """VLANs, every interface as configured, and the maps if any of QoS is ours."""
         asks_maps = any(port.ecn or port.strict_classes for port in wanted.ports.values())
         asks_maps |= wanted.dscp_classes is not None or wanted.rewrite_dscp is not None
-        routes = (routing.ROUTING, routing.ROUTER) if _routes(wanted) else ()
+        is_routed = wanted.addresses is not None or wanted.bgp is not None
+        routes = (routing.ROUTING, routing.ROUTER) if is_routed else ()
         return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
@@ -104,7 +105,7 @@ class EosDriver(ByTable):
             },
         )
         rest = {name: each for name, each in sections.items() if name not in wanted.ports}
-        named = {name: _vlans_of(name, section) for name, section in rest.items()}
+        named = {name: section.named_vlans(name) for name, section in rest.items()}
         carrying = {
             name: rows.read_port(each, PortState())
             for name, each in rest.items()
@@ -136,7 +137,7 @@ class EosDriver(ByTable):
         port = rows.read_port(rows.Section(), PortState()).model_copy(update={"ecn": {}})
         return SwitchState(
             vlans=(rows.FACTORY_VLAN,),
-            dscp_classes=table.factory_values(rows.MAP_ROWS)["dscp_classes"],
+            dscp_classes=rows.DEFAULT_CLASSES,
             addresses={},
             bgp=BgpState(),
             native={routing.WORDS: write_list((routing.MODEL,))},
@@ -168,50 +169,23 @@ class EosDriver(ByTable):
         return {port: show.port_counters(port, answers) for port in ports}
 
 
-def _routes(wanted: SwitchState) -> bool:
-    return wanted.addresses is not None or wanted.bgp is not None
-
-
 def _maps(text: str, wanted: SwitchState) -> table.Values:
     """The maps of the whole switch, as far as they are asked for."""
-    maps = parse_maps(text)
-    asked = (
-        tc for port in wanted.ports.values() for tc in (*port.ecn, *(port.strict_classes or ()))
-    )
-    for tc in sorted({*asked} - {0}):
-        if (queue := maps["class_queues"].get(tc, tc)) != tc:
-            why = (
-                f"traffic class {tc} is mapped to queue {queue}, but its ECN and schedule "
-                f"are set on queue {tc}; remove that line"
-            )
-            raise Unreadable(MAPS, text, why)
-    classes = maps["dscp_classes"]
+    maps = table.take_lines(rows.MAP_ROWS, map(str.strip, text.splitlines()))
+    classes = rows.DEFAULT_CLASSES | maps.get("dscp_classes", {})
+    for port in wanted.ports.values():
+        for tc in {*port.ecn, *(port.strict_classes or ())} - {0}:
+            if (queue := maps.get("class_queues", {}).get(tc, tc)) != tc:
+                why = (
+                    f"traffic class {tc} is mapped to queue {queue}, but its ECN and schedule "
+                    f"are set on queue {tc}; remove that line"
+                )
+                raise Unreadable(MAPS, text, why)
+    asked = wanted.dscp_classes
     return {
-        "dscp_classes": wanted.dscp_classes
-        and {dscp: classes[dscp] for dscp in wanted.dscp_classes},
-        "rewrite_dscp": None if wanted.rewrite_dscp is None else maps["rewrite_dscp"],
+        "dscp_classes": None if asked is None else {dscp: classes[dscp] for dscp in asked},
+        "rewrite_dscp": None if wanted.rewrite_dscp is None else "rewrite_dscp" in maps,
     }
-
-
-def parse_maps(text: str) -> table.Values:
-    """Every DSCP to its class, and every class to its queue; defaults if no line says it."""
-    values, found = (
-        table.factory_values(rows.MAP_ROWS),
-        table.take_lines(rows.MAP_ROWS, map(str.strip, text.splitlines())),
-    )
-    for key in ("dscp_classes", "class_queues"):
-        values[key] = values[key] | found.get(key, {})
-    return values | {"rewrite_dscp": "rewrite_dscp" in found}
-
-
-def _vlans_of(name: str, section: rows.Section) -> set[int]:
-    """The VLANs that a port, a bundle or the routed interface of a VLAN names."""
-    routed = name.removeprefix("Vlan")
-    return {int(routed)} if routed.isdigit() else {*section.named_vlans()}
-
-
-def _map_lines(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...]]:
-    return ((line,) for line in table.write_rows(rows.MAP_ROWS, actual, target))
 
 
 def _blocks(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...]]:
@@ -223,7 +197,7 @@ def _blocks(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...
 
 _STEPS: Final = (
     table.add_vlans,
-    _map_lines,
+    lambda was, now: ((line,) for line in table.write_rows(rows.MAP_ROWS, was, now)),
     routing.leaving_lines,
     _blocks,
     routing.coming_lines,

@@ -142,11 +142,14 @@ def group_lines(group: str) -> Lines:
 
 
 def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState:
-    """The BGP that some lines make."""
+    """The BGP of some lines; the number of a session that is shut, or carries no IPv4, is empty."""
     values, held = factory_values(_ROWS) | take_lines(_ROWS, lines), {*lines}
-    numbers = {
-        name: number if _works(name, held) else "" for name, number in values["addresses"].items()
-    }
+    numbers: dict[str, str] = {}
+    for name, number in values["addresses"].items():
+        head = f"neighbor {name}"
+        works = _BY_HAND not in held or f"{_IN_FAMILY}{head} activate" in held
+        shut = {f"{head} shutdown", f"{_IN_FAMILY}no {head} activate"} & held
+        numbers[name] = number if works and not shut else ""
     for name, (group, own) in values["ports"].items():
         said = [each.split()[-1] for each in _about(lines, group) if " remote-as " in each]
         works = {*group_lines(group)} <= held and f"neighbor {group} shutdown" not in held
@@ -162,13 +165,6 @@ def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState
         max_paths=values["max_paths"],
         forwards=forwards or None,
     )
-
-
-def _works(address: str, held: set[str]) -> bool:
-    """Whether it carries IPv4, and is not shut."""
-    head = f"neighbor {address}"
-    active = _BY_HAND not in held or f"{_IN_FAMILY}{head} activate" in held
-    return active and not {f"{head} shutdown", f"{_IN_FAMILY}no {head} activate"} & held
 
 
 def _words(state: SwitchState) -> Lines | None:

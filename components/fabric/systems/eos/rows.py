@@ -42,6 +42,7 @@ def default_class(dscp: int) -> int:
     return {0: 1, 1: 0}.get(tc, tc)
 
 
+DEFAULT_CLASSES: Final = {dscp: default_class(dscp) for dscp in range(64)}
 MAX_MARK_PERCENT: Final = 100
 """`max-mark-probability` of a line that does not say it (a guess)."""
 ECN_WEIGHT: Final = 0
@@ -206,9 +207,9 @@ def _write_map(_row: Row, was: SwitchState, now: SwitchState) -> Iterator[str]:
 
 MAP_ROWS: Final = (
     Row("dscp_classes", r"qos map dscp ([\d ,-]+) to traffic-class (\d).*",
-        {dscp: default_class(dscp) for dscp in range(64)}, _take_map, write=_write_map),
+        take=_take_map, write=_write_map),
     Row("class_queues", r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d).*",
-        {tc: tc for tc in QUEUES}, _take_map, write=nothing),
+        take=_take_map, write=nothing),
     Row("rewrite_dscp", r"(qos rewrite dscp)\b.*", take=by_word(bool), write=nothing),
 )  # fmt: skip
 """Of the whole switch; `qos rewrite dscp` is one line (AVD's template of `qos`)."""
@@ -262,11 +263,13 @@ class Section:
         """What the port is, whatever lies hidden behind `no switchport`."""
         return "routed" if "routed" in self.found else self.found.get("mode", "access")
 
-    def named_vlans(self) -> Iterator[int]:
+    def named_vlans(self, name: str) -> set[int]:
         """VLANs that are written here, in force or not; a trunk that allows all names none."""
+        if (routed := name.removeprefix("Vlan")).isdigit():
+            return {int(routed)}
         values = self.values
-        yield from {values["access_vlan"], values["native_vlan"]} - {0, FACTORY_VLAN}
-        yield from values["trunk_vlans"] if values["trunk_vlans"] != "all" else ()
+        allowed = () if values["trunk_vlans"] == "all" else values["trunk_vlans"]
+        return {*allowed} | ({values["access_vlan"], values["native_vlan"]} - {0, FACTORY_VLAN})
 
 
 def parse_sections(command: str, text: str) -> dict[str, Section]:
