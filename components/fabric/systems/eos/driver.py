@@ -195,7 +195,7 @@ def _blocks(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...
             yield (f"interface {name}", *lines, "exit")
 
 
-_STEPS: Final = (
+_STEPS: Final[tuple[table.Step, ...]] = (
     table.add_vlans,
     lambda was, now: ((line,) for line in table.write_rows(rows.MAP_ROWS, was, now)),
     routing.leaving_lines,
