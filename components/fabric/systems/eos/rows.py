@@ -67,6 +67,8 @@ _WATCHDOG: Final = f"{_PFC} pause watchdog"
 _WATCHDOG_PARTS: Final = {"enable": "", "timer": " port timer", "action": " port action"}
 """In the order of the vendor's own configuration."""
 _TIMES: Final = re.compile(r"timeout ([\d.]+) polling-interval \S+ recovery-time ([\d.]+)")
+_EDGE: Final = "spanning-tree portfast"
+_GUARD: Final = "spanning-tree bpduguard"
 _ALLOWED: Final = "switchport trunk allowed vlan"
 _NATIVE: Final = "switchport trunk native vlan"
 _ECN: Final = re.compile(
@@ -178,6 +180,9 @@ ROWS: Final = (
         by_word(lambda text: text if text == "all" else parse_vlan_ranges(text)),
         write=_write_allowed),
     Row("routed", "(no switchport)", factory=False, take=by_word(bool), write=_write_routed),
+    Row("edge_port", rf"{_EDGE} (\S+)", "", lines={"": f"no {_EDGE}", "on": _EDGE}),
+    Row("bpdu_guard", factory="",
+        lines={"": f"no {_GUARD}", "on": f"{_GUARD} enable", "off": f"{_GUARD} disable"}),
     Row("trust", lines={"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"},
         unset="default qos trust"),
     Row("pfc", f"{_PFC} mode (on)", factory=False, take=by_word(bool),
