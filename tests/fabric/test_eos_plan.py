@@ -11,60 +11,29 @@ from components.fabric.systems.base import Unsettable
 from components.fabric.systems.eos.driver import EosDriver
 from tests.fabric.eos_lab import load_spec
 
-ECN = (
-    "random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes "
-    "max-mark-probability 100 weight 0"
-)
-BEFORE = ("enable", "configure session railyard-1", "vlan 111", "exit", "vlan 112", "exit")
-AFTER = (
-    "show session-config diffs",
-    "commit timer 00:05:00",
-    "configure session railyard-1 commit",
-    "write memory",
-)
+PFC = "priority-flow-control priority 3 no-drop"
+HEAD = "priority-flow-control pause watchdog"
 WATCHDOG = (
-    "priority-flow-control pause watchdog",
-    (
-        "priority-flow-control pause watchdog port timer timeout 0.20 polling-interval auto "
-        "recovery-time 0.20"
-    ),
-    "priority-flow-control pause watchdog port action drop",
+    HEAD,
+    f"{HEAD} port timer timeout 0.20 polling-interval auto recovery-time 0.20",
+    f"{HEAD} port action drop",
 )
-PFC = ("priority-flow-control on", "priority-flow-control priority 3 no-drop")
-
-
-def _block(port: int, *pfc: str) -> tuple[str, ...]:
-    return (
-        f"interface Ethernet{port}/1",
-        "switchport mode trunk",
-        f"switchport trunk allowed vlan {112 - port % 2}",
-        "qos trust dscp",
-        *pfc,
-        "uc-tx-queue 3",
-        ECN,
-        "exit",
-        "exit",
-    )
-
-
-@pytest.mark.parametrize(("mode", "pfc"), [("lossy_ecn", ()), ("lossless", PFC)])
-def test_the_lines_from_factory_settings(mode: str, pfc: tuple[str, ...]) -> None:
-    ports = (line for port in range(1, 5) for line in _block(port, *pfc))
-    assert plan_fabric(load_spec(mode=mode))[0].commands_from_factory == (*BEFORE, *ports, *AFTER)
 
 
 def test_the_watchdog_is_three_lines_of_the_ports_that_want_it() -> None:
+    """The lines of either mode are in tests/golden/switches/eos.txt."""
     spec = load_spec(mode="lossless", pfc_watchdog=True)
     switch = spec.switches[0]
     other = switch.ports["Ethernet2/1"].model_copy(update={"pfc_watchdog": False})
     changed = switch.model_copy(update={"ports": {**switch.ports, "Ethernet2/1": other}})
     plan = plan_fabric(spec.model_copy(update={"switches": (changed,)}))[0]
-    ports = (
-        line
-        for port in range(1, 5)
-        for line in _block(port, *PFC, *(WATCHDOG if port != 2 else ()))
-    )
-    assert plan.commands_from_factory == (*BEFORE, *ports, *AFTER)
+    without = plan_fabric(load_spec(mode="lossless"))[0].commands_from_factory
+    wanted: list[str] = []
+    for line in without:
+        wanted.append(line)
+        ports = [each for each in wanted if each.startswith("interface ")]
+        wanted += WATCHDOG if line == PFC and ports[-1] != "interface Ethernet2/1" else ()
+    assert plan.commands_from_factory == tuple(wanted)
     assert [port.pfc_watchdog for port in plan.desired.ports.values()] == [True, None, True, True]
 
 

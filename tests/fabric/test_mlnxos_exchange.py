@@ -158,19 +158,6 @@ def test_what_others_put_in_stays(history: History, desired: SwitchState, member
             assert left[name].members == kept | {"ffff000000000001": "full"}
 
 
-def test_the_lines_of_the_example() -> None:
-    lines = plan_fabric(load_spec())[1].commands_from_factory
-    assert lines[:3] == ("enable", "configure terminal", "ib partition training pkey 0x0101 force")
-    assert "ib partition storage member a0:88:c2:03:00:02:10:70 type limited force" in lines
-    assert lines[-5:] == (
-        "ib sm routing-engines minhop",
-        "ib smnode ib-leaf-02 sm-priority 13",
-        "ib smnode ib-leaf-02 enable",
-        "ib sm",
-        "configuration write",
-    )
-
-
 def test_a_switch_without_priority_runs_no_subnet_manager(tmp_path: Path) -> None:
     spec = load_spec()
     second = spec.switches[1].model_copy(update={"sm_priority": None})
