@@ -17,7 +17,7 @@ from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Change
 
 Write = Callable[["Row", Any, Any], Iterable[str]]
-"""(row, before, after) of what has the setting, such as a port, to the lines that lead there."""
+"""(row, before, after): the lines that change the setting of a port, a queue, a partition."""
 Step = Callable[[SwitchState, SwitchState], Iterable[tuple[str, ...]]]
 """(actual, target) of the whole switch to lines, in groups that belong together."""
 Values = dict[str, Any]
@@ -62,7 +62,7 @@ def write_value(row: Row, was: Any, now: Any) -> tuple[str, ...]:  # noqa: ANN40
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One setting of a port, a queue, a partition, or whatever else has lines of its own."""
+    """One setting of a port, a queue, a partition or another thing with lines of its own."""
 
     name: str
     """The field of the state."""
@@ -79,7 +79,7 @@ class Row:
     unset: str = ""
     """The line that leaves no line, where `native` of the state says whether there was one."""
     write: Write = write_value
-    """The lines from one state to another, where they depend on other settings too."""
+    """The lines from one state to another; a function of its own if other settings matter too."""
     command: str = ""
     """What shows it, with `{}` for the port; empty: a table of all ports, or the configuration."""
     read: Callable[[Answer], object] | None = None
@@ -100,7 +100,7 @@ class Row:
 
 
 def read_answers(rows: Iterable[Row], answers: Mapping[str, str], place: str = "") -> Values:
-    """What the answers to the rows' own commands say, about one port or without one."""
+    """Read the answers to the commands of some rows, about one port if `place` names it."""
     found: Values = {}
     for row in rows:
         command = row.command.format(place)
@@ -130,7 +130,7 @@ def take_lines(rows: Iterable[Row], lines: Iterable[str]) -> Values:
 
 
 def factory_values(rows: Iterable[Row]) -> Values:
-    """Row name to its value where no line says one."""
+    """Row name to its value if no line says one."""
     return {row.name: row.factory for row in rows}
 
 
@@ -145,7 +145,7 @@ def nested_lines(text: str) -> Iterator[tuple[str, ...]]:
 
 
 def write_rows(rows: Iterable[Row], was: object, now: object) -> Iterator[str]:
-    """The lines from one state to another of what has these settings."""
+    """The lines of all rows from one state to another."""
     for row in rows:
         yield from row.write(row, was, now)
 

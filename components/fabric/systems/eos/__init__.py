@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
-from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
 
 from components.fabric.parts import Session, Sessions, why_unread
 from components.fabric.state import Neighbour
@@ -33,6 +33,8 @@ BFD: Final = "show bfd peers | json"
 ROUTES: Final = "show ip route | json"
 WAITING: Final = "pendingCommitTimer"
 """State of a session that is in force and not confirmed, before release 4.32."""
+_WAITING: Final = re.compile(r'"commitTimerSessionName": *"([^"]+)"')
+"""The same from release 4.32 on."""
 COUNTERS: Final[Mapping[CounterWay, str]] = {
     "rx": "show interfaces {port} counters | json",
     "discards": "show interfaces {port} counters discards | json",
@@ -52,7 +54,7 @@ class _Heard(BaseModel):
     system: str = Field(default="", alias="systemName")
     port: str = Field(default="", validation_alias=AliasPath(_FAR, "interfaceId_v2"))
     quoted: str = Field(default="", validation_alias=AliasPath(_FAR, "interfaceId"))
-    """The same between quotation marks, in releases that have no other."""
+    """The name in quotation marks; older releases print only this one."""
     about: str = Field(default="", validation_alias=AliasPath(_FAR, "interfaceDescription"))
 
 
@@ -60,12 +62,6 @@ class _ConfigSession(BaseModel):
     state: str
     instances: dict[str, JsonValue] = {}
     """Logins that are in it now."""
-
-
-class _ConfigSessions(BaseModel):
-    sessions: dict[str, _ConfigSession]
-    waiting: str = Field(default="", alias="commitTimerSessionName")
-    """The session that is in force and not confirmed, from release 4.32 on."""
 
 
 class _Queue(BaseModel):
@@ -137,13 +133,10 @@ def find_stale(text: str) -> tuple[str, ...]:
         Occupied: One of ours is in use, or another user's session awaits confirmation:
             when that is taken back, the whole configuration is, with what we changed since.
     """
-    try:
-        found = _ConfigSessions.model_validate_json(text.strip())
-    except ValidationError as error:
-        raise Unreadable(SESSIONS, text, "it is no list of sessions") from error
     stale: list[str] = []
-    for name, session in found.sessions.items():
-        waits = session.state == WAITING or name == found.waiting
+    waiting = _WAITING.findall(text)
+    for name, session in Answer(SESSIONS, text).each(TypeAdapter(_ConfigSession), "sessions", "*"):
+        waits = session.state == WAITING or name in waiting
         is_ours = name.startswith(CANDIDATE_PREFIX)
         end = f"wait for it, or end it with `configure session {name} abort`"
         if waits and not is_ours:
@@ -249,7 +242,7 @@ def parse_sessions(answers: Mapping[str, str]) -> Sessions:
 def _known(
     parse: Callable[[Answer], ValueT], command: str, answers: Mapping[str, str]
 ) -> tuple[ValueT | None, str]:
-    """What an answer says, or why that is not known."""
+    """Parse an answer; if it is unreadable, return the reason instead."""
     try:
         return parse(Answer(command, answers[command])), ""
     except Unreadable:

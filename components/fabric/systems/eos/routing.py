@@ -31,14 +31,14 @@ ROUTING: Final = "show running-config sanitized | include routing"
 """`ip routing …`, `ipv6 unicast-routing` and which model of routing protocols runs."""
 ROUTER: Final = "show running-config sanitized | section ^router bgp"
 WORDS: Final = "routing"
-"""Key of a switch's `native`: the lines as they are, and what of an interface is beside ours."""
+"""Key of a switch's `native`: its lines about routing, and which interfaces have only our lines."""
 GROUP: Final = "RAILYARD"
-"""Our peer group: EOS has each neighbour that is a port in one."""
+"""Our peer group; EOS wants one for every neighbour that is a port."""
 LINK_LOCAL: Final = "link-local"
 MODEL: Final = "service routing protocols model multi-agent"
 """Sessions between link-local addresses need it, since 4.22.1F; it changes at a reload only."""
 FORWARDING: Final = ("ip routing ipv6 interfaces", "ipv6 unicast-routing")
-"""IPv4 also over ports that have no IPv4 address, and the neighbours' addresses of those."""
+"""Route IPv4 over ports without an IPv4 address too, to neighbours with IPv6 addresses only."""
 IPV4_ONLY: Final = "ip routing"
 WITHIN: Final = " | "
 """Between an address family and a line in it."""
@@ -52,7 +52,7 @@ _LOW_HALF: Final = 16
 _ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}|[\da-f]*:[\da-f:.]*")
 _BY_HAND: Final = "no bgp default ipv4-unicast"
 _MARK: Final = "description RAILYARD"
-"""By it a neighbour of ours is known where another number would end those of others."""
+"""Marks a neighbour as ours: another AS number removes all neighbours, so we must know which."""
 _OURS: Final = re.compile(
     rf"router-id .*|maximum-paths .*|(?:{FAMILY} \| )?network .*|{FAMILY}|neighbor {GROUP} .*"
     rf"|neighbor interface \S+ peer-group {GROUP}(?: .*)?"
@@ -70,7 +70,7 @@ Lines = tuple[str, ...]
 
 
 def _one_by_one(line: str) -> Iterator[str]:
-    """A line for each neighbour of one that names several ports: `Et1/1,3/1-4` is five of them."""
+    """Split a line about several ports, such as `Et1/1,3/1-4`, into one line for each port."""
     found = re.fullmatch(r"neighbor interface (\S+)(.*)", line)
     if found is None:
         yield line
@@ -90,7 +90,7 @@ _ROWS: Final = (
     Row("ports", r"neighbor interface (\S+) peer-group (\S+)(?: remote-as (\S+))?.*", {}, by_key),
     Row("addresses", rf"neighbor ({_ADDRESS.pattern}) remote-as (\S+)", {}, by_key),
 )  # fmt: skip
-"""The lines of `router bgp`. Of a port: its group, and its number if that does not say it."""
+"""The lines of `router bgp`. A port has a group, and a number unless the group has it."""
 
 
 def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> dict[str, Any]:
@@ -128,12 +128,12 @@ def _entries(section: Section) -> Iterator[str]:
 
 
 def _mark(name: str, mark: str) -> str:
-    """An interface of the switch itself is `there`, and has no `rest` but what we set."""
+    """`there`: the interface exists; `rest`: it has only lines that we set."""
     return f"interface {name} {mark}"
 
 
 def group_lines(group: str) -> Lines:
-    """What a group needs, so that its sessions carry IPv4."""
+    """The lines that a group must have before its sessions carry IPv4."""
     return (
         f"neighbor {group} peer group",
         f"{_IN_FAMILY}neighbor {group} activate",
@@ -172,7 +172,7 @@ def _words(state: SwitchState) -> Lines | None:
 
 
 def _router_lines(words: Iterable[str] | None) -> Lines:
-    """The lines of `router bgp`, from what a state keeps of them."""
+    """The lines of `router bgp` among the recorded words."""
     head = f"bgp{WITHIN}"
     return tuple(word.removeprefix(head) for word in words or () if word.startswith(head))
 
@@ -185,7 +185,7 @@ def _entry(entry: str) -> tuple[int, str, str]:
 
 
 def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
-    """What goes from interfaces before a port is switched again."""
+    """The lines to remove from interfaces before a port stops being routed."""
     recorded = _words(target)
     for name, wanted in (target.addresses or {}).items():
         held = (actual.addresses or {}).get(name)
@@ -201,7 +201,7 @@ def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 
 
 def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
-    """What comes to interfaces once a port is routed.
+    """The lines to add to interfaces after a port became routed.
 
     Raises:
         Unsettable: An interface has another address.
@@ -273,7 +273,7 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 
 
 def _is_ours(line: str, held: Lines) -> bool:
-    """Whether a line is of a kind that we write, and of no neighbour of others."""
+    """Whether we may have written a line."""
     marked = _MARKED.fullmatch(line)
     return (
         _OURS.fullmatch(line) is not None
@@ -300,9 +300,9 @@ class _Way:
     was: BgpState
     wanted: BgpState
     held: Lines
-    """What is there."""
+    """The lines of the switch now."""
     recorded: Lines
-    """What was there before us: it comes back as it was where it says what is wanted."""
+    """Lines from before our first change; they are sent again if they say what is wanted."""
 
     def lines(self) -> Iterator[str]:
         """Numbers, the group, neighbours, networks."""
@@ -320,7 +320,7 @@ class _Way:
         yield from (f"{inner}{each}" for each in wanted.networks if each not in was.networks)
 
     def _group(self) -> Iterator[str]:
-        """What our group needs while a neighbour is in it; else what was there of it before."""
+        """The lines of our group while a neighbour is in it; without one, its recorded lines."""
         held, recorded = ({*_about(lines, GROUP)} for lines in (self.held, self.recorded))
         ports = take_lines(_ROWS, (*self.held, *self.recorded)).get("ports", {})
         of_group = [
@@ -338,7 +338,7 @@ class _Way:
         yield from map(_negate, order[:1] if order[0] in gone else gone)
 
     def _neighbors(self) -> Iterator[str]:
-        """By address, and then by port; one that goes takes all of its own lines along."""
+        """First neighbours by address, then by port; `no neighbor` removes all lines of one."""
         was, wanted = self.was.neighbors, self.wanted.neighbors
         addresses = [*filter(_ADDRESS.fullmatch, {**was, **wanted})]
         gone = [name for name in was if name not in wanted and name not in addresses]
@@ -355,7 +355,7 @@ class _Way:
                 yield from (line for line in aim if name in ports or line not in now)
 
     def _aim(self, name: str, now: list[str]) -> list[str]:
-        """The lines of a neighbour as they shall be."""
+        """The lines that a neighbour must have."""
         head, number = f"neighbor {_key(name)}", self.wanted.neighbors[name]
         if _told(bgp_of(None, self.recorded), name) == _told(self.wanted, name):
             return _about(self.recorded, _key(name))
@@ -375,5 +375,5 @@ def _key(name: str) -> str:
 
 
 def _told(bgp: BgpState, name: str) -> tuple[str | None, bool]:
-    """The number of a neighbour, and whether it has BFD of its own, which a port has not."""
+    """The number of a neighbour, and whether it has BFD; a port has that from its group."""
     return bgp.neighbors.get(name), name in bgp.bfd and _ADDRESS.fullmatch(name) is not None

@@ -90,7 +90,7 @@ def _write_fec(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
 
 
 def _write_mode(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
-    """A routed port that was made a switch port is in the mode that it was in before that."""
+    """A routed port needs `switchport` first, and is then in the mode that it had before."""
     if now.mode not in {None, was.mode}:
         yield from ("switchport",) if was.mode == "routed" else ()
         yield from (f"switchport mode {now.mode}",) if now.mode != "routed" else ()
@@ -105,7 +105,7 @@ def _write_routed(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
 
 
 def _write_allowed(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
-    """A new trunk gets exactly its list; one that was there keeps what it has."""
+    """A new trunk gets its whole list; an old one gets only what changes."""
     if now.trunk_vlans in {None, was.trunk_vlans}:
         return
     held, wanted = ({*list_vlans(each.trunk_vlans or ())} for each in (was, now))
@@ -265,7 +265,7 @@ class Section:
 
     @property
     def mode(self) -> Literal["routed", "trunk", "access"]:
-        """What the port is, whatever lies hidden behind `no switchport`."""
+        """The mode in force; `no switchport` may hide another one."""
         return "routed" if "routed" in self.found else self.found.get("mode", "access")
 
     def named_vlans(self, name: str) -> set[int]:
