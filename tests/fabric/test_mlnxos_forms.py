@@ -37,6 +37,14 @@ STORAGE: Final = PartitionState(
     members={"a088c20300011000": "full", "a088c20300021000": "limited"},
 )
 ROWS: Final = {row.name: row for row in mlnxos.manager_rows("ib-leaf-01")}
+
+
+def reader(name: str) -> Callable[[Answer], object]:
+    read = ROWS[name].read
+    assert read is not None
+    return read
+
+
 Form = tuple[tuple[str, ...], str, Callable[[Answer], object], object]
 FORMS: Final[dict[str, Form]] = {
     "show_ib_partition_default.txt": (
@@ -52,7 +60,7 @@ FORMS: Final[dict[str, Form]] = {
         {"Default": DEFAULT, "storage": STORAGE},
     ),
     **{
-        f"{name}.txt": (LINES, ROWS[name].command, ROWS[name].read, value)
+        f"{name}.txt": (LINES, ROWS[name].command, reader(name), value)
         for name, value in (
             ("sm_function", False),
             ("sm_enabled", True),
