@@ -373,6 +373,8 @@ def _port_lines(states: States) -> Iterator[Line]:
             # It keeps an address: it does not leave as a whole.
             was = was.model_copy(update={"native": was.native | sources(rest=True)})
         for tail in (
+            # Before a port leaves the bridge: what is below `bridge` goes with it.
+            *rows.tails(rows.EDGE, was, port, release),
             *beside.member_lines(was, port),
             *rows.tails(rows.LINK, was, port, release),
             *_admin_lines(was, port),

@@ -176,6 +176,11 @@ LINK: Final = (
     Row("autoneg", "link auto-negotiate", new=(NEGOTIATES, "link auto-negotiate", _WORDS)),
     Row("mtu_bytes", "link mtu", 9216, noted=True),
 )
+EDGE: Final = (
+    Row("edge_port", f"{DOMAIN} stp admin-edge", new=(STATES, f"{DOMAIN} stp admin-edge", _WORDS)),
+    Row("bpdu_guard", f"{DOMAIN} stp bpdu-guard", new=(STATES, f"{DOMAIN} stp bpdu-guard", _WORDS)),
+)
+"""Their words: NVUE reference, and the page "New and Changed NVUE Commands" of 5.15."""
 WATCHDOG: Final = Row(
     "pfc_watchdog", "qos pfc-watchdog state", blank=False, unset="qos pfc-watchdog",
     words={True: "enable", False: "disable"}, since=(5, 6, 0), noted=True,
@@ -185,7 +190,7 @@ SPREADS: Final = Row(
     unset="router adaptive-routing", since=(5, 6, 0), noted=True,
     new=(STATES, "router adaptive-routing state", _STATE),
 )  # fmt: skip
-PORT: Final = (*LINK, WATCHDOG, SPREADS)
+PORT: Final = (*LINK, *EDGE, WATCHDOG, SPREADS)
 CABLE: Final = Row("roce_cable_m", "qos roce cable-length", 0)
 VLANS: Final = Row("vlans", f"{DOMAIN} vlan {{}}")
 ADDRESSES: Final = Row("addresses", "ip address {}", new=(STATES, "ipv4 address {}", {}))
