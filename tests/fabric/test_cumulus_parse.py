@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -21,46 +22,10 @@ from components.fabric.systems.cumulus.driver import (
 DRIVER: Final = CumulusDriver()
 ALL_ROWS: Final = PortState(mtu_bytes=0, pfc_watchdog=False, adaptive_routing=False, speed="",
                             fec="", autoneg="", edge_port="", bpdu_guard="")  # fmt: skip
-SINGLE_POOL = """\
-                    operational            applied
-------------------  ---------------------  ---------------------
-enable                                     on
-mode                lossless-single-ipool  lossless-single-ipool
-pfc
-  pfc-priority      3
-  rx-enabled        enabled
-  tx-enabled        enabled
-  cable-length      100
-congestion-control
-  congestion-mode   ECN
-  enabled-tc        0,3
-  min-threshold     146.48 KB
-  max-threshold     1.43 MB
-  probability       100
-trust
-  trust-mode        pcp,dscp
-RoCE SP->TC mapping and ETS configurations
-=============================================
-       switch-prio  traffic-class  scheduler-weight
-    -  -----------  -------------  ----------------
-    0  0            0              DWRR-50%
-    3  3            3              DWRR-50%
-    6  6            6              strict-priority
-"""
-MULTI_TC = (
-    SINGLE_POOL.replace("lossless-single-ipool", f"{'lossy-multi-tc':<21}")
-    .replace(
-        "enable                                     on", f"{'state':<20}{'enabled':<23}enabled"
-    )
-    .replace(
-        "  pfc-priority      3\n  rx-enabled        enabled\n  tx-enabled        enabled\n",
-        "  pfc-priority      -\n",
-    )
-    .replace("146.48 KB", "163.00 KB")
-    .replace("1.43 MB", "234.00 KB")
-    .replace("0,3", "1,2,3")
-    .replace("strict-priority", "DWRR-4%")
-)
+FORMS: Final = Path(__file__).parent / "forms" / "cumulus"
+SINGLE_POOL: Final = (FORMS / "nv_show_qos_roce_single_ipool.txt").read_text()
+MULTI_TC: Final = (FORMS / "nv_show_qos_roce_multi_tc.txt").read_text()
+WATCHDOG: Final = (FORMS / "nv_show_pfc_watchdog.txt").read_text()
 
 
 def read(tree: Mapping[str, object], *names: str) -> Reading:
@@ -359,28 +324,6 @@ def test_counters_of_an_unknown_form_leave_the_others(
 )
 def test_refusals_are_found_by_status_and_by_text(output: str, refused: str | None) -> None:
     assert DRIVER.find_refusal(output) == refused
-
-
-WATCHDOG = """\
-                 operational  applied\x20
----------------  -----------  -------\x20
-state            enabled      enabled\x20
-
-PFC WD Status\x20
-===========================\x20
-    traffic-class  status    deadlock-count\x20
-    -------------  --------  --------------\x20
-
-    0              OK        0\x20
-    1              OK        3\x20
-    2              DEADLOCK  2 \x20
-    3              OK        0\x20
-    4              OK        0\x20
-    5              OK        0\x20
-    6              OK        0\x20
-    7              DEADLOCK  3
-"""
-"""CumulusNetworks/docs, page "Quality of Service" and the NVUE reference."""
 
 
 def test_the_deadlocks_of_each_class() -> None:
