@@ -284,7 +284,9 @@ def parse_profile(text: str) -> SwitchState:
         trust=beside.TRUST.get(_row(text, "trust-mode")),
         ecn=dict.fromkeys(_numbers(_row(text, "enabled-tc")), ecn),
         strict_classes=tuple(sorted(int(tc) for tc, kind in schedule if kind[0] in "sS")),
-        class_shares={int(tc): n for tc, kind in schedule for n in _numbers(kind)},
+        class_shares={
+            int(tc): int(n) for tc, kind in schedule for n in re.findall(r"(\d+)%", kind)
+        },
     )
     given = {"pfc_priorities": paused, "pfc_enabled": bool(paused), "roce": cast("_Mode", mode)}
     return none.model_copy(update={**given, "ports": {"": port}})
