@@ -19,7 +19,7 @@ from lab.switches.sonic import config as sonic
 from lab.views import SwitchConfig
 from tests.fabric.completeness import FOLDERS, PARTS, ROOT, golden_of, missing_parts, offered
 from tests.fabric.eos_lab import Clock
-from tests.fabric.laws import check_laws
+from tests.fabric.lives import check_laws
 from tests.fabric.switch_labs import LABS
 from tests.golden.files import check_golden
 from tests.over_ssh.test_switch_faults import TRAITS

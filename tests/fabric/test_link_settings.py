@@ -18,6 +18,7 @@ from components.fabric.systems.sonic import exec as sonic_exec
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.fabric_lab import chain_of, rooms_of
+from tests.fabric.lives import check_life
 from tests.fabric.sonic_lab import sent_rows
 
 MODELS = {"cumulus": "SN5600", "eos": "DCS-7060DX5-64S", "sonic": "Z9332F"}
@@ -114,14 +115,7 @@ def test_what_was_there_comes_back(system: str, fec: str, tmp_path: Path) -> Non
     for line in BEFORE[system]:
         room.switch.run_line(line)
     room.save()
-    first = room.switch.snapshot()
-    room.record()
-    assert room.apply()
-    assert diff_states(room.read(), room.plan.desired) == ()
-    assert room.apply() == ()
-    room.restore()
-    assert room.switch.snapshot() == first
-    assert room.switch.unmodelled == ()
+    assert check_life(room)
 
 
 @pytest.mark.parametrize("system", LINES)

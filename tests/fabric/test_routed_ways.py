@@ -14,6 +14,7 @@ from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import RoutingSwitch
 from tests.fabric.fabric_lab import (
     Room,
+    load_example,
     port_name,
     problems_of,
     rooms_of,
@@ -32,7 +33,7 @@ def find_way(rooms: list[Room], spec: ClusterSpec, to: str) -> tuple[str, ...] |
         (at[switch.name].port_view(name), at[port.peer[0]].port_view(port.peer[1]))
         for switch in spec.switches
         for name, port in switch.ports.items()
-        if port.peer is not None
+        if port.peer is not None and {switch.name, port.peer[0]} <= at.keys()
     )
     hops = find_hops("leaf-01", "10.10.111.11", to, links, routers)
     return None if hops is None else tuple(far.switch for _, far in hops)
@@ -157,3 +158,36 @@ def test_scalable_units_need_numbers_of_their_own() -> None:
         ("spine_egress", "spine-02"),
         ("downlink_ingress", "leaf-02"),
     ]
+
+
+def test_what_the_emulators_of_a_routed_fabric_tell_each_other(tmp_path: Path) -> None:
+    """From the planned lines to routes: what the physics takes for the way of a packet."""
+    spec = ClusterSpec.model_validate(load_example("spine-leaf"))
+    wanted = ("leaf-01", "leaf-05", "spine-01", "spine-02")
+    rooms = {room.plan.name: room for room in rooms_of(spec, tmp_path) if room.plan.name in wanted}
+    for room in rooms.values():
+        room.apply()
+    leaf = rooms["leaf-01"].switch
+    assert isinstance(leaf, CumulusSwitch)
+    view = leaf.router_view()
+    assert view.addresses == {
+        "lo": ("10.255.0.1/32",),
+        "vlan111": ("10.10.111.1/25",),
+        "vlan115": ("10.10.115.1/25",),
+    }
+    assert (view.asn, view.neighbors["swp49"], len(view.neighbors)) == (65101, "external", 8)
+    assert view.networks == ("10.255.0.1/32", "10.10.111.0/25", "10.10.115.0/25")
+
+    def way() -> tuple[str, ...] | None:
+        return find_way([*rooms.values()], spec, "10.10.111.139")
+
+    assert way() in {("spine-01", "leaf-05"), ("spine-02", "leaf-05")}
+    rooms["spine-01"].switch.run_line("nv set interface swp1-32 link state down")
+    assert way() == ("spine-02", "leaf-05")
+    line = "nv unset vrf default router bgp address-family ipv4-unicast network 10.10.111.128/25"
+    rooms["leaf-05"].switch.run_line(line)
+    assert way() is None
+    rooms["leaf-05"].apply()
+    assert way() == ("spine-02", "leaf-05")
+    rooms["spine-02"].switch.run_line("nv set interface swp1-32 link state down")
+    assert way() is None

@@ -2,144 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from components.model.cluster import ClusterSpec
-from lab.physics.routed import find_hops
-from lab.switches.cumulus.server import CumulusSwitch
-from tests.fabric import (
-    fabric_lab,
-    test_cumulus_exchange,
-    test_eos_exchange,
-    test_exchange,
-    test_sonic_exchange,
+from tests.fabric.fabric_lab import (
+    KINDS,
+    chain_of,
+    load_example,
+    port_name,
+    rooms_of,
+    routed_of,
+    split_of,
 )
-from tests.fabric.fabric_lab import chain_of, load_example, rooms_of
+from tests.fabric.histories import HISTORIES, PLAIN, TAKES, without
 from tests.fabric.lives import agree, live, live_in
 
 QUICK = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
 """A history is found in a second and shrunk in minutes: no shrinking."""
-MODES = {
-    "onyx": ("lossy_ecn", "lossless", "semi_lossless"),
-    "cumulus": ("lossy_ecn", "lossless"),
-    "eos": ("lossy_ecn", "lossless"),
-    "sonic": ("lossy_ecn", "lossless"),
+Life = tuple[ClusterSpec, list[str]]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+@st.composite
+def trunks(draw: Draw, system: str) -> Life:
+    """Leaves in a row."""
+    modes = ["lossy_ecn", "lossless", "semi_lossless"][: 3 if system == "onyx" else 2]
+    mode, leaves = draw(st.sampled_from(modes)), draw(st.integers(1, 3))
+    watched = mode == "lossless" and system != "onyx" and draw(st.booleans())
+    site = chain_of(system, leaves, mode=mode, pfc_watchdog=watched).model_dump(mode="json")
+    if system == "cumulus" and mode == "lossless":
+        length = draw(st.one_of(st.none(), st.integers(1, 300)))
+        site["switches"][0]["ports"]["swp1"]["cable_length_m"] = length
+    odd = TAKES
+    if mode == "lossy_ecn":  # PFC is then not ours, and somebody's own stays on EOS
+        odd = (*odd, "no-drop")
+    if mode == "semi_lossless":  # which PFC it has is not public: the plan wants none of it
+        odd = (*odd, "priority-flow-control")
+    return ClusterSpec.model_validate(site), without(draw(PLAIN[system]), *odd)
+
+
+@st.composite
+def routed(draw: Draw, system: str) -> Life:
+    """Two leaves below a spine."""
+    bfd, own, numbered = (draw(st.booleans()) for _ in range(3))
+    odd = TAKES if own else (*TAKES, "10.1.1.1", "group U")  # another number would end these
+    odd = (*odd, "10.1.1.0/31") if numbered and system == "eos" else odd  # one address a port
+    lines = without(draw(HISTORIES[system]), *odd)
+    lines = lines if own else [line.replace("{asn}", "64999") for line in lines]
+    return routed_of(system, mode="lossless", bfd=bfd, numbered=numbered), lines
+
+
+@st.composite
+def split(draw: Draw, system: str) -> Life:
+    """A leaf with a port in parts, which nobody has used as a whole."""
+    parts, odd = {"cumulus": ([2, 4], "swp1 "), "eos": ([2, 8], "no-drop")}[system]
+    mode = draw(st.sampled_from(["lossy_ecn", "lossless"]))
+    lines = without(draw(PLAIN[system]), *TAKES, odd)
+    return split_of(system, draw(st.sampled_from(parts)), mode=mode), lines
+
+
+LIVES = {
+    **{f"trunks of {system}": trunks(system) for system in PLAIN},
+    **{f"routed links of {system}": routed(system) for system in ("cumulus", "eos", "sonic")},
+    **{f"split ports of {system}": split(system) for system in ("cumulus", "eos")},
 }
-ROUTED = st.sampled_from(
-    [
-        "nv set router bgp autonomous-system 64999",
-        "nv set router bgp router-id 10.9.9.9",
-        "nv set vrf default router bgp neighbor swp9 remote-as external",
-        "nv set vrf default router bgp neighbor swp49 remote-as external",
-        "nv set vrf default router bgp neighbor swp10 remote-as 65001",
-        "nv set vrf default router bgp neighbor swp49 description uplink",
-        "nv set vrf default router bgp address-family ipv4-unicast network 10.77.0.0/24",
-        "nv set vrf default router bgp address-family ipv4-unicast network 10.255.0.1/32",
-        "nv set interface lo ip address 10.9.9.9/32",
-        "nv set interface lo ip address 10.255.0.1/32",
-        "nv set interface vlan111 ip address 10.10.111.1/24",
-        "nv set interface vlan111 ip address 10.66.0.1/24",
-        "nv set interface vlan20 ip address 10.20.0.1/24",
-        "nv set interface swp49 qos pfc-watchdog state enable",
-        "nv set interface swp1 qos pfc-watchdog state disable",
-        "nv set interface swp49 ip address 10.1.1.0/31",
-        "nv set interface swp49 bridge domain br_default access 10",
-        # The mode is always written: undo says it, and what a length alone means is not public.
-        "nv set qos roce mode lossless; nv set qos roce cable-length 40",
-    ]
-)
-CUMULUS = st.lists(st.one_of(ROUTED, test_cumulus_exchange.HISTORIES.map(" ; ".join)), max_size=8)
-ONYX = test_exchange.HISTORIES
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_a_life(name: str) -> None:
+    @settings(QUICK, max_examples=5 if "split" in name else 12)
+    @given(LIVES[name])
+    def play(life: Life) -> None:
+        live(*life)
+
+    play()
 
 
 @QUICK
-@given(history=ONYX, mode=st.sampled_from(MODES["onyx"]), leaves=st.integers(1, 3))
-def test_trunks_between_onyx_leaves(history: list[str], mode: str, leaves: int) -> None:
-    # Which PFC `roce semi-lossless` has is not public: the plan wants nothing of what was forced.
-    forced = "priority-flow-control" if mode == "semi_lossless" else "\n"
-    live(chain_of("onyx", leaves, mode=mode), [line for line in history if forced not in line])
-
-
-@QUICK
-@given(
-    history=CUMULUS,
-    mode=st.sampled_from(MODES["cumulus"]),
-    leaves=st.integers(1, 3),
-    watchdog=st.booleans(),
-    cable=st.one_of(st.none(), st.integers(1, 300)),
-)
-def test_trunks_between_cumulus_leaves(
-    history: list[str],
-    mode: str,
-    leaves: int,
-    watchdog: bool,  # noqa: FBT001 - drawn
-    cable: int | None,
-) -> None:
-    spec = chain_of("cumulus", leaves, mode=mode, pfc_watchdog=watchdog and mode == "lossless")
-    if cable and mode == "lossless":
-        ports = spec.switches[0].ports
-        long = ports["swp1"].model_copy(update={"cable_length_m": cable})
-        switch = spec.switches[0].model_copy(update={"ports": {**ports, "swp1": long}})
-        spec = spec.model_copy(update={"switches": (switch, *spec.switches[1:])})
-    live(spec, history)
-
-
-@QUICK
-@given(
-    history=test_eos_exchange.HISTORIES,
-    mode=st.sampled_from(MODES["eos"]),
-    leaves=st.integers(1, 3),
-    watchdog=st.booleans(),
-)
-def test_trunks_between_eos_leaves(
-    history: list[str],
-    mode: str,
-    leaves: int,
-    watchdog: bool,  # noqa: FBT001 - drawn
-) -> None:
-    # A class that somebody put into another queue is refused before a change (WHY.md).
-    lines = [line for line in history if "to tx-queue" not in line]
-    if mode == "lossy_ecn":  # PFC is then not ours, and somebody's own stays
-        lines = [line for line in lines if "no-drop" not in line]
-    watched = watchdog and mode == "lossless"
-    live(chain_of("eos", leaves, mode=mode, pfc_watchdog=watched), lines)
-
-
-@QUICK
-@given(
-    history=test_sonic_exchange.HISTORIES,
-    mode=st.sampled_from(MODES["sonic"]),
-    leaves=st.integers(1, 3),
-    watchdog=st.booleans(),
-)
-def test_trunks_between_sonic_leaves(
-    history: list[str],
-    mode: str,
-    leaves: int,
-    watchdog: bool,  # noqa: FBT001 - drawn
-) -> None:
-    # What takes the room for lossless buffers is refused before a change (test_sonic_refusals.py).
-    takes = ("qos clear", "CABLE_LENGTH", "buffer_model")
-    lines = [line for line in history if not any(word in line for word in takes)]
-    watched = watchdog and mode == "lossless"
-    live(chain_of("sonic", leaves, mode=mode, pfc_watchdog=watched), lines)
-
-
-@QUICK
-@given(history=CUMULUS)
+@given(history=PLAIN["cumulus"])
 def test_routed_leaf_and_spine(history: list[str]) -> None:
     spec = ClusterSpec.model_validate(load_example("spine-leaf"))
-    pair = (spec.switches[0], spec.switches[8])
-    lines = [line for line in history if "swp49 ip address" not in line]
     with TemporaryDirectory() as folder:
-        for room in rooms_of(spec, Path(folder))[:9:8]:
-            assert room.plan.name in {switch.name for switch in pair}
-            live_in(room, spec, lines)
+        leaf, *_, spine = rooms_of(spec, Path(folder))[:9]
+        for room in (leaf, spine):
+            live_in(room, spec, without(history, "swp49 ip address"))
 
 
 @pytest.mark.parametrize("name", ["rail-optimised", "spine-leaf"])
@@ -167,64 +120,15 @@ def test_every_hop_of_an_example_agrees(name: str, tmp_path: Path) -> None:
                 )
 
 
-def test_what_the_emulators_of_a_routed_fabric_tell_each_other(tmp_path: Path) -> None:
-    """From the planned lines to routes: what the physics takes for the way of a packet."""
-    spec = ClusterSpec.model_validate(load_example("spine-leaf"))
-    wanted = ("leaf-01", "leaf-05", "spine-01", "spine-02")
-    rooms = {room.plan.name: room for room in rooms_of(spec, tmp_path) if room.plan.name in wanted}
-    for room in rooms.values():
-        room.apply()
-    leaf = rooms["leaf-01"].switch
-    assert isinstance(leaf, CumulusSwitch)
-    view = leaf.router_view()
-    assert view.addresses == {
-        "lo": ("10.255.0.1/32",),
-        "vlan111": ("10.10.111.1/25",),
-        "vlan115": ("10.10.115.1/25",),
-    }
-    assert (view.asn, view.neighbors["swp49"], len(view.neighbors)) == (65101, "external", 8)
-    assert view.networks == ("10.255.0.1/32", "10.10.111.0/25", "10.10.115.0/25")
-
-    def way() -> tuple[str, ...] | None:
-        routers = {
-            name: room.switch.router_view()
-            for name, room in rooms.items()
-            if isinstance(room.switch, CumulusSwitch)
-        }
-        ends = (
-            ((switch.name, port), to.peer)
-            for switch in spec.switches
-            for port, to in switch.ports.items()
-            if to.peer is not None and {switch.name, to.peer[0]} <= {*wanted}
-        )
-        links = tuple(
-            (rooms[one[0]].switch.port_view(one[1]), rooms[other[0]].switch.port_view(other[1]))
-            for one, other in ends
-        )
-        hops = find_hops("leaf-01", "10.10.111.11", "10.10.111.139", links, routers)
-        return None if hops is None else tuple(far.switch for _, far in hops)
-
-    assert way() in {("spine-01", "leaf-05"), ("spine-02", "leaf-05")}
-    rooms["spine-01"].switch.run_line("nv set interface swp1-32 link state down")
-    assert way() == ("spine-02", "leaf-05")
-    line = "nv unset vrf default router bgp address-family ipv4-unicast network 10.10.111.128/25"
-    rooms["leaf-05"].switch.run_line(line)
-    assert way() is None
-    rooms["leaf-05"].apply()
-    assert way() == ("spine-02", "leaf-05")
-    rooms["spine-02"].switch.run_line("nv set interface swp1-32 link state down")
-    assert way() is None
-
-
 def test_the_emulators_of_a_fabric_hear_each_other(tmp_path: Path) -> None:
-    for system in fabric_lab.KINDS:
+    for system in KINDS:
         rooms = rooms_of(chain_of(system, 2, mode="lossless"), tmp_path / system)
         for room in rooms:
             room.apply()
         heard = rooms[0].talk().read_neighbours()
-        host, link = fabric_lab.port_name(system, 1), fabric_lab.port_name(system, 32)
+        host, link = port_name(system, 1), port_name(system, 32)
         assert heard[host].system == "gpu01"
         assert heard[host].description == "enp5s0"
         assert heard[link].system == "leaf-02"
         told = "Eth{}" if system == "onyx" else "{}"
-        assert heard[link].port == told.format(fabric_lab.port_name(system, 31))
+        assert heard[link].port == told.format(port_name(system, 31))
