@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.catalogue.switches import MODELS
 from components.checks.registry import RULES
 from components.core.problem import Problem
 from components.fabric.exchange import Exchange
@@ -209,6 +210,11 @@ SPLIT_MODELS = {"cumulus": "SN5600", "eos": "DCS-7060X6-64PE", "sonic": "Z9332F"
 """System to a model whose ports can be split in two."""
 
 
+def parts_of(system: str, number: int, parts: int = 2) -> tuple[str, ...]:
+    """The names of the parts of a port."""
+    return MODELS[SPLIT_MODELS[system]].part_names(system, port_name(system, number), parts)
+
+
 def split_of(system: str, parts: int = 2, **rdma: object) -> ClusterSpec:
     """A leaf of which both cards of a host are on parts of the first port: the first and the last.
 
@@ -219,12 +225,8 @@ def split_of(system: str, parts: int = 2, **rdma: object) -> ClusterSpec:
     """
     site = chain_of(system, 1, **rdma).model_dump(mode="json")
     leaf = site["switches"][0] | {"model": SPLIT_MODELS[system]}
-    lane = {"eos": "Ethernet1/{}", "sonic": "Ethernet{}"}
-    last = 8 - 8 // parts + (system == "eos") if system in lane else parts - (system != "onyx")
-    form = lane.get(system, {"cumulus": "swp1s{}", "onyx": "1/1/{}"}.get(system, ""))
-    first = {"cumulus": 0, "sonic": 0}.get(system, 1)
-    ends = [form.format(first), form.format(last)]
-    leaf["ports"] = dict(zip(ends, leaf["ports"].values(), strict=True))
+    first, *_, last = parts_of(system, 1, parts)
+    leaf["ports"] = dict(zip((first, last), leaf["ports"].values(), strict=True))
     for host in site["hosts"]:
         for nic in host["nics"]:
             nic |= {"model": "ConnectX-7", "speed_gbit_s": 100}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,61 @@ from lab.physics.sessions import join
 from lab.site import lab_file
 from tests.fabric.fabric_lab import Room, port_name, rooms_of, routed_of, units_of
 
-SYSTEMS = ("cumulus", "eos", "sonic")
+
+@dataclass(frozen=True)
+class Words:
+    """What a system is told and tells, beside what all have alike."""
+
+    idle: str
+    """A session that is down."""
+    one_path: tuple[str, ...]
+    """Lines after which BGP takes one path of several."""
+    lost: str
+    """What to ask next of a link without a session."""
+    narrow: str
+    """And of a network that goes over too few links."""
+    asked: str
+    """A part of the command for the sessions."""
+    commands: tuple[str, str]
 
 
+VTYSH = "sudo vtysh -c 'show bgp ipv4 unicast 10.255.0.9/32'"
+WORDS = {
+    "cumulus": Words(
+        "idle",
+        (
+            "nv set vrf default router bgp address-family ipv4-unicast multipaths ebgp 1",
+            "nv config apply -y",
+        ),
+        "nv show vrf default router bgp neighbor swp29",
+        VTYSH,
+        "router bgp neighbor",
+        (
+            "nv show vrf default router bgp neighbor -o json",
+            'sudo -n vtysh -c "show ip route bgp json"; true',
+        ),
+    ),
+    "eos": Words(
+        "Idle",
+        ("router bgp 65101; maximum-paths 1",),
+        "show ip bgp summary",
+        "show ip bgp 10.255.0.9/32",
+        "show ip bgp",
+        ("show ip bgp summary | json", "show ip route | json"),
+    ),
+    "sonic": Words(
+        "Idle",
+        ("sonic-db-cli CONFIG_DB hset 'BGP_GLOBALS_AF|default|ipv4_unicast' max_ebgp_paths 1",),
+        "show ip bgp neighbors Ethernet224",
+        VTYSH,
+        "vtysh",
+        (
+            'sudo vtysh -c "show bgp ipv4 unicast summary json"',
+            'sudo vtysh -c "show ip route bgp json"',
+        ),
+    ),
+}
+SYSTEMS = tuple(WORDS)
 SPECS = {system: routed_of(system, mode="lossless") for system in SYSTEMS}
 
 
@@ -53,22 +105,24 @@ def said(room: Room) -> list[tuple[str, str]]:
     return [(each.where, each.what) for each in lost(room)]
 
 
-@pytest.mark.parametrize("links", ["unnumbered", "numbered"])
+@pytest.mark.parametrize("numbered", [False, True], ids=["unnumbered", "numbered"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_system_says_which_link_has_no_session(
-    system: str, links: str, tmp_path: Path
+    system: str,
+    numbered: bool,  # noqa: FBT001 - a table
+    tmp_path: Path,
 ) -> None:
-    numbered = links == "numbered"
     rooms = joined(system, tmp_path, bfd=True, numbered=numbered)
     assert [said(room) for room in rooms] == [[], [], []]
     leaf, _, spine = rooms
-    first, far = port_name(system, 29), port_name(system, 2)
+    far = port_name(system, 2)
     spine.switch.fault(["link-down", far, "on"])
-    heard = "BGP with spine-01:{} is {}, not Established"
-    never = "there is no BGP session with spine-01:{}: it was never heard on this link"
-    word = {"cumulus": "idle", "eos": "Idle", "sonic": "Idle"}[system]
-    what = never if system == "eos" and not numbered else heard
-    assert said(leaf) == [(f"port {first}", what.format(far, word))]
+    what = f"BGP with spine-01:{far} is {WORDS[system].idle}, not Established"
+    if system == "eos" and not numbered:
+        what = f"there is no BGP session with spine-01:{far}: it was never heard on this link"
+    (found,) = lost(leaf)
+    assert (found.where, found.what) == (f"port {port_name(system, 29)}", what)
+    assert numbered or found.fix == WORDS[system].lost
     assert [where for where, _ in said(spine)] == [f"port {far}"]
     assert leaf.switch.unmodelled == spine.switch.unmodelled == ()
 
@@ -91,50 +145,21 @@ def test_a_link_lost_behind_a_neighbour_shows_in_what_it_brings(
     ]
 
 
-PATHS = {
-    "cumulus": (
-        "nv set vrf default router bgp address-family ipv4-unicast multipaths ebgp 1",
-        "nv config apply -y",
-    ),
-    "eos": ("router bgp 65101; maximum-paths 1",),
-    "sonic": (
-        "sonic-db-cli CONFIG_DB hset 'BGP_GLOBALS_AF|default|ipv4_unicast' max_ebgp_paths 1",
-    ),
-}
-
-
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_one_way_where_the_file_has_two_is_found_while_both_sessions_are_up(
     system: str, tmp_path: Path
 ) -> None:
     leaf, *_ = joined(system, tmp_path)
-    for line in PATHS[system]:
+    for line in WORDS[system].one_path:
         leaf.switch.run_line(line)
     (found,) = lost(leaf)
-    narrow = {"cumulus": ("swp30", "swp3"), "eos": ("Ethernet30/1", "Ethernet3/1")}
-    port, far = narrow.get(system, ("Ethernet232", "Ethernet16"))
     # Of the spine a loopback; of leaf-02 another one and a part of two rails.
     some = "10.255.0.9/32 and 3 more networks"
-    what = f"spine-01:{far} is no next hop to {some}, which goes over 1 of 2 links"
-    assert (found.where, found.what) == (f"port {port}", what)
-    assert found.fix == {
-        "eos": "show ip bgp 10.255.0.9/32",
-    }.get(system, "sudo vtysh -c 'show bgp ipv4 unicast 10.255.0.9/32'")
+    far = f"spine-01:{port_name(system, 3)}"
+    what = f"{far} is no next hop to {some}, which goes over 1 of 2 links"
+    assert (found.where, found.what) == (f"port {port_name(system, 30)}", what)
+    assert found.fix == WORDS[system].narrow
     assert leaf.switch.unmodelled == ()
-
-
-def test_what_to_ask_next_is_in_the_words_of_the_system(tmp_path: Path) -> None:
-    fixes: dict[str, str] = {}
-    for system in SYSTEMS:
-        leaf, _, spine = joined(system, tmp_path / system)
-        spine.switch.fault(["link-down", port_name(system, 2), "on"])
-        (found,) = lost(leaf)
-        fixes[system] = found.fix
-    assert fixes == {
-        "cumulus": "nv show vrf default router bgp neighbor swp29",
-        "eos": "show ip bgp summary",
-        "sonic": "show ip bgp neighbors Ethernet224",
-    }
 
 
 @pytest.mark.parametrize(
@@ -147,31 +172,16 @@ def test_what_to_ask_next_is_in_the_words_of_the_system(tmp_path: Path) -> None:
 def test_bfd_that_the_other_end_has_not_is_down(system: str, line: str, tmp_path: Path) -> None:
     leaf, _, spine = joined(system, tmp_path, bfd=True)
     spine.switch.run_line(line)
-    far = port_name(system, 2)
-    where, what = said(leaf)[0]
-    assert (where, what) == (
-        f"port {port_name(system, 29)}",
-        f"BFD with spine-01:{far} is down: a loss there is noticed by BGP's hold time",
-    )
+    what = "is down: a loss there is noticed by BGP's hold time"
+    where = f"port {port_name(system, 29)}"
+    assert said(leaf)[0] == (where, f"BFD with spine-01:{port_name(system, 2)} {what}")
 
 
 def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> None:
-    commands = {
-        system: driver.session_commands(bfd=False)
-        for system in SYSTEMS
-        if isinstance(driver := driver_of(system), SessionReader)
-    }
-    assert commands == {
-        "cumulus": (
-            "nv show vrf default router bgp neighbor -o json",
-            'sudo -n vtysh -c "show ip route bgp json"; true',
-        ),
-        "eos": ("show ip bgp summary | json", "show ip route | json"),
-        "sonic": (
-            'sudo vtysh -c "show bgp ipv4 unicast summary json"',
-            'sudo vtysh -c "show ip route bgp json"',
-        ),
-    }
+    for system, words in WORDS.items():
+        driver = driver_of(system)
+        assert isinstance(driver, SessionReader)
+        assert driver.session_commands(bfd=False) == words.commands
     assert not isinstance(driver_of("onyx"), SessionReader)
     leaf, *_ = joined("cumulus", tmp_path)
     assert read_sessions(leaf.talk(), bgp=False, bfd=False) is None
@@ -180,8 +190,7 @@ def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> N
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_refused_question_is_not_known_and_no_pass(system: str, tmp_path: Path) -> None:
     leaf, *_ = joined(system, tmp_path)
-    asked = {"cumulus": "router bgp neighbor", "eos": "show ip bgp", "sonic": "vtysh"}[system]
-    leaf.switch.fault(["reject", asked])
+    leaf.switch.fault(["reject", WORDS[system].asked])
     (found,) = lost(leaf)
     assert (found.where, found.kind) == ("switch", "unread")
     assert found.what.startswith("the state of its BGP sessions is not known: `")

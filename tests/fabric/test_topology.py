@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from components.model.cluster import ClusterSpec
 from tests.fabric.fabric_lab import (
-    KINDS,
     chain_of,
     load_example,
-    port_name,
     rooms_of,
     routed_of,
     split_of,
@@ -118,17 +116,3 @@ def test_every_hop_of_an_example_agrees(name: str, tmp_path: Path) -> None:
                     other.pfc_priorities,
                     other.allowed_vlans,
                 )
-
-
-def test_the_emulators_of_a_fabric_hear_each_other(tmp_path: Path) -> None:
-    for system in KINDS:
-        rooms = rooms_of(chain_of(system, 2, mode="lossless"), tmp_path / system)
-        for room in rooms:
-            room.apply()
-        heard = rooms[0].talk().read_neighbours()
-        host, link = port_name(system, 1), port_name(system, 32)
-        assert heard[host].system == "gpu01"
-        assert heard[host].description == "enp5s0"
-        assert heard[link].system == "leaf-02"
-        told = "Eth{}" if system == "onyx" else "{}"
-        assert heard[link].port == told.format(port_name(system, 31))

@@ -21,6 +21,7 @@ from tests.fabric.fabric_lab import (
     SPLIT_MODELS,
     Room,
     chain_of,
+    parts_of,
     port_name,
     rooms_of,
     routed_of,
@@ -67,17 +68,6 @@ PIECES: Final = st.builds(
 )
 LINKED: Final = frozenset({"cumulus", "eos", "sonic"})
 """Systems that set what a link runs at."""
-_FORMS: Final = {"cumulus": "swp{}s{}", "onyx": "1/{}/{}", "eos": "Ethernet{}/{}"}
-_FIRST: Final = {"cumulus": 0, "onyx": 1}
-LANES: Final = 8
-
-
-def halves(system: str, number: int) -> list[str]:
-    """The two parts of a port, as the system calls them."""
-    if system == "sonic":
-        return [f"Ethernet{LANES * (number - 1) + lane}" for lane in (0, LANES // 2)]
-    lanes = (1, 1 + LANES // 2) if system == "eos" else (_FIRST[system], _FIRST[system] + 1)
-    return [_FORMS[system].format(number, lane) for lane in lanes]
 
 
 def whole_of(system: str, pieces: Pieces = Pieces()) -> ClusterSpec:
@@ -110,10 +100,10 @@ def _split(system: str, site: dict[str, Any]) -> None:
     moved = dict[str, str]()
     for leaf in site["switches"][:2]:
         named = {
-            port_name(system, n): half for n, half in zip((1, 2), halves(system, 1), strict=True)
+            port_name(system, n): half for n, half in zip((1, 2), parts_of(system, 1), strict=True)
         }
         if port_name(system, 29) in leaf["ports"]:
-            links = zip((29, 30), halves(system, 29), strict=True)
+            links = zip((29, 30), parts_of(system, 29), strict=True)
             named |= {port_name(system, n): half for n, half in links}
         leaf["ports"] = {named.get(name, name): port for name, port in leaf["ports"].items()}
         moved |= {f"{leaf['name']}:{old}": f"{leaf['name']}:{new}" for old, new in named.items()}
@@ -130,7 +120,7 @@ def _split(system: str, site: dict[str, Any]) -> None:
 def _split_spine(system: str, site: dict[str, Any]) -> None:
     """The other ends of those links have the same speed."""
     spine = site["switches"][2]
-    names = [half for number in (1, 3) for half in halves(system, number)]
+    names = [half for number in (1, 3) for half in parts_of(system, number)]
     ends = zip(names, spine["ports"].items(), strict=True)
     moved = {f"spine-01:{old}": f"spine-01:{new}" for new, (old, _) in ends}
     spine["ports"] = dict(zip(names, spine["ports"].values(), strict=True))
