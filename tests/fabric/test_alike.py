@@ -27,17 +27,26 @@ def test_each_port_is_as_it_was(ports: dict[str, Any]) -> None:
     assert spread_ports(json.loads(json.dumps(fold_ports(state)))) == state
 
 
-def test_what_most_ports_have_is_said_once() -> None:
-    port: dict[str, JsonValue] = {"mtu_bytes": 9216, "mode": "trunk"}
-    ports: JsonValue = {"1/1": port, "1/2": {**port, "mtu_bytes": 1500}, "1/3": port}
-    assert fold_ports({"ports": ports}) == {
-        "ports": {"all": port, "1/1": {}, "1/2": {"mtu_bytes": 1500}, "1/3": {}}
-    }
+PORT: dict[str, JsonValue] = {"mtu_bytes": 9216, "mode": "trunk"}
+OTHER: dict[str, JsonValue] = {**PORT, "mtu_bytes": 1500}
 
 
-def test_a_key_that_one_port_lacks_is_not_given_to_it() -> None:
-    ports: JsonValue = {"1/1": {"native": {"rest": "default"}}, "1/2": {}}
-    assert spread_ports(fold_ports({"ports": ports})) == {"ports": ports}
+@pytest.mark.parametrize(
+    ("ports", "short"),
+    [
+        ({"1/1": PORT}, {"1/1": PORT}),
+        ({"1/1": PORT, "1/2": PORT}, {"all": PORT, "1/1": {}, "1/2": {}}),
+        (
+            {"1/1": PORT, "1/2": OTHER, "1/3": PORT},
+            {"all": PORT, "1/1": {}, "1/2": {"mtu_bytes": 1500}, "1/3": {}},
+        ),
+        # A key that one port lacks is not given to it.
+        ({"1/1": PORT, "1/2": {}}, {"all": {}, "1/1": PORT, "1/2": {}}),
+    ],
+)
+def test_what_most_ports_have_is_said_once(ports: JsonValue, short: JsonValue) -> None:
+    assert fold_ports({"ports": ports}) == {"ports": short}
+    assert spread_ports({"ports": short}) == {"ports": ports}
 
 
 @pytest.mark.parametrize("example", ["dgx-roce", "esxi-roce", "quantum-ib", "mixed-fabric"])
@@ -48,14 +57,6 @@ def test_every_planned_switch_comes_back_from_its_short_form(example: str) -> No
         assert SwitchState.model_validate(short) == plan.desired
         if len(plan.desired.ports) > 2:
             assert len(json.dumps(short)) < 0.6 * len(json.dumps(whole))
-
-
-def test_a_port_alone_is_written_as_it_is_and_two_alike_once() -> None:
-    port: dict[str, JsonValue] = {"mtu_bytes": 9216}
-    assert fold_ports({"ports": {"1/1": port}}) == {"ports": {"1/1": port}}
-    assert fold_ports({"ports": {"1/1": port, "1/2": port}}) == {
-        "ports": {"all": port, "1/1": {}, "1/2": {}}
-    }
 
 
 @pytest.mark.parametrize("other", [None, "text", 7, ["ports"], {"vlans": [1]}, {"ports": None}])

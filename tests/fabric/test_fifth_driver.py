@@ -48,8 +48,8 @@ WORDS = """
 ## The session
 `save`
 ## Writing, at once
-`vlan add 1`, `port p1 mode trunk`, `port p1 trunk 1`, `port p1 trust L3`, `port p1 ecn 3 1 2`,
-`port p1 strict 6`, `port p1 mtu 1`, `port p1 pause 3`
+`vlan add 1`, `port p1 mode "trunk"`, `port p1 trunk [1]`, `port p1 trust "L3"`, `port p1 ecn {}`,
+`port p1 strict [6]`, `port p1 mtu 1`, `port p1 pause [3]`
 ## What undo promises
 """
 
@@ -157,7 +157,7 @@ def test_a_part_that_is_missing_is_named(
 
 def test_a_line_without_a_reason_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, tmp_path)
-    _write(tmp_path, WHY, WORDS.replace("`port p1 trust L3`, ", ""))
+    _write(tmp_path, WHY, WORDS.replace('`port p1 trust "L3"`, ', ""))
     assert missing_parts(NAME, tmp_path) == ["reasons"]
 
 

@@ -143,11 +143,20 @@ def _changed_port(spec: ClusterSpec, name: str, **changes: object) -> ClusterSpe
     return spec.model_copy(update={"switches": (changed, *spec.switches[1:])})
 
 
-def test_semi_lossless_is_a_one_shot_of_onyx() -> None:
-    plan = plan_fabric(onyx_lab.load_spec(mode="semi_lossless"))[0]
-    assert plan.desired.roce == "semi-lossless"
-    assert (plan.desired.pfc_priorities, plan.desired.ports["1/1"].pfc) == (None, None)
-    assert "roce semi-lossless" in plan.commands_from_factory
+@pytest.mark.parametrize(
+    ("mode", "word", "priorities", "paused"),
+    [
+        ("lossless", "lossless", (3,), True),
+        ("semi_lossless", "semi-lossless", None, None),
+    ],
+)
+def test_a_mode_is_a_one_shot_of_onyx(
+    mode: str, word: str, priorities: tuple[int, ...] | None, *, paused: bool | None
+) -> None:
+    plan = plan_fabric(onyx_lab.load_spec(mode=mode))[0]
+    assert (plan.desired.roce, plan.desired.pfc_priorities) == (word, priorities)
+    assert plan.desired.ports["1/1"].pfc is paused
+    assert f"roce {word}" in plan.commands_from_factory
 
 
 def test_hosts_pause_in_both_modes_with_pfc() -> None:

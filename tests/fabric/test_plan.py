@@ -8,7 +8,6 @@ from components.catalogue.switches.switch_model import parse_release
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
 from components.model.cluster import ClusterSpec
-from tests.fabric.conftest import load_spec
 from tests.fabric.fabric_lab import chain_of, port_name
 
 
@@ -38,13 +37,6 @@ def test_a_plan_survives_json(plan: SwitchPlan) -> None:
     assert read == plan.model_copy(
         update={"cables": {}, "guarded": None, "timed_restore_s": None, "waves": ()}
     )
-
-
-def test_lossless_asks_for_the_one_shot_and_pfc() -> None:
-    plan = plan_fabric(load_spec(mode="lossless"))[0]
-    assert (plan.desired.roce, plan.desired.pfc_priorities) == ("lossless", (3,))
-    assert plan.desired.ports["1/1"].pfc is True
-    assert "roce lossless" in plan.commands_from_factory
 
 
 def test_releases_compare_as_numbers() -> None:
