@@ -227,10 +227,14 @@ def split_of(system: str, parts: int = 2, **rdma: object) -> ClusterSpec:
     leaf = site["switches"][0] | {"model": SPLIT_MODELS[system]}
     first, *_, last = parts_of(system, 1, parts)
     leaf["ports"] = dict(zip((first, last), leaf["ports"].values(), strict=True))
-    for host in site["hosts"]:
-        for nic in host["nics"]:
-            nic |= {"model": "ConnectX-7", "speed_gbit_s": 100}
+    plug_cards(site, 100)
     return ClusterSpec.model_validate(site | {"switches": [leaf]})
+
+
+def plug_cards(site: dict[str, Any], speed_gbit_s: int) -> None:
+    """Cards of a speed in every host."""
+    for nic in (nic for host in site["hosts"] for nic in host["nics"]):
+        nic |= {"model": "ConnectX-7", "speed_gbit_s": speed_gbit_s}
 
 
 def port_name(system: str, number: int) -> str:

@@ -21,12 +21,12 @@ from lab.switches.emulators import EMULATORS
 from lab.views import SwitchConfig
 from tests.fabric import conftest as onyx_lab
 from tests.fabric import minimal_os
-from tests.fabric.completeness import FOLDERS, PARTS, SOURCES, golden_of, missing_parts
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import answer, apply
 from tests.fabric.lives import check_laws
 from tests.fabric.minimal_os import PORTS, MinimalDriver, MinimalSwitch
 from tests.fabric.switch_labs import LABS, SwitchLab
+from tests.fabric.test_drivers import FOLDERS, PARTS, SOURCES, golden_of, missing_parts
 from tests.over_ssh.test_switch_faults import TRAITS, Absent, Traits
 
 NAME = "minimal"

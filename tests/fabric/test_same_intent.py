@@ -14,8 +14,7 @@ from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState, list_vlans
 from components.model.cluster import ClusterSpec
 from lab.views import PortView
-from tests.fabric import conftest as onyx_lab
-from tests.fabric import cumulus_lab
+from tests.fabric.cumulus_lab import SITE
 from tests.fabric.eos_lab import Clock
 from tests.fabric.fabric_lab import port_name
 from tests.fabric.in_process import apply, load_site
@@ -28,8 +27,8 @@ PORTS = {system: [port_name(system, number) for number in range(1, 5)] for syste
 
 
 def _spec(system: str, mode: str, vlan: int, ports: list[tuple[str, int]]) -> ClusterSpec:
-    site = (cumulus_lab if system in {"cumulus", "sonic"} else onyx_lab).SITE
-    data = load_site(site, mode=mode)
+    others = SITE.with_name("site.yaml")
+    data = load_site(SITE if system in {"cumulus", "sonic"} else others, mode=mode)
     data["rails"][0]["vlan"] = vlan
     for entry, (port_mode, mtu_bytes) in zip(
         data["switches"][0]["ports"].values(), ports, strict=True
