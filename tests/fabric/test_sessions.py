@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,20 +26,19 @@ from lab.site import lab_file
 from tests.fabric.fabric_lab import Room, port_name, rooms_of, routed_of, units_of
 
 
-@dataclass(frozen=True)
-class Words:
-    """What a system is told and tells, beside what all have alike."""
+class Words(NamedTuple):
+    """What a system is told and tells, beside what all have alike.
+
+    The word for a session that is down, lines after which BGP takes one path of several, what to
+    ask next of a link without a session and of a network that goes over too few links, a part of
+    the command for the sessions, and that for the routes.
+    """
 
     idle: str
-    """A session that is down."""
     one_path: tuple[str, ...]
-    """Lines after which BGP takes one path of several."""
     lost: str
-    """What to ask next of a link without a session."""
     narrow: str
-    """And of a network that goes over too few links."""
     asked: str
-    """A part of the command for the sessions."""
     commands: tuple[str, str]
 
 
@@ -266,54 +265,18 @@ def test_bfd_that_may_not_be_asked_is_said_and_is_no_fault() -> None:
     assert (found.kind, found.what) == ("unsaid", f"whether BFD is up is not known: {text}")
 
 
-FRR = """{
-  "routerId":"10.255.0.1",
-  "as":65101,
-  "peers":{
-    "swp51":{"hostname":"spine-01","remoteAs":65100,"pfxRcd":1,"state":"Established"},
-    "10.254.0.1":{"remoteAs":65100,"pfxRcd":0,"state":"Idle","idType":"ipv4"}
-  },
-  "totalPeers":2
-}
-[{"multihop":false,"peer":"fe80::e4ce:feff:fe6d:b831","local":"fe80::1","vrf":"default",
-"interface":"swp51","id":1,"remote-id":2,"status":"up","uptime":5}]
-"""
-"""Debian's FRR 10.3, cut to the keys around those that are read."""
-NVUE = """{"swp51": {"address-family": {"ipv4-unicast": {"rx-prefix": 12, "tx-prefix": 13},
-"l2vpn-evpn": {"rx-prefix": 57}}, "bgp-version": 4, "state": "established"},
-"swp52": {"remote-as": "external"}}
-sudo: a password is required
-"""
-"""The keys of the vendor's page "Troubleshooting BGP" of release 5.15."""
-EOS_SUMMARY = """{"vrfs": {"default": {"routerId": "10.1.0.3", "asn": "65120", "peers": {
-"10.1.255.0": {"asn": "65100", "prefixAccepted": 2, "prefixReceived": 3,
-"peerState": "Established"},
-"fe80::250:56ff:fe01:112%Et49/1": {"asn": "65100", "peerState": "Idle"}}}}}
-"""
-EOS_BFD = """{"vrfs": {"default": {"ipv4Neighbors": {"10.1.255.0": {"peerStats": {"": {
-"status": "up", "remoteDisc": 3940685114, "l3intf": ""}}}}, "ipv6Neighbors": {
-"fe80::250:56ff:fe01:112": {"peers": {"Ethernet49/1": {"types": {"normal": {"peerStats": {
-"fe80::1": {"status": "down"}}}}}}}}}}}
-"""
-"""aristanetworks/anta: tests of `VerifyBGPPeerCount` and `VerifyBFDPeersHealth`, two releases."""
+def form(name: str) -> str:
+    return (Path(__file__).parent / "forms" / name).read_text(encoding="utf-8")
 
 
-FRR_ROUTES = """{"10.255.0.2/32":[{"prefix":"10.255.0.2/32","protocol":"bgp","selected":true,
-"installed":true,"nexthops":[
-{"flags":3,"fib":true,"ip":"fe80::1","afi":"ipv6","interfaceName":"swp52","active":true,"weight":1},
-{"flags":3,"fib":true,"ip":"fe80::2","afi":"ipv6","interfaceName":"swp51","active":true,"weight":1},
-{"flags":1,"ip":"fe80::3","afi":"ipv6","interfaceName":"swp53","active":true,"weight":1},
-{"flags":2,"fib":true,"ip":"fe80::4","afi":"ipv6","interfaceName":"swp54","weight":1}]},
-{"prefix":"10.255.0.2/32","protocol":"static","nexthops":[
-{"fib":true,"interfaceName":"eth0","active":true}]}]}
-"""
-"""Debian's FRR 10.3, cut in the same way, with a next hop that is not used and one that is lost."""
-EOS_ROUTES = """{"vrfs": {"default": {"routingDisabled": false, "routes": {
-"10.1.0.1/32": {"hardwareProgrammed": true, "routeType": "eBGP", "directlyConnected": false,
-"preference": 20, "vias": [{"nexthopAddr": "10.1.255.4", "interface": "Ethernet2/1"},
-{"nexthopAddr": "10.1.255.0", "interface": "Ethernet1/1"}]}}}}}
-"""
-"""aristanetworks/anta: tests of `VerifyRoutingTableEntry`, with a second way."""
+FRR = form("sonic/frr_bgp_and_bfd.txt")
+"""With a link that is idle, and no BFD of it."""
+NVUE = form("cumulus/nv_show_neighbors.txt")
+EOS_SUMMARY = form("eos/ip_bgp_summary_two_links.json")
+EOS_BFD = form("eos/bfd_peers_two_links.json")
+EOS_ROUTES = form("eos/ip_route_two_ways.json")
+FRR_ROUTES = form("sonic/frr_routes.json")
+"""With a next hop that is not used and one that is lost."""
 HOPS = {"eos": EOS_ROUTES, "sonic": FRR_ROUTES, "cumulus": "sudo: a password is required"}
 
 

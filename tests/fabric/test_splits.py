@@ -50,12 +50,6 @@ def test_breakouts_say_more_parts_than_are_used() -> None:
     assert (split.count, split.speed_gbit_s, split.named) == (4, 200, ("swp1s0", "swp1s1"))
 
 
-def test_the_plan_of_cumulus_splits_the_port_first() -> None:
-    lines = plan_fabric(split_of("cumulus"))[0].commands_from_factory
-    split = lines.index("nv set interface swp1 link breakout 2x")
-    assert split < lines.index("nv set interface swp1s0-1 link state up")
-
-
 def test_a_port_is_split_before_all_that_its_parts_have() -> None:
     """Profiles, addresses and spreading name parts, which are not there before."""
     plan = plan_fabric(whole_of("cumulus"))[0]
