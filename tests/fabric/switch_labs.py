@@ -265,58 +265,54 @@ class SwitchLab:
         return switch.snapshot()[self.saved]
 
 
+def _lab(
+    module: Any,  # noqa: ANN401 - a lab module of one system
+    make_switch: Callable[[Path, Clock], Any],
+    login: tuple[str, str, str],
+    saved: str = "saved",
+    **more: Any,  # noqa: ANN401 - what the others have not
+) -> SwitchLab:
+    """A lab by its module, and the address, user and password of its switch."""
+    address, user, password = login
+    return SwitchLab(
+        make_switch,
+        module.talk,
+        module.load_spec,
+        address,
+        user,
+        password,
+        saved,
+        module.SITE,
+        **more,
+    )
+
+
 LABS: Final[dict[str, SwitchLab]] = {
-    "onyx": SwitchLab(
-        make_switch=lambda folder, _clock: onyx_lab.make_switch(folder),
-        talk=onyx_lab.talk,
-        load_spec=onyx_lab.load_spec,
-        address="127.41.199.5",
-        user="admin",
-        password="admin",
-        saved="saved",
-        site=onyx_lab.SITE,
+    "onyx": _lab(
+        onyx_lab,
+        lambda folder, _clock: onyx_lab.make_switch(folder),
+        ("127.41.199.5", "admin", "admin"),
     ),
-    "cumulus": SwitchLab(
-        make_switch=cumulus_lab.make_switch,
-        talk=cumulus_lab.talk,
-        load_spec=cumulus_lab.load_spec,
-        address="127.209.0.5",
-        user="cumulus",
-        password="cumulus-lab",
-        saved="startup",
-        site=cumulus_lab.SITE,
+    "cumulus": _lab(
+        cumulus_lab, cumulus_lab.make_switch, ("127.209.0.5", "cumulus", "cumulus-lab"), "startup"
     ),
-    "eos": SwitchLab(
-        make_switch=eos_lab.make_switch,
-        talk=eos_lab.talk,
-        load_spec=eos_lab.load_spec,
-        address="127.209.0.7",
-        user="admin",
-        password="eos-lab",
-        saved="startup",
-        site=eos_lab.SITE,
+    "eos": _lab(
+        eos_lab,
+        eos_lab.make_switch,
+        ("127.209.0.7", "admin", "eos-lab"),
+        "startup",
         adapt=eos_lab.with_eos,
     ),
-    "mlnxos": SwitchLab(
-        make_switch=lambda folder, _clock: ib_lab.make_switch(folder),
-        talk=ib_lab.talk,
-        load_spec=ib_lab.load_spec,
-        address="127.209.0.7",
-        user="admin",
-        password="mlnxos-lab",
-        saved="saved",
-        site=ib_lab.SITE,
+    "mlnxos": _lab(
+        ib_lab,
+        lambda folder, _clock: ib_lab.make_switch(folder),
+        ("127.209.0.7", "admin", "mlnxos-lab"),
         carried=INFINIBAND,
     ),
-    "sonic": SwitchLab(
-        make_switch=lambda folder, _clock: sonic_lab.make_switch(folder),
-        talk=sonic_lab.talk,
-        load_spec=sonic_lab.load_spec,
-        address="127.209.0.7",
-        user="admin",
-        password="sonic-lab",
-        saved="saved",
-        site=sonic_lab.SITE,
+    "sonic": _lab(
+        sonic_lab,
+        lambda folder, _clock: sonic_lab.make_switch(folder),
+        ("127.209.0.7", "admin", "sonic-lab"),
         adapt=sonic_lab.with_sonic,
         prepare=sonic_lab.make_pools,
     ),

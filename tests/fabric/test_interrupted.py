@@ -19,29 +19,21 @@ from components.fabric.exchange import Exchange
 from components.fabric.moves import InterruptedRunError
 from components.remote.watched import InterruptedTwice, Stop, WatchedSession
 from tests.fabric.eos_lab import Clock
-from tests.fabric.in_process import answer, apply, baseline_of, restore
+from tests.fabric.in_process import DirectSession, answer, apply, baseline_of, restore
 from tests.fabric.switch_labs import LABS, NOT_SAVED, SAVED_ITSELF, SwitchLab
 
 SYSTEMS: Final = ("onyx", "cumulus", "eos", "sonic")
 BACK: Final = (NOT_SAVED, SAVED_ITSELF, "put back and saved")
 
 
-class _Direct:
-    """The emulator's session with the deadline that a session over SSH has."""
-
-    def __init__(self, session: Any) -> None:  # noqa: ANN401 - any session of a lab
-        self.session, self.renewed = session, 0
-        self.where: str = session.where
-
-    def run(self, command: str) -> str:
-        text: str = self.session.run(command)
-        return text
+class _Direct(DirectSession):
+    """With the deadline that a session over SSH has."""
 
     def left_s(self) -> float:
         return 1000.0
 
     def renew(self) -> None:
-        self.renewed += 1
+        """It is far away."""
 
 
 def _made(lab: SwitchLab, folder: Path) -> Any:  # noqa: ANN401 - any emulator
@@ -171,9 +163,6 @@ def test_progress_is_said_once_after_half_of_the_time() -> None:
     said, now = list[str](), [0.0]
 
     class Slow(_Direct):
-        def __init__(self) -> None:
-            self.where = "leaf-01"
-
         def run(self, command: str) -> str:
             now[0] += 30
             return command
@@ -181,7 +170,7 @@ def test_progress_is_said_once_after_half_of_the_time() -> None:
         def left_s(self) -> float:
             return 180 - now[0]
 
-    session = WatchedSession(Slow(), Stop(), said.append, lambda: now[0])
+    session = WatchedSession(Slow(None, "leaf-01"), Stop(), said.append, lambda: now[0])
     session.plan(657)
     for _ in range(5):
         session.run("interface ethernet 1/1 shutdown")

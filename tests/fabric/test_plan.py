@@ -9,6 +9,7 @@ from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
 from components.model.cluster import ClusterSpec
 from tests.fabric.fabric_lab import chain_of, port_name
+from tests.graph.example_sites import example_spec
 
 
 def test_the_example_site(plan: SwitchPlan) -> None:
@@ -81,3 +82,18 @@ def test_a_trunk_has_a_vlan_for_frames_without_a_tag(system: str) -> None:
     places = [lines.find(line) for line in UNTAGGED[system]]
     assert places == sorted(places)
     assert -1 not in places
+
+
+def test_a_renamed_switch_is_still_the_node_of_its_subnet_manager() -> None:
+    """A rename in the file is none of the switch: its subnet manager keeps its node.
+
+    Seed 2850 of tier 1 of the campaign: `ib smnode` went to a node that there is not.
+    """
+    site = example_spec("quantum-ib").model_dump(mode="json")
+    old = site["switches"][0]["name"]
+    before = plan_fabric(ClusterSpec.model_validate(site))[0].desired
+    site["switches"][0]["name"] = "ib-09"
+    site["renamed"] = {"switches": {"ib-09": old}}
+    site["infiniband"] = {**site["infiniband"]}
+    after = plan_fabric(ClusterSpec.model_validate(site))[0].desired
+    assert (after.ib and after.ib.node) == (before.ib and before.ib.node) == old

@@ -64,21 +64,20 @@ SCHEDULES: Final = st.one_of(
     st.none(),
     st.builds(_shares, st.integers(1, 99), st.sampled_from([(), (5,), (5, 7)])),
 )
+RELATIVE: Final = "minimum-relative 9 maximum-relative 90"
+_TC3: Final = "interface ethernet 1/1 traffic-class 3 congestion-control"
 _THEIRS: Final = "nv set qos congestion-control theirs traffic-class 3"
 _SCHEDULE: Final = "nv set qos egress-scheduler theirs traffic-class"
+STRICT: Final = (
+    '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
+)
 BY_HAND: Final = {
     "onyx": [
-        (
-            "interface ethernet 1/1 traffic-class 3 congestion-control ecn minimum-absolute 10 "
-            "maximum-absolute 20"
-        ),
+        f"{_TC3} ecn minimum-absolute 10 maximum-absolute 20",
         "interface ethernet 1/1 traffic-class 0 dcb ets strict",
         "interface ethernet 1/1 traffic-class 0 dcb ets wrr 30",
         "interface ethernet 1/1-1/32 traffic-class 3 dcb ets wrr 20",
-        (
-            "interface ethernet 1/9 traffic-class 5 congestion-control red minimum-relative 9 "
-            "maximum-relative 90"
-        ),
+        f"interface ethernet 1/9 traffic-class 5 congestion-control red {RELATIVE}",
         "interface ethernet 1/9 traffic-class 1 dcb ets strict",
         "interface ethernet 1/9 qos trust both",
         "dcb priority-flow-control priority 4 enable",
@@ -95,9 +94,7 @@ BY_HAND: Final = {
             '{"SCHEDULER":{"THEIRS":{"type":"DWRR","weight":"30"}},'
             '"QUEUE":{"Ethernet0|0":{"scheduler":"THEIRS"},"Ethernet8|5":{"scheduler":"THEIRS"}}}'
         ),
-        merge(
-            '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
-        ),
+        merge(STRICT),
         "sudo sonic-db-cli CONFIG_DB HDEL 'QUEUE|Ethernet16|0' scheduler",
     ],
     "cumulus": [
@@ -146,9 +143,6 @@ def test_whatever_was_there_second_apply_is_empty_and_undo_is_exact(
         check_life(room, desired_of(system, **marking, schedule=other))
 
 
-STRICT: Final = (
-    '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
-)
 FOUND: Final = {
     "a class without a share gets the strict scheduler of before": (
         "sonic",
@@ -253,9 +247,6 @@ def test_the_page_has_every_recommendation() -> None:
         speed = f"{row.from_gbit_s} Gbit/s" if row.from_gbit_s else "any speed"
         numbers = f"{row.min_kib} KiB | {row.max_kib} KiB | {row.mark_percent} %"
         assert f"| {system} | {speed} | {numbers} |" in page
-
-
-RELATIVE: Final = "minimum-relative 9 maximum-relative 90"
 
 
 @pytest.mark.parametrize(
