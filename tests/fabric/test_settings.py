@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from components.core.key_values import HostState
+from components.core.settings import drop, join, overlay, restore, table
 from components.fabric.parts import IbState, PartitionState
-from components.fabric.settings import drop, join, overlay, restore, table
 from components.fabric.state import BgpState, EcnState, PortState, SwitchState
 
 Path = tuple[Any, ...]
-STATES: Final = (SwitchState, PortState, BgpState, IbState, PartitionState)
-"""The states of a switch, of a port, of its BGP, and of a subnet manager, also that of UFM."""
+STATES: Final = (SwitchState, PortState, BgpState, IbState, PartitionState, HostState)
+"""Of a switch, a port, BGP, a subnet manager (also that of UFM), a host, VM or container."""
 PARTS: Final = {"addresses", "ports", "partitions"}
 """Maps whose entries are looked into."""
 SHARED: Final = {
@@ -32,7 +33,7 @@ SHARED: Final = {
 INSIDE: Final = {
     *(SHARED | PARTS),
     *("bgp", "ib", "dscp_classes", "splits", "ecn", "class_shares", "dscp_priorities"),
-    "priority_classes",
+    *("priority_classes", "values"),
 }
 """Fields that are looked into; every other value is a leaf as a whole."""
 NAMES: Final = {"node", "pkey"}

@@ -117,6 +117,7 @@ def _link(system: str, site: dict[str, Any], *, split: bool, negotiated: bool) -
     links = {"speed_gbit_s": speed, "fec": "rs", "autoneg": negotiated}
     for switch in site["switches"]:
         switch["links"] = links
+        switch["edge_ports"] = system in {"cumulus", "eos"}
     plug_cards(site, speed or 100)
 
 
