@@ -19,7 +19,6 @@ from components.model.fabric import Rdma
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.eos_lab import Clock
 from tests.fabric.fabric_lab import Room
-from tests.fabric.in_process import apply, baseline_of, restore
 from tests.fabric.lives import check_life
 from tests.fabric.switch_labs import LABS
 from tests.fabric.test_sonic_exchange import merge
@@ -203,36 +202,27 @@ def test_every_speed_has_its_own_marking_on_one_switch() -> None:
 
 
 def test_a_cumulus_switch_spreads_and_stops_as_it_was(tmp_path: Path) -> None:
-    lab = LABS["cumulus"]
-    switch = lab.make_switch(tmp_path, Clock())
-    switch.run_line("nv set interface swp2 router adaptive-routing enable off")
-    switch.save_configuration()
-    first, exchange = switch.snapshot(), lab.talk(switch)
+    room = room_of(
+        "cumulus", tmp_path, ["nv set interface swp2 router adaptive-routing enable off"]
+    )
     spreading = PortState(admin_up=True, adaptive_routing=True)
     desired = SwitchState(adaptive_routing=True, ports={"swp1": spreading, "swp2": spreading})
-    baseline = baseline_of(exchange, desired)
-    assert apply(exchange, desired) == (
+    room.plan = room.plan.model_copy(update={"desired": desired})
+    check_life(room)
+    assert room.apply() == (
         "nv set router adaptive-routing enable on",
         "nv set interface swp1 link state up",
         "nv set interface swp1-2 router adaptive-routing enable on",
     )
-    assert apply(exchange, desired) == ()
-    switch.run_line("nv set interface swp1 router adaptive-routing enable off")
-    assert [d.setting for d in diff_states(exchange.read(desired).state, desired)] == [
-        "adaptive_routing"
-    ]
-    apply(exchange, desired)
-    restore(exchange, desired, baseline)
-    assert switch.snapshot() == first
+    room.switch.run_line("nv set interface swp1 router adaptive-routing enable off")
+    assert [d.setting for d in diff_states(room.read(), desired)] == ["adaptive_routing"]
 
 
 def test_a_class_that_somebody_made_strict_again_is_drift(tmp_path: Path) -> None:
-    lab = LABS["eos"]
-    switch, desired = lab.make_switch(tmp_path, Clock()), desired_of("eos", schedule=SHARED)
-    exchange = lab.talk(switch)
-    apply(exchange, desired)
-    switch.run_line("interface Ethernet1/1;uc-tx-queue 3;priority strict")
-    found = diff_states(exchange.read(desired).state, desired)
+    room = room_of("eos", tmp_path, schedule=SHARED)
+    room.apply()
+    room.switch.run_line("interface Ethernet1/1;uc-tx-queue 3;priority strict")
+    found = diff_states(room.read(), room.plan.desired)
     assert [(d.where, d.setting, d.actual, d.desired) for d in found] == [
         ("port Ethernet1/1", "tc3_share", "strict", "60")
     ]
