@@ -130,13 +130,8 @@ def routed_of(
 ) -> ClusterSpec:
     """Two leaves below a spine, joined by routed links, with a part of both rails on each leaf.
 
-    Args:
-        system: Of the leaves.
-        bfd: Whether the links have it.
-        spine: Of the spine; that of the leaves by default.
-        cards: Whether ports to hosts are routed too.
-        numbered: Whether the first link of each leaf has a /31.
-        rdma: What the file says of RDMA.
+    The spine is of the same system unless `spine` says another one. With `cards`, ports to hosts
+    are routed too; with `numbered`, the first link of each leaf has a /31.
     """
     site = chain_of(system, 2, **rdma).model_dump(mode="json")
     for number, rail in enumerate(site["rails"]):
@@ -169,14 +164,7 @@ def routed_of(
 
 
 def units_of(system: str, mode: str = "lossless", *, top: str = "", supers: int = 1) -> ClusterSpec:
-    """Two scalable units, each a leaf below a spine, and super-spines over both.
-
-    Args:
-        system: Of leaves and spines.
-        mode: What the file says of RDMA.
-        top: System of the super-spines; that of the others by default.
-        supers: How many there are.
-    """
+    """Two scalable units, each a leaf below a spine, and super-spines (of `top`) over both."""
     site = routed_of(system, mode=mode).model_dump(mode="json")
     spine, far = site["switches"][2], top or system
     over: list[dict[str, object]] = [{} for _ in range(supers)]
@@ -216,13 +204,7 @@ def parts_of(system: str, number: int, parts: int = 2) -> tuple[str, ...]:
 
 
 def split_of(system: str, parts: int = 2, **rdma: object) -> ClusterSpec:
-    """A leaf of which both cards of a host are on parts of the first port: the first and the last.
-
-    Args:
-        system: Of the leaf.
-        parts: Into how many the port is split.
-        rdma: What the file says of RDMA.
-    """
+    """A leaf with both cards of a host on parts of the first port: the first and the last."""
     site = chain_of(system, 1, **rdma).model_dump(mode="json")
     leaf = site["switches"][0] | {"model": SPLIT_MODELS[system]}
     first, *_, last = parts_of(system, 1, parts)
