@@ -11,7 +11,7 @@ from components.checks.rule import Finding, Findings, Rule, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
-from components.fabric.exec_plan import describe_interrupts, find_form, why_no_exec
+from components.fabric.exec_plan import find_form, why_no_exec
 from components.fabric.lacks import Topic, lacks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems import driver_of, system_of
@@ -205,7 +205,7 @@ def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
     switch = spec.switches[s]
     plan, form = _plan_one(spec, switch), find_form(switch.os)
     texts, longest = plan.exec if plan else None, form.longest if form else None
-    missing = form.find_missing(plan.desired) if plan and form else None
+    missing = why_no_exec(switch.os, plan.desired) if plan else None
     if missing is not None:
         yield Finding(
             f"{switch.name} cannot take its configuration as one exec: {missing}.",
@@ -260,7 +260,7 @@ def _refuse_interruptions(spec: ClusterSpec, s: int) -> Findings:
     found = plan.exec.interrupts if plan and plan.exec else ()
     if found:
         yield Finding(
-            f"each change of the file would interrupt {switch.name}: {describe_interrupts(found)}.",
+            f"each change of the file would interrupt {switch.name}: {'; '.join(found)}.",
             places(spec, f"switches.{s}.executor", f"switches.{s}.exec_disruptive"),
             f"set exec_disruptive to {ALLOWED}, or remove executor: `device` sends only changes.",
         )

@@ -1,30 +1,29 @@
 """A switch whose whole configuration goes as one exec of its SSH server: pure.
 
-Pulumi sends it without a program between: the switch is not read first, so the text sets every key
-that the file owns, whatever is there, and undo leads to the factory's values. What that means, and
-why a system is left out, is in docs/decisions/0013-plain-exec.md; the sources of a form are in the
-WHY.md of its system.
+The switch is not read first, so the text sets every key that the file owns, whatever is there, and
+undo leads to the factory's values: docs/decisions/0013-plain-exec.md.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+import shlex
 from dataclasses import replace
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from components.core.errors import Bug
+from components.core.settings import overlay
 from components.fabric.effects import describe_changes, find_effects, interrupting
-from components.fabric.state import SwitchState
+from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import driver_of, system_of
-from components.fabric.systems.base import Change, flatten
+from components.fabric.systems.base import Script, flatten
 from components.fabric.systems.switch_system import ExecForm
 from components.fabric.targets import target_of_apply, target_of_restore
 
 VLANS_GO: Final = "VLANs of ports go for a moment"
-_RUN: Final = re.compile(r"# run (\d+)\b")
 
 
 class ExecPlan(BaseModel):
@@ -44,75 +43,87 @@ class ExecPlan(BaseModel):
 def find_form(system: str) -> ExecForm | None:
     """The form of a system's exec requests; None: it has no sound one."""
     form = system_of(system).exec_form
-    return None if isinstance(form, str) else form
+    return form if isinstance(form, ExecForm) else None
 
 
-def why_no_exec(system: str) -> str | None:
-    """Why a system has no sound form; None: it has one."""
+def why_no_exec(system: str, desired: SwitchState | None = None) -> str | None:
+    """Why a system, or a desired state of it, has no sound exec; None: it has one."""
     form = system_of(system).exec_form
-    return form if isinstance(form, str) else None
+    if isinstance(form, str) or desired is None:
+        return form if isinstance(form, str) else None
+    for name, why in form.lacks.items():
+        wished = (getattr(each, name, None) for each in (desired, *desired.ports.values()))
+        if any(value and value not in form.given for value in wished):
+            return why
+    return None
 
 
 def _form_of(system: str) -> ExecForm:
-    """Its form; a check refuses a file for a system without one."""
-    form = system_of(system).exec_form
-    if isinstance(form, str):
+    form = find_form(system)
+    if form is None:
         raise KeyError(system)
     return form
 
 
-def plan_exec(system: str, desired: SwitchState) -> ExecPlan:
+def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
     """Render the texts that lead to a desired state from any, and from it to the factory's.
+
+    Returns:
+        None if a check refuses the state.
 
     Raises:
         KeyError: The system has no form; a check refuses that file before.
     """
-    form = _form_of(system)
-    start = form.start(desired)
+    form, driver, ports = _form_of(system), driver_of(system), desired.ports
+    if why_no_exec(system, desired) is not None:
+        return None
+    held = {name: PortState(native=form.native(name, port)) for name, port in ports.items()}
+    start = SwitchState(ports=held)
+    ours = overlay(start, desired)
     target = target_of_apply(start, desired)
-    changes = _changes(system, start, target)
-    found = interrupting(find_effects(system, start, target))
+    factory = target_of_restore(ours, desired, driver.factory_state(tuple(ports)), {})
+    lines = form.around(desired, _lines(system, start, target))
+    undo = form.around_undo(desired, _lines(system, ours, factory))
+    enter = (*driver.enter, *driver.configure)
     # Every line is sent each time, whatever the switch has.
-    stopped = describe_changes(
-        replace(each, actual="any value", desired="the file's") for each in found
+    moved = (
+        replace(each, actual="any value", desired="the file's")
+        for each in interrupting(find_effects(system, start, target))
     )
-    lines = (*form.prepare(desired), *flatten(changes))
-    back = form.back(desired) if form.back else _way_back(system, desired)
-    resets = form.resets
-    cut = any(resets.search(line) for line in lines) if resets else False
+    cut = (VLANS_GO for line in lines if re.search(form.resets, line))
     return ExecPlan(
-        apply=form.render((*form.enter, *lines, *form.commit)),
-        save=form.render((*form.save_enter, *form.save)),
-        undo=form.render((*form.enter, *back, *form.commit, *form.save)),
-        interrupts=(*stopped, *((VLANS_GO,) if cut else ())),
+        apply=_render(form, *enter, *lines, *form.commit),
+        save=_render(form, *enter, driver.save),
+        undo=_render(form, *enter, *undo, *form.commit, driver.save),
+        interrupts=tuple(dict.fromkeys((*describe_changes(moved), *cut))),
     )
 
 
-def _changes(system: str, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+def _lines(system: str, actual: SwitchState, target: SwitchState) -> tuple[str, ...]:
     """The whole way: the one-shot where there is one, then all that can be set beside it."""
-    driver = driver_of(system)
-    changes = driver.plan_changes(actual, target)
-    if not any(change.settles for change in changes):
-        return changes
-    without = {"roce": None, "pfc_priorities": None}
-    rest = driver.plan_changes(actual.model_copy(update=without), target.model_copy(update=without))
-    return (*changes, *rest)
+    plan, without = driver_of(system).plan_changes, {"roce": None, "pfc_priorities": None}
+    changes = plan(actual, target)
+    if any(change.settles for change in changes):
+        changes += plan(actual.model_copy(update=without), target.model_copy(update=without))
+    return flatten(changes)
 
 
-def _way_back(system: str, desired: SwitchState) -> Sequence[str]:
-    """What is ours, as an untouched switch has it."""
-    factory = driver_of(system).factory_state(tuple(desired.ports))
-    return flatten(_changes(system, desired, target_of_restore(desired, desired, factory, {})))
+def _render(form: ExecForm, *lines: str) -> str:
+    for line in lines:
+        if not isinstance(line, Script) and shlex.join(shlex.split(line)) != line:
+            raise Bug(f"the line {line!r} is more than plain words to a shell")
+    return form.head + form.between.join(form.line.format(line) for line in lines)
 
 
 def numbered(system: str, text: str, run: str) -> str:
     """The text of a run that repeats an earlier one; the first run has no number."""
-    return _form_of(system).mark(text, f"run {run}") if run else text
+    form = _form_of(system)
+    return form.comment.format(f"run {run}") + text.removeprefix(form.head) if run else text
 
 
 def number_of(text: str) -> int:
     """Which run a recorded text was; 0 for the first."""
-    found = _RUN.search(text)
+    found = re.search(r"# run (\d+)\b", text)
     return int(found[1]) if found else 0
 
 
@@ -123,9 +134,4 @@ def digest_of(text: str) -> str:
 
 def is_expected(system: str, output: str) -> bool:
     """Whether an apply printed what one that went well prints, and nothing else."""
-    return _form_of(system).expects.fullmatch(output) is not None
-
-
-def describe_interrupts(interrupts: Iterable[str]) -> str:
-    """For people: each thing once."""
-    return "; ".join(dict.fromkeys(interrupts))
+    return re.fullmatch(_form_of(system).expects, output) is not None

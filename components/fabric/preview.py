@@ -14,7 +14,6 @@ from components.core.difference import ABSENT, Difference
 from components.core.effect import Effect
 from components.fabric.edit import Edit
 from components.fabric.effects import describe_changes, group_settings, interrupting
-from components.fabric.exec_plan import describe_interrupts
 from components.fabric.hand_splits import plan_changes
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
@@ -131,7 +130,7 @@ def _effects(plan: SwitchPlan, edit: Edit, seen: SwitchState | None, allowed: st
     head = f"INTERRUPTS (disruption.ports: {allowed})"
     if plan.exec is not None:
         if plan.exec.interrupts:
-            yield f"{head}: {describe_interrupts(plan.exec.interrupts)}"
+            yield f"{head}: {'; '.join(plan.exec.interrupts)}"
         return
     if seen is None:
         refuses = "; it is read first, and refuses what interrupts" if allowed == "deny" else ""

@@ -17,7 +17,7 @@ import yaml
 
 from components.cloud.calls import CloudCall, list_calls
 from components.core.to_json import to_json
-from components.fabric.exec_plan import ExecPlan, describe_interrupts
+from components.fabric.exec_plan import ExecPlan
 from components.fabric.plan import SwitchPlan, describe_start, render_first_commands
 from components.fabric.systems.ranges import port_key
 from components.kubernetes.manifest import Manifest
@@ -213,7 +213,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
 
 def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
     yield "# One exec; an update that changes it sends all of it, without reading the switch first."
-    yield f"# It interrupts: {describe_interrupts(plan.interrupts) or 'nothing'}"
+    yield f"# It interrupts: {'; '.join(plan.interrupts) or 'nothing'}"
     for title, text in (
         ("exec", plan.apply),
         ("then, if the switch refused nothing", plan.save),

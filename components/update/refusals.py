@@ -19,7 +19,7 @@ from components.fabric.baselines import read_baseline
 from components.fabric.drift import applied_switch
 from components.fabric.edit import Edit
 from components.fabric.effects import interrupting, ports_of
-from components.fabric.exec_plan import describe_interrupts, digest_of, number_of, numbered
+from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import interrupted_words, preview_switch, render_waves
 from components.fabric.state import SwitchState
@@ -157,7 +157,7 @@ def switch_changes(
 def _exec_refusal(device: str, interrupts: tuple[str, ...]) -> str:
     return (
         f"disruption: an exec sends all lines of {device}, needed or not, and among them:"
-        f" {describe_interrupts(interrupts)}\n"
+        f" {'; '.join(interrupts)}\n"
         "  where  disruption.ports = deny\n"
         "  fix    plan a window and set disruption.ports to allow, or executor to device, which"
         " sends only what differs"

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from components.fabric.exec_plan import plan_exec
+from components.fabric.exec_plan import plan_exec, why_no_exec
 from components.fabric.plan import plan_fabric
 from components.fabric.preview import preview_switch
 from components.fabric.splits import fecs_of, speeds_of
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import system_of
 from components.fabric.systems.cumulus.rows import read_ports
-from components.fabric.systems.sonic import exec as sonic_exec
 from components.model.cluster import ClusterSpec
 from tests.fabric.fabric_lab import chain_of, rooms_of
 from tests.fabric.lives import check_life
@@ -220,12 +219,12 @@ def test_a_state_of_before_these_keys_is_left_alone() -> None:
 
 def test_a_plain_exec_knows_no_speed_to_go_back_to() -> None:
     spoken = plan_fabric(linked("sonic", **ALL))[0].desired
-    assert sonic_exec.find_missing(spoken) == (
+    assert why_no_exec("sonic", spoken) == (
         "it cannot restore the speed of a port, since each platform has its own"
     )
     mute = plan_fabric(linked("sonic", fec="rs", autoneg=True))[0].desired
-    assert sonic_exec.find_missing(mute) is None
     plan = plan_exec("sonic", mute)
+    assert plan is not None
     assert '"Ethernet0":{"fec":"rs","autoneg":"on"}' in plan.apply
     assert '"Ethernet0":{"autoneg":"off"}' in plan.undo
     assert "HDEL 'PORT|Ethernet0' fec autoneg" in plan.undo

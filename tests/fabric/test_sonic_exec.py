@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from components.fabric.exec_plan import plan_exec
+from components.fabric.exec_plan import find_form, plan_exec, why_no_exec
+from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems.bash_cli import LONGEST_ARGUMENT
 from lab.switches.sonic.server import SonicSwitch
+from tests.fabric.fabric_lab import routed_of
 from tests.fabric.sonic_lab import PORTS, make_switch, talk
 from tests.fabric.test_exec_plan import StatusError, plan_of, send, texts_of
 from tests.fabric.test_sonic_exchange import foreign, merge
@@ -42,14 +43,19 @@ def _left(desired: SwitchState, switch: SonicSwitch) -> list[str]:
 
 RANGE = merge('{"QUEUE":{"Ethernet0|3-4":{"wred_profile":"AZURE_LOSSLESS"}}}')
 SEVERAL = merge('{"PORT_QOS_MAP":{"Ethernet0,Ethernet8":{"pfc_enable":"3"}}}')
+ROUTED = merge('{"INTERFACE":{"Ethernet8":{},"Ethernet8|10.0.0.0/31":{}}}')
 DYNAMIC = merge('{"DEVICE_METADATA":{"localhost":{"buffer_model":"dynamic"}}}')
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (RANGE, r"^QUEUE\|Ethernet0\|3-4\nError: these rows are one for several queues or ports"),
-        (SEVERAL, r"^PORT_QOS_MAP\|Ethernet0,Ethernet8\nError: these rows are one for several"),
+        (RANGE, r"^QUEUE\|Ethernet0\|3-4\nError: these rows are one for several queues"),
+        (
+            SEVERAL,
+            r"^PORT_QOS_MAP\|Ethernet0,Ethernet8\nError: these rows are one for several",
+        ),
+        (ROUTED, r"INTERFACE\|Ethernet8\|10.0.0.0/31\nError: these rows"),
         (DYNAMIC, "^Error: the buffer model is dynamic"),
         ("sudo config qos clear", "^Error: no ingress_lossless_pool - run sudo config qos reload"),
         ("sudo sonic-db-cli CONFIG_DB DEL 'PORT|Ethernet16'", "Error: a port of the file is not"),
@@ -81,12 +87,6 @@ def test_a_switch_that_cannot_be_worked_on_now(
     with pytest.raises(StatusError, match=words):
         apply(switch)
     assert switch.snapshot() == first
-
-
-def test_a_port_with_an_address_ends_the_chain(switch: SonicSwitch) -> None:
-    type_lines(switch, merge('{"INTERFACE":{"Ethernet8":{},"Ethernet8|10.0.0.0/31":{}}}'))
-    with pytest.raises(StatusError, match=r"INTERFACE\|Ethernet8\|10.0.0.0/31\nError: these ports"):
-        apply(switch)
 
 
 def test_vlans_that_a_port_of_the_file_was_in_are_left(switch: SonicSwitch) -> None:
@@ -126,45 +126,6 @@ def test_undo_leaves_what_the_template_of_the_platform_gave(switch: SonicSwitch,
     undo(switch, mode)
     assert switch.snapshot() == before
     assert switch.unmodelled == ()
-
-
-def test_watchdogs_start_over_whatever_runs_and_undo_leaves_none(switch: SonicSwitch) -> None:
-    plan = plan_of("sonic", pfc_watchdog=True)
-    texts = plan.exec
-    assert texts is not None
-    before = switch.snapshot()
-    send("sonic", switch, texts.apply)
-    assert {switch.stored.watchdogs[port][3] for port in PORTS} == {"drop"}
-    assert _left(plan.desired, switch) == []
-    send("sonic", switch, texts.undo)
-    assert switch.snapshot() == before
-    type_lines(switch, "sudo pfcwd start --action forward --restoration-time 600 Ethernet8 300")
-    send("sonic", switch, texts.apply)
-    assert {switch.stored.watchdogs[port][3] for port in PORTS} == {"drop"}
-    assert _left(plan.desired, switch) == []
-    assert switch.unmodelled == ()
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("sudo pfcwd counter_poll disable", "^Error: watchdogs are not polled"),
-        ("sudo pfcwd interval 300", "^Error: watchdogs are polled less often"),
-        ("sudo pfcwd interval 1000", "^Error: watchdogs are polled less often"),
-    ],
-)
-def test_watchdogs_that_would_not_work_are_refused(
-    switch: SonicSwitch, line: str, words: str
-) -> None:
-    texts = plan_of("sonic", pfc_watchdog=True).exec
-    assert texts is not None
-    type_lines(switch, line)
-    first = switch.snapshot()
-    with pytest.raises(StatusError, match=words):
-        send("sonic", switch, texts.apply)
-    assert switch.snapshot() == first
-    type_lines(switch, "sudo pfcwd interval 200", "sudo pfcwd counter_poll enable")
-    assert send("sonic", switch, texts.apply).endswith("applied\n")
 
 
 def test_undo_without_a_template_leaves_no_qos(tmp_path: Path) -> None:
@@ -225,5 +186,22 @@ def test_all_parts_of_a_large_switch_fit_into_one_argument() -> None:
     desired = plan_of("sonic").desired
     port = desired.ports["Ethernet8"]
     ports = {f"Ethernet{number}": port for number in range(0, 256, 2)}
-    texts = plan_exec("sonic", desired.model_copy(update={"ports": ports}))
-    assert max(len(texts.apply), len(texts.undo)) <= LONGEST_ARGUMENT
+    texts, form = (
+        plan_exec("sonic", desired.model_copy(update={"ports": ports})),
+        find_form("sonic"),
+    )
+    assert texts is not None
+    assert form is not None
+    assert max(len(texts.apply), len(texts.undo)) <= (form.longest or 0)
+
+
+@pytest.mark.parametrize(
+    ("desired", "words"),
+    [
+        (plan_of("sonic", pfc_watchdog=True).desired, "how often watchdogs are polled"),
+        (plan_fabric(routed_of("sonic"))[0].desired, "addresses and BGP from those of others"),
+    ],
+)
+def test_what_it_could_not_put_back_has_no_exec(desired: SwitchState, words: str) -> None:
+    assert words in (why_no_exec("sonic", desired) or "")
+    assert plan_exec("sonic", desired) is None

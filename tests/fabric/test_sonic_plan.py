@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from components.catalogue.switches import find_model
-from components.checks.site import check_site
 from components.core.difference import Difference
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import flatten
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.targets import target_of_apply
-from components.model.cluster import ClusterSpec
 from lab.switches.sonic.config import PLATFORMS, factory_db
 from tests.fabric.sonic_lab import load_spec, sent_rows
 
@@ -21,12 +19,6 @@ SAVE = (
     "sudo config save -y /etc/sonic/railyard.json && sudo rm /etc/sonic/railyard.json && "
     "sudo config save -y"
 )
-
-
-def _with(**switch: object) -> ClusterSpec:
-    spec = load_spec()
-    changed = spec.switches[0].model_copy(update=switch)
-    return spec.model_copy(update={"switches": (changed,)})
 
 
 def test_the_desired_state() -> None:
@@ -123,12 +115,6 @@ def test_another_priority() -> None:
     assert rows["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == "4"
     assert rows["QUEUE"]["Ethernet0|4"] == {"wred_profile": "RAILYARD"}
     assert rows["WRED_PROFILE"]["RAILYARD"]["green_min_threshold"] == str(200 * 1024)
-
-
-@pytest.mark.parametrize("release", ["202205", "202311.1", "202405", "master.900000-abc"])
-def test_releases_that_are_new_enough(release: str) -> None:
-    found = check_site(_with(release=release))
-    assert "switch-release" not in {problem.rule for problem in found}
 
 
 def test_the_model_and_the_lab_have_the_same_ports() -> None:

@@ -10,11 +10,15 @@ import pytest
 
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
+from components.fabric.plan import plan_fabric
+from components.fabric.state import SwitchState
 from components.fabric.systems.sonic.driver import SonicDriver
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.in_process import DirectSession, apply
-from tests.fabric.sonic_lab import make_switch, talk
+from tests.fabric.sonic_lab import load_spec, make_switch, talk
 from tests.fabric.test_sonic_exchange import LOSSLESS, LOSSY, merge
+
+WATCHED = plan_fabric(load_spec(pfc_watchdog=True))[0].desired
 
 
 @pytest.fixture
@@ -67,13 +71,6 @@ def test_ports_of_the_factory_are_named_before_a_line_is_sent(tmp_path: Path) ->
     assert "Ethernet0" not in switch.stored.running["INTERFACE"]
 
 
-def test_a_port_of_a_bundle_is_left_alone(switch: SonicSwitch) -> None:
-    switch.run_line(merge('{"PORTCHANNEL_MEMBER":{"PortChannel1|Ethernet8":{}}}'))
-    with pytest.raises(DeviceError) as caught:
-        apply(talk(switch), LOSSY)
-    assert "sudo config portchannel member del PortChannel1 Ethernet8" in str(caught.value)
-
-
 def test_rows_of_several_ports_are_split_by_a_person(switch: SonicSwitch) -> None:
     """As the template of DellEMC-Z9332f-C32 writes them (its qos.json.j2, 202405)."""
     both = {"dscp_to_tc_map": "AZURE", "pfc_enable": "3,4"}
@@ -101,18 +98,21 @@ def test_the_reload_lock_is_held_while_we_write(switch: SonicSwitch) -> None:
     assert "Acquired lock" in other.run("sudo config reload -y")
 
 
-def test_a_reload_by_somebody_else_is_waited_for_by_a_person(switch: SonicSwitch) -> None:
-    switch.fault(["lock", "bob"])
-    with pytest.raises(DeviceError, match="a config reload or another update is running"):
+@pytest.mark.parametrize(
+    ("fault", "off", "words"),
+    [
+        (["lock", "bob"], ["lock", "off"], "a config reload or another update is running"),
+        (["sudo-password", "on"], ["sudo-password", "off"], "sudo: a password is required"),
+    ],
+)
+def test_who_may_not_write_now_is_told(
+    switch: SonicSwitch, fault: list[str], off: list[str], words: str
+) -> None:
+    switch.fault(fault)
+    with pytest.raises(DeviceError, match=words):
         talk(switch)
-    switch.fault(["lock", "off"])
+    switch.fault(off)
     talk(switch)
-
-
-def test_sudo_with_a_password_is_told(switch: SonicSwitch) -> None:
-    switch.fault(["sudo-password", "on"])
-    with pytest.raises(DeviceError, match="sudo: a password is required"):
-        talk(switch)
 
 
 def test_an_unreadable_configuration_is_not_shown(
@@ -129,28 +129,36 @@ def test_an_unreadable_configuration_is_not_shown(
     assert "hush" not in str(caught.value)
 
 
-def test_lossless_without_pools_says_what_makes_them(tmp_path: Path) -> None:
-    switch = make_switch(tmp_path, qos=False)
+DELETE = "sudo sonic-db-cli CONFIG_DB DEL"
+FAR = merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet8":"7m"}}}')
+RANGE = merge('{"QUEUE":{"Ethernet0|3-4":{"wred_profile":"AZURE_LOSSLESS"}}}')
+BUNDLE = merge('{"PORTCHANNEL_MEMBER":{"PortChannel1|Ethernet8":{}}}')
+
+
+@pytest.mark.parametrize(
+    ("lines", "desired", "words"),
+    [
+        (["sudo config qos clear"], LOSSLESS, "sudo config qos reload(.|\n)*put back; not saved"),
+        (
+            [FAR, f"{DELETE} 'BUFFER_PG|Ethernet8|3-4'"],
+            LOSSLESS,
+            "no lossless buffer for priority 3. Look at CABLE_LENGTH",
+        ),
+        (
+            [f"{DELETE} 'QUEUE|Ethernet0|3'", RANGE],
+            LOSSY,
+            r"QUEUE\|Ethernet0\|3-4 is one row for several queues",
+        ),
+        ([BUNDLE], LOSSY, "sudo config portchannel member del PortChannel1 Ethernet8"),
+        (["sudo pfcwd counter_poll disable"], WATCHED, "sudo pfcwd counter_poll enable"),
+    ],
+)
+def test_what_no_line_of_ours_can_give_is_said_and_nothing_stays(
+    switch: SonicSwitch, lines: list[str], desired: SwitchState, words: str
+) -> None:
+    for line in (*lines, "sudo config save -y"):
+        switch.run_line(line)
     first = switch.snapshot()
-    with pytest.raises(DeviceError, match="sudo config qos reload") as caught:
-        apply(talk(switch), LOSSLESS)
-    assert "the previous values were put back; not saved" in str(caught.value)
+    with pytest.raises(DeviceError, match=words):
+        apply(talk(switch), desired)
     assert switch.snapshot() == first
-
-
-def test_lossless_without_a_line_for_the_cable_is_taken_back(switch: SonicSwitch) -> None:
-    switch.run_line(merge('{"CABLE_LENGTH":{"AZURE":{"Ethernet8":"7m"}}}'))
-    switch.run_line("sudo sonic-db-cli CONFIG_DB DEL 'BUFFER_PG|Ethernet8|3-4'")
-    switch.run_line("sudo config save -y")
-    first = switch.snapshot()
-    with pytest.raises(DeviceError, match="no lossless buffer for priority 3") as caught:
-        apply(talk(switch), LOSSLESS)
-    assert "CABLE_LENGTH" in str(caught.value)
-    assert switch.snapshot() == first
-
-
-def test_a_queue_in_a_row_with_others_is_not_guessed_at(switch: SonicSwitch) -> None:
-    switch.run_line("sudo sonic-db-cli CONFIG_DB DEL 'QUEUE|Ethernet0|3'")
-    switch.run_line(merge('{"QUEUE":{"Ethernet0|3-4":{"wred_profile":"AZURE_LOSSLESS"}}}'))
-    with pytest.raises(DeviceError, match=r"QUEUE\|Ethernet0\|3-4 is one row for several queues"):
-        apply(talk(switch), LOSSY)

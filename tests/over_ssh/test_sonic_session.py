@@ -92,6 +92,7 @@ def test_an_exec_request_has_an_exit_status(room: SwitchRoom) -> None:
 
 def test_the_whole_configuration_goes_as_one_exec_request(room: SwitchRoom) -> None:
     texts = plan_exec("sonic", room.desired)
+    assert texts is not None
     first = room.switch.snapshot()
     printed, status = room.exec(texts.apply)
     assert (printed.splitlines()[-1], status) == ("applied", 0)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from components.core.errors import Bug
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.systems.base import Guard
 from components.fabric.systems.switch_system import ExecForm
@@ -43,28 +42,15 @@ def find_refusal(output: str) -> str | None:
     return found.group(1).strip() if found else None
 
 
-_UNSAFE: Final = re.compile(r'["\\`$\n]')
-"""What would end a quoted argument, or be more than text in it."""
-
-
-def render_cli(lines: Sequence[str]) -> str:
-    """One word `cli` and each line as an argument in double quotes."""
-    for line in lines:
-        if _UNSAFE.search(line):
-            raise Bug(f"the line {line!r} cannot be an argument of `cli`")
-    return "cli " + " ".join(f'"{line}"' for line in lines)
-
-
 EXEC: Final = ExecForm(
-    render=render_cli,
-    mark=lambda text, mark: text.replace("cli ", f'cli "## {mark}" ', 1),
-    enter=(*ENTER, *CONFIGURE),
-    commit=(),
-    save=(SAVE,),
-    save_enter=(*ENTER, *CONFIGURE),
     # A configuration line that is taken prints nothing.
-    expects=re.compile(r"\s*"),
-    resets=re.compile(r"allowed-vlan none$|no switchport force$"),
+    expects=r"\s*",
+    head="cli ",
+    line='"{}"',
+    between=" ",
+    comment='cli "## {}" ',
+    longest=None,
+    resets=r"allowed-vlan none$|no switchport force$",
 )
 
 

@@ -6,7 +6,6 @@ ports is what every Ethernet system has.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -209,32 +208,34 @@ class SwitchSystem:
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""
 
 
-Lines = Sequence[str]
+Lines = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ExecForm:
-    """How a system takes many lines as one exec request, and how its answer is judged."""
+    """How a system takes many lines as one exec request; the defaults are a chain of bash."""
 
-    render: Callable[[Lines], str]
-    mark: Callable[[str, str], str]
-    """Put a comment into a rendered text, so that the engine runs it again."""
-    enter: Lines
-    commit: Lines
-    save: Lines
-    expects: re.Pattern[str]
-    """The whole output of an apply that went well; anything else is an error."""
-    save_enter: Lines = ()
-    """From login to where `save` is taken."""
-    start: Callable[[SwitchState], SwitchState] = lambda _desired: SwitchState()
-    """What a switch is taken to have of which nothing is known."""
-    prepare: Callable[[SwitchState], Lines] = lambda _desired: ()
-    """Lines in front that make the others right over any state."""
-    longest: int | None = None
-    """Characters that one request can have; None: no limit is known."""
-    back: Callable[[SwitchState], Lines] | None = None
-    """The way to the factory's values; None: the driver's."""
-    find_missing: Callable[[SwitchState], str | None] = lambda _desired: None
-    """What of a desired state has no sound exec, and why."""
-    resets: re.Pattern[str] | None = None
-    """A line that takes away, for a moment, what is there and stays."""
+    expects: str
+    """Pattern of the whole output of an apply that went well; anything else is an error."""
+    head: str = ""
+    line: str = "{}"
+    between: str = " &&\n"
+    comment: str = "# {}\n"
+    """Put in place of `head`, it makes the engine run the text again."""
+    longest: int | None = 131_071
+    """Characters of one request; None: no limit is known. An argument of a Linux program, here of
+    `bash -c`, has so many (execve's manual page)."""
+    commit: Sequence[str] = ()
+    """Puts an apply and an undo into force, or says that all went well."""
+    lacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Setting to why it is refused: what it replaces is not known, so it cannot be put back."""
+    given: tuple[object, ...] = ()
+    """Values of those that are not refused."""
+    native: Callable[[str, PortState], dict[str, str]] = lambda _name, _port: {}
+    """What a port is taken to have, of which nothing is known."""
+    around: Callable[[SwitchState, Lines], Lines] = lambda _desired, lines: lines
+    """The lines of an apply, with those that make them right over any state."""
+    around_undo: Callable[[SwitchState, Lines], Lines] = lambda _desired, lines: lines
+    """The lines of an undo, so that it spares what others use by now."""
+    resets: str = "(?!)"
+    """Pattern of a line that takes away, for a moment, what is there and stays."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lab.switches.sonic.config import RELOAD_LOCK, SAVED_FILE, row
 from lab.switches.sonic.database import Database
-from lab.switches.sonic.qos_template import clear_qos, reload_qos
+from lab.switches.sonic.qos_template import clear_qos, reload_ports, reload_qos
 from lab.switches.sonic.tools import CommandError, dump, merge_data, parse_data
 
 if TYPE_CHECKING:
@@ -301,6 +301,11 @@ def _qos(session: Session, verb: str) -> str:
     return "Running command: /usr/local/bin/sonic-cfggen -j /tmp/cfg_buffer.json --write-to-db\n"
 
 
+def _qos_of(session: Session, ports: str) -> str:
+    reload_ports(session.switch.database, session.switch.platform, ports.split(","))
+    return ""
+
+
 _NAME: Final = r"([\w/.-]+)"
 _PORT: Final = r"(Ethernet[\d]+)"
 Handler = Callable[..., str]
@@ -330,4 +335,5 @@ _COMMANDS: Final[tuple[tuple[str, str, Handler], ...]] = (
     (rf"config load -y(?: {_NAME})?", "[FILENAME]", _load),
     (rf"config reload -y(?: {_NAME})?", "[FILENAME]", _reload),
     (r"config qos (reload|clear)", "", _qos),
+    (r"config qos reload --ports (\S+)", "", _qos_of),
 )

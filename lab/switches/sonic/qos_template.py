@@ -51,15 +51,32 @@ def clear_qos(database: Database) -> None:
 def reload_qos(database: Database, platform: Platform) -> None:
     """Clear all, then write the template's rows for every port."""
     clear_qos(database)
-    ports = [*database.db["PORT"]]
+    for table, entries in _rows(platform, [*database.db["PORT"]]).items():
+        for key, fields in entries.items():
+            database.put(table, key, fields)
+
+
+def reload_ports(database: Database, platform: Platform, ports: list[str]) -> None:
+    """`--ports`: rows of these ports alone go and come (sonic-utilities, changes 2125 and 3017)."""
+    rows = _rows(platform, ports)
+    for table in ("QUEUE", "BUFFER_PG", "BUFFER_QUEUE", "PORT_QOS_MAP"):
+        for key in [*database.db.get(table, {})]:
+            if key.partition("|")[0] in ports:
+                database.delete(table, key)
+        for key, fields in rows[table].items():
+            if key != "global":
+                database.put(table, key, fields)
+    lengths = database.db.get("CABLE_LENGTH", {}).get(NAME, {})
+    database.put("CABLE_LENGTH", NAME, {**lengths, **rows["CABLE_LENGTH"][NAME]})
+
+
+def _rows(platform: Platform, ports: list[str]) -> Db:
     rows = _switch_rows(platform, ports)
     rows["PORT_QOS_MAP"] = {"global": {"dscp_to_tc_map": NAME}}
     rows["QUEUE"], rows["BUFFER_PG"], rows["BUFFER_QUEUE"] = {}, {}, {}
     for port in ports:
         _port_rows(rows, port)
-    for table, entries in rows.items():
-        for key, fields in entries.items():
-            database.put(table, key, fields)
+    return rows
 
 
 def _switch_rows(platform: Platform, ports: list[str]) -> Db:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
@@ -16,6 +14,7 @@ from components.fabric.systems.cumulus.driver import CumulusDriver
 from components.fabric.systems.switch_system import (
     ExecForm,
     Intent,
+    Lines,
     LinkForm,
     LinkWish,
     RoceProfile,
@@ -51,26 +50,10 @@ def _link_words(wish: LinkWish) -> dict[str, str]:
     return words if wish.autoneg is None else {**words, "autoneg": "on" if wish.autoneg else "off"}
 
 
-def _leave_bridge(desired: SwitchState) -> Sequence[str]:
+def _leave_bridge(desired: SwitchState, lines: Lines) -> Lines:
     """Access and tagged VLANs exclude each other; in one revision nothing of this is seen."""
-    if not desired.ports:
-        return ()
-    return (f"nv unset interface {tree.collapse_ports(desired.ports)} {rows.DOMAIN}",)
-
-
-def _find_missing(desired: SwitchState) -> str | None:
-    """What a chain cannot take away again: a profile that ports of others may name as well."""
-    own = any(
-        port.class_shares or port.ecn.get(beside.ROCE_PRIORITY) not in (None, beside.GIVEN)
-        for port in desired.ports.values()
-    )
-    if own:
-        return "it cannot restore which profile of marking or shares a port named"
-    if desired.addresses or (desired.bgp is not None and desired.bgp.bfd):
-        return "it cannot tell which commands for addresses and BFD the release of the switch has"
-    if desired.splits:
-        return "whether a port is split already is not looked at first"
-    return "it cannot restore adaptive routing" if desired.adaptive_routing else None
+    ports = tree.collapse_ports(desired.ports)
+    return (f"nv unset interface {ports} {rows.DOMAIN}", *lines) if desired.ports else lines
 
 
 SYSTEM: Final = SwitchSystem(
@@ -90,15 +73,22 @@ SYSTEM: Final = SwitchSystem(
     intent=plan_intent,
     session=bash_cli.SESSION,
     exec_form=ExecForm(
-        render=bash_cli.render_chain,
-        mark=bash_cli.mark_chain,
-        enter=CumulusDriver.configure,
+        expects=r"(?s).*\bapplied(?:_and_saved)?\b.*",
         commit=("nv config apply -y",),
-        save=(CumulusDriver.save,),
-        expects=re.compile(r".*\bapplied(?:_and_saved)?\b.*", re.DOTALL),
-        prepare=_leave_bridge,
-        find_missing=_find_missing,
-        longest=bash_cli.LONGEST_ARGUMENT,
+        around=_leave_bridge,
+        lacks={
+            **dict.fromkeys(
+                ("class_shares", "ecn"),
+                "it cannot restore which profile of marking or shares a port named",
+            ),
+            **dict.fromkeys(
+                ("addresses", "bgp"),
+                "it cannot tell which commands for addresses and BFD the release of the switch has",
+            ),
+            "splits": "whether a port is split already is not looked at first",
+            "adaptive_routing": "it cannot restore adaptive routing",
+        },
+        given=({beside.ROCE_PRIORITY: beside.GIVEN},),
     ),
     identity=IdentityQuestions(
         release=Field("nv config show -o json", r'"version": "Cumulus Linux ([^"]+)"'),

@@ -13,30 +13,11 @@ from typing import Final
 
 from components.fabric.effects import ByTable
 from components.fabric.native import WHOLE, write_list, write_text
-from components.fabric.parts import Sessions
-from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import (
-    ByHand,
-    Guard,
-    LinkForm,
-    PortCounters,
-    Reading,
-    Script,
-)
-from components.fabric.systems.sonic import counters
-from components.fabric.systems.sonic import read as sonic_parse
-from components.fabric.systems.sonic import write as sonic_actions
-from components.fabric.systems.sonic.read import ConfigDb, vlan_number
-from components.fabric.systems.sonic.routing import (
-    addresses_of,
-    bgp_of,
-    factory_words,
-    release_words,
-    routing_words,
-)
-from components.fabric.systems.sonic.rows import FACTORY_MTU_BYTES, LOSSLESS_POOL, write_rows
-from components.fabric.systems.sonic.write import OFFERS, link_state
+from components.fabric.systems.base import ByHand, Guard, LinkForm, Reading, Script
+from components.fabric.systems.sonic import counters, read, routing, write
+from components.fabric.systems.sonic import rows as db
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 VERSION: Final = "cat /etc/sonic/sonic_version.yml"
@@ -89,7 +70,7 @@ class SonicDriver(ByTable):
     discard: Sequence[str] = ()
     guard: Guard | None = None
     # A full disk cuts the saved configuration short: a copy that fits is proof that there is room.
-    save = f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y"
+    save: str = Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The configuration names every port."""
@@ -97,7 +78,7 @@ class SonicDriver(ByTable):
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every front panel port, by number."""
-        return sonic_parse.port_names(sonic_parse.parse_config(CONFIG, answers[CONFIG]))
+        return read.port_names(read.parse_config(CONFIG, answers[CONFIG]))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """The whole configuration; the release if BGP is wanted, and what ports can run at."""
@@ -110,53 +91,57 @@ class SonicDriver(ByTable):
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
-        tables = sonic_parse.parse_config(CONFIG, answers[CONFIG])
-        sonic_parse.require_ports(CONFIG, tables, wanted.ports)
-        config = ConfigDb.of(tables)
+        tables = read.parse_config(CONFIG, answers[CONFIG])
+        read.require_ports(CONFIG, tables, wanted.ports)
+        config, routed = read.ConfigDb.of(tables), routing.routing_rows(tables)
         native = {
             WHOLE: write_list(config.implied),
             "held_rows": write_list(config.holders(wanted.ports)),
-            **write_rows(config.rows()),
-            **routing_words(tables),
+            **db.write_rows(config.rows()),
+            **routing.routing_words(routed),
         }
         if VERSION in answers:
-            native |= release_words(counters.parse_release(answers[VERSION]))
+            native |= routing.release_words(counters.parse_release(answers[VERSION]))
         if PORTS in answers:
-            native[OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
+            native[write.OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
+        ports: dict[str, PortState] = {}
+        for name, port in wanted.ports.items():
+            links = write.link_state(config.row("PORT", name))
+            beside = config.beside(name) if port.class_shares else {}
+            ports[name] = config.port(name).model_copy(update=links | beside)
         state = SwitchState(
-            vlans=tuple(sorted(vlan_number(name) for name in tables.get("VLAN", {}))),
-            roce="lossless" if config.row("BUFFER_POOL", LOSSLESS_POOL) else "none",
-            addresses=addresses_of(tables),
-            bgp=bgp_of(tables),
+            vlans=tuple(sorted(read.vlan_number(name) for name in tables.get("VLAN", {}))),
+            roce="lossless" if config.row("BUFFER_POOL", db.LOSSLESS_POOL) else "none",
+            addresses=routing.addresses_of(routed),
+            bgp=routing.bgp_of(routed),
             native=native,
-            ports={
-                name: config.port(name).model_copy(
-                    update=link_state(config.row("PORT", name))
-                    | (config.beside(name) if port.class_shares else {})
-                )
-                for name, port in wanted.ports.items()
-            },
+            ports=ports,
         )
         return Reading(
             state,
-            sonic_parse.vlan_holders(tables, wanted.ports),
-            sonic_parse.other_ports(tables, wanted.ports),
+            read.vlan_holders(tables, wanted.ports),
+            # SONiC has no member of all VLANs.
+            OtherPorts(by_vlan=read.vlan_holders(tables, wanted.ports, interfaces=False)),
         )
 
-    plan_changes = staticmethod(sonic_actions.plan_changes)
+    plan_changes = staticmethod(write.plan_changes)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""
-        return bash_cli.find_refusal(output.rpartition(_ECHO)[2], _ERRORS, _reason_of)
+        printed = output.rpartition(_ECHO)[2]
+        return bash_cli.find_refusal(
+            printed, _ERRORS, lambda text: said[1] if (said := _CLICK.search(text)) else text
+        )
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
 
         Those are there after `config qos reload`, which the first boot does not run everywhere.
         """
+        names = (name for name, _, _ in db.every_setting())
         port = PortState(
             admin_up=True,
-            mtu_bytes=FACTORY_MTU_BYTES,
+            mtu_bytes=db.FACTORY_MTU_BYTES,
             fec="",
             autoneg="",
             mode="routed",
@@ -167,12 +152,13 @@ class SonicDriver(ByTable):
             lossless_buffers=(),
             pfc_watchdog=False,
             cable_m=0,
+            native=db.write_settings({each: {} for each in (*db.APART, *names)}),
         )
         return SwitchState(
             roce="lossless",
             addresses={},
             bgp=BgpState(),
-            native=write_rows({}) | factory_words(),
+            native=db.write_rows({}) | routing.routing_words(routing.FACTORY),
             ports=dict.fromkeys(ports, port),
         )
 
@@ -188,22 +174,11 @@ class SonicDriver(ByTable):
         """The sessions, with BFD if any neighbour has it, and the next hops."""
         return counters.WITH_BFD if bfd else counters.SUMMARY, counters.NEXT_HOPS
 
-    def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
-        """Read what `session_commands` asked for."""
-        return counters.parse_sessions(answers)
+    parse_sessions = staticmethod(counters.parse_sessions)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
         del ports
         return counters.COMMANDS
 
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Read what `counter_commands` asked for."""
-        return counters.parse_counters(answers, ports)
-
-
-def _reason_of(text: str) -> str:
-    said = _CLICK.search(text)
-    return said[1] if said else text
+    parse_counters = staticmethod(counters.parse_counters)

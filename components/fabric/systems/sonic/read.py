@@ -7,56 +7,27 @@ The configuration is one JSON object: table to row to fields. It also holds secr
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.fabric.native import sources
-from components.fabric.state import EcnState, OtherPorts, PortState
+from components.fabric.state import EcnState, PortState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.membership import holders_of
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.sonic.buffers import (
-    describe_polling,
-    is_watching,
-    length_in_force,
-    watchdog_ms,
-)
-from components.fabric.systems.sonic.rows import (
-    BYTES_PER_KIB,
-    DSCPS,
-    DYNAMIC_PROFILE,
-    FACTORY_MTU_BYTES,
-    LIST_FIELD,
-    LOSSLESS_POOL,
-    LOSSLESS_PROFILE,
-    MAP_TABLES,
-    MARK_PERCENT,
-    PRIORITIES,
-    SPANNING,
-    Cells,
-    Fields,
-    Rows,
-    Tables,
-    delete_rows,
-    document,
-    fields_of,
-    is_our_name,
-    mode_cell,
-    qos_row,
-    spread,
-    watchdog_row,
-    write_settings,
-)
+from components.fabric.systems.sonic import rows as db
+from components.fabric.systems.sonic.rows import Cell, Cells, Fields, Rows, Tables
 
 _TREE: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
 _PORT: Final = re.compile(r"Ethernet\d+")
-_NAMED_TABLES: Final = {**MAP_TABLES, "profile": "BUFFER_PROFILE"}
+_OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
+_NAMED_TABLES: Final = {**db.MAP_TABLES, "profile": "BUFFER_PROFILE"}
+_MARKS: Final = {"ecn_all", "ecn_green", "ecn_green_yellow"}
 _HIDDEN: Final = "    (not shown: it may hold secrets)"
 Mode = Literal["access", "trunk", "hybrid", "routed"]
-Trust = Literal["L2", "L3", "both", "port"]
 
 
 def parse_config(command: str, text: str) -> Tables:
@@ -70,12 +41,18 @@ def parse_config(command: str, text: str) -> Tables:
     except ValidationError as error:
         why = f"it is no table of tables: {error.errors()[0]['msg']}"
         raise Unreadable(command, _HIDDEN, why) from error
-    tables: Tables = {}
-    for table, rows in tree.items():
-        tables[table] = {row: _fields(value) for row, value in rows.items()}
-    if not tables.get("PORT"):
+    if not tree.get("PORT"):
         raise Unreadable(command, _HIDDEN, "there is no port in it")
-    return tables
+    return {t: {row: _fields(value) for row, value in rows.items()} for t, rows in tree.items()}
+
+
+def _fields(value: JsonValue) -> Fields:
+    if not isinstance(value, dict):
+        return {}
+    return dict(
+        (f"{key}@", ",".join(map(str, field))) if isinstance(field, list) else (key, str(field))
+        for key, field in value.items()
+    )
 
 
 def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None:
@@ -88,52 +65,33 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
     Raises:
         Unreadable: A port is not there, or shares a row with others.
     """
-    lacking = [name for name in wanted if name not in tables["PORT"]]
-    if lacking:
-        raise Unreadable(
-            command,
-            _HIDDEN,
-            f"there is no port {lacking[0]}; if it is a part of another one, that one must be "
-            "split first: `sudo config interface breakout`",
-        )
-    joined = {
-        f"{table}|{key}": fields
-        for table in _OF_PORTS
-        for key, fields in tables.get(table, {}).items()
-        if "," in key and {*wanted} & {*key.partition("|")[0].split(",")}
-    }
+    for name in wanted:
+        if name not in tables["PORT"]:
+            raise Unreadable(
+                command,
+                _HIDDEN,
+                f"there is no port {name}; if it is a part of another one, that one must be "
+                "split first: `sudo config interface breakout`",
+            )
+    joined: Rows = {}
+    split: Rows = {}
+    for table in _OF_PORTS:
+        for key, fields in tables.get(table, {}).items():
+            names, bar, rest = key.partition("|")
+            if "," in names and {*wanted} & {*names.split(",")}:
+                joined[f"{table}|{key}"] = fields
+                split |= {f"{table}|{name}{bar}{rest}": fields for name in names.split(",")}
     if joined:
-        first = next(iter(joined))
-        lines = "\n    ".join((*delete_rows(joined), *document(_split(joined))))
+        lines = "\n    ".join((*db.delete_rows(joined), *db.document(split)))
         sku = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("hwsku", "of this switch")
         raise Unreadable(
             command,
             _HIDDEN,
-            f"the template of HwSKU {sku} writes one row for several ports: {first}. Which "
-            "row counts beside one of a single port is not said, so we change none of them: split "
-            f"them by these lines, which set the QoS of those ports again, and save:\n    {lines}",
+            f"the template of HwSKU {sku} writes one row for several ports: {next(iter(joined))}. "
+            "Which row counts beside one of a single port is not said, so we change none of them: "
+            "split them by these lines, which set the QoS of those ports again, and save:\n    "
+            f"{lines}",
         )
-
-
-_OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
-
-
-def _split(joined: Rows) -> Rows:
-    """A row for each port of a joined one."""
-    found: Rows = {}
-    for row, fields in joined.items():
-        table, names, *rest = row.split("|")
-        found |= {"|".join((table, name, *rest)): fields for name in names.split(",")}
-    return found
-
-
-def _fields(value: JsonValue) -> Fields:
-    if not isinstance(value, dict):
-        return {}
-    return dict(
-        (f"{key}@", ",".join(map(str, field))) if isinstance(field, list) else (key, str(field))
-        for key, field in value.items()
-    )
 
 
 def port_names(tables: Tables) -> tuple[str, ...]:
@@ -141,27 +99,78 @@ def port_names(tables: Tables) -> tuple[str, ...]:
     return tuple(sorted((name for name in tables["PORT"] if _PORT.fullmatch(name)), key=port_key))
 
 
+_LENGTH: Final = re.compile(r"(\d+)m")  # sonic-cable-length.yang
+_MADE: Final = re.compile(r"pg_lossless_(?P<speed>\d+)_(?P<length>\d+)m_profile")
+
+
+def made_groups(
+    cells: Mapping[Cell, str], paused: Iterable[int]
+) -> Iterator[tuple[Cell, str, int]]:
+    """The paused groups whose profile buffermgrd made: cell, speed and length in metres."""
+    listed = {*paused}
+    for cell, value in sorted(cells.items()):
+        made = _MADE.fullmatch(value)
+        if cell[0].startswith("BUFFER_PG|") and made and listed & {*db.spread(db.span_of(cell[0]))}:
+            yield cell, made["speed"], int(made["length"])
+
+
+def length_in_force(cells: Mapping[Cell, str], paused: Iterable[int]) -> int:
+    """Metres that the headroom of the paused groups is for; 0: nothing says, or two things do.
+
+    A group has another length than the table if the platform has no headroom for that, and if the
+    switch has not looked: then its next look changes it.
+    """
+    said = {value for cell, value in cells.items() if cell[0].startswith("CABLE_LENGTH|")}
+    found = _LENGTH.fullmatch(said.pop()) if len(said) == 1 else None
+    length = int(found[1]) if found else 0
+    made = {each for _, _, each in made_groups(cells, paused)}
+    return length if made <= {length} else 0
+
+
+ACTION: Final = "drop"
+"""What `pfc_watchdog` promises; also the default of the switch."""
+POLL_MS: Final = 100
+"""How often watchdogs look by default (sonic-swss, orchdaemon.cpp: PFC_WD_POLL_MSECS)."""
+RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
+"""sonic-pfcwd.yang. Without the second one a queue is never restored."""
+UNPOLLED: Final = "watchdog not polled"
+"""Of a switch, in `whole_words`: no watchdog of it sees anything."""
+_POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
+
+
+def poll_ms(implied: Iterable[str]) -> int:
+    """How often the watchdogs look."""
+    found = (_POLLED.fullmatch(text) for text in implied)
+    return next((int(match[1]) for match in found if match), POLL_MS)
+
+
+def is_time(text: str, field: str, implied: Iterable[str]) -> bool:
+    """In its range, and no shorter than the switch looks (sonic-pfcwd.yang)."""
+    return text.isdigit() and int(text) in RANGES_MS[field] and int(text) >= poll_ms(implied)
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigDb:
-    """One look at a configuration."""
+    """One look at a configuration; keys are taken apart once, since there are thousands."""
 
     tables: Tables
     queues: Tables
-    """Port to queue or range of queues to fields: the keys of QUEUE, taken apart."""
+    """Port to queue or range of queues to fields: the keys of QUEUE."""
     buffer_groups: Tables
     """The same of BUFFER_PG."""
     members: Tables
-    """Port to VLAN to fields: the keys of VLAN_MEMBER, taken apart."""
+    """Port to VLAN to fields: the keys of VLAN_MEMBER."""
 
     @classmethod
     def of(cls, tables: Tables) -> ConfigDb:
-        """Take the keys apart once: a switch has some thousand rows."""
-        return cls(
-            tables,
-            queues=_by_port(tables.get("QUEUE", {})),
-            buffer_groups=_by_port(tables.get("BUFFER_PG", {})),
-            members=_by_port(tables.get("VLAN_MEMBER", {}), last=True),
-        )
+        """Take the keys apart."""
+        parts: list[Tables] = [{}, {}, {}]
+        for found, table in zip(parts, ("QUEUE", "BUFFER_PG", "VLAN_MEMBER"), strict=True):
+            for key, fields in tables.get(table, {}).items():
+                first, _, rest = key.partition("|")
+                port, other = (rest, first) if table == "VLAN_MEMBER" else (first, rest)
+                found.setdefault(port, {})[other] = fields
+        return cls(tables, *parts)
 
     def row(self, table: str, key: str) -> Fields:
         """The fields of a row; none if it is not there."""
@@ -169,129 +178,132 @@ class ConfigDb:
 
     def port(self, name: str) -> PortState:
         """What the configuration says of one port."""
-        row = self.row("PORT", name)
+        row, qos, watchdog = (self.row(t, name) for t in ("PORT", "PORT_QOS_MAP", "PFC_WD"))
         mode, access, trunk = self._membership(name)
-        qos = self.row("PORT_QOS_MAP", name)
+        drops, restores = (watchdog.get(time, "") for time in RANGES_MS)
+        timed = drops.isdigit() and restores.isdigit()
         paused = tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", "")))))
-        buffers = self._lengths(name) | self._groups(name)
+        # The port's own map, or else the one of the whole switch.
+        everywhere = self.row("PORT_QOS_MAP", "global").get("dscp_to_tc_map", "")
+        dscps = qos.get("dscp_to_tc_map") or everywhere
+        tagged = "dot1p_to_tc_map" in qos
+        served = self._schedulers(name)
         return PortState(
             admin_up=row.get("admin_status", "down") == "up",
-            mtu_bytes=int(row.get("mtu", FACTORY_MTU_BYTES)),
+            mtu_bytes=int(row.get("mtu", db.FACTORY_MTU_BYTES)),
             mode=mode,
             access_vlan=access,
             trunk_vlans=trunk,
-            trust=self._trust(qos),
-            ecn={tc: self._ecn(name, tc) for tc in PRIORITIES},
-            strict_classes=tuple(tc for tc in PRIORITIES if self._is_strict(name, tc)),
-            dscp_priorities=self._numbers("DSCP_TO_TC_MAP", self._dscp_map(qos), len(DSCPS)),
+            trust=("both" if tagged else "L3") if dscps else "L2" if tagged else "port",
+            ecn={tc: self._ecn(name, tc) for tc in db.PRIORITIES},
+            strict_classes=tuple(tc for tc in db.PRIORITIES if served[tc].get("type") == "STRICT"),
+            dscp_priorities=self._numbers("DSCP_TO_TC_MAP", dscps, len(db.DSCPS)),
             priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
             pfc_priorities=paused,
-            pfc_watchdog=is_watching(self.row("PFC_WD", name), qos, self.implied),
-            pfc_watchdog_ms=watchdog_ms(self.row("PFC_WD", name)),
-            cable_m=length_in_force(buffers, paused),
-            lossless_buffers=tuple(n for n in PRIORITIES if self._is_lossless(name, n, qos)),
+            pfc_watchdog=self._is_watching(watchdog, qos),
+            pfc_watchdog_ms=(int(drops), int(restores)) if timed else None,
+            cable_m=length_in_force(self._lengths(name) | self._groups(name), paused),
+            lossless_buffers=tuple(n for n in db.PRIORITIES if self._is_lossless(name, n, qos)),
             native=sources(admin_up="admin_status" in row, mtu_bytes="mtu" in row)
-            | write_settings(dict(self._cells(name))),
+            | db.write_settings(dict(self._cells(name))),
         )
 
     def _membership(self, name: str) -> tuple[Mode, int | None, tuple[int, ...]]:
-        untagged, tagged = None, list[int]()
-        for vlan, fields in self.members.get(name, {}).items():
-            if fields.get("tagging_mode") == "untagged":
-                untagged = vlan_number(vlan)
-            else:
-                tagged.append(vlan_number(vlan))
-        if untagged is None:
-            return ("trunk" if tagged else "routed"), None, tuple(sorted(tagged))
-        return ("hybrid" if tagged else "access"), untagged, tuple(sorted(tagged))
-
-    def _dscp_map(self, qos: Fields) -> str:
-        """The port's own map, or else the one of the whole switch."""
-        return qos.get("dscp_to_tc_map") or self.row("PORT_QOS_MAP", "global").get(
-            "dscp_to_tc_map", ""
-        )
-
-    def _trust(self, qos: Fields) -> Trust:
-        dscp, dot1p = bool(self._dscp_map(qos)), "dot1p_to_tc_map" in qos
-        if dscp:
-            return "both" if dot1p else "L3"
-        return "L2" if dot1p else "port"
+        members = self.members.get(name, {}).items()
+        free = [vlan_number(v) for v, each in members if each.get("tagging_mode") == "untagged"]
+        tagged = sorted({vlan_number(vlan) for vlan, _ in members} - {*free})
+        if not free:
+            return ("trunk" if tagged else "routed"), None, tuple(tagged)
+        return ("hybrid" if tagged else "access"), free[-1], tuple(tagged)
 
     def _numbers(self, table: str, name: str, count: int) -> dict[int, int]:
         found = self.row(table, name)
         return {n: int(found[str(n)]) for n in range(count) if found.get(str(n), "").isdigit()}
 
-    def queue(self, name: str, queue: int) -> Fields:
-        """The fields of a queue, of its own row and of one that covers it with others."""
-        found: Fields = {}
-        for span, fields in self.queues.get(name, {}).items():
-            if queue in spread(span):
-                found = {**found, **fields} if span.isdigit() else {**fields, **found}
-        return found
+    def queue_keys(self, name: str, queue: int) -> list[str]:
+        """The rows of a queue: its own, and those that cover it with others."""
+        return [f"{name}|{span}" for span in self.queues.get(name, {}) if queue in db.spread(span)]
+
+    def _named_by(self, name: str, queue: int, field: str, table: str) -> Fields:
+        """The row that a field of a queue names; its own row counts most."""
+        keys = sorted(self.queue_keys(name, queue), key=lambda key: "-" in db.span_of(key))
+        rows = (self.row("QUEUE", key) for key in keys)
+        named = [row[field] for row in rows if field in row]
+        return self.row(table, named[0]) if named else {}
+
+    def _schedulers(self, name: str) -> dict[int, Fields]:
+        return {tc: self._named_by(name, tc, "scheduler", "SCHEDULER") for tc in db.PRIORITIES}
 
     def _ecn(self, name: str, queue: int) -> EcnState | None:
-        profile = self.row("WRED_PROFILE", self.queue(name, queue).get("wred_profile", ""))
+        profile = self._named_by(name, queue, "wred_profile", "WRED_PROFILE")
         low, high = profile.get("green_min_threshold", ""), profile.get("green_max_threshold", "")
         if not (low.isdigit() and high.isdigit()):
             return None
-        marks = profile.get("ecn", "ecn_none") in {"ecn_all", "ecn_green", "ecn_green_yellow"}
         return EcnState(
-            min_kib=int(low) // BYTES_PER_KIB,
-            max_kib=int(high) // BYTES_PER_KIB,
-            kind="ecn" if marks else "red",
-            percent=int(profile.get("green_drop_probability", MARK_PERCENT)),
+            min_kib=int(low) // db.BYTES_PER_KIB,
+            max_kib=int(high) // db.BYTES_PER_KIB,
+            kind="ecn" if profile.get("ecn", "ecn_none") in _MARKS else "red",
+            percent=int(profile.get("green_drop_probability", db.MARK_PERCENT)),
         )
-
-    def _is_strict(self, name: str, queue: int) -> bool:
-        scheduler = self.queue(name, queue).get("scheduler", "")
-        return self.row("SCHEDULER", scheduler).get("type") == "STRICT"
 
     def _is_lossless(self, name: str, priority: int, qos: Fields) -> bool:
-        """The priority goes to a group of its own number, which has a lossless buffer."""
+        """The priority goes to a group of its own number, which has a lossless buffer.
+
+        If the switch computes buffers itself (`dynamic`), a group asks for one by `NULL`.
+        """
         group = self.row("TC_TO_PRIORITY_GROUP_MAP", qos.get("tc_to_pg_map", ""))
-        if group.get(str(priority)) != str(priority):
-            return False
-        return any(
-            self._is_lossless_profile(fields.get("profile", ""))
+        names = {
+            fields.get("profile", "")
             for span, fields in self.buffer_groups.get(name, {}).items()
-            if priority in spread(span)
-        )
-
-    def _is_lossless_profile(self, profile: str) -> bool:
-        if profile == DYNAMIC_PROFILE:
-            return self.dynamic_buffers
-        fields = self.row("BUFFER_PROFILE", profile)
-        return fields.get("pool") == LOSSLESS_POOL and "xoff" in fields
-
-    @property
-    def dynamic_buffers(self) -> bool:
-        """The switch computes buffers itself, and a group asks for one by `NULL`."""
-        return self.row("DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic"
+            if priority in db.spread(span)
+        }
+        profiles = [self.row("BUFFER_PROFILE", each) for each in names - {db.DYNAMIC_PROFILE}]
+        made = any(each.get("pool") == db.LOSSLESS_POOL and "xoff" in each for each in profiles)
+        asked = "dynamic" in self.implied and db.DYNAMIC_PROFILE in names
+        return group.get(str(priority)) == str(priority) and (made or asked)
 
     @property
     def implied(self) -> tuple[str, ...]:
         """What holds for all ports: `whole_words` of a state."""
-        counters = self.row("FLEX_COUNTER_TABLE", "PFCWD")
-        polled = describe_polling(self.row("PFC_WD", "GLOBAL"), counters)
-        spans = (SPANNING,) if self.row("STP", "GLOBAL").get("mode") else ()
-        return (*(("dynamic",) if self.dynamic_buffers else ()), *polled, *spans)
+        polls = self.row("FLEX_COUNTER_TABLE", "PFCWD").get("FLEX_COUNTER_STATUS") == "enable"
+        interval = self.row("PFC_WD", "GLOBAL").get("POLL_INTERVAL", "")
+        model = self.row("DEVICE_METADATA", "localhost").get("buffer_model")
+        words = {
+            "dynamic": model == "dynamic",
+            UNPOLLED: not polls,
+            f"watchdog polled each {interval} ms": interval.isdigit(),
+            db.SPANNING: bool(self.row("STP", "GLOBAL").get("mode")),
+        }
+        return tuple(word for word, holds in words.items() if holds)
+
+    def _is_watching(self, row: Fields, qos: Fields) -> bool:
+        """Whether a port drops what a storm holds up on each of its paused priorities."""
+        paused, watched = (db.numbers_of(qos.get(key, "")) for key in ("pfc_enable", db.LIST_FIELD))
+        return (
+            UNPOLLED not in self.implied
+            and row.get("action", ACTION) == ACTION
+            and all(is_time(row.get(field, ""), field, self.implied) for field in RANGES_MS)
+            and paused <= watched
+        )
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
-        qos = self.row("PORT_QOS_MAP", name)
-
-        def cells(*fields: str) -> Cells:
-            return {(qos_row(name), key): qos[key] for key in fields if key in qos}
-
         mode = self.row("PORT", name).get("mode")
-        yield "mode", {} if mode is None else {mode_cell(name): mode}
-        own = {k: cells(*(f for _, f in fields_of(name, k))) for k in ("trust", "pfc", "buffers")}
-        yield from (own | {"buffers": own["buffers"] | self._groups(name)}).items()
+        yield "mode", {} if mode is None else {(db.PORT.format(name), "mode"): mode}
+        for setting, row, tc in db.every_setting():
+            table = row.key.partition("|")[0]
+            keys = self.queue_keys(name, tc) if table == "QUEUE" else [name]
+            cells = {
+                (f"{table}|{key}", field): self.tables[table][key][field]
+                for key in keys
+                for field in row.fields
+                if field in self.row(table, key)
+            }
+            yield setting, cells | (self._groups(name) if setting == "buffers" else {})
         yield "cable", self._lengths(name)
-        watched = {(watchdog_row(name), k): v for k, v in self.row("PFC_WD", name).items()}
-        yield "pfc_watchdog", cells(LIST_FIELD) | watched
-        for queue in PRIORITIES:
-            for kind, field in (("ecn", "wred_profile"), ("schedule", "scheduler")):
-                yield f"{kind}_{queue}", self._queue_cells(name, queue, field)
+        listed = self.row("PORT_QOS_MAP", name).get(db.LIST_FIELD)
+        watched = {(db.WATCHDOG.format(name), k): v for k, v in self.row("PFC_WD", name).items()}
+        ours = {} if listed is None else {(db.QOS.format(name), db.LIST_FIELD): listed}
+        yield "pfc_watchdog", ours | watched
 
     def _groups(self, name: str) -> Cells:
         return {
@@ -307,24 +319,15 @@ class ConfigDb:
             if name in fields
         }
 
-    def _queue_cells(self, name: str, queue: int, field: str) -> Cells:
-        return {
-            (f"QUEUE|{name}|{span}", field): fields[field]
-            for span, fields in self.queues.get(name, {}).items()
-            if queue in spread(span) and field in fields
-        }
-
     def beside(self, name: str) -> dict[str, object]:
         """A rewrite of DSCP, and the weight of each class that is not strict."""
         qos = {**self.row("PORT_QOS_MAP", "global"), **self.row("PORT_QOS_MAP", name)}
-        served = {tc: self.queue(name, tc).get("scheduler", "") for tc in PRIORITIES}
-        rows = {tc: self.row("SCHEDULER", scheduler) for tc, scheduler in served.items()}
         return {
             # What a port writes into the packets of a class (sonic-port-qos-map.yang).
             "rewrite_dscp": bool(qos.get("tc_to_dscp_map")),
             "class_shares": {
                 tc: int(row["weight"])
-                for tc, row in rows.items()
+                for tc, row in self._schedulers(name).items()
                 if row.get("type") != "STRICT" and row.get("weight", "").isdigit()
             },
         }
@@ -339,14 +342,15 @@ class ConfigDb:
             for table, rows in self.tables.items()
             if not table.startswith("ROUTE_MAP")
             for key, fields in rows.items()
-            if is_our_name(key) or (table == "BUFFER_PROFILE" and key.startswith(LOSSLESS_PROFILE))
+            if db.is_our_name(key)
+            or (table == "BUFFER_PROFILE" and key.startswith(db.LOSSLESS_PROFILE))
         }
 
     def holders(self, wanted: Mapping[str, object]) -> tuple[str, ...]:
         """The rows of `rows` that a port uses which was not asked for."""
         named = {
             f"{_NAMED_TABLES[field]}|{value}"
-            for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
+            for table in _OF_PORTS
             for key, fields in self.tables.get(table, {}).items()
             if key.partition("|")[0] not in wanted
             for field, value in fields.items()
@@ -355,24 +359,9 @@ class ConfigDb:
         return tuple(sorted(named & {*self.rows()}))
 
 
-def _by_port(rows: Mapping[str, Fields], *, last: bool = False) -> Tables:
-    """`Ethernet0|3` is queue 3 of Ethernet0; where the port is last, `Vlan111|Ethernet0`."""
-    found: Tables = {}
-    for key, fields in rows.items():
-        first, _, second = key.partition("|")
-        port, rest = (second, first) if last else (first, second)
-        found.setdefault(port, {})[rest] = fields
-    return found
-
-
 def vlan_number(name: str) -> int:
     """`Vlan111` is 111."""
     return int(name.removeprefix("Vlan"))
-
-
-def other_ports(tables: Tables, ours: Collection[str]) -> OtherPorts:
-    """Who else is a member of a VLAN; SONiC has no member of all."""
-    return OtherPorts(by_vlan=vlan_holders(tables, ours, interfaces=False))
 
 
 def vlan_holders(

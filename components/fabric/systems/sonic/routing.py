@@ -18,14 +18,8 @@ from typing import Final
 from components.fabric.native import write_text
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import Unsettable
-from components.fabric.systems.sonic.rows import (
-    OUR_NAME,
-    Cell,
-    Fields,
-    Rows,
-    Tables,
-    read_rows,
-)
+from components.fabric.systems.sonic import rows as db
+from components.fabric.systems.sonic.rows import Cell, Fields, Rows, Tables
 
 LINK_LOCAL: Final = "link-local"
 LOOPBACK: Final = "Loopback0"
@@ -49,11 +43,11 @@ NETWORK: Final = f"BGP_GLOBALS_AF_NETWORK|default|{FAMILY}|"
 NEIGHBOR: Final = "BGP_NEIGHBOR|default|"
 NEIGHBOR_AF: Final = "BGP_NEIGHBOR_AF|default|"
 USE_LINK_LOCAL: Final[Fields] = {"ipv6_use_link_local_only": "enable"}
-POLICY: Final[Fields] = {"route_map_in@": OUR_NAME, "route_map_out@": OUR_NAME}
+POLICY: Final[Fields] = {"route_map_in@": db.OUR_NAME, "route_map_out@": db.OUR_NAME}
 """Of a neighbour's address family; `@` is how Redis has a list."""
 OUR_MAPS: Final[Rows] = {
-    f"ROUTE_MAP_SET|{OUR_NAME}": {},
-    f"ROUTE_MAP|{OUR_NAME}|10": {"route_operation": "permit"},
+    f"ROUTE_MAP_SET|{db.OUR_NAME}": {},
+    f"ROUTE_MAP|{db.OUR_NAME}|10": {"route_operation": "permit"},
 }
 """The route map that permits all; the set is what the YANG model's references lead to."""
 _ON: Final = frozenset({"true", "up"})
@@ -74,51 +68,42 @@ def release_words(branch: int) -> dict[str, str]:
     return {RELEASE: str(branch)}
 
 
-def routing_words(tables: Tables) -> dict[str, str]:
-    """The rows as `SwitchState.native` holds them, without what is secret in them."""
+def routing_rows(tables: Tables) -> Rows:
+    """The rows of routing, without what is secret in them; of route maps only ours."""
     rows = {
         f"{table}|{key}": {name: fields[name] for name in fields if name not in _SECRET}
         for table in tables
         if table in (*_INTERFACES, *_MAPS, _BUNDLED) or table.startswith(_BGP_TABLES)
         for key, fields in tables[table].items()
-        if table not in _MAPS or key.partition("|")[0] == OUR_NAME
+        if table not in _MAPS or key.partition("|")[0] == db.OUR_NAME
     }
     mode = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get(MODE)
-    rows |= {} if mode is None else {METADATA: {MODE: mode}}
+    return rows | ({} if mode is None else {METADATA: {MODE: mode}})
+
+
+def routing_words(rows: Rows) -> dict[str, str]:
+    """The rows as `SwitchState.native` holds them."""
     return {WORDS: write_text(rows)}
 
 
-def factory_words() -> dict[str, str]:
-    """Of a switch whose BGP is made by frrcfgd, and has none."""
-    return {WORDS: write_text({METADATA: {MODE: "true"}})}
+FACTORY: Final[Rows] = {METADATA: {MODE: "true"}}
+"""Of a switch whose BGP is made by frrcfgd, and has none."""
 
 
 def rows_of(state: SwitchState) -> Rows:
     """The rows that a state keeps."""
-    return read_rows(state, WORDS) or {}
+    return db.read_rows(state, WORDS) or {}
 
 
-def bgp_of_rows(rows: Rows) -> BgpState:
-    """The BGP that some rows make."""
-    tables: dict[str, dict[str, Fields]] = {}
-    for row, fields in rows.items():
-        table, _, key = row.partition("|")
-        tables.setdefault(table, {})[key] = fields
-    return bgp_of(tables)
-
-
-def addresses_of(tables: Tables) -> dict[str, tuple[str, ...]]:
+def addresses_of(rows: Rows) -> dict[str, tuple[str, ...]]:
     """Routed interface to what it has."""
-    found: dict[str, list[str]] = {}
-    for table in _INTERFACES:
-        for key, fields in tables.get(table, {}).items():
-            name, _, address = key.partition("|")
-            held = found.setdefault(name, [])
-            if address:
-                held.append(address)
-            elif USE_LINK_LOCAL.items() <= fields.items():
-                held.append(LINK_LOCAL)
-    return {name: tuple(held) for name, held in found.items()}
+    found: dict[str, tuple[str, ...]] = {}
+    for row, fields in rows.items():
+        table, name, *rest = row.split("|")
+        linked = not rest and USE_LINK_LOCAL.items() <= fields.items()
+        if table in _INTERFACES:
+            found[name] = (*found.get(name, ()), *rest, *((LINK_LOCAL,) if linked else ()))
+    return found
 
 
 def held_interfaces(state: SwitchState) -> Iterator[tuple[str, str]]:
@@ -136,57 +121,41 @@ def held_interfaces(state: SwitchState) -> Iterator[tuple[str, str]]:
             yield rest[0], f"sudo config portchannel member del {name} {rest[0]}"
 
 
-def bgp_of(tables: Tables) -> BgpState:
-    """BGP of the default VRF."""
-    own = tables.get("BGP_GLOBALS", {}).get("default", {})
-    family = tables.get("BGP_GLOBALS_AF", {}).get(f"default|{FAMILY}", {})
-    peers = {
-        name: fields
-        for key, fields in tables.get("BGP_NEIGHBOR", {}).items()
-        for vrf, _, name in [key.partition("|")]
-        if vrf == "default" and name
-    }
-    asn, paths = own.get("local_asn", ""), family.get("max_ebgp_paths", "")
-    networks = (
-        key.removeprefix(f"default|{FAMILY}|") for key in tables.get("BGP_GLOBALS_AF_NETWORK", {})
-    )
+def bgp_of(rows: Rows) -> BgpState:
+    """BGP of the default VRF.
+
+    A neighbour that is shut, or carries no route of IPv4, has a blank number.
+    """
+    own, paths = rows.get(GLOBALS, {}), rows.get(AF, {}).get("max_ebgp_paths", "")
+    named = {row.removeprefix(NEIGHBOR): row for row in rows if row.startswith(NEIGHBOR)}
+    carries = {row: fields for row, fields in rows.items() if row.startswith(_MAPS)} == OUR_MAPS
+    numbers = dict.fromkeys(named, "")
+    for name, row in named.items():
+        fields, family = rows[row], rows.get(f"{NEIGHBOR_AF}{name}|{FAMILY}", {})
+        works = family.get("admin_status") in _ON and fields.get("admin_status", "true") in _ON
+        if works and carries and POLICY.items() <= family.items():
+            numbers[name] = fields.get("asn", fields.get("peer_type", ""))
+    networks = (row.removeprefix(NETWORK) for row in rows if row.startswith(NETWORK))
+    asn = own.get("local_asn", "")
     return BgpState(
         asn=int(asn) if asn.isdigit() else None,
         router_id=own.get("router_id"),
-        neighbors={name: _number_of(tables, name, fields) for name, fields in peers.items()},
+        neighbors=numbers,
         networks=tuple(each for each in networks if "|" not in each),
-        bfd=tuple(name for name, fields in peers.items() if fields.get("bfd") in _ON),
+        bfd=tuple(name for name, row in named.items() if rows[row].get("bfd") in _ON),
         max_paths=int(paths) if paths.isdigit() else None,
     )
 
 
-def _number_of(tables: Tables, name: str, fields: Fields) -> str:
-    """Its number or kind; empty where it is shut, or carries no route of IPv4."""
-    family = tables.get("BGP_NEIGHBOR_AF", {}).get(f"default|{name}|{FAMILY}", {})
-    works = family.get("admin_status") in _ON and fields.get("admin_status", "true") in _ON
-    carries = POLICY.items() <= family.items() and _our_maps(tables) == OUR_MAPS
-    return fields.get("asn", fields.get("peer_type", "")) if works and carries else ""
-
-
-def _our_maps(tables: Tables) -> Rows:
-    return {
-        f"{table}|{key}": fields
-        for table in _MAPS
-        for key, fields in tables.get(table, {}).items()
-        if key.partition("|")[0] == OUR_NAME
-    }
-
-
-_PEER: Final = frozenset({"asn", "peer_type", "admin_status", "bfd"})
-_PEER_FAMILY: Final = frozenset({"admin_status", *POLICY})
 _KNOWN: Final[dict[str, frozenset[str]]] = {
     "BGP_GLOBALS": frozenset({"local_asn", "router_id"}),
     "BGP_GLOBALS_AF": frozenset({"max_ebgp_paths"}),
     "BGP_GLOBALS_AF_NETWORK": frozenset({"backdoor"}),
-    "BGP_NEIGHBOR": _PEER,
-    "BGP_NEIGHBOR_AF": _PEER_FAMILY,
+    "BGP_NEIGHBOR": frozenset({"asn", "peer_type", "admin_status", "bfd"}),
+    "BGP_NEIGHBOR_AF": frozenset({"admin_status", *POLICY}),
+    **dict.fromkeys(_INTERFACES, frozenset(USE_LINK_LOCAL)),
 }
-"""The fields of BGP that we write."""
+"""The fields of routing that we write."""
 _STAGES: Final = (
     (*_INTERFACES, *_MAPS, "BGP_GLOBALS"),
     ("BGP_GLOBALS_AF", "BGP_GLOBALS_AF_NETWORK", "BGP_NEIGHBOR"),
@@ -210,6 +179,8 @@ class RoutedRows:
 def plan_routing(actual: SwitchState, target: SwitchState) -> RoutedRows:
     """The way from what a switch has to what it shall have.
 
+    A row whose last field is deleted vanishes, and is written again if it shall be there.
+
     Raises:
         Unsettable: BGP cannot be set on this switch, or not without ending that of others.
     """
@@ -224,7 +195,11 @@ def plan_routing(actual: SwitchState, target: SwitchState) -> RoutedRows:
         ),
         strips=tuple((r, f) for r, fields in left.items() for f in sorted({*fields} - {*aim[r]})),
         comes=tuple(
-            {r: fields for r, fields in _in_stage(aim, stage).items() if _is_new(r, fields, left)}
+            {
+                r: fields
+                for r, fields in _in_stage(aim, stage).items()
+                if _is_new(fields, left.get(r))
+            }
             for stage in _STAGES
         ),
     )
@@ -238,12 +213,8 @@ def _in_stage(rows: Rows, stage: tuple[str, ...]) -> Rows:
     return {row: fields for row, fields in rows.items() if row.partition("|")[0] in stage}
 
 
-def _is_new(row: str, fields: Fields, held: Rows) -> bool:
-    """A row whose last field is deleted vanishes, and is written again if it shall be there."""
-    before = held.get(row)
-    if before is None or not fields.items() <= before.items():
-        return True
-    return not fields and bool(before)
+def _is_new(fields: Fields, before: Fields | None) -> bool:
+    return before is None or not fields.items() <= before.items() or bool(before and not fields)
 
 
 def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
@@ -271,12 +242,9 @@ def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
 
 
 def _is_known(row: str, fields: Fields) -> bool:
-    table = row.partition("|")[0]
-    if row.startswith(("ROUTE_MAP|", "ROUTE_MAP_SET|")):
-        return True  # only those of our name are read
-    return not table.startswith(("BGP_", "ROUTE_")) or {*fields} - {SHUTDOWN} <= _KNOWN.get(
-        table, frozenset()
-    )
+    table = row.partition("|")[0]  # of route maps only those of our name are read
+    others = {*fields} - {SHUTDOWN} - _KNOWN.get(table, frozenset())
+    return table in _MAPS or not table.startswith(("BGP_", "ROUTE_")) or not others
 
 
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:
@@ -287,49 +255,67 @@ def _aim(actual: SwitchState, target: SwitchState) -> Rows:
         _aim_interface(aim, before, name, wanted)
     if target.bgp is not None:
         up = "up" if int(actual.native.get(RELEASE, "0")) >= UP_SINCE else "true"
-        _aim_bgp(aim, before, (actual.bgp or BgpState(), target.bgp), up)
+        _aim_peers(aim, before, (actual.bgp or BgpState(), target.bgp), up)
+        _aim_bgp(aim, before, (actual.bgp or BgpState(), target.bgp))
+        _aim_maps(aim, before)
     return aim
 
 
-def _table_of(name: str) -> str:
-    if name.startswith("Vlan"):
-        return "VLAN_INTERFACE"
-    return "LOOPBACK_INTERFACE" if name.startswith("Loopback") else "INTERFACE"
-
-
-def _aim_interface(aim: Rows, before: Rows, name: str, wanted: tuple[str, ...]) -> None:
-    base = f"{_table_of(name)}|{name}"
-    for row in [row for row in aim if row.startswith(f"{base}|")]:
-        if row.rpartition("|")[2] not in wanted:
-            del aim[row]
-    for each in wanted:
-        if each != LINK_LOCAL:
-            aim.setdefault(f"{base}|{each}", before.get(f"{base}|{each}", {}))
-    fields = {key: value for key, value in aim.get(base, {}).items() if key not in USE_LINK_LOCAL}
-    fields |= USE_LINK_LOCAL if LINK_LOCAL in wanted else {}
-    fields |= {key: value for key, value in before.get(base, {}).items() if key not in fields}
-    _put(aim, base, fields, stays=bool(wanted) or base in before)
-
-
-def _put(aim: Rows, row: str, fields: Fields, *, stays: bool) -> None:
-    """A row with nothing of ours or of others in it goes."""
+def _put(aim: Rows, row: str, own: Fields, *, stays: bool) -> None:
+    """Our fields of a row, beside those of others; a row with neither goes."""
+    known = _KNOWN[row.partition("|")[0]]
+    fields = {key: value for key, value in aim.get(row, {}).items() if key not in known} | own
     if fields or stays:
         aim[row] = fields
     else:
         aim.pop(row, None)
 
 
-def _aim_bgp(aim: Rows, before: Rows, way: tuple[BgpState, BgpState], up: str) -> None:
-    was, wanted = way
-    recorded = bgp_of_rows(before)
+def _aim_interface(aim: Rows, before: Rows, name: str, wanted: tuple[str, ...]) -> None:
+    kinds = {"Vlan": "VLAN_INTERFACE", "Loop": "LOOPBACK_INTERFACE"}
+    base = f"{kinds.get(name[:4], 'INTERFACE')}|{name}"
+    for row in [row for row in aim if row.startswith(f"{base}|")]:
+        if row.rpartition("|")[2] not in wanted:
+            del aim[row]
+    for each in wanted:
+        if each != LINK_LOCAL:
+            aim.setdefault(f"{base}|{each}", before.get(f"{base}|{each}", {}))
+    held = {*aim.get(base, {})} - {*USE_LINK_LOCAL}
+    own = {key: value for key, value in before.get(base, {}).items() if key not in held}
+    own |= USE_LINK_LOCAL if LINK_LOCAL in wanted else {}
+    _put(aim, base, own, stays=bool(wanted) or base in before)
+
+
+def _aim_peers(aim: Rows, before: Rows, way: tuple[BgpState, BgpState], up: str) -> None:
+    was, wanted, recorded = *way, bgp_of(before)
     for name in {*was.neighbors} - {*wanted.neighbors}:
         aim.pop(f"{NEIGHBOR}{name}", None)
-        row = f"{NEIGHBOR_AF}{name}|{FAMILY}"
-        _put(aim, row, before.get(row, {}), stays=row in before)  # it may be there alone
+        row = f"{NEIGHBOR_AF}{name}|{FAMILY}"  # it may be there alone
+        if row in before:
+            aim[row] = before[row]
+        else:
+            aim.pop(row, None)
     for name, number in wanted.neighbors.items():
-        if _peer(was, name) != _peer(wanted, name):
-            found = before if _peer(recorded, name) == _peer(wanted, name) else None
-            _aim_peer(aim, found, _own_rows(name, number, up, bfd=name in wanted.bfd))
+        if _peer(was, name) == _peer(wanted, name):
+            continue
+        back = _peer(recorded, name) == _peer(wanted, name)
+        who = {"asn": number} if number.isdigit() else {"peer_type": number}
+        bfd = {"bfd": "true"} if name in wanted.bfd else {}
+        for row, own in {
+            f"{NEIGHBOR}{name}": {**who, "admin_status": up, **bfd},
+            f"{NEIGHBOR_AF}{name}|{FAMILY}": {"admin_status": up, **POLICY},
+        }.items():
+            known = _KNOWN[row.partition("|")[0]]
+            kept = {k: v for k, v in before.get(row, {}).items() if k in known} if back else own
+            _put(aim, row, kept, stays=back and row in before)
+
+
+def _peer(bgp: BgpState, name: str) -> tuple[str | None, bool]:
+    return bgp.neighbors.get(name), name in bgp.bfd
+
+
+def _aim_bgp(aim: Rows, before: Rows, way: tuple[BgpState, BgpState]) -> None:
+    was, wanted, recorded = *way, bgp_of(before)
     for network in {*was.networks} - {*wanted.networks}:
         del aim[f"{NETWORK}{network}"]
     for network in wanted.networks:
@@ -337,46 +323,19 @@ def _aim_bgp(aim: Rows, before: Rows, way: tuple[BgpState, BgpState], up: str) -
         aim.setdefault(row, before.get(row, {"backdoor": "false"}))
     if wanted.max_paths is not None:
         paths = {"max_ebgp_paths": str(wanted.max_paths)} if wanted.max_paths else {}
-        _put(aim, AF, _without(aim, AF) | paths, stays=AF in before)
+        _put(aim, AF, paths, stays=AF in before)
     said = (("local_asn", wanted.asn), ("router_id", wanted.router_id))
     ours = {key: str(value) for key, value in said if value is not None}
     others = {*wanted.neighbors, *wanted.networks} - {*recorded.neighbors, *recorded.networks}
     if wanted.asn is None and others:
         ours = aim.get(GLOBALS, {})  # others' sessions are in it by now
-    _put(aim, GLOBALS, _without(aim, GLOBALS) | ours, stays=GLOBALS in before)
-    _aim_maps(aim, before)
+    _put(aim, GLOBALS, ours, stays=GLOBALS in before)
 
 
 def _aim_maps(aim: Rows, before: Rows) -> None:
     """The route map is there as long as a neighbour names it; else there is what was before."""
     families = (fields for row, fields in aim.items() if row.startswith("BGP_NEIGHBOR_AF|"))
     named = any(fields.get(key) == name for fields in families for key, name in POLICY.items())
-    for row in [row for row in aim if row.startswith(("ROUTE_MAP|", "ROUTE_MAP_SET|"))]:
+    for row in [row for row in aim if row.startswith(_MAPS)]:
         del aim[row]
-    aim |= OUR_MAPS if named else {r: f for r, f in before.items() if r.startswith("ROUTE_MAP")}
-
-
-def _peer(bgp: BgpState, name: str) -> tuple[str | None, bool]:
-    return bgp.neighbors.get(name), name in bgp.bfd
-
-
-def _without(aim: Rows, row: str, ours: frozenset[str] | None = None) -> Fields:
-    """What others have in a row."""
-    names = _KNOWN[row.partition("|")[0]] if ours is None else ours
-    return {key: value for key, value in aim.get(row, {}).items() if key not in names}
-
-
-def _own_rows(name: str, number: str, up: str, *, bfd: bool) -> Rows:
-    who = {"asn": number} if number.isdigit() else {"peer_type": number}
-    return {
-        f"{NEIGHBOR}{name}": {**who, "admin_status": up, **({"bfd": "true"} if bfd else {})},
-        f"{NEIGHBOR_AF}{name}|{FAMILY}": {"admin_status": up, **POLICY},
-    }
-
-
-def _aim_peer(aim: Rows, before: Rows | None, rows: Rows) -> None:
-    for row, own in rows.items():
-        known = _KNOWN[row.partition("|")[0]]
-        found = {} if before is None else before.get(row, {})
-        kept = own if before is None else {k: v for k, v in found.items() if k in known}
-        _put(aim, row, _without(aim, row) | kept, stays=before is not None and row in before)
+    aim |= OUR_MAPS if named else {r: f for r, f in before.items() if r.startswith(_MAPS)}

@@ -9,7 +9,8 @@ transaction of Redis: all of it or nothing (sources: WHY.md beside this file).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import TypeAdapter
@@ -70,15 +71,90 @@ MAP_TABLES: Final[Mapping[str, str]] = {
 """Field to the table whose row it names (sonic-port-qos-map.yang, sonic-queue.yang)."""
 LIST_FIELD: Final = "pfcwd_sw_enable"
 """The priorities that a port's PFC watchdog watches."""
-_PATHS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "trust": ("PORT_QOS_MAP|{}", ("dscp_to_tc_map", "dot1p_to_tc_map", "tc_to_queue_map")),
-    "pfc": ("PORT_QOS_MAP|{}", ("pfc_enable",)),
-    "buffers": ("PORT_QOS_MAP|{}", ("tc_to_pg_map", "pfc_to_queue_map")),
-    "ecn": ("QUEUE|{}|{}", ("wred_profile",)),
-    "schedule": ("QUEUE|{}|{}", ("scheduler",)),
-}
-"""Setting to its row, of a port and a class, and to its fields. Buffer groups, cables and watchdogs
-come on top: buffers.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """One setting of a port, or one for each class, which is some fields of a row."""
+
+    name: str
+    """As `PortState.native` calls it, with `_3` behind it if it is for class 3."""
+    key: str
+    fields: tuple[str, ...]
+    asked: Callable[[PortState], Iterable[int]]
+    """The classes of which a wanted port names it; 0 for a setting of the whole port."""
+    agrees: Callable[[PortState, PortState, int], bool]
+    """Whether a port has it already, by whichever names."""
+    value: Callable[[PortState, int], str] = lambda _port, _tc: OUR_NAME
+    """What its fields hold, or blank if they shall not be there."""
+    gone: str = ""
+    """One of the fields that is never there."""
+
+    @property
+    def by_class(self) -> bool:
+        """Whether each class has one."""
+        return self.key.count("{}") > 1
+
+
+def _if(asked: object) -> tuple[int, ...]:
+    return (0,) if asked else ()
+
+
+ROWS: Final = (
+    CellRow(
+        "trust",
+        "PORT_QOS_MAP|{}",
+        ("dscp_to_tc_map", "dot1p_to_tc_map", "tc_to_queue_map"),
+        lambda p: _if(p.trust is not None or p.dscp_priorities or p.priority_classes),
+        lambda was, p, _: (
+            was.trust == p.trust
+            and p.dscp_priorities.items() <= was.dscp_priorities.items()
+            and p.priority_classes.items() <= was.priority_classes.items()
+        ),
+        gone="dot1p_to_tc_map",
+    ),
+    CellRow(
+        "pfc",
+        "PORT_QOS_MAP|{}",
+        ("pfc_enable",),
+        lambda p: _if(p.pfc_priorities is not None),
+        lambda was, p, _: was.pfc_priorities == p.pfc_priorities,
+        # No list, and not an empty one: that is not valid in sonic-port-qos-map.yang.
+        lambda p, _: ",".join(map(str, p.pfc_priorities or ())),
+    ),
+    CellRow(
+        "buffers",
+        "PORT_QOS_MAP|{}",
+        ("tc_to_pg_map", "pfc_to_queue_map"),
+        lambda p: _if(p.lossless_buffers is not None),
+        lambda was, p, _: {*(p.lossless_buffers or ())} <= {*(was.lossless_buffers or ())},
+    ),
+    CellRow(
+        "ecn",
+        "QUEUE|{}|{}",
+        ("wred_profile",),
+        lambda p: (tc for tc, ecn in p.ecn.items() if ecn is not None),
+        lambda was, p, tc: was.ecn.get(tc) == p.ecn[tc],
+    ),
+    CellRow(
+        "schedule",
+        "QUEUE|{}|{}",
+        ("scheduler",),
+        lambda p: dict.fromkeys((*(p.strict_classes or ()), *p.class_shares)),
+        lambda was, p, tc: _service(was, tc) == _service(p, tc),
+        lambda p, tc: OUR_NAME if _service(p, tc) is None else share_row(p.class_shares[tc]),
+    ),
+)
+"""In the order of writing. Buffer groups, cables and watchdogs come on top: port.py."""
+
+
+def _service(port: PortState, tc: int) -> int | None:
+    """The share of a class; None: it is strict."""
+    return None if tc in (port.strict_classes or ()) else port.class_shares.get(tc, 0)
+
+
+APART: Final = ("mode", "cable", "pfc_watchdog")
+"""Settings whose cells depend on what is there; those of `ROWS` have theirs by their names."""
 _LINE: Final = 400
 """Characters of a typed line: the terminal of the session has 511 columns, and bash begins to
 scroll sideways if a line with its prompt is longer."""
@@ -110,17 +186,20 @@ def document(rows: Mapping[str, Fields]) -> Iterator[str]:
     for row, fields in rows.items():
         table, _, key = row.partition("|")
         tables.setdefault(table, {})[key] = fields
-    parts = (f'"{table}":{{\n{_rows_text(held)}\n}}' for table, held in tables.items())
+    parts = list[str]()
+    for table, held in tables.items():
+        lines = ",\n".join(f"{json.dumps(k)}:{{{_fields_text(v)}}}" for k, v in held.items())
+        parts.append(f'"{table}":{{\n{lines}\n}}')
     text = ",\n".join(parts).replace("'", "\\u0027").replace("!", "\\u0021")
     yield Script(f"sudo sonic-cfggen -j /dev/stdin --write-to-db <<<'{{\n{text}\n}}'")
 
 
-def _rows_text(rows: Mapping[str, Fields]) -> str:
-    return ",\n".join(f"{json.dumps(key)}:{{{_fields_text(each)}}}" for key, each in rows.items())
-
-
 def _fields_text(fields: Fields) -> str:
-    typed = (_typed(field) for field in fields.items())
+    """A field as the JSON of `sonic-cfggen` has it: in Redis `route_map_in@` is a list."""
+    typed = (
+        (name[:-1], value.split(",")) if name.endswith("@") else (name, value)
+        for name, value in fields.items()
+    )
     return _wrapped(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in typed)
 
 
@@ -132,12 +211,6 @@ def _wrapped(parts: Iterable[str], between: str = ",") -> str:
         text += head + ("\n" if head and long else "") + part
         width = len(text) - text.rfind("\n")
     return text
-
-
-def _typed(field: tuple[str, str]) -> tuple[str, str | list[str]]:
-    """A field as Redis has it, as the JSON of `sonic-cfggen` has it: `route_map_in@` is a list."""
-    name, value = field
-    return (name[:-1], value.split(",")) if name.endswith("@") else field
 
 
 def by_row(cells: Iterable[tuple[Cell, str]]) -> Rows:
@@ -169,50 +242,43 @@ def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
         yield Script(" &&\n".join(lines))
 
 
-def port_row(port: str) -> str:
-    """The row of the port itself."""
-    return f"PORT|{port}"
+PORT: Final = "PORT|{}"
+QOS: Final = "PORT_QOS_MAP|{}"
+"""The row that binds maps and PFC to a port."""
+WATCHDOG: Final = "PFC_WD|{}"
+"""The row whose presence starts the PFC watchdog of a port."""
+GROUP: Final = "BUFFER_PG|{}|{}"
+"""The row of one ingress priority group, or of neighbours."""
 
 
-def mode_cell(port: str) -> Cell:
-    """What the port may be member of, which releases from 202405 on record."""
-    return port_row(port), "mode"
+Setting = tuple[str, CellRow, int]
+"""As `PortState.native` calls it, its row and its class."""
 
 
-def qos_row(port: str) -> str:
-    """The row that binds maps and PFC to a port."""
-    return f"PORT_QOS_MAP|{port}"
+def every_setting() -> Iterator[Setting]:
+    """All settings of a port, then of each class."""
+    yield from ((row.name, row, 0) for row in ROWS if not row.by_class)
+    for tc in PRIORITIES:
+        yield from ((f"{row.name}_{tc}", row, tc) for row in ROWS if row.by_class)
 
 
-def watchdog_row(port: str) -> str:
-    """The row whose presence starts the PFC watchdog of a port."""
-    return f"PFC_WD|{port}"
+def settings_of(port: PortState) -> Iterator[Setting]:
+    """The settings that a wanted port names."""
+    for row in ROWS:
+        for tc in row.asked(port):
+            yield f"{row.name}_{tc}" if row.by_class else row.name, row, tc
 
 
-def group_row(port: str, group: int) -> str:
-    """The row of one ingress priority group."""
-    return f"BUFFER_PG|{port}|{group}"
+def cells_of(name: str, row: CellRow, tc: int) -> tuple[Cell, ...]:
+    """The cells that a setting of a port owns."""
+    return tuple((row.key.format(name, tc), field) for field in row.fields)
 
 
-def settings_of(port: PortState) -> Iterator[str]:
-    """The settings that a wanted port names, as `PortState.native` calls them."""
-    if port.trust is not None or port.dscp_priorities or port.priority_classes:
-        yield "trust"
-    named = {
-        "pfc": port.pfc_priorities,
-        "buffers": port.lossless_buffers,
-        "cable": port.cable_m,
-        "pfc_watchdog": port.pfc_watchdog,
-    }
-    yield from (setting for setting, value in named.items() if value is not None)
-    yield from (f"ecn_{tc}" for tc, ecn in port.ecn.items() if ecn is not None)
-    yield from (f"schedule_{tc}" for tc in port.strict_classes or ())
-    yield from (f"schedule_{tc}" for tc in port.class_shares if tc not in strict_of(port))
-
-
-def strict_of(port: PortState) -> tuple[int, ...]:
-    """The classes that are served strictly."""
-    return port.strict_classes or ()
+def wanted_cells(name: str, port: PortState, row: CellRow, tc: int) -> Cells:
+    """What the cells of a setting must hold; any other cell of it must go."""
+    value = row.value(port, tc)
+    cells = cells_of(name, row, tc) if value else ()
+    return {cell: value for cell in cells if cell[1] != row.gone}
 
 
 def share_row(share: int) -> str:
@@ -223,29 +289,6 @@ def share_row(share: int) -> str:
 def is_our_name(name: str) -> bool:
     """Whether a row has our name."""
     return name == OUR_NAME or name.startswith(f"{OUR_NAME}_")
-
-
-def fields_of(name: str, setting: str) -> tuple[Cell, ...]:
-    """The cells that a setting of a port owns."""
-    kind, _, number = setting.partition("_")
-    if kind not in _PATHS:
-        return ()  # the mode, which only a recorded state names; cables and watchdogs
-    row, fields = _PATHS[kind]
-    return tuple((row.format(name, number), field) for field in fields)
-
-
-def wanted_cells(name: str, port: PortState, setting: str) -> Cells:
-    """What the cells of a setting shall hold; one that is not there shall not be."""
-    if setting == "pfc":
-        # No list, and not an empty one: that is not valid in sonic-port-qos-map.yang.
-        listed = ",".join(map(str, port.pfc_priorities or ()))
-        return {(qos_row(name), "pfc_enable"): listed} if listed else {}
-    kind, _, number = setting.partition("_")
-    tc = int(number) if kind == "schedule" else -1
-    shared = tc in port.class_shares and tc not in strict_of(port)
-    row = share_row(port.class_shares[tc]) if shared else OUR_NAME
-    cells = fields_of(name, setting)
-    return dict.fromkeys((cell for cell in cells if cell[1] != "dot1p_to_tc_map"), row)
 
 
 def our_rows(port: PortState) -> Rows:
@@ -287,7 +330,7 @@ def _wred(ecn: EcnState) -> Fields:
 
 
 def named_rows(cells: Iterable[tuple[Cell, str]]) -> Iterator[str]:
-    """The rows of ours that some cells name."""
+    """Our rows that these cells name."""
     for (_, field), value in cells:
         if field in MAP_TABLES and is_our_name(value):
             yield f"{MAP_TABLES[field]}|{value}"
@@ -317,7 +360,7 @@ def write_rows(rows: Rows) -> dict[str, str]:
 
 
 def read_rows(switch: SwitchState, words: str = "rows") -> Rows | None:
-    """Rows that have our name, or that the switch made of what we set; None: not read."""
+    """Rows with our name, and profiles that the switch made for our settings; None: not read."""
     text = switch.native.get(words)
     return None if text is None else _ROWS.validate_json(text)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
@@ -10,20 +9,15 @@ from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain, Script
-from components.fabric.systems.sonic import exec as sonic_exec
 from components.fabric.systems.sonic import routing as bgp
+from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.driver import SonicDriver
-from components.fabric.systems.sonic.rows import (
-    MBIT_PER_GBIT,
-    MIN_RELEASE,
-    delete_fields,
-    document,
-    parse_branch,
-)
+from components.fabric.systems.sonic.write import vlan_members
 from components.fabric.systems.switch_system import (
     Caution,
     ExecForm,
     Intent,
+    Lines,
     LinkForm,
     LinkWish,
     RoutedForm,
@@ -56,7 +50,7 @@ def plan_intent(rdma: Rdma) -> Intent:
 
 def _link_words(wish: LinkWish) -> dict[str, str]:
     """The fields of a row of PORT: Mbit/s, and of them what is offered."""
-    speed = f"{wish.speed_gbit_s * MBIT_PER_GBIT}" if wish.speed_gbit_s else None
+    speed = f"{wish.speed_gbit_s * db.MBIT_PER_GBIT}" if wish.speed_gbit_s else None
     words = {"speed": speed, "fec": wish.fec}
     if wish.autoneg is not None:
         offered = f" {speed}" if speed and wish.autoneg else ""
@@ -64,24 +58,91 @@ def _link_words(wish: LinkWish) -> dict[str, str]:
     return {key: text for key, text in words.items() if text}
 
 
+_DB: Final = "sudo sonic-db-cli CONFIG_DB"
+_PLATFORM: Final = {
+    f"{_DB} HGET 'BUFFER_POOL|ingress_lossless_pool' type | grep -Eqx 'ingress|both'": "no "
+    "ingress_lossless_pool - run sudo config qos reload once, save, and update again",
+    f"! {_DB} HGET 'DEVICE_METADATA|localhost' buffer_model | grep -qx dynamic": "the buffer model "
+    "is dynamic - executor device can set that",
+}
+"""What lossless needs: a test, and what its failure means."""
+
+
+def _around(desired: SwitchState, lines: Lines) -> Lines:
+    """Refuse what no row of ours can mend, then leave the VLANs of others.
+
+    The switch ignores another tagging of a member, so such a member goes first.
+    """
+    names, count = f"({'|'.join(desired.ports)})", len(desired.ports)
+    shared = rf"^(QUEUE|PORT_QOS_MAP|BUFFER_PG)\|[^|]*,|^QUEUE\|{names}\|.+-"
+    routed = rf"^INTERFACE\|{names}(\||$)|^PORTCHANNEL_MEMBER\|.*\|{names}$"
+    tests = {
+        f"{_DB} KEYS 'PORT|Ethernet*' | grep -Ecx 'PORT\\|{names}' | grep -qx {count}": "a port of "
+        "the file is not there",
+        f"! {_DB} KEYS '*' | grep -E '{shared}|{routed}'": "these rows are one for several queues "
+        "or ports, or make a port routed or part of a bundle - executor device says what to do",
+        **(_PLATFORM if desired.roce else {}),
+    }
+    members = {
+        f"VLAN_MEMBER|Vlan{vlan}|{name}": "tagged" if tagging == "untagged" else "untagged"
+        for name, port in desired.ports.items()
+        for vlan, tagging in vlan_members(port).items()
+    }
+    ours = "|".join(row.replace("|", "\\|") for row in members)
+    others = f"{_DB} KEYS 'VLAN_MEMBER|*' | grep -E '\\|{names}$' | grep -Evx '{ours}'"
+    sent = (
+        *(f'{{ {test} || {{ echo "Error: {why}"; false; }}; }}' for test, why in tests.items()),
+        f"{others} | xargs -r -n 1 {_DB} DEL",
+        *(
+            f"{{ ! {_DB} HGET '{row}' tagging_mode | grep -qx {other} || {_DB} DEL '{row}'; }}"
+            for row, other in members.items()
+        ),
+    )
+    return (*map(Script, sent), *lines) if count else lines
+
+
+def _around_undo(desired: SwitchState, lines: Lines) -> Lines:
+    """Then the QoS of the platform's template, if that is in use, and no rows of ours.
+
+    `config vlan del` refuses a VLAN that has members or addresses by now: it stays.
+    """
+    template, ports = f"{_DB} HGET 'TC_TO_QUEUE_MAP|AZURE' 0 | grep -qx 0", ",".join(desired.ports)
+    named = f"sudo sonic-cfggen -d --print-data | grep -F ': \"{db.OUR_NAME}'"
+    sent = (
+        *(f"{{ {line} || true; }}" if "vlan del" in line else line for line in lines),
+        f"{{ ! {template} || sudo config qos reload --ports {ports}; }}",
+        f"{{ {named} || {_DB} KEYS '*|{db.OUR_NAME}*' | xargs -r -n 1 {_DB} DEL; }}",
+    )
+    return (*map(Script, sent),) if ports else lines
+
+
+EXEC: Final = ExecForm(
+    expects=r"(?s)(?:.*\n)?applied\s*",
+    commit=("echo applied",),
+    lacks={
+        "bgp": "it cannot tell its addresses and BGP from those of others, which it would take "
+        "away",
+        "speed": "it cannot restore the speed of a port, since each platform has its own",
+        "cable_m": "it cannot restore the length of a cable, since each platform's template has "
+        "lengths of its own",
+        "pfc_watchdog": "it cannot look how often watchdogs are polled, nor restore their times",
+    },
+    native=lambda name, port: db.write_settings(
+        {
+            each: dict.fromkeys(db.cells_of(name, row, tc), "unknown")
+            for each, row, tc in db.settings_of(port)
+        }
+    ),
+    around=_around,
+    around_undo=_around_undo,
+)
+
+
 SYSTEM: Final = SwitchSystem(
     driver=SonicDriver(),
     intent=plan_intent,
     session=bash_cli.SESSION,
-    exec_form=ExecForm(
-        render=bash_cli.render_chain,
-        mark=bash_cli.mark_chain,
-        enter=(*SonicDriver.enter, *SonicDriver.configure),
-        commit=("echo applied",),
-        save=(Script(SonicDriver.save),),
-        save_enter=SonicDriver.enter,
-        expects=re.compile(r"(?:.*\n)?applied\s*", re.DOTALL),
-        start=sonic_exec.start,
-        prepare=sonic_exec.prepare,
-        back=sonic_exec.back,
-        find_missing=sonic_exec.find_missing,
-        longest=bash_cli.LONGEST_ARGUMENT,
-    ),
+    exec_form=EXEC,
     # The right to configure is asked for by `enter`: `sudo -n true`.
     identity=IdentityQuestions(
         release=Field("show version", r"^SONiC Software Version: (?:SONiC\.)?(\S+)"),
@@ -90,21 +151,21 @@ SYSTEM: Final = SwitchSystem(
         serial=Field("show version", r"^Serial Number: (\S+)"),
         marks=True,
     ),
-    min_release=(MIN_RELEASE, 0, 0),
+    min_release=(db.MIN_RELEASE, 0, 0),
     older="makes lossless buffers for priorities 3 and 4 only",
-    reads_release=lambda text: parse_branch(text) > 0,
+    reads_release=lambda text: db.parse_branch(text) > 0,
     a_release="202405",
     native_of=lambda release: bgp.release_words(release[0]),
-    parse_release=lambda text: (parse_branch(text), 0, 0),
+    parse_release=lambda text: (db.parse_branch(text), 0, 0),
     semi_lossless="its ports pause and are paused together",
     # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
-    pfc_watchdog=(MIN_RELEASE, 0, 0),
-    cable_length=(MIN_RELEASE, 0, 0),
+    pfc_watchdog=(db.MIN_RELEASE, 0, 0),
+    cable_length=(db.MIN_RELEASE, 0, 0),
     cable_per_port=True,
     # Queues 3 and 4 mark after `config qos reload` (sonic-buildimage, qos_config.j2).
     template_marks=frozenset({3, 4}),
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
-    routing=(MIN_RELEASE, 0, 0),
+    routing=(db.MIN_RELEASE, 0, 0),
     routed=RoutedForm(
         loopback=bgp.LOOPBACK,
         vlan="Vlan{}",
@@ -135,10 +196,10 @@ SYSTEM: Final = SwitchSystem(
     # shows nothing in FRR, and then the switch is not changed.
     drain=Drain(
         title="BGP graceful shutdown",
-        away=(*document({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
+        away=(*db.document({bgp.GLOBALS: {bgp.SHUTDOWN: "true"}}),),
         back=(
-            *document({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
-            *delete_fields([(bgp.GLOBALS, bgp.SHUTDOWN)]),
+            *db.document({bgp.GLOBALS: {bgp.SHUTDOWN: "false"}}),
+            *db.delete_fields([(bgp.GLOBALS, bgp.SHUTDOWN)]),
         ),
         asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
         is_away=r"^ +bgp graceful-shutdown\s*$",
