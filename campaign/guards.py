@@ -21,7 +21,7 @@ from components.fabric import component as fabric
 from components.fabric import exchange, settings
 from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
-from components.fabric.hand_splits import plan_changes
+from components.fabric.splits import plan_changes
 from components.fabric.state import SwitchState
 from components.preview import from_plans
 from components.remote import switch_session

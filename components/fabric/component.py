@@ -8,8 +8,8 @@ from typing import Protocol
 
 import pulumi
 
-from components.fabric.baselines import pack_baseline
 from components.fabric.device import BASELINE_VARIABLE
+from components.fabric.edit import pack_baseline
 from components.fabric.exec_plan import ExecPlan, numbered
 from components.fabric.gate import place_file, place_text
 from components.fabric.judge import OUTPUT_VARIABLE, judge_request

@@ -16,14 +16,14 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import DeviceError, UsageError
-from components.fabric.baselines import (
+from components.fabric.edit import (
+    Edit,
     every_key,
     read_baseline,
     render_baseline,
     unpack_baseline,
     with_new_ports,
 )
-from components.fabric.edit import Edit
 from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.gate import Gate, open_gate

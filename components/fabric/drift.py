@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from components.core.beside import Beside, LostWay
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
+from components.fabric.cabling import Networks, applied_networks, find_lost
 from components.fabric.guards import Look, find_beside, with_looks
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import port_order
-from components.fabric.sessions import Networks, applied_networks, find_lost
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import overlay
 from components.remote.lines import parse_lines

@@ -14,22 +14,24 @@ from typing import Final
 
 from components.core.difference import Difference
 from components.core.errors import DeviceError, UnreachableError
-from components.fabric.candidate import Candidate, Stage, shown
 from components.fabric.effects import describe_changes, find_effects, interrupting
-from components.fabric.hand_splits import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.identity import Identity, IdentityQuestions
 from components.fabric.moves import (
+    Candidate,
     InterruptedRunError,
     Outcome,
     RefusedError,
+    Stage,
     StoppedError,
     lost_text,
     outcome_of,
     refuse_interruptions,
+    shown,
     unreadable_error,
     values_text,
     why_stopped,
 )
+from components.fabric.splits import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.state import Neighbour, SwitchState
 from components.fabric.systems.base import (
     Change,

@@ -8,22 +8,19 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from components.core.errors import SpecError
-from components.fabric.cabling import CableEnd, plan_cables
-from components.fabric.candidate import guarded
+from components.fabric.cabling import CableEnd, RoutedLinks, plan_cables, plan_links
 from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.guards import Guarded, guarded_of
-from components.fabric.ib_plan import plan_subnet, plan_ufm, ufm_endpoint
-from components.fabric.links import rails_on_link
+from components.fabric.links import plan_waves, rails_on_link
+from components.fabric.moves import guarded
+from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm, ufm_endpoint
 from components.fabric.queues import QueuePlan, with_repairs
-from components.fabric.routing_plan import plan_routing
-from components.fabric.sessions import RoutedLinks, plan_links
 from components.fabric.splits import plan_link, plan_splits, splits_by_speed
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import HandSplit, flatten
 from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
-from components.fabric.waves import plan_waves
 from components.model.cluster import ClusterSpec, SwitchWaves
 from components.model.fabric import Rdma, Switch, SwitchPort
 from components.model.infiniband import Ufm

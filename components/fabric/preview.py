@@ -15,8 +15,8 @@ from components.core.effect import Effect
 from components.fabric.edit import Edit
 from components.fabric.effects import describe_changes, group_settings, interrupting
 from components.fabric.exec_plan import describe_interrupts
-from components.fabric.hand_splits import plan_changes
 from components.fabric.plan import SwitchPlan
+from components.fabric.splits import plan_changes
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Drain, Unsettable

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from components.fabric.native import DEFAULT, WHOLE, WRITTEN, read_list
+from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import PauseCounters, PortCounters, Unreadable
 from components.fabric.systems.cumulus.counters import parse_counters, parse_storms, with_storms

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from components.fabric.native import DEFAULT, read_fields, sources
+from components.fabric.parts import DEFAULT, read_fields, sources
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import (
     Occupied,

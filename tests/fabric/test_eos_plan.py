@@ -6,7 +6,7 @@ import pytest
 
 from components.catalogue.switches.switch_model import parse_release
 from components.core.difference import Difference
-from components.fabric.native import sources, write_fields
+from components.fabric.parts import sources, write_fields
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable

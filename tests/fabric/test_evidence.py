@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from components.fabric.baselines import (
+from components.fabric.device import BASELINE_VARIABLE, parse_request
+from components.fabric.edit import (
     PACKED,
     every_key,
     pack_baseline,
     read_baseline,
     render_baseline,
 )
-from components.fabric.device import BASELINE_VARIABLE, parse_request
 from components.fabric.moves import describe_moves
 from components.fabric.state import PortState, SwitchState
 from components.remote.step import render_request

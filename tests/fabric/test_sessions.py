@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from components.core.beside import LostWay
-from components.fabric.parts import Session, Sessions
-from components.fabric.plan import plan_fabric
-from components.fabric.session_look import look, read_sessions
-from components.fabric.sessions import (
+from components.fabric.cabling import (
     FarEnd,
     RoutedLinks,
     find_lost,
     plan_links,
     plan_networks,
 )
+from components.fabric.parts import Session, Sessions
+from components.fabric.plan import plan_fabric
+from components.fabric.session_look import look, read_sessions
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader, Unreadable
 from lab.physics.sessions import join

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.fabric.parts import Session, Sessions
-from components.fabric.sessions import (
+from components.fabric.cabling import (
     FarEnd,
     RoutedLinks,
     Way,
@@ -13,6 +12,7 @@ from components.fabric.sessions import (
     find_lost,
     plan_links,
 )
+from components.fabric.parts import Session, Sessions
 from components.fabric.state import BgpState
 from tests.fabric.fabric_lab import units_of
 

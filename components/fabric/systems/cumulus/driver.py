@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from components.fabric.effects import ByTable
-from components.fabric.native import WHOLE, sources, write_list
-from components.fabric.parts import Sessions
+from components.fabric.parts import WHOLE, Sessions, sources, write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Guard, LinkForm, PortCounters, Reading

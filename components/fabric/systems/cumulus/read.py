@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, cast
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.native import WHOLE, sources, write_list
+from components.fabric.parts import WHOLE, sources, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Reading, Unreadable
 from components.fabric.systems.cumulus import roce

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.fabric.native import read_fields, write_fields
+from components.fabric.parts import read_fields, write_fields
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.cumulus.rows import ON, switched_on

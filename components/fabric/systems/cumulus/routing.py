@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.fabric.native import WHOLE, read_list
+from components.fabric.parts import WHOLE, read_list
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.cumulus.rows import (
     BGP,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, JsonValue
 
-from components.fabric.native import WHOLE, is_default, is_written, read_list, sources
+from components.fabric.parts import WHOLE, is_default, is_written, read_list, sources
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.cumulus.tree import BRIDGE, Beside, Line, Tree, Verb, child
 

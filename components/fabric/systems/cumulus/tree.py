@@ -19,7 +19,7 @@ from typing import Final, Literal, Self
 from pydantic import JsonValue
 
 from components.core.errors import Bug
-from components.fabric.candidate import Packed
+from components.fabric.moves import Packed
 from components.fabric.systems.ranges import port_key, port_runs
 
 Tree = dict[str, JsonValue]

@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.native import is_default, is_written, read_list, sources, write_list
+from components.fabric.parts import is_default, is_written, read_list, sources, write_list
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import (
     CANDIDATE_PREFIX,

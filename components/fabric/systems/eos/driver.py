@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from components.fabric.effects import ByTable
-from components.fabric.native import sources, write_list
-from components.fabric.parts import Sessions
+from components.fabric.parts import Sessions, sources, write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import (
     Change,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.fabric.native import read_list
+from components.fabric.parts import read_list
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.eos.routing import (

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.fabric.native import is_default, read_fields, sources, write_fields
+from components.fabric.parts import is_default, read_fields, sources, write_fields
 from components.fabric.state import EcnState, PortState, list_vlans
 from components.fabric.systems.eos.facts import (
     ECN_WEIGHT,

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.fabric.native import is_default
+from components.fabric.parts import is_default
 from components.fabric.state import PortState
 from components.fabric.systems.sonic.rows import (
     LIST_FIELD,

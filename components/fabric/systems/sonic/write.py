@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from components.fabric.native import is_default
+from components.fabric.parts import is_default
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
 from components.fabric.systems.membership import fill_membership
