@@ -8,101 +8,81 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel
 
 from components.core.difference import ABSENT, Difference, diff_settings
 from components.core.effect import Effect
-from components.fabric.state import PortState, SwitchState
+from components.fabric.settings import Impact, table
+from components.fabric.state import ADDRESSES, PortState, SwitchState
+
+_MANAGER: Final = "subnet manager"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is known of some settings, as `SwitchState.settings` names them."""
+    """One setting, as its field in `state.py` declares it."""
 
-    settings: str
-    """A regular expression for the whole name."""
-    effect: Effect
-    """Of another value, and of the setting going away."""
-    why: str
-    new: Effect | None = None
-    """Of a value where the switch had none; None: the same as of any other value."""
-    to: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
-    """Of these values."""
-    grows: bool = False
-    """The value is a list with commas, and one that only gets longer has the effect `new`."""
-    where: str = ".*"
-    """A regular expression for what the setting belongs to."""
-    systems: Mapping[str, tuple[Effect, str]] = field(default_factory=dict[str, tuple[Effect, str]])
-    """What differs on some systems, and why; it holds for every change there."""
+    where: str
+    """What it belongs to in diffs, with `{}` for a name."""
+    setting: str
+    """Its name there, likewise."""
+    does: Impact
+
+    def fits(self, where: str, setting: str) -> bool:
+        """Whether a setting at a place is this one; ports and the switch share their names."""
+        name = re.escape(self.setting).replace(r"\{\}", ".+")
+        return re.fullmatch(name, setting) is not None and _owner(self.where) == _owner(where)
 
 
-NONE, CLASS, TRAFFIC, LINK = Effect.NONE, Effect.CLASS, Effect.TRAFFIC, Effect.LINK
-_BUFFERS: Final = "unproven, so link: no page says whether the port keeps what its buffers hold"
-_MANAGER: Final = "subnet manager"
-_PARTITION: Final = "partition .*"
+def _owner(where: str) -> str:
+    """A partition and the subnet manager have names of their own."""
+    word = where.partition(" ")[0]
+    return word if word in {"partition", "subnet"} else "switch"
+
+
+def _rows(state: type[BaseModel], where: str = "switch") -> Iterator[Row]:
+    for name, setting in table(state):
+        place = setting.where or where
+        inner = _state_in(state.model_fields[name].annotation)
+        if inner is not None:
+            yield from _rows(inner, place)
+        elif setting.text is not None:
+            yield Row(place, setting.text or name, setting.does)
+
+
+def _state_in(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
+    """The state that a field is of, or has as entries; None: it has plain values."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and table(annotation):
+        return annotation
+    return next(filter(None, map(_state_in, get_args(annotation))), None)
+
+
 TABLE: Final = (
-    Row("pkey", TRAFFIC, "ports lose the old key", NONE, where=_PARTITION),
-    Row("member .*", TRAFFIC, "the port's connections break", NONE, where=_PARTITION),
-    Row("ipoib", TRAFFIC, "IP over the partition ends", NONE, {"on": NONE}, where=_PARTITION),
-    Row("mtu_bytes|rate_gbit_s", TRAFFIC, "unproven: its members may join again", NONE,
-        where=_PARTITION),
-    Row("function|state", TRAFFIC, "the subnet loses this manager", NONE, {"on": NONE},
-        where=_MANAGER),
-    Row("priority|routing_engine", TRAFFIC, "unproven: paths are computed again", where=_MANAGER),
-    Row("adaptive_routing", NONE, "it is only read", where=_MANAGER),
-    Row(r"vlan_\d+", TRAFFIC, "every port loses this VLAN", NONE),
-    Row(r"trunk_vlan_\d+", TRAFFIC, "the port loses this VLAN", NONE),
-    Row("access_vlan", TRAFFIC, "untagged frames get into another VLAN", NONE),
-    Row("native_vlan", TRAFFIC, "untagged frames get into another VLAN"),
-    Row("mode", TRAFFIC, "the port is in other VLANs, or in none"),
-    Row("admin_state", LINK, "the port goes down", to={"up": NONE}),
-    Row("mtu_bytes|mtu_.+", LINK, "unproven, so link: no page says that the port stays up",
-        systems={"onyx": (LINK, "the port must be shut for a new MTU (ESXi guide)")}),
-    Row("speed|fec|autoneg", LINK, "the link ends and comes back"),
-    Row("breakout", LINK, "other ports take its place"),
-    Row("roce|roce_cable_m", LINK, "unproven, so link: every port gets new buffers",
-        systems={"onyx": (LINK, "the one-shot may toggle every port (manual)")}),
-    Row("adaptive_routing", LINK, "switchd restarts or reloads"),
-    Row("pfc|pfc_priorities", LINK, _BUFFERS,
-        systems={"onyx": (LINK, "unproven, so link: `force`, which elsewhere shuts a port first")}),
-    Row(r"priority_\d+_buffer|cable_m", LINK, _BUFFERS),
-    Row("trust|rewrite_dscp", CLASS, "traffic gets into other classes or gets other marks"),
-    Row(r"dscp_\d+_class|dscp_\d+_priority|priority_\d+_class", CLASS,
-        "traffic gets into another class"),
-    Row(r"tc\d+_ecn_kib|tc\d+_schedule|tc\d+_share", CLASS,
-        "the class is marked or served otherwise"),
-    Row("pfc_watchdog|pfc_watchdog_ms", CLASS, "a paused class is dropped earlier or later"),
-    Row("address_.+", TRAFFIC, "routes over this address go", NONE),
-    Row("bgp_asn|bgp_router_id", TRAFFIC, "every BGP session restarts", NONE),
-    Row("bgp_bfd_.+", TRAFFIC, "the session may restart", NONE,
-        systems={"cumulus": (TRAFFIC, "routing restarts on the whole switch")}),
-    Row("bgp_neighbor_.+|bgp_network_.+|bgp_max_paths", TRAFFIC, "routes go or change", NONE),
-    Row("ip_routing", TRAFFIC, "nothing is routed", NONE, {"on": NONE}),
-)  # fmt: skip
-"""The first row that fits counts. A setting without a row has the effect `link`."""
+    *_rows(SwitchState),
+    *(Row("switch", name, each) for name, each in ADDRESSES.items()),
+)
+"""Every setting of a switch."""
 
 
 @cache
 def find_row(where: str, setting: str) -> Row | None:
     """The row of a setting, or None."""
-    fitting = (row for row in TABLE if re.fullmatch(row.settings, setting))
-    return next((row for row in fitting if re.fullmatch(row.where, where)), None)
+    return next((row for row in TABLE if row.fits(where, setting)), None)
 
 
 def effect_of(system: str, change: Difference) -> Effect:
     """What making this one setting as wanted does, on ports that carry traffic."""
     row = find_row(change.where, change.setting)
-    if row is None:
-        return LINK
-    if system in row.systems:
-        return row.systems[system][0]
-    if change.desired in row.to:
-        return row.to[change.desired]
-    old, new = ({*text.split(",")} for text in (change.actual, change.desired))
-    adds = change.actual == ABSENT or (row.grows and (old < new or old == {"none"}))
-    return row.effect if row.new is None or not adds else row.new
+    does = row.does if row else Impact()
+    if system in does.systems:
+        return does.systems[system][0]
+    if change.desired in does.to:
+        return does.to[change.desired]
+    return does.effect if does.new is None or change.actual != ABSENT else does.new
 
 
 class ByTable:

@@ -16,7 +16,8 @@ from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import one_line
 from components.fabric.effects import describe_changes, group_settings
 from components.fabric.identity import Identity
-from components.fabric.state import SwitchState, fold_ports
+from components.fabric.parts import fold_ports
+from components.fabric.state import SwitchState
 from components.fabric.systems.base import (
     CANDIDATE_PREFIX,
     Change,

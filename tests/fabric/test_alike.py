@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
+from components.fabric.parts import fold_ports, spread_ports
 from components.fabric.plan import plan_fabric
-from components.fabric.state import SwitchState, fold_ports, spread_ports
+from components.fabric.state import SwitchState
 from tests.golden.site import load_example
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(1500, 1502), st.just([111]))
