@@ -23,7 +23,6 @@ from components.core.errors import DeviceError, UsageError
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.parts import Session
 from components.fabric.plan import SwitchPlan
-from components.fabric.session_look import read_sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Drain
 from components.model.cluster import SwitchWaves
@@ -108,7 +107,7 @@ def _load(kept: type[KeptT], file: str) -> KeptT | None:
 def read_health(exchange: Exchange, owned: SwitchState) -> Health:
     """Ask for links, LLDP neighbours and BGP sessions; what a switch does not say is left out."""
     bgp = owned.bgp is not None and owned.bgp.asn is not None
-    told = read_sessions(exchange, bgp=bgp, bfd=False)
+    told = exchange.read_sessions(bgp=bgp, bfd=False)
     return Health(
         links=exchange.read_links(),
         neighbours=exchange.read_neighbours(),
