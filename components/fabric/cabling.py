@@ -1,9 +1,13 @@
-"""Cables and routed links of the file against what LLDP and BGP say. Pure."""
+"""Cables and routed links of the file against what LLDP and BGP say. Pure.
+
+Silence of LLDP is no finding: it may be off at either end, and many cards send none. A neighbour of
+BGP must bring every network to which it is on a shortest way: what it brings is counted.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -43,14 +47,12 @@ def plan_cables(spec: ClusterSpec, switch: Switch) -> dict[str, CableEnd]:
     """The cables of one switch, by port."""
     found: dict[str, CableEnd] = {}
     for name, port in switch.ports.items():
-        if port.peer is not None:
-            system, far = port.peer
-            found[name] = CableEnd(text=port.to, system=system, ports=(far,))
-            continue
         system, _, rail = port.to.partition("/")
         host = spec.host(system)
-        devices = tuple(nic.netdev for nic in host.nics if nic.rail == rail) if host else ()
-        found[name] = CableEnd(text=port.to, system=system, ports=devices)
+        ports = tuple(nic.netdev for nic in host.nics if nic.rail == rail) if host else ()
+        if port.peer is not None:
+            system, ports = port.peer[0], port.peer[1:]
+        found[name] = CableEnd(text=port.to, system=system, ports=ports)
     return found
 
 
@@ -58,7 +60,13 @@ def find_wrong_cables(
     cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour] | None
 ) -> tuple[str, ...]:
     """Each port whose neighbour is another device than the file says, in words."""
-    return tuple(_wrong_cables(cables, neighbours or {}))
+    found: list[str] = []
+    for port, cable in cables.items():
+        seen = (neighbours or {}).get(port)
+        if seen is not None and seen.system and not _fits(cable, seen):
+            there = one_line(f"{_short(seen.system)} {_shown_port(seen)}".strip())
+            found.append(f"port {port}: {there} is plugged in, the file says {cable.text}")
+    return tuple(found)
 
 
 def contradictions(
@@ -71,18 +79,6 @@ def contradictions(
     wrong = find_wrong_cables(cables, neighbours)
     heard = [port for port, seen in (neighbours or {}).items() if port in cables and seen.system]
     return wrong if len(wrong) >= _LEAST and 2 * len(wrong) > len(heard) else ()
-
-
-def _wrong_cables(
-    cables: Mapping[str, CableEnd], neighbours: Mapping[str, Neighbour]
-) -> Iterator[str]:
-    for port, cable in cables.items():
-        seen = neighbours.get(port)
-        if seen is None or not seen.system or _fits(cable, seen):
-            continue
-        name = _shown_port(seen)
-        there = one_line(f"{_short(seen.system)} {name}".strip())
-        yield f"port {port}: {there} is plugged in, the file says {cable.text}"
 
 
 def _fits(cable: CableEnd, seen: Neighbour) -> bool:
@@ -145,8 +141,7 @@ class RoutedLinks(BaseModel):
 @once
 def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
     """Each switch with routed links to what it is to have by them."""
-    known = {each.name: plan_routing(spec, each).get("bgp") for each in spec.switches}
-    bgp = {name: each for name, each in known.items() if isinstance(each, BgpState)}
+    bgp = _planned_bgp(spec)
     ends: dict[str, dict[str, FarEnd]] = {}
     numbered, hops = link_addresses(spec), _first_hops(spec)
     for link in list_links(spec):
@@ -167,7 +162,7 @@ def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
             os=each.os,
             ends=ends[each.name],
             bfd=bgp[each.name].bfd,
-            ways=plan_ways(hops.get(each.name, {}), _ports_to(ends[each.name]), bgp),
+            ways=_plan_ways(hops.get(each.name, {}), ends[each.name], bgp),
         )
         for each in spec.switches
         if each.name in ends
@@ -177,16 +172,12 @@ def plan_links(spec: ClusterSpec) -> Mapping[str, RoutedLinks]:
 @once
 def plan_networks(spec: ClusterSpec) -> Networks:
     """Each routed switch to the networks that it announces."""
+    return {name: each.networks for name, each in _planned_bgp(spec).items()}
+
+
+def _planned_bgp(spec: ClusterSpec) -> Mapping[str, BgpState]:
     known = {each.name: plan_routing(spec, each).get("bgp") for each in spec.switches}
-    return {name: each.networks for name, each in known.items() if isinstance(each, BgpState)}
-
-
-def _ports_to(ends: Mapping[str, FarEnd]) -> dict[str, list[str]]:
-    """Each neighbouring switch to the ports that lead to it."""
-    found: dict[str, list[str]] = {}
-    for end in ends.values():
-        found.setdefault(end.to.partition(":")[0], []).append(end.port)
-    return found
+    return {name: each for name, each in known.items() if isinstance(each, BgpState)}
 
 
 @once
@@ -229,13 +220,9 @@ def _ways_to(
 def find_lost(
     links: RoutedLinks, seen: Sessions | None, applied: BgpState | None = None
 ) -> tuple[LostWay, ...]:
-    """What a switch's routed links lack.
+    """What a switch's routed links lack, by what was read of them.
 
-    Args:
-        links: What they are to be.
-        seen: What was read; None: it was not asked.
-        applied: What was last applied, where that may be less: a neighbour that nothing has set
-            yet has no session.
+    A neighbour that was not `applied` yet has no session to lose.
     """
     if seen is None:
         return ()
@@ -314,18 +301,16 @@ class Way(BaseModel):
     """The ports of all next hops."""
 
 
-def plan_ways(
-    hops: Mapping[str, frozenset[str]],
-    ports: Mapping[str, Sequence[str]],
-    announced: Mapping[str, BgpState],
+def _plan_ways(
+    hops: Mapping[str, frozenset[str]], ends: Mapping[str, FarEnd], announced: Collection[str]
 ) -> tuple[Way, ...]:
     """The ways of one switch, those to many switches by the same ports as one.
 
-    Args:
-        hops: Other switch to the neighbours on all ways that BGP takes to it together.
-        ports: Neighbour to the ports that lead to it.
-        announced: What each switch of BGP announces.
+    `hops` has other switch to the neighbours on all ways that BGP takes to it together.
     """
+    ports: dict[str, list[str]] = {}
+    for end in ends.values():
+        ports.setdefault(end.to.partition(":")[0], []).append(end.port)
     found: dict[tuple[str, ...], list[str]] = {}
     for other, first in hops.items():
         own = tuple(port for name in sorted(first) for port in ports.get(name, ()))
@@ -347,7 +332,7 @@ def find_narrow(
         ways: What is to be.
         networks: Switch to its networks; one that is not in it is not judged.
         routes: Network to the ports in use.
-        ends: Port to the other end of its link, of the links to judge.
+        ends: Port to the other end, of the links to judge.
         fix: What to ask next of one network.
     """
     lacking: dict[str, list[tuple[str, Way]]] = {}

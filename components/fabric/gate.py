@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -38,6 +38,7 @@ POLL_S: Final = 2.0
 _SHARED: Final = ("speed", "fec", "autoneg", "mode")
 """Settings that both ends of a link must share; the other end may change in a later wave."""
 KeptT = TypeVar("KeptT", bound=BaseModel)
+FoundT = TypeVar("FoundT")
 
 
 class _Frozen(BaseModel):
@@ -118,9 +119,9 @@ def read_health(exchange: Exchange, owned: SwitchState) -> Health:
 def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]:
     """What was up and is not, in words.
 
-    What the change itself ends is not missed. Nor is a link or a session of which it changes what
-    both ends must share: the other end may change in a later wave. Nor is any neighbour
-    if the change gives Onyx' one-shot back, and LLDP with it; links and sessions still count.
+    What the change itself ends is not missed; nor a link or a session of which it changes what both
+    ends must share, since the other end may change in a later wave; nor any neighbour if the change
+    gives Onyx' one-shot back, and LLDP with it.
     """
     changed, kept = {*_changed_ports(outcome)}, _kept_sessions(outcome)
     down = {port for port, up in before.links.items() if up and now.links.get(port) is False}
@@ -134,6 +135,17 @@ def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]
         is_now = now.sessions.get(name, Session(state="gone"))
         if session.is_up and not is_now.is_up and name in kept - changed:
             yield f"BGP with {name} was Established and is {is_now.state}"
+
+
+def _last_of(look: Callable[[], FoundT], limit_s: float) -> FoundT:
+    """What the last look found: nothing, or what there still is at the end of the time."""
+    ends_at_s = time.monotonic() + limit_s
+    while found := look():
+        left_s = ends_at_s - time.monotonic()
+        if left_s <= 0:
+            break
+        Event().wait(min(POLL_S, left_s))
+    return found
 
 
 def _name(heard: Neighbour | None) -> str:
@@ -164,8 +176,8 @@ def _kept_sessions(outcome: Outcome) -> set[str]:
 class Shift:
     """Traffic that leaves a switch with BGP sessions before it changes, and comes back after it.
 
-    While traffic is away, a file says that Railyard did that. If this run is killed, the next one
-    finds the file and brings traffic back. What a person sent away has no file, and stays away.
+    While it is away, a file says that Railyard did that, so that the run after one that was killed
+    brings it back. What a person sent away has no file, and stays away.
     """
 
     endpoint: Endpoint
@@ -254,13 +266,7 @@ class Shift:
         return re.search(getattr(self.drain, what), answer, re.MULTILINE) is not None
 
     def _await(self, exchange: Exchange, what: str) -> bool:
-        ends_at_s = time.monotonic() + self.place.settle_s
-        while not self._shows(exchange, what):
-            left_s = ends_at_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            Event().wait(min(POLL_S, left_s))
-        return True
+        return not _last_of(lambda: not self._shows(exchange, what), self.place.settle_s)
 
     def _send(self, exchange: Exchange, lines: Iterable[str]) -> None:
         for line in lines:
@@ -316,13 +322,13 @@ class Gate:
         Raises:
             DeviceError: It is not, after `settle_s`; the text says what is missing.
         """
-        ends_at_s = time.monotonic() + self.place.settle_s
-        while missing := (*find_missing(self.before, read_health(exchange, owned), outcome),):
-            left_s = ends_at_s - time.monotonic()
-            if left_s <= 0:
-                keep_current(self._file, self.before.model_dump_json() + "\n")
-                raise DeviceError(self._failure(missing))
-            Event().wait(min(POLL_S, left_s))
+
+        def look() -> tuple[str, ...]:
+            return (*find_missing(self.before, read_health(exchange, owned), outcome),)
+
+        if missing := _last_of(look, self.place.settle_s):
+            keep_current(self._file, self.before.model_dump_json() + "\n")
+            raise DeviceError(self._failure(missing))
         (FOLDER.parent / self._file).unlink(missing_ok=True)
 
     def _failure(self, missing: tuple[str, ...]) -> str:
@@ -340,10 +346,8 @@ class Gate:
 def open_gate(endpoint: Endpoint, drain: Drain | str) -> Generator[Gate, None, None]:
     """The gate of one step, for one writer a switch on this machine.
 
-    Any failure within names the waves before and after it, and traffic that is still away.
-
     Raises:
-        DeviceError: Of the body, with that added.
+        DeviceError: Of the body, with the waves around it and traffic that is still away.
     """
     place = _load(Place, place_file(endpoint)) or Place()  # one that no program wrote is watched
     gate = Gate(endpoint, place, Shift(endpoint, drain, place))

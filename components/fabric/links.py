@@ -87,28 +87,23 @@ def rails_on_link(spec: ClusterSpec, port: SwitchPort) -> tuple[Rail, ...]:
 @once
 def switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
     """Rail to the switches that have a host of it, in the order of the file."""
-    found: dict[str, dict[str, None]] = {rail.name: {} for rail in spec.rails}
-    for switch in spec.switches:
-        for port in switch.ports.values():
-            rail = port.to.partition("/")[2]
-            if port.peer is None and rail in found:
-                found[rail][switch.name] = None
-    return {rail: tuple(names) for rail, names in found.items()}
+    return _holders(spec, bridged=False)
 
 
 @once
 def bridging_switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
     """The same without those where every port of a rail is routed: its VLAN is not there."""
-    bridged = {
-        (switch.name, port.to.partition("/")[2])
-        for switch in spec.switches
-        for port in switch.ports.values()
-        if port.peer is None and port.mode != "routed"
-    }
-    return {
-        rail: tuple(name for name in names if (name, rail) in bridged)
-        for rail, names in switches_of_rails(spec).items()
-    }
+    return _holders(spec, bridged=True)
+
+
+def _holders(spec: ClusterSpec, *, bridged: bool) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {rail.name: {} for rail in spec.rails}
+    for switch in spec.switches:
+        for port in switch.ports.values():
+            rail = port.to.partition("/")[2]
+            if port.peer is None and rail in found and not (bridged and port.mode == "routed"):
+                found[rail][switch.name] = None
+    return {rail: tuple(names) for rail, names in found.items()}
 
 
 def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
@@ -184,21 +179,17 @@ def tiers_of(spec: ClusterSpec) -> Mapping[str, int]:
     return found
 
 
-def above(spec: ClusterSpec, name: str) -> tuple[str, ...]:
+def above(spec: ClusterSpec, name: str, step: int = 1) -> tuple[str, ...]:
     """The switches of the next tier that a switch has links to."""
-    return _next(spec, name, 1)
-
-
-def below(spec: ClusterSpec, name: str) -> tuple[str, ...]:
-    """The same of the tier beneath."""
-    return _next(spec, name, -1)
-
-
-def _next(spec: ClusterSpec, name: str, step: int) -> tuple[str, ...]:
     tiers = tiers_of(spec)
     wanted = tiers.get(name, LEAF) + step
     far = routed_neighbours(spec).get(name, ())
     return tuple(each for each in far if name in tiers and tiers.get(each) == wanted)
+
+
+def below(spec: ClusterSpec, name: str) -> tuple[str, ...]:
+    """The same of the tier beneath."""
+    return above(spec, name, -1)
 
 
 @once
@@ -225,13 +216,11 @@ def units_of(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
 
 @once
 def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
-    """Put every switch of the site into a wave.
+    """Put every switch of the site into a wave, so that redundant ones never change together.
 
+    Switches that must not change together stand in one group: of a group, a wave has one at most.
     Each switch goes into the first wave that has room and none of its partners. So the order is
     that of the file as far as possible, and the same at every run.
-
-    Args:
-        spec: The checked site.
 
     Returns:
         Names of switches, wave by wave. The first `disruption.switches.canary` waves have one
@@ -263,16 +252,18 @@ def leaves_of_hosts(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
     """Host of the file to the switches that it is cabled to."""
     found: dict[str, set[str]] = {}
     for switch in spec.switches:
-        ends = [port.to for port in switch.ports.values() if port.peer is None]
-        for end in ends:
-            host, slash, _ = end.partition("/")
-            if slash and spec.host(host) is not None:
+        for port in switch.ports.values():
+            host, slash, _ = port.to.partition("/")
+            if slash and port.peer is None and spec.host(host) is not None:
                 found.setdefault(host, set()).add(switch.name)
     return {host: frozenset(names) for host, names in found.items()}
 
 
 def _groups(spec: ClusterSpec) -> set[frozenset[str]]:
-    """Switches of which one at most may be out of service at a time."""
+    """Switches of which one at most may be out of service at a time.
+
+    They are made from sets of switches, so 1,000 hosts on the same leaves cost as much as one.
+    """
     near = _neighbours(spec)
     found = {frozenset({one, other}) for one, far in near.items() for other in far}
     found |= {frozenset({each.name, each.mlag_peer}) for each in spec.switches if each.mlag_peer}
@@ -295,16 +286,16 @@ def _redundant_spines(
     near: Mapping[str, Collection[str]], leaves: frozenset[str]
 ) -> Iterator[frozenset[str]]:
     """For each leaf, the switches of each tier above it that join it with the others."""
-    tier, edge, above = dict.fromkeys(leaves, 0), [*leaves], dict[str, set[str]]()
+    tier, edge, over = dict.fromkeys(leaves, 0), [*leaves], dict[str, set[str]]()
     while edge:
         edge = [name for name in {far for each in edge for far in near[each]} if name not in tier]
         tier |= dict.fromkeys(edge, max(tier.values()) + 1)
     for name in sorted(tier, key=lambda each: (tier[each], each)):
         for far in near[name]:
             if tier[far] == tier[name] + 1:
-                above.setdefault(far, set()).update({name} if not tier[name] else above[name])
+                over.setdefault(far, set()).update({name} if not tier[name] else over[name])
     joined: dict[tuple[str, int], set[str]] = {}
-    for spine, below in above.items():
-        for leaf in below:
+    for spine, under in over.items():
+        for leaf in under:
             joined.setdefault((leaf, tier[spine]), set()).add(spine)
     return map(frozenset, joined.values())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,7 +21,7 @@ from components.fabric.systems.base import HandSplit, flatten
 from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec, SwitchWaves
-from components.model.fabric import Rdma, Switch, SwitchPort
+from components.model.fabric import Switch, SwitchPort
 from components.model.infiniband import Ufm
 from components.remote.endpoint import endpoint_of, with_deadlines
 from components.remote.step import Endpoint
@@ -40,38 +39,28 @@ class SwitchPlan(BaseModel):
     desired: SwitchState
     commands_from_factory: tuple[str, ...]
     """The lines that an untouched switch would get, for people."""
-    cables: dict[str, CableEnd] = Field(default={}, exclude=True)
-    """Port to what the file says is plugged in there, for the comparison with LLDP. Nothing is set
-    by it, so it is no part of the plan's digest."""
     exec: Annotated[ExecPlan | None, Field(exclude_if=lambda plan: plan is None)] = None
     """The texts, where the whole configuration goes as one exec; None: `railyard device` does it.
-
-    It is not written where there is none, so that the plans of other switches stay as they are."""
-
-    ports: Annotated[Literal["allow", "deny", "drain"], Field(exclude=True)] = "allow"
-    """Whether the step may interrupt traffic: `disruption.ports`. It changes nothing that is set,
-    so it is no part of the plan's digest."""
-
-    serial: Annotated[str, Field(exclude=True)] = ""
-    """Serial number that the file says; empty: the recorded one counts. Likewise."""
-
-    guarded: Guarded | None = Field(default=None, exclude=True)
-    """What settings beside ours must leave alone; None where it carries no RoCE. Likewise."""
-
-    links: RoutedLinks | None = Field(default=None, exclude=True)
-    """Its routed links, for the comparison with BGP's sessions; None where it has none. Likewise.
     """
-
+    # What follows changes nothing that is set, so it is no part of the plan's digest.
+    cables: dict[str, CableEnd] = Field(default={}, exclude=True)
+    """Port to what the file says is plugged in there, for the comparison with LLDP."""
+    ports: Annotated[Literal["allow", "deny", "drain"], Field(exclude=True)] = "allow"
+    """Whether the step may interrupt traffic: `disruption.ports`."""
+    serial: Annotated[str, Field(exclude=True)] = ""
+    """Serial number that the file says; empty: the recorded one counts."""
+    guarded: Guarded | None = Field(default=None, exclude=True)
+    """What settings beside ours must leave alone; None where it carries no RoCE."""
+    links: RoutedLinks | None = Field(default=None, exclude=True)
+    """Its routed links, for the comparison with BGP's sessions; None where it has none."""
     timed_restore_s: Annotated[int | None, Field(exclude=True)] = None
     """Seconds after which the switch itself takes back what was not confirmed; None: it never does,
-    and a session that is lost leaves what it had taken. Likewise no part of the digest."""
-
+    and a session that is lost leaves what it had taken."""
     waves: Annotated[tuple[tuple[str, ...], ...], Field(exclude=True)] = ()
     """The switches of the site in the order in which they change (`plan_waves`). Empty: in no
-    order, as on a new site, where nothing carries traffic yet. No part of the digest."""
-
+    order, as on a new site, where nothing carries traffic yet."""
     settle_s: Annotated[int, Field(exclude=True)] = SwitchWaves().settle_s
-    """Seconds that it has after a change until its links and neighbours are back. Likewise."""
+    """Seconds that it has after a change until its links and neighbours are back."""
 
     @property
     def wave(self) -> int:
@@ -127,11 +116,6 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
     return switches if ufm is None else (*switches, _plan_ufm(spec, ufm))
 
 
-def render_first_commands(plan: SwitchPlan) -> tuple[str, ...]:
-    """The lines that an untouched switch would get, for people."""
-    return plan.commands_from_factory
-
-
 def describe_start(plan: SwitchPlan) -> str:
     """From where those lines lead, for people: no factory has ports that people must split."""
     driver, splits = driver_of(plan.os), plan.desired.splits
@@ -146,7 +130,8 @@ def describe_start(plan: SwitchPlan) -> str:
 
 
 def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
-    desired = _DESIRED[switch.carries](spec, switch)
+    is_roce = switch.carries == "roce"
+    desired = _plan_ethernet(spec, switch) if is_roce else plan_subnet(spec, switch)
     return SwitchPlan(
         name=switch.name,
         os=switch.os,
@@ -159,7 +144,7 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         ports=spec.disruption.ports,
         waves=plan_waves(spec),
         settle_s=spec.disruption.switch_waves.settle_s,
-        guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
+        guarded=guarded_of(spec.rdma) if is_roce else None,
         exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
         links=plan_links(spec).get(switch.name),
         timed_restore_s=_timed_restore_s(switch),
@@ -212,13 +197,6 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     return with_repairs(state, system, spec.guards, spec.rdma)
 
 
-_DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {
-    "roce": _plan_ethernet,
-    "infiniband": plan_subnet,
-}
-"""Transport of a switch to what decides its state."""
-
-
 def _longest_cable(switch: Switch) -> int | None:
     """One length for the switch: a port that says none counts as long as the system takes it."""
     system = system_of(switch.os)
@@ -228,28 +206,24 @@ def _longest_cable(switch: Switch) -> int | None:
     return max(length or system.default_cable_m for length in lengths)
 
 
-def _own_cable(switch: Switch, port: SwitchPort) -> dict[str, object]:
-    """The length of this port's cable, as the platform has headroom for one."""
-    if port.cable_length_m is None or not system_of(switch.os).cable_per_port:
-        return {}
-    model = switch.hardware
-    length = model.headroom_length(switch.os, port.cable_length_m) if model else None
-    return {"cable_m": length}
-
-
 def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) -> PortState:
-    port = switch.ports[name]
-    has_own = port.mode == "routed" and system_of(switch.os).routed.own_mtu
-    return intent.model_copy(
-        update={
-            "admin_up": True,
-            "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
-            **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
-            **_own_watchdog(spec.rdma, port),
-            **_own_cable(switch, port),
-            **plan_link(switch, name),
-        }
-    )
+    port, system, model = switch.ports[name], system_of(switch.os), switch.hardware
+    has_own = port.mode == "routed" and system.routed.own_mtu
+    wanted: dict[str, object] = {
+        "admin_up": True,
+        "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
+        **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
+        **plan_link(switch, name),
+    }
+    # The watchdog, its times and the length of a cable are ours only where the file sets them.
+    if spec.rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog:
+        times = spec.rdma.pfc_watchdog_ms
+        wanted["pfc_watchdog"] = True
+        wanted |= {"pfc_watchdog_ms": (times.detect, times.restore)} if times else {}
+    if port.cable_length_m is not None and system.cable_per_port:
+        length_m = model.headroom_length(switch.os, port.cable_length_m) if model else None
+        wanted["cable_m"] = length_m
+    return intent.model_copy(update=wanted)
 
 
 def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str, object]:
@@ -260,18 +234,14 @@ def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
     if port.mode == "routed":
         return {"mode": "routed"}
-    if port.untagged is not None:
-        # A trunk with a VLAN for frames without a tag, which must be allowed there too.
-        if system_of(switch.os).native_apart:
-            both = tuple(sorted((vlan, port.untagged)))
-            return {"mode": "trunk", "native_vlan": port.untagged, "trunk_vlans": both}
-        return {"mode": "hybrid", "access_vlan": port.untagged, "trunk_vlans": (vlan,)}
-    access = port.mode == "access"
-    return {
-        "mode": port.mode,
-        "access_vlan": vlan if access else None,
-        "trunk_vlans": None if access else (vlan,),
-    }
+    if port.untagged is None:
+        own = {"access_vlan": vlan} if port.mode == "access" else {"trunk_vlans": (vlan,)}
+        return {"mode": port.mode, **own}
+    # A trunk with a VLAN for frames without a tag, which must be allowed there too.
+    if system_of(switch.os).native_apart:
+        both = tuple(sorted((vlan, port.untagged)))
+        return {"mode": "trunk", "native_vlan": port.untagged, "trunk_vlans": both}
+    return {"mode": "hybrid", "access_vlan": port.untagged, "trunk_vlans": (vlan,)}
 
 
 def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
@@ -282,20 +252,9 @@ def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
     return {"mode": "trunk", "trunk_vlans": vlans}
 
 
-def _own_watchdog(rdma: Rdma, port: SwitchPort) -> dict[str, object]:
-    """The watchdog, and its times, are ours only where the file sets them."""
-    watched = rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog
-    if not watched:
-        return {}
-    times = rdma.pfc_watchdog_ms
-    own = {} if times is None else {"pfc_watchdog_ms": (times.detect, times.restore)}
-    return {"pfc_watchdog": True, **own}
-
-
 def _vlans_of(port: PortState) -> tuple[int, ...]:
-    trunk = () if port.trunk_vlans in {None, "all"} else port.trunk_vlans
     access = () if port.access_vlan is None else (port.access_vlan,)
-    return (*(vlan for vlan in trunk or () if isinstance(vlan, int)), *access)
+    return (*(() if port.trunk_vlans == "all" else port.trunk_vlans or ()), *access)
 
 
 def switch_endpoint(switch: Switch) -> Endpoint:
