@@ -10,13 +10,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from components.core.beside import LostWay
 from components.core.plain_text import one_line
 from components.fabric.links import link_addresses, list_links, routed_neighbours
 from components.fabric.network_plan import plan_routing
-from components.fabric.parts import Session, Sessions
+from components.fabric.parts import Frozen, Session, Sessions
 from components.fabric.state import BgpState, Neighbour
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
@@ -30,10 +30,8 @@ _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 """Onyx calls its port 1/31 `Eth1/31` to others (a public client's fixture)."""
 
 
-class CableEnd(BaseModel):
+class CableEnd(Frozen):
     """What the file says is plugged into a port."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     text: str
     """As the file has it: `gpu01/rail-0`, `leaf-02:1/31`."""
@@ -107,10 +105,8 @@ def _shown_port(seen: Neighbour) -> str:
     return next((name for name in names if _plain_port(name)), "")
 
 
-class FarEnd(BaseModel):
+class FarEnd(Frozen):
     """The other end of one routed link."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     port: str
     """The switch's own port."""
@@ -121,10 +117,8 @@ class FarEnd(BaseModel):
     numbers of their own, so that one way is used and not several."""
 
 
-class RoutedLinks(BaseModel):
+class RoutedLinks(Frozen):
     """What one switch is to have by its routed links."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     os: str
     ends: dict[str, FarEnd]
@@ -290,10 +284,8 @@ Networks = Mapping[str, tuple[str, ...]]
 """Switch to the networks that it announces."""
 
 
-class Way(BaseModel):
+class Way(Frozen):
     """Where packets to some switches are to leave."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     to: tuple[str, ...]
     """Switches that announce networks."""

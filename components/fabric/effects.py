@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from components.core.difference import ABSENT, Difference, diff_settings
 from components.core.effect import Effect
 from components.fabric.settings import Impact, table
 from components.fabric.state import ADDRESSES, PortState, SwitchState
+from components.fabric.systems.ranges import collapse_vlans
 
 _MANAGER: Final = "subnet manager"
 
@@ -98,9 +100,7 @@ class ByTable:
 def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, ...]:
     """Every setting that moves on the way from what a switch has to a target.
 
-    Args:
-        actual: What it has, or what was last applied to it.
-        target: From `components.fabric.targets`: its lists are all that will be there.
+    The lists of a target (`components.fabric.targets`) are all that will be there.
     """
     has, wanted = actual.settings(), target.settings()
     gone = {key: ABSENT for key in has if key not in wanted and _is_gone(*key, target)}
@@ -165,26 +165,10 @@ def describe_changes(
 ) -> tuple[str, ...]:
     """One text for each place: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`.
 
-    Args:
-        changes: What changes.
-        order: Port to its number on the switch, for ranges of ports; None: each port is named.
+    `order` is as for `group_settings`; without it, each port is named.
     """
     moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
-    return tuple(_joined(group_settings(moved, order or {})))
-
-
-def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """`group_settings` gives a line for a place, and its settings indented below it."""
-    place, said = "", list[str]()
-    for line in lines:
-        if line.startswith(" "):
-            said.append(line.strip())
-            continue
-        if said:
-            yield f"{place}: {', '.join(said)}"
-        place, said = line, []
-    if said:
-        yield f"{place}: {', '.join(said)}"
+    return tuple(f"{place}: {', '.join(said)}" for place, said in _grouped(moved, order or {}))
 
 
 _NUMBERED = re.compile(r"(.*_)(0|[1-9]\d*)")
@@ -199,6 +183,14 @@ def group_settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int
         words: (where, setting), as in `SwitchState.settings`, to what is said of it.
         order: Port to its number on the switch; ports that it lacks are named one by one.
     """
+    for place, said in _grouped(words, order):
+        yield place
+        yield from (f"  {line}" for line in said)
+
+
+def _grouped(
+    words: Mapping[tuple[str, str], str], order: Mapping[str, int]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     by_place: dict[str, dict[str, list[str]]] = {}
     for (where, setting), said in words.items():
         by_place.setdefault(where, {}).setdefault(said, []).append(setting)
@@ -209,8 +201,7 @@ def group_settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int
     for changes, places in alike.items():
         ports = [place.removeprefix("port ") for place in places if place.startswith("port ")]
         others = [place for place in places if not place.startswith("port ")]
-        yield ", ".join([*others, *([collapse(ports, order)] if ports else [])])
-        yield from (f"  {line}" for line in changes)
+        yield ", ".join([*others, *([collapse(ports, order)] if ports else [])]), changes
 
 
 def _names(settings: Sequence[str]) -> str:
@@ -222,33 +213,17 @@ def _names(settings: Sequence[str]) -> str:
         held = numbers.setdefault(found[1] if found else setting, [])
         held += [int(found[2])] if found else []
     return ", ".join(
-        f"{head}{run}" for head, held in numbers.items() for run in (_number_runs(held) or [""])
+        f"{head}{run}" for head, held in numbers.items() for run in collapse_vlans(held).split(",")
     )
-
-
-def _number_runs(numbers: Iterable[int]) -> list[str]:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] + 1 == number:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ["-".join(map(str, run)) for run in runs]
 
 
 def collapse(ports: Iterable[str], order: Mapping[str, int]) -> str:
     """Ports for people: `ports swp1 to swp16, swp32`; names that the model lacks come last."""
     known = sorted((each for each in ports if each in order), key=order.__getitem__)
-    runs: list[list[str]] = []
-    for name in known:
-        if runs and order[runs[-1][-1]] + 1 == order[name]:
-            runs[-1].append(name)
-        else:
-            runs.append([name])
-    words = [text for run in runs for text in _run(run)] + [p for p in ports if p not in order]
+    words: list[str] = []
+    for _, group in groupby(enumerate(known), lambda each: order[each[1]] - each[0]):
+        run = [name for _, name in group]
+        words += run if len(run) < _SHORTEST_RUN else [f"{run[0]} to {run[-1]}"]
+    words += [name for name in ports if name not in order]
     single = len(words) == 1 and " " not in words[0]
     return f"{'port' if single else 'ports'} {', '.join(words)}"
-
-
-def _run(ports: Sequence[str]) -> Sequence[str]:
-    return ports if len(ports) < _SHORTEST_RUN else (f"{ports[0]} to {ports[-1]}",)

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from components.core.beside import Beside
 from components.core.difference import Difference
 from components.fabric.effects import collapse
+from components.fabric.parts import Frozen
 from components.fabric.settings import plain
 from components.fabric.state import (
     DSCP_COUNT,
@@ -31,10 +30,8 @@ from components.fabric.systems.switch_system import SwitchSystem
 from components.model.fabric import Rdma
 
 
-class Guarded(BaseModel):
+class Guarded(Frozen):
     """The classes of a site's traffic, which other settings must leave alone."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     mode: Literal["lossy_ecn", "lossless", "semi_lossless"]
     priority: int

@@ -8,18 +8,12 @@ from typing import Final
 
 from components.core.errors import SpecError
 from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
-from components.fabric.parts import (
-    ALL_PORTS,
-    IbState,
-    MemberKind,
-    PartitionState,
-    show_pkey,
-)
+from components.fabric.parts import ALL_PORTS, IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import MTU_WORD, BgpState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.ranges import port_key
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Switch
+from components.model.fabric import Switch, SwitchPort
 from components.model.hosts import Host
 from components.model.ib_switches import vf_guids
 from components.model.infiniband import IbPartition, Membership, Ufm
@@ -53,11 +47,7 @@ def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
             asn=routing.asn,
             router_id=str(routing.router_id),
             neighbors=neighbors,
-            networks=(
-                loopback,
-                *(network for _, network in gateways.values()),
-                *(network for _, network in cards.values()),
-            ),
+            networks=(loopback, *(net for _, net in (*gateways.values(), *cards.values()))),
             bfd=tuple(neighbors) if routing.bfd else (),
             max_paths=form.max_paths,
             forwards=form.forwards,
@@ -79,12 +69,9 @@ def _gateways(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[st
 
 def _card_links(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[str, str]]]:
     """Each routed port to a host, to its address and the network that it has with the card."""
-    for name in sorted(switch.ports, key=port_key):
-        port = switch.ports[name]
+    for name, port in _routed_ports(switch):
         host, _, rail = port.to.partition("/")
-        if port.mode != "routed" or port.peer is not None:
-            continue
-        found = spec.host(host)
+        found = spec.host(host) if port.peer is None else None
         for card in found.nics if found else ():
             if card.rail == rail and card.address is not None:
                 network, own = link_of(IPv4Address(card.address))
@@ -97,25 +84,22 @@ def _port_addresses(
     """What makes each link one that BGP speaks over, and the address of each port to a card."""
     form, numbered = system_of(switch.os).routed, link_addresses(spec)
     found: Addresses = {}
-    for name in sorted(switch.ports, key=port_key):
-        if switch.ports[name].mode != "routed":
-            continue
+    for name, port in _routed_ports(switch):
         ways = (cards[name][0],) if name in cards else form.link
         if (switch.name, name) in numbered:
             ways = (f"{numbered[switch.name, name][0]}/{_TWO_ENDS}",)
-        if switch.ports[name].peer is None and name not in cards:
+        if port.peer is None and name not in cards:
             continue  # `routed-port` asks for the card's address
-        mtu_bytes = switch.ports[name].mtu_bytes or spec.rdma.port_mtu_bytes
-        own = (f"{MTU_WORD}{mtu_bytes}",) if form.own_mtu else ()
+        own = (f"{MTU_WORD}{port.mtu_bytes or spec.rdma.port_mtu_bytes}",) if form.own_mtu else ()
         if ways or own:
             found[name] = (*ways, *own)
     return found
 
 
-def _routed_links(switch: Switch) -> Iterator[str]:
+def _routed_ports(switch: Switch) -> Iterator[tuple[str, SwitchPort]]:
     for name in sorted(switch.ports, key=port_key):
-        if switch.ports[name].mode == "routed" and switch.ports[name].peer is not None:
-            yield name
+        if switch.ports[name].mode == "routed":
+            yield name, switch.ports[name]
 
 
 def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
@@ -126,7 +110,8 @@ def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
     numbered, far = link_addresses(spec), dict[tuple[str, str], str]()
     names = {
         name: str(numbered[switch.name, name][1]) if (switch.name, name) in numbered else name
-        for name in _routed_links(switch)
+        for name, port in _routed_ports(switch)
+        if port.peer is not None
     }
     if not system_of(switch.os).routed.says_number:
         return dict.fromkeys(names.values(), ANY_OTHER)
@@ -204,13 +189,8 @@ _AT_INDEX_0: Final[dict[Membership, MemberKind]] = {
 
 
 def _partition(spec: ClusterSpec, partition: IbPartition) -> PartitionState:
-    return PartitionState(
-        pkey=partition.pkey,
-        ipoib=partition.ipoib,
-        mtu_bytes=partition.mtu_bytes,
-        rate_gbit_s=partition.rate_gbit_s,
-        members=_members(spec, partition),
-    )
+    same = {key: getattr(partition, key) for key in ("pkey", "ipoib", "mtu_bytes", "rate_gbit_s")}
+    return PartitionState(**same, members=_members(spec, partition))
 
 
 def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, MemberKind]:

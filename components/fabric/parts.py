@@ -64,7 +64,9 @@ def write_text(value: object) -> str:
     return to_json(value).decode()
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """A value that is never changed, and has no key that is not known."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
@@ -81,7 +83,7 @@ def why_unread(answer: str) -> str:
     return " ".join(answer.split())[:_SHOWN] or "no answer"
 
 
-class Session(_Frozen):
+class Session(Frozen):
     """BGP with one neighbour."""
 
     state: str
@@ -97,7 +99,7 @@ class Session(_Frozen):
         return self.state.lower() == UP
 
 
-class Sessions(_Frozen):
+class Sessions(Frozen):
     """BGP with all neighbours, named as `BgpState.neighbors` names them, and what it came to."""
 
     neighbors: dict[str, Session] = {}
@@ -122,7 +124,7 @@ _RESTARTS: Final = Impact(TRAFFIC, "every BGP session restarts", NONE)
 _ROUTES: Final = Impact(TRAFFIC, "routes go or change", NONE)
 
 
-class BgpState(_Frozen):
+class BgpState(Frozen):
     """The BGP of the default VRF; an empty one: there is none."""
 
     asn: Annotated[int | None, Setting(text="bgp_asn", does=_RESTARTS)] = None
@@ -157,7 +159,7 @@ class BgpState(_Frozen):
     own (EOS); None: not ours, or off."""
 
 
-class Neighbour(_Frozen):
+class Neighbour(Frozen):
     """What LLDP says is plugged into a port."""
 
     system: str
@@ -168,7 +170,7 @@ class Neighbour(_Frozen):
     """Description of its port: on Linux the name of the network device."""
 
 
-class OtherPorts(_Frozen):
+class OtherPorts(Frozen):
     """Ports beside ours, by what they carry: found, never wanted."""
 
     by_vlan: dict[int, tuple[str, ...]] = {}
@@ -194,7 +196,7 @@ _MANAGER: Final = Impact(TRAFFIC, "the subnet loses this manager", NONE, {"on": 
 _PATHS: Final = Impact(TRAFFIC, "unproven: paths are computed again")
 
 
-class PartitionState(_Frozen):
+class PartitionState(Frozen):
     """One partition. None means: not ours (desired), or the manager's default (actual)."""
 
     pkey: Annotated[
@@ -212,7 +214,7 @@ class PartitionState(_Frozen):
     """Port GUID or `ALL` to membership: those that we own; others stay."""
 
 
-class IbState(_Frozen):
+class IbState(Frozen):
     """Subnet manager and partitions of one switch."""
 
     node: Annotated[str, Setting("name", None)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from components.core.errors import SpecError
 from components.fabric.cabling import CableEnd, RoutedLinks, plan_cables, plan_links
@@ -13,6 +13,7 @@ from components.fabric.guards import Guarded, guarded_of
 from components.fabric.links import plan_waves, rails_on_link
 from components.fabric.moves import guarded
 from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm, ufm_endpoint
+from components.fabric.parts import Frozen
 from components.fabric.queues import QueuePlan, with_repairs
 from components.fabric.splits import plan_link, plan_splits, splits_by_speed
 from components.fabric.state import PortState, SwitchState
@@ -27,10 +28,8 @@ from components.remote.endpoint import endpoint_of, with_deadlines
 from components.remote.step import Endpoint
 
 
-class SwitchPlan(BaseModel):
+class SwitchPlan(Frozen):
     """What one switch shall be, and where it is. Holds names of secrets, no secret."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     os: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,13 +72,7 @@ def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
 
 
 def marking_of(rdma: Rdma, os: str, speed_gbit_s: int = 0) -> EcnState:
-    """The marking of a port that has none of its own.
-
-    Args:
-        rdma: What the file says.
-        os: The switch system, whose vendor recommends something.
-        speed_gbit_s: Of the port; 0: not known.
-    """
+    """The marking of a port that has none of its own; a speed of 0 is not known."""
     said = rdma.ecn_by_speed.get(speed_gbit_s)
     if said is not None:
         return EcnState(min_kib=said.min_kib, max_kib=said.max_kib, percent=said.mark_percent)
@@ -132,8 +126,6 @@ def link_speed(switch: Switch, name: str) -> int:
 
 
 CLASSES: Final = range(8)
-_Repair = Callable[[PortState, PortState, Rdma], Mapping[str, object]]
-"""From a wanted port and one from the factory to what else is wanted."""
 
 
 def with_repairs(
@@ -151,32 +143,18 @@ def with_repairs(
     for name, port in ports.items():
         wanted: dict[str, object] = {}
         for kind in kinds:
-            wanted |= _REPAIRS[kind](port, first[name], rdma)
+            wanted |= _repair(kind, port, first[name], rdma)
         ports[name] = port.model_copy(update=wanted)
     return state.model_copy(update={"ports": ports})
 
 
-def _rewrite(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
-    del port, rdma
-    return {"rewrite_dscp": first.rewrite_dscp}
-
-
-def _ecn_elsewhere(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
-    del first, rdma
-    off: dict[int, EcnState | None] = dict.fromkeys(CLASSES)
-    return {"ecn": off | port.ecn}
-
-
-def _pfc_elsewhere(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
-    """Where the file plans PFC, its priorities are ours already."""
-    del port
-    if rdma.mode != "lossy_ecn":
-        return {}
-    return {"pfc": first.pfc, "pfc_priorities": first.pfc_priorities}
-
-
-_REPAIRS: Final[Mapping[str, _Repair]] = {
-    "switch.rewrite": _rewrite,
-    "switch.ecn_elsewhere": _ecn_elsewhere,
-    "switch.pfc_elsewhere": _pfc_elsewhere,
-}
+def _repair(kind: str, port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
+    """What else is wanted of a port, by what the factory has."""
+    if kind == "switch.rewrite":
+        return {"rewrite_dscp": first.rewrite_dscp}
+    if kind == "switch.ecn_elsewhere":
+        return {"ecn": dict.fromkeys(CLASSES) | port.ecn}
+    # Where the file plans PFC, its priorities are ours already.
+    pfc = {"switch.pfc_elsewhere": ("pfc", "pfc_priorities")}[kind]
+    keys = pfc if rdma.mode == "lossy_ecn" else ()
+    return {key: getattr(first, key) for key in keys}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.catalogue.switches.switch_model import Split, SwitchModel
+from components.catalogue.switches.switch_model import Split
 from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Change, Driver, HandSplit, Unsettable
@@ -37,11 +37,6 @@ class PortSplit:
         return self.form.speed_gbit_s if self.form else 0
 
 
-def used_ports(switch: Switch) -> Mapping[str, tuple[str, ...]]:
-    """Every port that the file uses, to its place below the switch."""
-    return {name: ("ports", name) for name in switch.ports}
-
-
 @once
 def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
     """Whole port to its split: `breakouts` of the switch, else the fewest parts that are named.
@@ -53,7 +48,7 @@ def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
         return {}
     named: dict[str, list[str]] = {}
     least: dict[str, int] = {}
-    for name in sorted(used_ports(switch), key=port_key):
+    for name in sorted(switch.ports, key=port_key):
         place = model.place(switch.os, name)
         if place is not None:
             # A name of its own for a part says that the port is split in two at least.
@@ -62,22 +57,15 @@ def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
             named.setdefault(place.whole, []).append(name)
     found: dict[str, PortSplit] = {}
     for whole in dict.fromkeys((*least, *switch.breakouts)):
-        form = _form(model, switch, whole, least.get(whole, 1))
-        said = switch.breakouts.get(whole)
-        count = int(said.split("x")[0]) if said else (form.parts if form else least[whole])
+        forms, said = model.splits_of(switch.os, whole), switch.breakouts.get(whole)
+        needed = least.get(whole, 1)
+        fit = [x for x in forms if x.mode == said or (said is None and x.parts >= needed > 1)]
+        form = min(fit, key=lambda each: each.parts, default=None)
+        count = int(said.split("x")[0]) if said else (form.parts if form else needed)
         if count > 1:
             parts = model.part_names(switch.os, whole, count)
             found[whole] = PortSplit(whole, count, form, parts, tuple(named.get(whole, ())))
     return found
-
-
-def _form(model: SwitchModel, switch: Switch, whole: str, least: int) -> Split | None:
-    forms = model.splits_of(switch.os, whole)
-    said = switch.breakouts.get(whole)
-    if said is not None:
-        return next((form for form in forms if form.mode == said), None)
-    fitting = [form for form in forms if form.parts >= least > 1]
-    return min(fitting, key=lambda form: form.parts, default=None)
 
 
 @once
@@ -128,15 +116,13 @@ def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
 
 def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
     """The error correction that a speed can have on so many lanes; None: not known."""
-    if speed_gbit_s >= ALWAYS_RS_GBIT_S:
+    lane = speed_gbit_s / lanes if lanes else 0
+    if speed_gbit_s >= ALWAYS_RS_GBIT_S or lane >= PAM4_LANE_GBIT_S:
         return ("rs",)
+    if 0 < lane < NRZ_LANE_GBIT_S:
+        return ("fc", "none")
     if lanes is None:
         return ALL
-    lane = speed_gbit_s / lanes
-    if lane >= PAM4_LANE_GBIT_S:
-        return ("rs",)
-    if lane < NRZ_LANE_GBIT_S:
-        return ("fc", "none")
     return ALL if speed_gbit_s in FIRE_CODE_GBIT_S else ("rs", "none")
 
 
@@ -211,21 +197,16 @@ def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> 
     """
     if not isinstance(driver, HandSplit) or not target.splits:
         return
-    held = actual.splits or {}
-    other = {
-        whole: parts
-        for whole, parts in target.splits.items()
+    held, by_count = actual.splits or {}, dict[tuple[int, int], list[str]]()
+    for whole, parts in target.splits.items():
         # What a person split is never joined by us.
-        if len(parts) > 1 and whole in held and held[whole] != parts
-    }
-    if other:
-        raise Unsettable("; ".join(_words(driver, held, other)))
+        if len(parts) > 1 and held.get(whole, parts) != parts:
+            by_count.setdefault((len(held[whole]), len(parts)), []).append(whole)
+    if by_count:
+        raise Unsettable("; ".join(_words(driver, by_count)))
 
 
-def _words(driver: HandSplit, held: Splits, other: Splits) -> Iterator[str]:
-    by_count: dict[tuple[int, int], list[str]] = {}
-    for whole, parts in other.items():
-        by_count.setdefault((len(held[whole]), len(parts)), []).append(whole)
+def _words(driver: HandSplit, by_count: Mapping[tuple[int, int], list[str]]) -> Iterator[str]:
     for (has, wants), wholes in by_count.items():
         is_now = f"split in {has}" if has > 1 else "whole"
         lines = (line.format(whole=wholes[0], parts=wants) for line in driver.by_hand.lines)
@@ -237,6 +218,5 @@ def _words(driver: HandSplit, held: Splits, other: Splits) -> Iterator[str]:
         )
 
 
-def _and_more(names: Iterable[str]) -> str:
-    first, *rest = names
-    return f"{first} (and {len(rest)} more)" if rest else first
+def _and_more(names: list[str]) -> str:
+    return f"{names[0]} (and {len(names) - 1} more)" if names[1:] else names[0]

@@ -328,7 +328,10 @@ class SwitchState(_Frozen):
         """Flat (where, setting) to text, for diffs that people read."""
         flat = texts(self)
         for name, addresses in (self.addresses or {}).items():
-            flat |= {_address_setting(name, each): _address_text(each) for each in addresses}
+            for entry in addresses:
+                is_mtu = entry.startswith(MTU_WORD)
+                setting = f"mtu_{name}" if is_mtu else f"address_{name}_{entry}"
+                flat["switch", setting] = entry.removeprefix(MTU_WORD) if is_mtu else "set"
         for name, port in self.ports.items():
             # A class that is served strictly has no share, whatever the system shows.
             for tc in {*(port.strict_classes or ())} & {*port.class_shares}:
@@ -340,15 +343,6 @@ ALWAYS_UP: Final = "always-up"
 """An entry of `SwitchState.addresses`: the interface of a VLAN is up without a port in it."""
 MTU_WORD: Final = "mtu "
 """How an entry of `SwitchState.addresses` begins that is an MTU."""
-
-
-def _address_setting(name: str, entry: str) -> tuple[str, str]:
-    is_mtu = entry.startswith(MTU_WORD)
-    return "switch", f"mtu_{name}" if is_mtu else f"address_{name}_{entry}"
-
-
-def _address_text(entry: str) -> str:
-    return entry.removeprefix(MTU_WORD) if entry.startswith(MTU_WORD) else "set"
 
 
 def diff_states(actual: SwitchState, desired: SwitchState) -> tuple[Difference, ...]:
