@@ -48,9 +48,12 @@ class _Asked:
     @property
     def value(self) -> object:
         """What the file says there."""
-        if self.path[0] == "ports":
-            return getattr(self.switch.ports[self.port], self.key)
-        return getattr(self.rdma if self.path[0] == "rdma" else self.switch.routing, self.key)
+        owner: object = self.rdma if self.path[0] == "rdma" else self.switch
+        for key in self.path[self.path[0] == "rdma" :]:
+            owner = (
+                self.switch.ports[key] if owner is self.switch.ports else getattr(owner, key, None)
+            )
+        return owner
 
     @property
     def lengths_m(self) -> tuple[int, ...]:
@@ -205,6 +208,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
             f"split the link into parts of {ADAPTIVE_GBIT_S} Gbit/s or less, or remove it",
         ),
     ),
+    "edge-ports": (("edge_ports", "no port has a BPDU guard on {a.title}", "edge_ports"),),
     "routed-link": (
         ("routing.asn", "{a.switch.name} cannot route on {a.title}", _unless_routed),
         ("ports.*.mode=routed", "port {a.port} cannot be routed on {a.title}", "routing"),
@@ -264,6 +268,15 @@ _TEXTS: Final = (
         "remove adaptive_routing, so that each flow keeps its path (ECMP)",
     ),
     (
+        "edge-ports",
+        """Edge ports with BPDU guard are asked for only if the switch system has both.
+
+    A port to a host that hears a BPDU leads to a switch: the guard takes it down before there is a
+    loop. SONiC has spanning tree only if its image has it and the site switches it on.
+    """,
+        "remove edge_ports",
+    ),
+    (
         "routed-link",
         """A link is routed only between switches whose driver sets routed ports and BGP.""",
         "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
@@ -295,10 +308,9 @@ def _asked(rdma: Rdma, switch: Switch, places: str) -> Iterator[_Asked]:
     system, title = system_of(switch.os), driver_of(switch.os).title
     for place in places.split():
         path, _, value = place.partition("=")
-        owner, *keys = path.split(".")
-        names = switch.ports if owner == "ports" else ("",)
-        for name in names if owner != "routing" or switch.routing else ():
-            asked = _Asked(rdma, switch, (owner, *filter(None, [name]), keys[-1]), system, title)
+        for name in switch.ports if "*" in path else ("",):
+            keys = (name if key == "*" else key for key in path.split("."))
+            asked = _Asked(rdma, switch, (*keys,), system, title)
             if asked.value == value if value else asked.value:
                 yield asked
 

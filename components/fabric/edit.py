@@ -12,9 +12,9 @@ from typing import Final
 
 from components.core.difference import Difference
 from components.core.effect import Effect
+from components.core.settings import asked
 from components.fabric.effects import find_effects
 from components.fabric.parts import IbState
-from components.fabric.settings import asked
 from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, Reading

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from components.core.difference import ABSENT, Difference, diff_settings
 from components.core.effect import Effect
-from components.fabric.settings import Impact, table
+from components.core.settings import Impact, table
 from components.fabric.state import ADDRESSES, PortState, SwitchState
 from components.fabric.systems.ranges import collapse_vlans
 

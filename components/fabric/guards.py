@@ -13,9 +13,9 @@ from typing import Final, Literal
 
 from components.core.beside import Beside
 from components.core.difference import Difference
+from components.core.settings import plain
 from components.fabric.effects import collapse
 from components.fabric.parts import Frozen
-from components.fabric.settings import plain
 from components.fabric.state import (
     DSCP_COUNT,
     EcnState,

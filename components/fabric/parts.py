@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 from pydantic_core import to_json
 
 from components.core.effect import Effect
-from components.fabric.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, always
+from components.core.settings import OMIT_EMPTY, OMIT_NONE, Impact, Setting, always
 
 WRITTEN: Final = "written"
 """The configuration says this setting in words."""

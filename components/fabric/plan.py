@@ -214,7 +214,9 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
         **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
         **plan_link(switch, name),
     }
-    # The watchdog, its times and the length of a cable are ours only where the file sets them.
+    # What follows is ours only if the file asks for it.
+    if switch.edge_ports and not port.peer and port.mode != "routed":
+        wanted |= {"edge_port": "on", "bpdu_guard": "on"}
     if spec.rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog:
         times = spec.rdma.pfc_watchdog_ms
         wanted["pfc_watchdog"] = True

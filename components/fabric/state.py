@@ -13,18 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from components.core.difference import Difference, diff_settings
 from components.core.effect import Effect
-from components.fabric.identity import Identity
-from components.fabric.parts import (
-    NONE,
-    TRAFFIC,
-    BgpState,
-    IbState,
-    Neighbour,
-    OtherPorts,
-    Sessions,
-    spread_ports,
-)
-from components.fabric.settings import (
+from components.core.settings import (
     OMIT_EMPTY,
     OMIT_NONE,
     Impact,
@@ -35,6 +24,17 @@ from components.fabric.settings import (
     or_default,
     texts,
     up_down,
+)
+from components.fabric.identity import Identity
+from components.fabric.parts import (
+    NONE,
+    TRAFFIC,
+    BgpState,
+    IbState,
+    Neighbour,
+    OtherPorts,
+    Sessions,
+    spread_ports,
 )
 
 ALL_VLANS = tuple(range(1, 4095))
@@ -73,6 +73,8 @@ _UNTAGGED: Final = Impact(TRAFFIC, "untagged frames get into another VLAN")
 _LEAVES: Final = Impact(TRAFFIC, "the port loses this VLAN", NONE)
 _VLAN_GOES: Final = Impact(TRAFFIC, "every port loses this VLAN", NONE)
 _SPLITS: Final = Impact(LINK, "other ports take its place")
+_EDGE: Final = Impact(TRAFFIC, "unproven: the port may have to learn again", to={"on": NONE})
+_BPDU: Final = Impact(NONE, "nothing until it hears a BPDU", to={"on": LINK, "default": TRAFFIC})
 ADDRESSES: Final[Mapping[str, Impact]] = {
     "address_{}": Impact(TRAFFIC, "routes over this address go", NONE),
     "mtu_{}": _MTU,
@@ -192,6 +194,11 @@ class PortState(_Frozen):
     autoneg: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_LINK)] = None
     """Auto-negotiation, `on` or `off`, with what is offered where that is set apart (SONiC):
     `on 400000`; blank: no line says it."""
+    edge_port: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_EDGE)] = None
+    """Whether spanning tree takes the port for one to a host, which forwards at once: `on` or
+    `off`; blank: no line says it. Other words are a system's own: found and put back."""
+    bpdu_guard: Annotated[str | None, OMIT_NONE, Setting(say=or_default, does=_BPDU)] = None
+    """Whether the port goes down if it hears a BPDU, which no host sends; likewise."""
     dscp_priorities: Annotated[
         dict[int, int],
         OMIT_EMPTY,

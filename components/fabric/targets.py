@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from components.fabric.settings import drop, join, natives, overlay, restore, unite, without
+from components.core.settings import drop, join, natives, overlay, restore, unite, without
 from components.fabric.state import MTU_WORD, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Reading
 

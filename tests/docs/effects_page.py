@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from components.core.settings import Impact
 from components.fabric.effects import TABLE, Row
-from components.fabric.settings import Impact
 from components.hosts.keys.ask import KEYS
 from components.hosts.keys.row import HostKey, effect_of
 

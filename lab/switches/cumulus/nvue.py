@@ -52,6 +52,8 @@ SET_PATHS: Final = tuple(
         "interface <member> bridge domain <name> access =vlan",
         "interface <member> bridge domain <name> untagged =native",
         "interface <member> bridge domain <name> vlan <vlans>",
+        "interface <member> bridge domain <name> stp admin-edge =autoneg",
+        "interface <member> bridge domain <name> stp bpdu-guard =autoneg",
         *(f"interface <ports> qos {each} profile =name" for each in QOS_PROFILES),
         "qos mapping <name> trust =trust",
         "qos mapping <name> dscp <dscps> switch-priority =class",
@@ -170,6 +172,7 @@ _FORMS: Final = (
     ),
     (r"router (bfd)\b", (set[str](), {"bfd"}), _STATE_WORDS),
     (r"interface \S+ link auto-negotiate (\S+)", _ON_OFF, (5, 16)),
+    (r"interface \S+ bridge domain \S+ stp \S+ (\S+)", _ON_OFF, _STATE_WORDS),
 )
 """Where a word stands, its words of before and of after, and the first release of those (page "New
 and Changed NVUE Commands" of 5.15; release notes of 5.16 for the last)."""

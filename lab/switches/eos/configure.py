@@ -199,13 +199,6 @@ def _priority(place: Place, number: str, verb: str) -> str:
     return ""
 
 
-def _extra(place: Place, line: str) -> str:
-    port = place.held()
-    if line not in port.extra:
-        port.extra = [*port.extra, line]
-    return ""
-
-
 def _enter_queue(place: Place, number: str) -> str:
     place.held()
     place.queue = within(number, 0, 7)
@@ -250,10 +243,6 @@ def _verb(verb: str) -> Handler:
 
 def _no_priority(place: Place, number: str) -> str:
     return _priority(place, number, "drop")
-
-
-def _portfast(place: Place) -> str:
-    return _extra(place, "spanning-tree portfast")
 
 
 def _watch(**values: object) -> Handler:
@@ -333,7 +322,11 @@ PORT: Final = table(
         (f"no {PAUSE_WATCHDOG} port timer", _watch(timer=None)),
         (f"{PAUSE_WATCHDOG} port action drop|notify-only", _watch_action),
         (f"no {PAUSE_WATCHDOG} port action", _watch(action=None)),
-        ("spanning-tree portfast", _portfast),
+        ("spanning-tree portfast", _assign(portfast="edge")),
+        ("spanning-tree portfast edge|network|auto|normal", _word("portfast")),
+        ("no spanning-tree portfast", _assign(portfast=None)),
+        ("spanning-tree bpduguard enable|disable", _word("bpduguard")),
+        ("no spanning-tree bpduguard", _assign(bpduguard=None)),
         ("uc-tx-queue <int>", _enter_queue),
     )
 )

@@ -68,7 +68,9 @@ def port_lines(port: Port) -> list[str]:
     lines += ["priority-flow-control on"] if port.pfc else []
     lines += [f"priority-flow-control priority {number} no-drop" for number in port.no_drop]
     lines += list(_watchdog(port))
-    lines += port.extra
+    fast = (port.portfast or "").removeprefix("edge")
+    lines += [f"spanning-tree portfast {fast}".rstrip()] if port.portfast else []
+    lines += [f"spanning-tree bpduguard {port.bpduguard}"] if port.bpduguard else []
     for number, queue in sorted(port.queues.items()):
         inner = list(_queue(queue))
         lines += ["!", f"uc-tx-queue {number}", *(f"   {line}" for line in inner)] if inner else []
