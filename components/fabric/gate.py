@@ -181,17 +181,12 @@ class Shift:
     """
 
     endpoint: Endpoint
-    drain: Drain | str
+    drain: Drain | None
     place: Place
     ours: bool = False
     """Traffic is away because this run, or a killed one before it, sent it away."""
     used: str = ""
     """How this run sent it away."""
-
-    @property
-    def title(self) -> str:
-        """The mechanism, for people."""
-        return "" if isinstance(self.drain, str) else self.drain.title
 
     @property
     def _path(self) -> Path:
@@ -224,12 +219,12 @@ class Shift:
 
     def _leave(self, exchange: Exchange) -> None:
         drain = self.drain
-        if isinstance(drain, str) or self._shows(exchange, "is_away"):
+        if drain is None or self._shows(exchange, "is_away"):
             return
         keep_current(self._path.name, f"back: {'; '.join(drain.back)}\n")
         self.ours = True
         word = drain.on(exchange.read(SwitchState()).state) if "{on}" in str(drain.away) else ""
-        self._send(exchange, tuple(line.replace("{on}", word) for line in drain.away))
+        self._send(exchange, drain, (line.replace("{on}", word) for line in drain.away))
         if not self._await(exchange, "is_away"):
             where = exchange.session.where
             raise DeviceError(
@@ -246,21 +241,22 @@ class Shift:
         Raises:
             DeviceError: The switch refuses a line, or still shows that traffic is away.
         """
-        if isinstance(self.drain, str):
+        if self.drain is None:
             return
         try:
-            self._send(exchange, (*self.drain.back, *filter(None, [exchange.driver.save])))
+            saved = filter(None, [exchange.driver.save])
+            self._send(exchange, self.drain, (*self.drain.back, *saved))
         finally:
             self.ours = self._shows(exchange, "is_away")
         if self.ours:
             raise DeviceError(
-                f"{exchange.session.where} still shows {self.title} in `{self.drain.asks}`"
+                f"{exchange.session.where} still shows {self.drain.title} in `{self.drain.asks}`"
             )
         self._path.unlink(missing_ok=True)
 
     def _shows(self, exchange: Exchange, what: str) -> bool:
         """Whether the switch shows one of the two patterns."""
-        if isinstance(self.drain, str):
+        if self.drain is None:
             return False
         answer = exchange.session.run(self.drain.asks)
         return re.search(getattr(self.drain, what), answer, re.MULTILINE) is not None
@@ -268,22 +264,23 @@ class Shift:
     def _await(self, exchange: Exchange, what: str) -> bool:
         return not _last_of(lambda: not self._shows(exchange, what), self.place.settle_s)
 
-    def _send(self, exchange: Exchange, lines: Iterable[str]) -> None:
+    def _send(self, exchange: Exchange, drain: Drain, lines: Iterable[str]) -> None:
         for line in lines:
             text = exchange.driver.find_refusal(exchange.session.run(line))
             if text is not None:
                 raise DeviceError(
-                    f"{exchange.session.where} refused a line of {self.title}: `{line}`: {text}\n"
+                    f"{exchange.session.where} refused a line of {drain.title}: `{line}`: {text}\n"
                     "  fix    plan a window and set disruption.ports to allow, which sends none"
                 )
 
     def explain(self) -> str:
         """What a failure adds while traffic is still away."""
-        if isinstance(self.drain, str) or not self.ours:
+        if self.drain is None or not self.ours:
             return ""
+        device, drain = self.endpoint.device, self.drain
         return (
-            f"\n  traffic {self.endpoint.device} is still in {self.title}. The next run brings it"
-            f" back\n          after its change. By hand: {'; '.join(self.drain.back)}"
+            f"\n  traffic {device} is still in {drain.title}. The next run brings it back\n      "
+            f"    after its change. By hand: {'; '.join(drain.back)}"
         )
 
 
@@ -350,7 +347,9 @@ def open_gate(endpoint: Endpoint, drain: Drain | str) -> Generator[Gate, None, N
         DeviceError: Of the body, with the waves around it and traffic that is still away.
     """
     place = _load(Place, place_file(endpoint)) or Place()  # one that no program wrote is watched
-    gate = Gate(endpoint, place, Shift(endpoint, drain, place))
+    gate = Gate(
+        endpoint, place, Shift(endpoint, drain if isinstance(drain, Drain) else None, place)
+    )
     busy = f"{endpoint.where}: another Railyard run has been changing this device"
     try:
         with hold_lock(_mark(endpoint), busy, LOCK_DEADLINE_S):

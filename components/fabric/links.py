@@ -264,22 +264,16 @@ def _groups(spec: ClusterSpec) -> set[frozenset[str]]:
 
     They are made from sets of switches, so 1,000 hosts on the same leaves cost as much as one.
     """
-    near = _neighbours(spec)
+    near: dict[str, set[str]] = {switch.name: set() for switch in spec.switches}
+    for link in list_links(spec):
+        one, other = link.one.switch.name, link.other.switch.name
+        near[one].add(other)
+        near[other].add(one)
     found = {frozenset({one, other}) for one, far in near.items() for other in far}
     found |= {frozenset({each.name, each.mlag_peer}) for each in spec.switches if each.mlag_peer}
     found |= {frozenset(each.name for each in spec.sm_switches)}
     leaves = {*leaves_of_hosts(spec).values()}
     return found | leaves | {*_redundant_spines(near, frozenset[str]().union(*leaves))}
-
-
-def _neighbours(spec: ClusterSpec) -> Mapping[str, set[str]]:
-    """Switch to those at the other ends of its links, routed or not."""
-    found: dict[str, set[str]] = {switch.name: set() for switch in spec.switches}
-    for link in list_links(spec):
-        one, other = link.one.switch.name, link.other.switch.name
-        found[one].add(other)
-        found[other].add(one)
-    return found
 
 
 def _redundant_spines(

@@ -14,12 +14,11 @@ from components.fabric.links import plan_waves, rails_on_link
 from components.fabric.moves import guarded
 from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm, ufm_endpoint
 from components.fabric.parts import Frozen
-from components.fabric.queues import QueuePlan, with_repairs
+from components.fabric.queues import plan_queues, with_repairs
 from components.fabric.splits import plan_link, plan_splits, splits_by_speed
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import HandSplit, flatten
-from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec, SwitchWaves
 from components.model.fabric import Switch, SwitchPort
@@ -131,6 +130,9 @@ def describe_start(plan: SwitchPlan) -> str:
 def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
     is_roce = switch.carries == "roce"
     desired = _plan_ethernet(spec, switch) if is_roce else plan_subnet(spec, switch)
+    system, is_exec = system_of(switch.os), switch.executor == "exec"
+    guard, release = system.driver.guard, system.parse_release(switch.release)
+    has_timer = guard is not None and not is_exec and release >= guard.since
     return SwitchPlan(
         name=switch.name,
         os=switch.os,
@@ -144,18 +146,10 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         waves=plan_waves(spec),
         settle_s=spec.disruption.switch_waves.settle_s,
         guarded=guarded_of(spec.rdma) if is_roce else None,
-        exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
+        exec=plan_exec(switch.os, desired) if is_exec else None,
         links=plan_links(spec).get(switch.name),
-        timed_restore_s=_timed_restore_s(switch),
+        timed_restore_s=guard.rollback_s if guard and has_timer else None,
     )
-
-
-def _timed_restore_s(switch: Switch) -> int | None:
-    system = system_of(switch.os)
-    guard = system.driver.guard
-    if guard is None or switch.executor == "exec":
-        return None
-    return guard.rollback_s if system.parse_release(switch.release) >= guard.since else None
 
 
 def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
@@ -177,17 +171,14 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     system = system_of(switch.os)
     intent = system.intent(spec.rdma)
-    queues = QueuePlan.of(spec, switch)
-    ports = {
-        name: _plan_port(spec, switch, name, queues.settle(name, intent.port))
-        for name in sorted(switch.ports, key=port_key)
-    }
+    queues = plan_queues(spec, switch, intent.port)
+    ports = {name: _plan_port(spec, switch, name, port) for name, port in queues.items()}
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
     state = intent.switch.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": _longest_cable(switch),
-            "adaptive_routing": True if queues.spreading else None,
+            "adaptive_routing": any(each.adaptive_routing for each in queues.values()) or None,
             **plan_routing(spec, switch),
             "splits": None if splits_by_speed(system) else plan_splits(switch),
             "ports": ports,

@@ -3,60 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from components.catalogue.switches.marking import recommended
 from components.fabric.splits import part_speeds
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
+from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import RoceProfile, SwitchSystem
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rdma, Schedule, Switch, SwitchPort
+from components.model.fabric import Rdma, Switch, SwitchPort
 from components.model.guards import Guards
 from components.model.once import once
 
 BYTES_PER_KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePlan:
-    """What is decided of queues, port by port."""
+def plan_queues(spec: ClusterSpec, switch: Switch, intent: PortState) -> dict[str, PortState]:
+    """Each port, by number, with the intent of all ports and the queues that are its own.
 
-    marking: Mapping[str, EcnState]
-    schedule: Schedule | None
-    spreading: frozenset[str]
-    """Ports with adaptive routing."""
-
-    @classmethod
-    def of(cls, spec: ClusterSpec, switch: Switch) -> QueuePlan:
-        """The plan of one switch; whether its system can do it is for the rules to say."""
-        rdma, system = spec.rdma, system_of(switch.os)
-        speeds = port_speeds(spec, switch)
-        if system.port_ecn is not None:
-            # One marking for the switch: that of its fastest port, which fills a queue first.
-            speeds = dict.fromkeys(speeds, max(speeds.values(), default=0))
-        marking = {
-            name: port_marking(rdma, switch.os, port, speeds[name])
-            for name, port in switch.ports.items()
-        }
-        routed = (name for name, port in switch.ports.items() if port.mode == "routed")
-        return cls(
-            {name: as_profile(each, system.profile) for name, each in marking.items()},
-            rdma.schedule,
-            frozenset(routed) if rdma.adaptive_routing else frozenset(),
-        )
-
-    def settle(self, name: str, intent: PortState) -> PortState:
-        """The intent of all ports with what is this one's own."""
-        own: dict[str, object] = {"ecn": dict.fromkeys(intent.ecn, self.marking[name])}
-        if self.schedule is not None:
-            strict = {*(intent.strict_classes or ()), *self.schedule.strict}
+    Whether the system can do it is for the rules to say.
+    """
+    rdma, system, speeds = spec.rdma, system_of(switch.os), port_speeds(spec, switch)
+    fastest = max(speeds.values(), default=0)
+    planned: dict[str, PortState] = {}
+    for name in sorted(switch.ports, key=port_key):
+        port = switch.ports[name]
+        # One marking for the switch: that of its fastest port, which fills a queue first.
+        speed = speeds[name] if system.port_ecn is None else fastest
+        marking = as_profile(port_marking(rdma, switch.os, port, speed), system.profile)
+        own: dict[str, object] = {"ecn": dict.fromkeys(intent.ecn, marking)}
+        if rdma.schedule is not None:
+            strict = {*(intent.strict_classes or ()), *rdma.schedule.strict}
             own["strict_classes"] = tuple(sorted(strict))
-            own["class_shares"] = dict(sorted(self.schedule.shares.items()))
-        if name in self.spreading:
+            own["class_shares"] = dict(sorted(rdma.schedule.shares.items()))
+        if rdma.adaptive_routing and port.mode == "routed":
             own["adaptive_routing"] = True
-        return intent.model_copy(update=own)
+        planned[name] = intent.model_copy(update=own)
+    return planned
 
 
 def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
