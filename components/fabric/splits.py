@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from components.catalogue.switches.switch_model import Split
 from components.fabric.state import SwitchState
@@ -14,7 +13,6 @@ from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import LinkForm, LinkWish, SwitchSystem
 from components.model.fabric import Switch
 from components.model.once import once
-from components.model.switch_ports import Fec
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +79,6 @@ def plan_splits(switch: Switch) -> dict[str, tuple[str, ...]] | None:
     return {whole: split.parts for whole, split in sorted(splits_of(switch).items())} or None
 
 
-ALWAYS_RS_GBIT_S: Final = 200
-"""200 and 400 Gbit/s have Reed-Solomon on each kind of lane (IEEE 802.3bs, clause 119), and 800
-Gbit/s has it too (802.3df)."""
-PAM4_LANE_GBIT_S: Final = 50
-"""Lanes that carry two bits a symbol have Reed-Solomon alone (802.3cd, clauses 134 and 91)."""
-NRZ_LANE_GBIT_S: Final = 25
-"""Reed-Solomon by 802.3by (clause 108) and 802.3bj (clause 91)."""
-FIRE_CODE_GBIT_S: Final = (25, 50)
-"""Of lanes of 25 Gbit/s, the speeds that have Fire code too: 802.3by, and the 25G Ethernet
-Consortium for two lanes. 100 Gbit/s on four lanes has none."""
-ALL: Final[tuple[Fec, ...]] = ("rs", "fc", "none")
-
-
 def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
     """Each speed of a port, or of a part, in Gbit/s to its lanes; None: their number is not known.
 
@@ -112,18 +97,6 @@ def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
         return {**slower, top: lanes}
     forms = {form.speed_gbit_s: model.lanes // form.parts for form in model.splits}
     return {speed: n for speed, n in sorted(forms.items()) if n < lanes} | {top: lanes}
-
-
-def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
-    """The error correction that a speed can have on so many lanes; None: not known."""
-    lane = speed_gbit_s / lanes if lanes else 0
-    if speed_gbit_s >= ALWAYS_RS_GBIT_S or lane >= PAM4_LANE_GBIT_S:
-        return ("rs",)
-    if 0 < lane < NRZ_LANE_GBIT_S:
-        return ("fc", "none")
-    if lanes is None:
-        return ALL
-    return ALL if speed_gbit_s in FIRE_CODE_GBIT_S else ("rs", "none")
 
 
 def plan_link(switch: Switch, name: str) -> dict[str, object]:
