@@ -65,7 +65,7 @@ def write_text(value: object) -> str:
 
 
 class Frozen(BaseModel):
-    """A value that is never changed, and has no key that is not known."""
+    """A model that never changes and takes no unknown key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
