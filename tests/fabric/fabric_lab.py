@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.catalogue.switches import MODELS
 from components.checks.registry import RULES
 from components.core.problem import Problem
 from components.fabric.exchange import Exchange
@@ -129,13 +130,8 @@ def routed_of(
 ) -> ClusterSpec:
     """Two leaves below a spine, joined by routed links, with a part of both rails on each leaf.
 
-    Args:
-        system: Of the leaves.
-        bfd: Whether the links have it.
-        spine: Of the spine; that of the leaves by default.
-        cards: Whether ports to hosts are routed too.
-        numbered: Whether the first link of each leaf has a /31.
-        rdma: What the file says of RDMA.
+    The spine is of the same system unless `spine` says another one. With `cards`, ports to hosts
+    are routed too; with `numbered`, the first link of each leaf has a /31.
     """
     site = chain_of(system, 2, **rdma).model_dump(mode="json")
     for number, rail in enumerate(site["rails"]):
@@ -168,14 +164,7 @@ def routed_of(
 
 
 def units_of(system: str, mode: str = "lossless", *, top: str = "", supers: int = 1) -> ClusterSpec:
-    """Two scalable units, each a leaf below a spine, and super-spines over both.
-
-    Args:
-        system: Of leaves and spines.
-        mode: What the file says of RDMA.
-        top: System of the super-spines; that of the others by default.
-        supers: How many there are.
-    """
+    """Two scalable units, each a leaf below a spine, and super-spines (of `top`) over both."""
     site = routed_of(system, mode=mode).model_dump(mode="json")
     spine, far = site["switches"][2], top or system
     over: list[dict[str, object]] = [{} for _ in range(supers)]
@@ -209,26 +198,25 @@ SPLIT_MODELS = {"cumulus": "SN5600", "eos": "DCS-7060X6-64PE", "sonic": "Z9332F"
 """System to a model whose ports can be split in two."""
 
 
-def split_of(system: str, parts: int = 2, **rdma: object) -> ClusterSpec:
-    """A leaf of which both cards of a host are on parts of the first port: the first and the last.
+def parts_of(system: str, number: int, parts: int = 2) -> tuple[str, ...]:
+    """The names of the parts of a port."""
+    return MODELS[SPLIT_MODELS[system]].part_names(system, port_name(system, number), parts)
 
-    Args:
-        system: Of the leaf.
-        parts: Into how many the port is split.
-        rdma: What the file says of RDMA.
-    """
+
+def split_of(system: str, parts: int = 2, **rdma: object) -> ClusterSpec:
+    """A leaf with both cards of a host on parts of the first port: the first and the last."""
     site = chain_of(system, 1, **rdma).model_dump(mode="json")
     leaf = site["switches"][0] | {"model": SPLIT_MODELS[system]}
-    lane = {"eos": "Ethernet1/{}", "sonic": "Ethernet{}"}
-    last = 8 - 8 // parts + (system == "eos") if system in lane else parts - (system != "onyx")
-    form = lane.get(system, {"cumulus": "swp1s{}", "onyx": "1/1/{}"}.get(system, ""))
-    first = {"cumulus": 0, "sonic": 0}.get(system, 1)
-    ends = [form.format(first), form.format(last)]
-    leaf["ports"] = dict(zip(ends, leaf["ports"].values(), strict=True))
-    for host in site["hosts"]:
-        for nic in host["nics"]:
-            nic |= {"model": "ConnectX-7", "speed_gbit_s": 100}
+    first, *_, last = parts_of(system, 1, parts)
+    leaf["ports"] = dict(zip((first, last), leaf["ports"].values(), strict=True))
+    plug_cards(site, 100)
     return ClusterSpec.model_validate(site | {"switches": [leaf]})
+
+
+def plug_cards(site: dict[str, Any], speed_gbit_s: int) -> None:
+    """Cards of a speed in every host."""
+    for nic in (nic for host in site["hosts"] for nic in host["nics"]):
+        nic |= {"model": "ConnectX-7", "speed_gbit_s": speed_gbit_s}
 
 
 def port_name(system: str, number: int) -> str:

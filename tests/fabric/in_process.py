@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,29 @@ def load_site(path: Path, **rdma: object) -> dict[str, Any]:
 @cache
 def _read(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", parse_yaml(path.read_text(), path.name).value)
+
+
+def answer(
+    exchange: Exchange, say: Callable[[str, int], str | None] = lambda _line, _number: None
+) -> list[str]:
+    """Answer in place of the switch; what `say` gives no answer to goes to the switch.
+
+    Args:
+        exchange: Whose session is changed.
+        say: Gets each command and its number from 1 on; it may raise.
+
+    Returns:
+        The commands, as they are sent.
+    """
+    run, sent = exchange.session.run, list[str]()
+
+    def asks(command: str) -> str:
+        sent.append(command)
+        said = say(command, len(sent))
+        return run(command) if said is None else said
+
+    exchange.session.run = asks
+    return sent
 
 
 def baseline_of(exchange: Exchange, desired: SwitchState) -> SwitchState:

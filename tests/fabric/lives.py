@@ -1,12 +1,16 @@
-"""The life of a whole fabric: others' lines, apply, apply again, undo; and what must hold then."""
+"""The laws of every driver, on one switch and on a whole fabric: in lives of a switch.
+
+A life is: others' lines, an apply, another one, edits, an undo; and what must hold after each.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from components.fabric.state import SwitchState, diff_states
+from components.fabric.state import PortState, SwitchState, diff_states
 from components.model.cluster import ClusterSpec
 from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
@@ -14,7 +18,36 @@ from lab.switches.eos.server import EosSwitch
 from lab.switches.onyx.server import OnyxSwitch
 from lab.switches.sonic.config import Db
 from lab.switches.sonic.server import SonicSwitch
+from tests.fabric.eos_lab import Clock
 from tests.fabric.fabric_lab import Room, rooms_of
+from tests.fabric.in_process import apply, baseline_of, edit, restore
+from tests.fabric.switch_labs import SwitchLab
+
+
+def check_laws(lab: SwitchLab, folder: Path) -> None:
+    """An apply is found again and its second one is empty; the undo is exact, and all is saved.
+
+    What an edit drops is given back: the undo of the rest leaves nothing of it either.
+    """
+    desired, switch = lab.desired, lab.make_switch(folder, Clock())
+    first, exchange = switch.snapshot(), lab.talk(switch)
+    baseline = baseline_of(exchange, desired)
+    assert switch.snapshot() == first, "reading changes nothing"
+    wishless = SwitchState(ports=dict.fromkeys(desired.ports, PortState()))
+    assert apply(exchange, wishless) == ()
+    assert switch.snapshot() == first, "an empty wish changes nothing"
+    for rest in (desired, lab.carried.fewer(desired)):
+        assert apply(exchange, desired)
+        assert diff_states(exchange.read(desired).state, desired) == ()
+        assert apply(exchange, desired) == ()
+        assert next(iter(switch.snapshot().values())) == lab.saved_part(switch)
+        lab.carried.check(switch, desired)
+        if rest != desired:
+            edit(exchange, desired, rest, baseline)
+            assert diff_states(exchange.read(rest).state, rest) == ()
+        restore(exchange, rest, baseline)
+        assert switch.snapshot() == first
+    assert switch.unmodelled == ()
 
 
 def disturb(room: Room, history: list[str]) -> None:
@@ -36,18 +69,46 @@ def live(spec: ClusterSpec, history: list[str]) -> None:
 
 
 def live_in(room: Room, spec: ClusterSpec, history: list[str]) -> None:
-    """After a history: an apply is found again, the second is empty, undo is exact."""
+    """After a history: `check_life`, what others have stays, and all hops agree."""
     disturb(room, history)
-    first, others = room.switch.snapshot(), unowned(room)
+    others = unowned(room)
+
+    def check_others(_state: SwitchState) -> None:
+        assert unowned(room) == others
+        agree(room, spec)
+
+    check_life(room, check=check_others)
+
+
+def check_life(
+    room: Room, *edits: SwitchState, check: Callable[[SwitchState], None] = lambda _state: None
+) -> tuple[str, ...]:
+    """An apply, and each edit after it, is found again, and a second one is empty; undo is exact.
+
+    Args:
+        room: Whose plan is applied at first.
+        edits: What is wanted after that.
+        check: Called when a state is there.
+
+    Returns:
+        The lines of the undo.
+    """
+    first, was = room.switch.snapshot(), room.plan.desired
     room.record()
+    assert room.switch.snapshot() == first, "reading changes nothing"
+    assert room.baseline is not None
     room.apply()
-    assert diff_states(room.read(), room.plan.desired) == ()
-    assert room.apply() == ()
-    assert unowned(room) == others
-    agree(room, spec)
-    room.restore()
+    for now in (was, *edits):
+        if now is not was:
+            edit(room.talk(), was, now, room.baseline)
+        assert diff_states(room.talk().read(now).state, now) == ()
+        assert apply(room.talk(), now) == ()
+        check(now)
+        was = now
+    lines = restore(room.talk(), was, room.baseline)
     assert room.switch.snapshot() == first
     assert room.switch.unmodelled == ()
+    return lines
 
 
 def unowned(room: Room) -> object:

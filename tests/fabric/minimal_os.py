@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 from components.fabric.effects import ByTable
 from components.fabric.queues import marking_of
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.state import PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.fabric import Rdma
@@ -24,10 +24,19 @@ from lab.switches.onyx.config import Mode
 from lab.views import PortView, SwitchConfig
 
 PORTS: Final = tuple(f"p{number}" for number in range(1, 9))
-FACTORY: Final[dict[str, Any]] = {
-    "up": True, "mtu": 1500, "mode": "access", "vlan": 1, "trunk": [], "trust": "L2",
-    "ecn": {}, "pause": [], "strict": [],
-}  # fmt: skip
+FACTORY: Final = PortState(
+    admin_up=True,
+    mtu_bytes=1500,
+    mode="access",
+    access_vlan=1,
+    trunk_vlans=(),
+    trust="L2",
+    ecn=dict.fromkeys(range(8)),
+    pfc_priorities=(),
+    strict_classes=(),
+)
+"""What each port has, and all that a port can have."""
+NEW: Final = SwitchState(vlans=(1,), ports=dict.fromkeys(PORTS, FACTORY))
 
 
 def intent(rdma: Rdma) -> Intent:
@@ -59,36 +68,33 @@ class MinimalDriver(ByTable):
         return ("show",)
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        return tuple(_load(answers["show"])["ports"])
+        return tuple(_load(answers).ports)
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         del wanted
         return ("show",)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        found = _load(answers["show"])
-        ports = {name: _port(found["ports"][name]) for name in wanted.ports}
+        found = _load(answers)
         holders: dict[int, tuple[str, ...]] = {}
-        for name, port in found["ports"].items():
-            for vlan in (port["vlan"], *port["trunk"]) if name not in wanted.ports else ():
+        for name in found.ports.keys() - wanted.ports.keys():
+            port = found.ports[name]
+            for vlan in (port.access_vlan or 1, *list_vlans(port.trunk_vlans or ())):
                 holders[vlan] = (*holders.get(vlan, ()), name)
-        return Reading(SwitchState(vlans=tuple(found["vlans"]), ports=ports), holders)
+        ports = {name: found.ports[name] for name in wanted.ports}
+        return Reading(found.model_copy(update={"ports": ports}), holders)
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         new = [f"vlan add {vlan}" for vlan in target.vlans if vlan not in actual.vlans]
         gone = [f"vlan del {vlan}" for vlan in actual.vlans if vlan not in target.vlans]
-        ports = [
-            f"port {name} {tail}"
-            for name, port in target.ports.items()
-            for tail in _tails(actual.ports.get(name, PortState()), port)
-        ]
-        return tuple(Change((line,)) for line in (*new, *ports, *gone))
+        lines = [line for name in target.ports for line in _lines(name, actual, target)]
+        return tuple(Change((line,)) for line in (*new, *lines, *gone))
 
     def find_refusal(self, output: str) -> str | None:
         return output.strip() if output.startswith("!") else None
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        return SwitchState(vlans=(1,), ports=dict.fromkeys(ports, _port(FACTORY)))
+        return SwitchState(vlans=(1,), ports=dict.fromkeys(ports, FACTORY))
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         del ports
@@ -109,30 +115,15 @@ SYSTEM: Final = SwitchSystem(
 )
 
 
-def _load(text: str) -> dict[str, Any]:
+def _load(answers: Mapping[str, str]) -> SwitchState:
     try:
-        return cast("dict[str, Any]", json.loads(text))
+        return SwitchState.model_validate_json(answers["show"])
     except ValueError as error:
-        raise Unreadable("show", text, "no JSON") from error
-
-
-def _port(found: Mapping[str, Any]) -> PortState:
-    pairs: dict[str, list[int]] = found["ecn"]
-    marked = {int(tc): EcnState(min_kib=low, max_kib=high) for tc, (low, high) in pairs.items()}
-    return PortState(
-        admin_up=found["up"],
-        mtu_bytes=found["mtu"],
-        mode=found["mode"],
-        access_vlan=found["vlan"],
-        trunk_vlans=tuple(found["trunk"]),
-        trust=found["trust"],
-        ecn={**dict.fromkeys(range(8)), **marked},
-        pfc_priorities=tuple(found["pause"]),
-        strict_classes=tuple(found["strict"]),
-    )
+        raise Unreadable("show", answers["show"], "no JSON") from error
 
 
 _WORDS: Final = {
+    "ecn": "ecn",
     "mode": "mode",
     "access_vlan": "vlan",
     "trunk_vlans": "trunk",
@@ -142,24 +133,17 @@ _WORDS: Final = {
     "mtu_bytes": "mtu",
     "admin_up": "up",
 }
+"""Each setting of a port to the word of its line, in the order in which they are set."""
+_KEYS: Final = {word: key for key, word in _WORDS.items()}
 
 
-def _tails(was: PortState, port: PortState) -> Iterator[str]:
-    for tc, ecn in port.ecn.items():
-        if ecn != was.ecn.get(tc):
-            yield f"ecn {tc} {ecn.min_kib} {ecn.max_kib}" if ecn else f"ecn {tc} off"
+def _lines(name: str, actual: SwitchState, target: SwitchState) -> Iterator[str]:
+    was = actual.ports.get(name, PortState()).model_dump(mode="json")
+    port = target.ports[name].model_dump(mode="json")
     for key, word in _WORDS.items():
-        value: object = getattr(port, key)
-        if value is not None and value != getattr(was, key):
-            yield f"{word} {_say(value)}"
-
-
-def _say(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return ",".join(map(str, cast("tuple[int, ...]", value))) or "none"
-    return str(value)
+        value = {**was[key], **port[key]} if key == "ecn" else port.get(key)
+        if value is not None and value != was.get(key):
+            yield f"port {name} {word} {json.dumps(value, separators=(',', ':'))}"
 
 
 @dataclass
@@ -168,15 +152,13 @@ class MinimalSwitch:
 
     config: SwitchConfig
     path: Path
-    running: dict[str, Any] = field(
-        default_factory=lambda: {"vlans": [1], "ports": {p: {**FACTORY} for p in PORTS}}
-    )
+    running: SwitchState = NEW
     unmodelled: tuple[str, ...] = ()
     where: str = "leaf-01 (in process)"
 
     def __post_init__(self) -> None:
         """What runs at first is what boots."""
-        self.saved = json.dumps(self.running)
+        self.saved = self.running
 
     def run(self, command: str) -> str:
         """Run one line, as a login would."""
@@ -188,58 +170,50 @@ class MinimalSwitch:
             return f"! {command}: {error}\n"
 
     def show(self, _rest: list[str]) -> str:
-        return json.dumps(self.running)
+        return self.running.model_dump_json()
 
     def save(self, _rest: list[str]) -> str:
-        self.saved = json.dumps(self.running)
+        self.saved = self.running
         return ""
 
     def vlan(self, rest: list[str]) -> str:
-        held = {*self.running["vlans"]}
+        held = {*self.running.vlans}
         held = held | {int(rest[1])} if rest[0] == "add" else held - {int(rest[1])}
-        self.running["vlans"] = sorted(held)
+        self.running = self.running.model_copy(update={"vlans": tuple(sorted(held))})
         return ""
 
     def port(self, rest: list[str]) -> str:
-        name, key, *values = rest
-        port = self.running["ports"][name] = {**self.running["ports"][name]}
-        if key == "ecn":
-            kept = {tc: pair for tc, pair in port["ecn"].items() if tc != values[0]}
-            off = values[1] == "off"
-            port["ecn"] = kept if off else {**kept, values[0]: [int(v) for v in values[1:]]}
-            return ""
-        port[key] = _READERS[type(FACTORY[key])](values[0])
+        name, word, value = rest
+        port = self.running.ports[name].model_dump(mode="json")
+        port[_KEYS[word]] = json.loads(value)
+        ports = {**self.running.ports, name: PortState.model_validate(port)}
+        self.running = self.running.model_copy(update={"ports": ports})
         return ""
 
     def snapshot(self) -> dict[str, Any]:
-        return {"running": json.loads(json.dumps(self.running)), "saved": json.loads(self.saved)}
+        return {"running": self.running.model_dump(), "saved": self.saved.model_dump()}
 
     def port_view(self, port: str) -> PortView:
-        held = self.running["ports"][port]
+        held = self.running.ports[port]
+        marks = {tc: (ecn.min_kib, ecn.max_kib) for tc, ecn in held.ecn.items() if ecn}
         return PortView(
             switch=self.config.name,
             port=port,
-            admin_up=held["up"],
-            oper_up=held["up"],
+            admin_up=bool(held.admin_up),
+            oper_up=bool(held.admin_up),
             speed_gbit_s=100,
-            mtu_bytes=held["mtu"],
-            mode=cast("Mode", held["mode"]),
-            access_vlan=held["vlan"],
-            allowed_vlans=frozenset(held["trunk"]),
-            trust=held["trust"],
+            mtu_bytes=held.mtu_bytes or 0,
+            mode=cast("Mode", held.mode),
+            access_vlan=held.access_vlan or 1,
+            allowed_vlans=frozenset(list_vlans(held.trunk_vlans or ())),
+            trust=held.trust or "L2",
             dscp_to_priority=tuple(dscp // 8 for dscp in range(64)),
             priority_to_tc=tuple(range(8)),
-            ecn_kib={int(tc): (low, high) for tc, (low, high) in held["ecn"].items()},
-            pfc_priorities=frozenset(held["pause"]),
+            ecn_kib=marks,
+            pfc_priorities=frozenset(held.pfc_priorities or ()),
         )
 
 
-_READERS: Final[dict[type, Callable[[str], Any]]] = {
-    bool: lambda text: text == "yes",
-    int: int,
-    str: str,
-    list: lambda text: [] if text == "none" else [int(each) for each in text.split(",")],
-}
 _VERBS: Final[dict[str, Callable[[MinimalSwitch, list[str]], str]]] = {
     "show": MinimalSwitch.show,
     "save": MinimalSwitch.save,

@@ -18,20 +18,16 @@ from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import diff_states
 from components.fabric.systems.cumulus.tree import PATCH
-from tests.fabric import test_exchange, test_routed_switches
 from tests.fabric.fabric_lab import Room
-from tests.fabric.in_process import apply, edit, restore
-from tests.fabric.lives import disturb
+from tests.fabric.histories import HISTORIES
+from tests.fabric.in_process import answer, apply, restore
+from tests.fabric.lives import check_life, disturb
 from tests.fabric.switch_labs import put_back
 from tests.fabric.whole_intents import EVERYTHING, PIECES, Pieces, whole_of, whole_rooms
 
 QUICK: Final = settings(max_examples=4, deadline=None, phases=(Phase.explicit, Phase.generate))
 """A life is found in a second and shrunk in minutes: no shrinking."""
 Way = Callable[[Exchange], object]
-HISTORIES: Final[dict[str, st.SearchStrategy[list[str]]]] = {
-    "onyx": test_exchange.HISTORIES,
-    **test_routed_switches.HISTORIES,
-}
 REFUSALS: Final = {
     "cumulus": "Error: Failure during apply\n[status 1]\n",
     "eos": "% Invalid input\n",
@@ -59,34 +55,10 @@ FAULTS: Final = st.builds(
 )
 
 
-def broken(exchange: Exchange, fault: Fault, at: int, system: str) -> Exchange:
-    """The same session, which breaks at one line."""
-    run, left = exchange.session.run, [at]
-
-    def breaks(command: str) -> str:
-        left[0] -= 1
-        if left[0] != -1:
-            return run(command)
-        if fault.kind == "refused":
-            return REFUSALS[system]
-        if fault.kind == "lost after":
-            run(command)
-        raise UnreachableError(f"leaf-01: the session ended while `{command}` ran")
-
-    exchange.session.run = breaks
-    return exchange
-
-
 def lines_of(room: Room, way: Way) -> int:
     """How many lines a run sends."""
-    exchange, sent = room.talk(), list[str]()
-    run = exchange.session.run
-
-    def counts(command: str) -> str:
-        sent.append(command)
-        return run(command)
-
-    exchange.session.run = counts
+    exchange = room.talk()
+    sent = answer(exchange)
     way(exchange)
     return len(sent)
 
@@ -119,7 +91,7 @@ def live_broken(room: Room, applying: Fault, undoing: Fault) -> None:
         lambda exchange: restore(exchange, desired, baseline),
     ]
     counts = [lines_of(room, way) for way in ways]
-    text = run_broken(room, ways[0], applying, counts[0], system)
+    text = run_broken(room, ways[0], applying, counts[0])
     if applying.kind == "refused" and text:
         # Refused before a change, or put back: one line that is refused stops nothing.
         assert "result" not in text or put_back(system) in text
@@ -127,7 +99,7 @@ def live_broken(room: Room, applying: Fault, undoing: Fault) -> None:
     end_it(room, ways[0], applying)
     assert diff_states(room.read(), desired) == ()
     assert room.apply() == ()
-    text = run_broken(room, ways[1], undoing, counts[1], system)
+    text = run_broken(room, ways[1], undoing, counts[1])
     if undoing.kind == "refused" and "the previous values were put back" in text:
         assert diff_states(room.read(), desired) == ()
     end_it(room, ways[1], undoing)
@@ -135,11 +107,24 @@ def live_broken(room: Room, applying: Fault, undoing: Fault) -> None:
     assert room.switch.unmodelled == ()
 
 
-def run_broken(room: Room, way: Way, fault: Fault, count: int, system: str) -> str:
+def run_broken(room: Room, way: Way, fault: Fault, count: int) -> str:
     """A run with a fault: what its error says; blank where the fault was of no matter."""
+    exchange, system = room.talk(), room.plan.os
+    run = exchange.session.run
+
+    def breaks(command: str, number: int) -> str | None:
+        if number != fault.at % count + 1:
+            return None
+        if fault.kind == "refused":
+            return REFUSALS[system]
+        if fault.kind == "lost after":
+            run(command)
+        raise UnreachableError(f"leaf-01: the session ended while `{command}` ran")
+
+    answer(exchange, breaks)
     kind = DeviceError if fault.kind == "refused" else UnreachableError
     try:
-        way(broken(room.talk(), fault, fault.at % count, system))
+        way(exchange)
     except kind as error:
         return str(error)
     return ""
@@ -197,16 +182,7 @@ def test_an_edit_to_anything_else_settles_and_undo_is_exact(system: str) -> None
         with TemporaryDirectory() as folder:
             room = whole_rooms(whole_of(system, there), Path(folder))[0]
             room.plan = plan_fabric(whole_of(system, before))[0]
-            desired = plan_fabric(whole_of(system, after))[0].desired
-            first = room.switch.snapshot()
-            room.record()
-            room.apply()
-            assert room.baseline is not None
-            edit(room.talk(), room.plan.desired, desired, room.baseline)
-            assert diff_states(room.talk().read(desired).state, desired) == ()
-            assert apply(room.talk(), desired) == ()
-            restore(room.talk(), desired, room.baseline)
-            assert room.switch.snapshot() == first
+            check_life(room, plan_fabric(whole_of(system, after))[0].desired)
 
     play()
 
@@ -222,10 +198,9 @@ def test_no_rule_refuses_what_these_sites_ask_for(system: str) -> None:
 def test_what_fails_after_the_last_change_takes_all_of_it_back(system: str, tmp_path: Path) -> None:
     """A look that is refused, and the save: routing and splits go as they came."""
     room = whole_rooms(whole_of(system), tmp_path)[0]
-    desired, exchange, sent = room.plan.desired, room.talk(), list[str]()
-    run, first = exchange.session.run, room.switch.snapshot()
+    desired, exchange, first = room.plan.desired, room.talk(), room.switch.snapshot()
     room.record()
-    exchange.session.run = lambda command: (sent.append(command), run(command))[1]
+    sent = answer(exchange)
     last = apply(exchange, desired)[-1]
     room.restore()
     assert room.switch.snapshot() == first
@@ -233,9 +208,7 @@ def test_what_fails_after_the_last_change_takes_all_of_it_back(system: str, tmp_
     start, end = len(sent) - sent[::-1].index(carrier), len(sent) - 1
     refused = 0
     for at in sorted({start, (start + end) // 2, end}):
-        text = run_broken(
-            room, lambda exchange: apply(exchange, desired), Fault("refused", at), len(sent), system
-        )
+        text = run_broken(room, lambda each: apply(each, desired), Fault("refused", at), len(sent))
         if text:
             refused += 1
             assert put_back(system) in text, sent[at]

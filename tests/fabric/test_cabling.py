@@ -18,11 +18,13 @@ from components.fabric.systems.eos.driver import EosDriver
 from components.fabric.systems.onyx.system import read_neighbours
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
-from tests.fabric.fabric_lab import KINDS, Room, chain_of, load_example, port_name, rooms_of
+from tests.fabric.fabric_lab import KINDS, chain_of, load_example, port_name, rooms_of
 
 CABLES = {
     "1/3": CableEnd(text="gpu01/rail-0", system="gpu01", ports=("enp5s0",)),
     "1/31": CableEnd(text="leaf-02:1/31", system="leaf-02", ports=("1/31",)),
+    "swp1": CableEnd(text="a:Ethernet1/1", system="a", ports=("Ethernet1/1",)),
+    "swp2": CableEnd(text="a:Ethernet8", system="a", ports=("Ethernet8",)),
 }
 ONYX = """\
 Eth1/3 (Po7)
@@ -56,29 +58,24 @@ def test_onyx_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "words"),
+    ("port", "seen", "words"),
     [
-        (Neighbour(system="gpu01", port="enp5s0"), None),
-        (Neighbour(system="GPU01.rack4.example", port="248a.0700.0002"), None),
-        (Neighbour(system="gpu01", description="Mellanox ConnectX-5"), None),
-        (Neighbour(system="gpu01", port="enp132s0"), "gpu01 enp132s0 is plugged in"),
-        (Neighbour(system="server9"), "port 1/3: server9 is plugged in"),
-        (Neighbour(system=""), None),
+        ("1/3", Neighbour(system="gpu01", port="enp5s0"), None),
+        ("1/3", Neighbour(system="GPU01.rack4.example", port="248a.0700.0002"), None),
+        ("1/3", Neighbour(system="gpu01", description="Mellanox ConnectX-5"), None),
+        ("1/3", Neighbour(system="gpu01", port="enp132s0"), "gpu01 enp132s0"),
+        ("1/3", Neighbour(system="server9"), "server9"),
+        ("1/3", Neighbour(system=""), None),
+        ("1/31", Neighbour(system="leaf-03", port="Eth1/30"), "leaf-03 Eth1/30"),
+        ("swp1", Neighbour(system="a", port="Ethernet1/1"), None),
+        ("swp1", Neighbour(system="a", port="Ethernet1/5"), "a Ethernet1/5"),
+        # An alias says nothing if the description is the port's name.
+        ("swp2", Neighbour(system="a", port="etp2", description="Ethernet8"), None),
     ],
 )
-def test_only_another_one_is_a_finding(seen: Neighbour, words: str | None) -> None:
-    found = find_wrong_cables(CABLES, {"1/3": seen})
-    assert (found == ()) if words is None else (words in found[0])
-
-
-def test_ports_are_compared_without_what_their_systems_put_before() -> None:
-    """Onyx tells `Eth1/31`; an alias says nothing where the description is the port's name."""
-    eos = {"swp1": CableEnd(text="a:Ethernet1/1", system="a", ports=("Ethernet1/1",))}
-    assert find_wrong_cables(eos, {"swp1": Neighbour(system="a", port="Ethernet1/1")}) == ()
-    assert find_wrong_cables(eos, {"swp1": Neighbour(system="a", port="Ethernet1/5")}) != ()
-    lane = {"swp1": CableEnd(text="a:Ethernet8", system="a", ports=("Ethernet8",))}
-    alias = Neighbour(system="a", port="etp2", description="Ethernet8")
-    assert find_wrong_cables(lane, {"swp1": alias}) == ()
+def test_only_another_one_is_a_finding(port: str, seen: Neighbour, words: str | None) -> None:
+    text = f"port {port}: {words} is plugged in, the file says {CABLES[port].text}"
+    assert find_wrong_cables(CABLES, {port: seen}) == ((text,) if words else ())
 
 
 def test_eos_answers_of_two_ages() -> None:
@@ -102,31 +99,24 @@ def test_silence_is_no_finding() -> None:
     assert find_wrong_cables(CABLES, None) == ()
 
 
-def test_another_switch_than_the_file_says() -> None:
-    seen = {"1/31": Neighbour(system="leaf-03", port="Eth1/30")}
-    assert find_wrong_cables(CABLES, seen) == (
-        "port 1/31: leaf-03 Eth1/30 is plugged in, the file says leaf-02:1/31",
-    )
-
-
 def test_cumulus_answers_that_say_nothing() -> None:
     driver = CumulusDriver()
     assert driver.parse_neighbours({CUMULUS_LLDP: "{}"}) == {}
     assert driver.parse_neighbours({CUMULUS_LLDP: '{"swp1": {"type": "swp"}, "eth0": {}}'}) == {}
 
 
-def _rooms(system: str, folder: Path) -> list[Room]:
-    rooms = rooms_of(chain_of(system, 2, mode="lossless"), folder)
+@pytest.mark.parametrize("system", KINDS)
+def test_swapped_and_pulled_cables_are_told_and_mended(system: str, tmp_path: Path) -> None:
+    rooms = rooms_of(chain_of(system, 2, mode="lossless"), tmp_path)
     for room in rooms:
         room.apply()
-    return rooms
-
-
-@pytest.mark.parametrize("system", KINDS)
-def test_two_swapped_cables_are_told_and_mended(system: str, tmp_path: Path) -> None:
-    first = _rooms(system, tmp_path)[0]
+    first, link = rooms[0], port_name(system, 32)
     one, two = port_name(system, 1), port_name(system, 2)
-    assert find_wrong_cables(first.plan.cables, first.talk().read_neighbours()) == ()
+    heard = first.talk().read_neighbours()
+    assert find_wrong_cables(first.plan.cables, heard) == ()
+    assert (heard[one].system, heard[one].description) == ("gpu01", "enp5s0")
+    told = "Eth{}" if system == "onyx" else "{}"
+    assert (heard[link].system, heard[link].port) == ("leaf-02", told.format(port_name(system, 31)))
     first.switch.fault(["cable", one, "gpu01", "enp132s0"])
     first.switch.fault(["cable", two, "gpu02", "enp5s0"])
     assert find_wrong_cables(first.plan.cables, first.talk().read_neighbours()) == (
@@ -136,16 +126,11 @@ def test_two_swapped_cables_are_told_and_mended(system: str, tmp_path: Path) -> 
     first.switch.fault(["cable", one, "off"])
     first.switch.fault(["cable", two, "off"])
     assert find_wrong_cables(first.plan.cables, first.talk().read_neighbours()) == ()
-    assert first.switch.unmodelled == ()
-
-
-@pytest.mark.parametrize("system", KINDS)
-def test_a_pulled_cable_is_silent(system: str, tmp_path: Path) -> None:
-    first = _rooms(system, tmp_path)[0]
-    link = port_name(system, 32)
-    assert link in first.talk().read_neighbours()
     first.switch.fault(["link-down", link, "on"])
-    assert link not in first.talk().read_neighbours()
+    assert link not in first.talk().read_neighbours(), "a pulled cable is silent"
+    assert first.switch.unmodelled == ()
+    first.switch.fault(["reject", "lldp"])
+    assert first.talk().read_neighbours() == {}, "a refusal is silence"
 
 
 def test_without_lldp_an_onyx_switch_hears_nothing(tmp_path: Path) -> None:
@@ -155,13 +140,6 @@ def test_without_lldp_an_onyx_switch_hears_nothing(tmp_path: Path) -> None:
     assert room.talk().read_neighbours() == {}
     room.switch.run_line("lldp")
     assert {*room.talk().read_neighbours()} == {"1/1", "1/2"}
-
-
-@pytest.mark.parametrize("system", KINDS)
-def test_a_refusal_is_silence(system: str, tmp_path: Path) -> None:
-    first = _rooms(system, tmp_path)[0]
-    first.switch.fault(["reject", "lldp"])
-    assert first.talk().read_neighbours() == {}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from components.fabric.preview import preview_switch
 from components.fabric.state import diff_states
 from components.model.cluster import ClusterSpec
 from tests.fabric.fabric_lab import Room, chain_of, rooms_of
+from tests.fabric.lives import check_life
 
 RELEASES = {"cumulus": "5.9.2", "cumulus 5.15": "5.15.0", "eos": "4.32.1F"}
 FIRST = {"cumulus": "swp1", "eos": "Ethernet1/1"}
@@ -73,14 +74,7 @@ def test_an_undo_leaves_each_port_as_it_was(
     for part in parts:
         by_hand(room, case, part)
     room.save()
-    first = room.switch.snapshot()
-    room.record()
-    assert room.apply()
-    assert diff_states(room.read(), room.plan.desired) == ()
-    assert room.apply() == ()
-    room.restore()
-    assert room.switch.snapshot() == first
-    assert room.switch.unmodelled == ()
+    assert check_life(room)
 
 
 @cases

@@ -1,11 +1,18 @@
-"""What a step hands on in its environment stays within what the kernel takes."""
+"""What a step hands on in its environment stays within what the kernel takes.
+
+Ports that are alike are written once, and read as each of them.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from components.fabric.device import BASELINE_VARIABLE, parse_request
 from components.fabric.edit import (
@@ -16,10 +23,13 @@ from components.fabric.edit import (
     render_baseline,
 )
 from components.fabric.moves import describe_moves
+from components.fabric.parts import fold_ports, spread_ports
+from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState
 from components.remote.step import render_request
 from tests.fabric.eos_lab import Clock
 from tests.fabric.switch_labs import LABS, SwitchLab
+from tests.golden.site import load_example
 from tests.over_ssh.switch_room import switch_room
 
 ONE_VARIABLE = 131_072
@@ -100,3 +110,53 @@ def test_a_recorded_baseline_has_ports_that_are_alike_once_and_reads_as_each() -
     request = render_request(LABS["onyx"].plan.endpoint, os="onyx", desired={})
     packed = {BASELINE_VARIABLE: pack_baseline(text)}
     assert parse_request(request, packed).baseline == state
+
+
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(1500, 1502), st.just([111]))
+PORTS = st.dictionaries(
+    st.sampled_from(["1/1", "1/2", "1/3", "Ethernet0", "swp1"]),
+    st.dictionaries(st.sampled_from(["mtu_bytes", "pfc", "mode", "native"]), VALUES),
+)
+
+
+@given(PORTS)
+def test_each_port_is_as_it_was(ports: dict[str, Any]) -> None:
+    state: dict[str, JsonValue] = {"vlans": [1], "ports": ports}
+    assert spread_ports(json.loads(json.dumps(fold_ports(state)))) == state
+
+
+PORT: dict[str, JsonValue] = {"mtu_bytes": 9216, "mode": "trunk"}
+OTHER: dict[str, JsonValue] = {**PORT, "mtu_bytes": 1500}
+
+
+@pytest.mark.parametrize(
+    ("ports", "short"),
+    [
+        ({"1/1": PORT}, {"1/1": PORT}),
+        ({"1/1": PORT, "1/2": PORT}, {"all": PORT, "1/1": {}, "1/2": {}}),
+        (
+            {"1/1": PORT, "1/2": OTHER, "1/3": PORT},
+            {"all": PORT, "1/1": {}, "1/2": {"mtu_bytes": 1500}, "1/3": {}},
+        ),
+        # A key that one port lacks is not given to it.
+        ({"1/1": PORT, "1/2": {}}, {"all": {}, "1/1": PORT, "1/2": {}}),
+    ],
+)
+def test_what_most_ports_have_is_said_once(ports: JsonValue, short: JsonValue) -> None:
+    assert fold_ports({"ports": ports}) == {"ports": short}
+    assert spread_ports({"ports": short}) == {"ports": ports}
+
+
+@pytest.mark.parametrize("example", ["dgx-roce", "esxi-roce", "quantum-ib", "mixed-fabric"])
+def test_every_planned_switch_comes_back_from_its_short_form(example: str) -> None:
+    for plan in plan_fabric(load_example(example)):
+        whole = plan.desired.model_dump(mode="json")
+        short = fold_ports(whole)
+        assert SwitchState.model_validate(short) == plan.desired
+        if len(plan.desired.ports) > 2:
+            assert len(json.dumps(short)) < 0.6 * len(json.dumps(whole))
+
+
+@pytest.mark.parametrize("other", [None, "text", 7, ["ports"], {"vlans": [1]}, {"ports": None}])
+def test_what_is_no_switch_is_left_to_the_reader(other: object) -> None:
+    assert spread_ports(other) == other

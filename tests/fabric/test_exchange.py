@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,7 +19,7 @@ from components.fabric.systems.onyx.rows import parse_running
 from lab.switches.onyx.config import PortConfig
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.conftest import load_spec, make_switch, talk
-from tests.fabric.in_process import apply, baseline_of, edit, restore
+from tests.fabric.in_process import answer, apply, baseline_of, edit, restore
 
 DESIRED = plan_fabric(load_spec())[0].desired
 UNTAGGED = DESIRED.model_copy(
@@ -33,6 +32,9 @@ UNTAGGED = DESIRED.model_copy(
     }
 )
 """What `untagged: 402` makes of the ports."""
+LOSSLESS, SEMI = (
+    plan_fabric(load_spec(mode=mode))[0].desired for mode in ("lossless", "semi_lossless")
+)
 
 
 def _line(port: int) -> st.SearchStrategy[str]:
@@ -108,21 +110,28 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(
         assert switch.unmodelled == ()
 
 
-def test_lossless_settles_and_undo_is_exact(switch: OnyxSwitch) -> None:
-    desired = plan_fabric(load_spec(mode="lossless"))[0].desired
-    first = switch.snapshot()
-    exchange = talk(switch)
+@pytest.mark.parametrize(
+    ("desired", "line", "paused"),
+    [
+        (LOSSLESS, "roce lossless", {3}),
+        (SEMI, "roce semi-lossless", set[int]()),
+    ],
+)
+def test_the_one_shot_settles_and_undo_is_exact(
+    desired: SwitchState, line: str, paused: set[int], switch: OnyxSwitch
+) -> None:
+    """With `semi-lossless` the switch itself pauses nobody."""
+    first, exchange = switch.snapshot(), talk(switch)
     baseline = baseline_of(exchange, desired)
     lines = apply(exchange, desired)
-    assert exchange.read(desired).state.settings() == (
-        exchange.read(desired, each=True).state.settings()
-    )
-    switch.run_line("interface ethernet 1/2 qos trust both")
-    assert exchange.read(desired).state == exchange.read(desired, each=True).state
-    switch.run_line("interface ethernet 1/2 qos trust L3")
-    assert lines[0] == "roce lossless"
+    for trust in ("L3", "both", "L3"):
+        switch.run_line(f"interface ethernet 1/2 qos trust {trust}")
+        whole, each = exchange.read(desired).state, exchange.read(desired, each=True).state
+        assert whole.settings() == each.settings()
+        assert trust == "L3" or whole == each
+    assert lines[0] == line
     assert not any("traffic-class" in line for line in lines), "the one-shot already set those"
-    assert switch.port_view("1/1").pfc_priorities == {3}
+    assert switch.port_view("1/1").pfc_priorities == paused
     assert apply(exchange, desired) == ()
     restore(exchange, desired, baseline)
     assert switch.snapshot() == first
@@ -133,12 +142,8 @@ def test_a_port_that_leaves_the_file_gets_its_old_values_back(switch: OnyxSwitch
     baseline = baseline_of(exchange, DESIRED)
     factory = switch.stored.running.ports["1/4"].model_copy(deep=True)
     apply(exchange, DESIRED)
-    fewer = DESIRED.model_copy(
-        update={
-            "vlans": (111,),
-            "ports": {name: DESIRED.ports[name] for name in ("1/1", "1/3")},
-        }
-    )
+    kept = {name: DESIRED.ports[name] for name in ("1/1", "1/3")}
+    fewer = DESIRED.model_copy(update={"vlans": (111,), "ports": kept})
     edit(exchange, DESIRED, fewer, baseline)
     assert switch.stored.running.ports["1/4"] == factory
     assert sorted(switch.stored.running.vlans) == [1, 111]
@@ -176,57 +181,37 @@ def test_a_rejected_line_puts_everything_back_and_saves_nothing(
     assert switch.stored.saved.ports["1/1"].mtu_bytes == 1500
 
 
-def test_a_lost_session_tells_what_the_switch_had_taken(
-    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run: Callable[[str], str] = talk(switch).session.run
+TRUST = "interface ethernet 1/1-1/4 qos trust L3"
 
-    def breaks(line: str) -> str:
-        if line.endswith("qos trust L3"):
+
+def test_a_lost_session_tells_what_the_switch_had_taken(switch: OnyxSwitch) -> None:
+    def breaks(line: str, _number: int) -> None:
+        if line == TRUST:
             raise UnreachableError(f"leaf-01: the session ended while `{line}` ran")
-        return run(line)
 
     exchange = talk(switch)
-    monkeypatch.setattr(exchange.session, "run", breaks)
+    answer(exchange, breaks)
     with pytest.raises(UnreachableError) as caught:
         apply(exchange, DESIRED)
-    text = str(caught.value)
-    assert "the session ended while `interface ethernet 1/1-1/4 qos trust L3` ran" in text
-    assert "not saved" in text
-    assert "interface ethernet 1/1 switchport mode trunk" in text
-    monkeypatch.undo()
+    for words in (f"ended while `{TRUST}` ran", "not saved", "1/1 switchport mode trunk"):
+        assert words in str(caught.value)
     apply(talk(switch), DESIRED)
     assert diff_states(talk(switch).read(DESIRED).state, DESIRED) == ()
 
 
-def test_a_line_that_does_nothing_is_found_by_reading_again(
-    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = switch.snapshot()
-    run: Callable[[str], str] = talk(switch).session.run
-
-    def deaf(line: str) -> str:
-        return "" if line.endswith("qos trust L3") else run(line)
-
-    exchange = talk(switch)
-    monkeypatch.setattr(exchange.session, "run", deaf)
+def test_a_line_that_does_nothing_is_found_by_reading_again(switch: OnyxSwitch) -> None:
+    first, exchange = switch.snapshot(), talk(switch)
+    answer(exchange, lambda line, _: "" if line == TRUST else None)
     with pytest.raises(DeviceError, match="took every line and still differs") as caught:
         apply(exchange, DESIRED)
-    assert "interface ethernet 1/1-1/4 qos trust L3" in str(caught.value)
+    assert TRUST in str(caught.value)
     assert switch.snapshot() == first
 
 
-def test_an_answer_that_cannot_be_read_is_shown_in_part_and_escaped(
-    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_cannot_be_read_is_shown_in_part_and_escaped(switch: OnyxSwitch) -> None:
     exchange = talk(switch)
-    run = exchange.session.run
-
-    def strange(line: str) -> str:
-        answer = "Trust: yes, a lot\x1b[2J\n" + "x" * 3000 + "\n" * 5000
-        return answer if line.startswith("show qos") else run(line)
-
-    monkeypatch.setattr(exchange.session, "run", strange)
+    text = "Trust: yes, a lot\x1b[2J\n" + "x" * 3000 + "\n" * 5000
+    answer(exchange, lambda line, _: text if line.startswith("show qos") else None)
     with pytest.raises(DeviceError) as caught:
         baseline_of(exchange, DESIRED)
     lines = str(caught.value).splitlines()
@@ -237,21 +222,11 @@ def test_an_answer_that_cannot_be_read_is_shown_in_part_and_escaped(
     assert "switch-release, which lists what is read" in lines[-1]
 
 
-def test_a_lossless_look_asks_no_port_by_itself(
-    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    desired = plan_fabric(load_spec(mode="lossless"))[0].desired
-    exchange, asked = talk(switch), list[str]()
-    run = exchange.session.run
-
-    def counts(line: str) -> str:
-        asked.append(line)
-        return run(line)
-
-    monkeypatch.setattr(exchange.session, "run", counts)
-    apply(exchange, desired)
-    asked.clear()
-    assert apply(exchange, desired) == ()
+def test_a_lossless_look_asks_no_port_by_itself(switch: OnyxSwitch) -> None:
+    exchange = talk(switch)
+    apply(exchange, LOSSLESS)
+    asked = answer(exchange)
+    assert apply(exchange, LOSSLESS) == ()
     assert asked == [
         "show running-config",
         "show roce",
@@ -266,14 +241,8 @@ def test_a_look_is_as_long_for_64_ports_as_for_4(tmp_path: Path, ports: int) -> 
     switch = make_switch(tmp_path)
     switch.stored.running.ports = {name: PortConfig() for name in names}
     desired = DESIRED.model_copy(update={"ports": dict.fromkeys(names, DESIRED.ports["1/1"])})
-    exchange, asked = talk(switch), list[str]()
-    run = exchange.session.run
-
-    def counts(command: str) -> str:
-        asked.append(command)
-        return run(command)
-
-    exchange.session.run = counts
+    exchange = talk(switch)
+    asked = answer(exchange)
     sent = apply(exchange, desired)
     assert len(asked) == len(sent) + 4
     assert [line for line in asked if line not in sent] == [
@@ -296,18 +265,10 @@ def test_a_look_is_as_long_for_64_ports_as_for_4(tmp_path: Path, ports: int) -> 
     assert parse_running.cache_info().currsize == 1, "one configuration is held, not one a switch"
 
 
-def test_a_switch_that_refuses_its_configuration_is_asked_port_by_port(
-    switch: OnyxSwitch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exchange = talk(switch)
+def test_a_switch_that_refuses_its_configuration_is_asked_port_by_port(switch: OnyxSwitch) -> None:
+    exchange, refused = talk(switch), "% Insufficient privileges\n"
     each = exchange.read(DESIRED, each=True)
-    run, asked = exchange.session.run, list[str]()
-
-    def refuses(line: str) -> str:
-        asked.append(line)
-        return "% Insufficient privileges\n" if line == "show running-config" else run(line)
-
-    monkeypatch.setattr(exchange.session, "run", refuses)
+    asked = answer(exchange, lambda line, _: refused if line == "show running-config" else None)
     assert exchange.read(DESIRED) == each
     assert len(asked) == 1 + 2 + 4 * len(DESIRED.ports)
     assert apply(exchange, DESIRED)
@@ -352,16 +313,4 @@ def test_a_router_port_is_named_and_left_alone(switch: OnyxSwitch) -> None:
     first = switch.snapshot()
     with pytest.raises(DeviceError, match="port 1/3 is no switchport: "):
         apply(talk(switch), DESIRED)
-    assert switch.snapshot() == first
-
-
-def test_semi_lossless_settles_and_undo_is_exact(switch: OnyxSwitch) -> None:
-    desired = plan_fabric(load_spec(mode="semi_lossless"))[0].desired
-    first = switch.snapshot()
-    exchange = talk(switch)
-    baseline = baseline_of(exchange, desired)
-    assert apply(exchange, desired)[0] == "roce semi-lossless"
-    assert switch.port_view("1/1").pfc_priorities == frozenset(), "the switch itself pauses nobody"
-    assert apply(exchange, desired) == ()
-    restore(exchange, desired, baseline)
     assert switch.snapshot() == first

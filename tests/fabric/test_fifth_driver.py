@@ -21,12 +21,12 @@ from lab.switches.emulators import EMULATORS
 from lab.views import SwitchConfig
 from tests.fabric import conftest as onyx_lab
 from tests.fabric import minimal_os
-from tests.fabric.completeness import FOLDERS, PARTS, SOURCES, golden_of, missing_parts
 from tests.fabric.eos_lab import Clock
-from tests.fabric.in_process import apply
-from tests.fabric.laws import check_laws
+from tests.fabric.in_process import answer, apply
+from tests.fabric.lives import check_laws
 from tests.fabric.minimal_os import PORTS, MinimalDriver, MinimalSwitch
 from tests.fabric.switch_labs import LABS, SwitchLab
+from tests.fabric.test_drivers import FOLDERS, PARTS, SOURCES, golden_of, missing_parts
 from tests.over_ssh.test_switch_faults import TRAITS, Absent, Traits
 
 NAME = "minimal"
@@ -48,8 +48,8 @@ WORDS = """
 ## The session
 `save`
 ## Writing, at once
-`vlan add 1`, `port p1 mode trunk`, `port p1 trunk 1`, `port p1 trust L3`, `port p1 ecn 3 1 2`,
-`port p1 strict 6`, `port p1 mtu 1`, `port p1 pause 3`
+`vlan add 1`, `port p1 mode "trunk"`, `port p1 trunk [1]`, `port p1 trust "L3"`, `port p1 ecn {}`,
+`port p1 strict [6]`, `port p1 mtu 1`, `port p1 pause [3]`
 ## What undo promises
 """
 
@@ -157,21 +157,15 @@ def test_a_part_that_is_missing_is_named(
 
 def test_a_line_without_a_reason_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, tmp_path)
-    _write(tmp_path, WHY, WORDS.replace("`port p1 trust L3`, ", ""))
+    _write(tmp_path, WHY, WORDS.replace('`port p1 trust "L3"`, ', ""))
     assert missing_parts(NAME, tmp_path) == ["reasons"]
 
 
 def test_its_refusals_put_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, tmp_path)
     switch = make_switch(tmp_path)
-    first = switch.snapshot()
-    run = switch.run
-
-    def refuses(command: str) -> str:
-        return "! busy\n" if command == "port p2 mtu 9216" else run(command)
-
-    monkeypatch.setattr(switch, "run", refuses)
-    desired = LAB.desired
+    first, exchange = switch.snapshot(), talk(switch)
+    answer(exchange, lambda line, _: "! busy\n" if line == "port p2 mtu 9216" else None)
     with pytest.raises(DeviceError, match=r"! busy\n(.|\n)*previous values were put back"):
-        apply(talk(switch), desired)
+        apply(exchange, LAB.desired)
     assert switch.snapshot() == first

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from components.fabric.exchange import Outcome
@@ -34,27 +36,19 @@ def health(**changed: object) -> Health:
     return BEFORE.model_copy(update=changed)
 
 
+DOWN, HEARD = "port swp1 was up and is down", "port swp1 heard gpu01 enp5s0 by LLDP and hears"
+SAME = GPU.model_copy(update={"description": "new words"})
+
+
 @pytest.mark.parametrize(
     ("now", "words"),
     [
         (BEFORE, []),
-        (health(links={"swp1": False, "swp51": True}), ["port swp1 was up and is down"]),
-        (
-            health(links={"swp1": False}, neighbours={}),
-            ["port swp1 was up and is down"],
-        ),
-        (
-            health(neighbours={}),
-            ["port swp1 heard gpu01 enp5s0 by LLDP and hears nothing"],
-        ),
-        (
-            health(neighbours={"swp1": OTHER}),
-            ["port swp1 heard gpu01 enp5s0 by LLDP and hears gpu02 enp5s0"],
-        ),
-        (
-            health(neighbours={"swp1": GPU.model_copy(update={"description": "new words"})}),
-            [],
-        ),
+        (health(links={"swp1": False, "swp51": True}), [DOWN]),
+        (health(links={"swp1": False}, neighbours={}), [DOWN]),
+        (health(neighbours={}), [f"{HEARD} nothing"]),
+        (health(neighbours={"swp1": OTHER}), [f"{HEARD} gpu02 enp5s0"]),
+        (health(neighbours={"swp1": SAME}), []),
         (health(sessions=sessions(swp51="Idle")), ["BGP with swp51 was Established and is Idle"]),
         (health(sessions={}), ["BGP with swp51 was Established and is gone"]),
         (health(sessions=sessions(swp51="established", swp52="Active")), []),
@@ -64,18 +58,24 @@ def test_what_was_there_and_is_not(now: Health, words: list[str]) -> None:
     assert missing(now) == words
 
 
+OFF = health(links={"swp1": False}, neighbours={}, sessions=sessions(swp51="Idle"))
+
+
 @pytest.mark.parametrize(
     "port",
-    [
-        PortState(admin_up=False),
-        PortState(admin_up=True, speed="400G"),
-        PortState(admin_up=True, fec="rs"),
-        PortState(admin_up=True, mode="routed"),
-    ],
+    [{"admin_up": False}, {"speed": "400G"}, {"fec": "rs"}, {"mode": "routed"}],
 )
-def test_a_port_that_the_change_itself_ends_or_whose_far_end_follows(port: PortState) -> None:
-    after = WAS.model_copy(update={"ports": {"swp1": port}})
-    assert missing(health(links={"swp1": False}, neighbours={}), after) == []
+@pytest.mark.parametrize(
+    "bgp",
+    [{"asn": 65199}, {"neighbors": {"swp52": "external"}}, {"neighbors": {"swp51": "65000"}}, None],
+)
+def test_what_the_change_itself_ends_or_whose_far_end_follows(
+    port: dict[str, Any], bgp: dict[str, Any] | None
+) -> None:
+    changed = PortState.model_validate({"admin_up": True, **port})
+    after = BgpState() if bgp is None else BGP.model_copy(update=bgp)
+    update = {"ports": {"swp1": changed}, "bgp": after}
+    assert missing(OFF, WAS.model_copy(update=update)) == []
 
 
 def test_an_undo_of_the_one_shot_turns_lldp_off_and_ends() -> None:
@@ -86,20 +86,6 @@ def test_an_undo_of_the_one_shot_turns_lldp_off_and_ends() -> None:
     outcome = Outcome(lossless, given_back, ("no roce",), ())
     assert [*find_missing(BEFORE, quiet, outcome)] == []
     assert [*find_missing(BEFORE, quiet, Outcome(lossless, lossless, ("a line",), ()))] != []
-
-
-@pytest.mark.parametrize(
-    "bgp",
-    [
-        BgpState(),
-        BGP.model_copy(update={"asn": 65199}),
-        BGP.model_copy(update={"neighbors": {"swp52": "external"}}),
-        BGP.model_copy(update={"neighbors": {"swp51": "65000"}}),
-    ],
-)
-def test_a_session_that_the_change_itself_ends_or_whose_far_end_follows(bgp: BgpState) -> None:
-    after = WAS.model_copy(update={"bgp": bgp})
-    assert missing(health(sessions=sessions(swp51="Idle")), after) == []
 
 
 def test_a_system_that_tells_no_links_is_judged_by_the_rest() -> None:

@@ -18,29 +18,21 @@ from components.fabric.exchange import Exchange
 from components.fabric.moves import InterruptedRunError, shown
 from components.remote.watched import InterruptedTwice, Stop, WatchedSession
 from tests.fabric.eos_lab import Clock
-from tests.fabric.in_process import apply, baseline_of, restore
+from tests.fabric.in_process import DirectSession, answer, apply, baseline_of, restore
 from tests.fabric.switch_labs import LABS, NOT_SAVED, SAVED_ITSELF, SwitchLab
 
 SYSTEMS: Final = ("onyx", "cumulus", "eos", "sonic")
 BACK: Final = (NOT_SAVED, SAVED_ITSELF, "put back and saved")
 
 
-class _Direct:
-    """The emulator's session with the deadline that a session over SSH has."""
-
-    def __init__(self, session: Any) -> None:  # noqa: ANN401 - any session of a lab
-        self.session, self.renewed = session, 0
-        self.where: str = session.where
-
-    def run(self, command: str) -> str:
-        text: str = self.session.run(command)
-        return text
+class _Direct(DirectSession):
+    """With the deadline that a session over SSH has."""
 
     def left_s(self) -> float:
         return 1000.0
 
     def renew(self) -> None:
-        self.renewed += 1
+        """It is far away."""
 
 
 def _made(lab: SwitchLab, folder: Path) -> Any:  # noqa: ANN401 - any emulator
@@ -60,40 +52,33 @@ def _seen(switch: Any) -> Any:  # noqa: ANN401 - any JSON
 
 def _count(lab: SwitchLab, folder: Path) -> int:
     exchange = lab.talk(_made(lab, folder))
-    session = WatchedSession(_Direct(exchange.session), Stop())
-    exchange.session = session
+    sent = answer(exchange)
     apply(exchange, lab.desired)
-    return session.sent
+    return len(sent)
 
 
 def _noted(exchange: Exchange, at: int) -> None:
     """The signal comes while command `at` runs; the step notes it."""
-    direct, stop = _Direct(exchange.session), Stop()
-    run, sent = direct.run, [0]
+    stop = Stop()
 
-    def counts(command: str) -> str:
-        sent[0] += 1
-        if sent[0] == at:
+    def asks(_command: str, number: int) -> None:
+        if number == at:
             stop.asked = "SIGTERM"
-        return run(command)
 
-    direct.run = counts
-    exchange.session = WatchedSession(direct, stop)
+    answer(exchange, asks)
+    exchange.session = WatchedSession(_Direct(exchange.session), stop)
 
 
 def _raised(exchange: Exchange, at: int) -> None:
     """Something raises KeyboardInterrupt after the switch took command `at`."""
-    session: Any = exchange.session
-    run, sent = session.run, [0]
+    run = exchange.session.run
 
-    def breaks(command: str) -> str:
-        sent[0] += 1
-        answer: str = run(command)
-        if sent[0] == at:
+    def breaks(command: str, number: int) -> None:
+        if number == at:
+            run(command)
             raise KeyboardInterrupt
-        return answer
 
-    session.run = breaks
+    answer(exchange, breaks)
 
 
 def _said(run: Callable[[], object]) -> str | None:
@@ -154,19 +139,17 @@ def test_a_second_signal_says_which_lines_were_taken(system: str, tmp_path: Path
     last = _count(lab, tmp_path / "count") // 2
     switch = _made(lab, tmp_path / "switch")
     exchange = lab.talk(switch)
-    session: Any = exchange.session
-    run, sent = session.run, list[str]()
+    run = exchange.session.run
 
-    def breaks(command: str) -> str:
-        sent.append(command)
-        answer: str = run(command)
-        if len(sent) == last:
+    def breaks(command: str, number: int) -> str:
+        said = run(command)
+        if number == last:
             raise KeyboardInterrupt
-        if len(sent) > last:
+        if number > last:
             raise InterruptedTwice
-        return answer
+        return said
 
-    session.run = breaks
+    sent = answer(exchange, breaks)
     with pytest.raises(DeviceError, match="twice") as caught:
         apply(exchange, lab.desired)
     assert "nothing more was sent while the switch was changed" in str(caught.value)
@@ -179,9 +162,6 @@ def test_progress_is_said_once_after_half_of_the_time() -> None:
     said, now = list[str](), [0.0]
 
     class Slow(_Direct):
-        def __init__(self) -> None:
-            self.where = "leaf-01"
-
         def run(self, command: str) -> str:
             now[0] += 30
             return command
@@ -189,7 +169,7 @@ def test_progress_is_said_once_after_half_of_the_time() -> None:
         def left_s(self) -> float:
             return 180 - now[0]
 
-    session = WatchedSession(Slow(), Stop(), said.append, lambda: now[0])
+    session = WatchedSession(Slow(None, "leaf-01"), Stop(), said.append, lambda: now[0])
     session.plan(657)
     for _ in range(5):
         session.run("interface ethernet 1/1 shutdown")

@@ -30,14 +30,16 @@ def plan_of(system: str) -> SwitchPlan:
     return LABS[system].plan
 
 
-def with_mtu(state: SwitchState, ports: tuple[str, ...], mtu_bytes: int) -> SwitchState:
-    changed = {n: state.ports[n].model_copy(update={"mtu_bytes": mtu_bytes}) for n in ports}
-    return state.model_copy(update={"ports": {**state.ports, **changed}})
+def with_port(state: SwitchState, name: str, **changes: object) -> SwitchState:
+    port = state.ports[name].model_copy(update=changes)
+    return state.model_copy(update={"ports": {**state.ports, name: port}})
 
 
 def test_an_edit_says_port_old_new_and_what_it_interrupts() -> None:
     plan = plan_of("onyx")
-    seen = with_mtu(plan.desired, ("1/1", "1/2", "1/3"), 1500)
+    seen = plan.desired
+    for name in ("1/1", "1/2", "1/3"):
+        seen = with_port(seen, name, mtu_bytes=1500)
     assert preview_switch(plan, plan.desired, seen, "allow") == (
         "leaf-01: 3 settings will change\n"
         "  ports 1/1 to 1/3\n"
@@ -49,8 +51,7 @@ def test_an_edit_says_port_old_new_and_what_it_interrupts() -> None:
 
 def test_a_change_of_class_is_named_and_no_interruption() -> None:
     plan = plan_of("eos")
-    port = plan.desired.ports["Ethernet1/1"].model_copy(update={"trust": "L2"})
-    seen = plan.desired.model_copy(update={"ports": {**plan.desired.ports, "Ethernet1/1": port}})
+    seen = with_port(plan.desired, "Ethernet1/1", trust="L2")
     assert preview_switch(plan, plan.desired, seen, "deny") == (
         "leaf-01: 1 setting will change\n  port Ethernet1/1\n    trust: L2 -> L3\n"
         "  running traffic changes its class: port Ethernet1/1: trust: L2 -> L3"
@@ -74,30 +75,29 @@ def test_waves_are_listed_with_what_each_interrupts() -> None:
     assert render_waves([alone], {"leaf-01": flaps}, 1) == ()
 
 
-TIMED = {
-    ("onyx", "3.10.4006"): None,
-    ("mlnxos", "3.10.4006"): None,
-    ("sonic", "202405"): None,
-    ("eos", "4.32.1F"): 300,
-    ("cumulus", "5.9.2"): 300,
-    ("cumulus", "5.4.0"): None,
-}
+TIMED = [
+    ("onyx", "3.10.4006", "auto", None),
+    ("mlnxos", "3.10.4006", "auto", None),
+    ("sonic", "202405", "auto", None),
+    ("eos", "4.32.1F", "auto", 300),
+    ("cumulus", "5.9.2", "auto", 300),
+    ("cumulus", "5.4.0", "auto", None),
+    ("cumulus", "5.9.2", "exec", None),
+]
 
 
-@pytest.mark.parametrize(("system", "release"), TIMED)
-def test_a_switch_that_takes_nothing_back_by_itself_is_named(system: str, release: str) -> None:
-    spec = LABS[system].spec
-    switches = tuple(each.model_copy(update={"release": release}) for each in spec.switches)
+@pytest.mark.parametrize(("system", "release", "executor", "timer_s"), TIMED)
+def test_a_switch_that_takes_nothing_back_by_itself_is_named(
+    system: str, release: str, executor: str, timer_s: int | None
+) -> None:
+    spec, update = LABS[system].spec, {"release": release}
+    if executor == "exec":
+        update["executor"] = executor
+    switches = tuple(each.model_copy(update=update) for each in spec.switches)
     plan = plan_fabric(spec.model_copy(update={"switches": switches}))[0]
-    assert plan.timed_restore_s == TIMED[system, release]
+    assert plan.timed_restore_s == timer_s
     text = preview_switch(plan, None, None, "allow") or ""
-    assert ("NO TIMED RESTORE" in text) == (TIMED[system, release] is None)
-
-
-def test_one_exec_has_no_timer() -> None:
-    spec = LABS["cumulus"].spec
-    switches = tuple(each.model_copy(update={"executor": "exec"}) for each in spec.switches)
-    assert plan_fabric(spec.model_copy(update={"switches": switches}))[0].timed_restore_s is None
+    assert executor == "exec" or ("NO TIMED RESTORE" in text) == (timer_s is None)
 
 
 def test_what_leaves_the_file_is_given_back() -> None:
@@ -111,8 +111,7 @@ def test_what_leaves_the_file_is_given_back() -> None:
 
 def test_what_cannot_be_set_is_said_before() -> None:
     plan = plan_of("cumulus")
-    port = plan.desired.ports["swp3"].model_copy(update={"trust": "L2"})
-    seen = plan.desired.model_copy(update={"ports": {**plan.desired.ports, "swp3": port}})
+    seen = with_port(plan.desired, "swp3", trust="L2")
     text = preview_switch(plan, plan.desired, seen, "allow") or ""
     assert "    trust: L2 -> both\n  will be refused: the RoCE profile lossless is active" in text
     assert "nv unset interface swp3 qos mapping" in text
@@ -132,7 +131,7 @@ def test_a_first_preview_names_every_setting_and_a_second_none(system: str) -> N
 
 def test_a_switch_that_nobody_read_has_unknown_interruptions() -> None:
     plan = plan_of("eos")
-    was = with_mtu(plan.desired, ("Ethernet1/1",), 1500)
+    was = with_port(plan.desired, "Ethernet1/1", mtu_bytes=1500)
     text = preview_switch(plan, was, None, "allow") or ""
     assert text.endswith("interrupts: not known, since the switch was not read")
 
@@ -161,11 +160,8 @@ def test_a_failed_change_shows_the_values_that_it_was_about(tmp_path: Path) -> N
     assert "vlan_1:" not in text, "what nobody touches is not told"
 
 
-DRAINS = {
-    "cumulus": "traffic leaves leaf-01 first (BGP graceful shutdown)",
-    "eos": "traffic leaves leaf-01 first (EOS maintenance mode)",
-    "sonic": "traffic leaves leaf-01 first (BGP graceful shutdown)",
-}
+GRACEFUL = "BGP graceful shutdown"
+DRAINS = {"cumulus": GRACEFUL, "eos": "EOS maintenance mode", "sonic": GRACEFUL}
 
 
 @pytest.mark.parametrize("system", DRAINS)
@@ -173,9 +169,10 @@ def test_a_drain_says_how_traffic_leaves(system: str, tmp_path: Path) -> None:
     room = rooms_of(routed_of(system, mode="lossless"), tmp_path)[0]
     room.apply()
     plan, seen = room.plan, room.read()
-    edited = with_mtu(plan.desired, (next(iter(plan.desired.ports)),), 4200)
+    edited = with_port(plan.desired, next(iter(plan.desired.ports)), mtu_bytes=4200)
     plan = plan.model_copy(update={"desired": edited})
-    assert DRAINS[system] in str(preview_switch(plan, room.plan.desired, seen, "drain"))
+    words = f"traffic leaves leaf-01 first ({DRAINS[system]})"
+    assert words in str(preview_switch(plan, room.plan.desired, seen, "drain"))
     assert "traffic leaves" not in str(preview_switch(plan, room.plan.desired, seen, "allow"))
     assert edited.bgp is not None
     number = edited.bgp.model_copy(update={"asn": 64999})
@@ -190,7 +187,7 @@ def test_a_drain_says_how_traffic_leaves(system: str, tmp_path: Path) -> None:
 )
 def test_a_drain_says_why_no_traffic_leaves(system: str, why: str) -> None:
     plan = plan_of(system)
-    seen = with_mtu(plan.desired, (LABS[system].port,), 1500)
+    seen = with_port(plan.desired, LABS[system].port, mtu_bytes=1500)
     words = f"no traffic is sent away from leaf-01 first: {why}"
     assert words in str(preview_switch(plan, plan.desired, seen, "drain"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -15,8 +16,10 @@ from components.fabric.plan import plan_fabric
 from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState, diff_states
 from components.model.fabric import Rdma
+from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.eos_lab import Clock
-from tests.fabric.in_process import apply, baseline_of, edit, restore
+from tests.fabric.fabric_lab import Room
+from tests.fabric.lives import check_life
 from tests.fabric.switch_labs import LABS
 from tests.fabric.test_sonic_exchange import merge
 from tests.fabric.whole_intents import EVERYTHING, SHARED
@@ -26,25 +29,23 @@ def desired_of(system: str, **rdma: Any) -> SwitchState:  # noqa: ANN401 - any k
     return plan_fabric(LABS[system].load_spec(**{"mode": "lossless", **rdma}))[0].desired
 
 
+def room_of(system: str, folder: Path, history: Sequence[str] = (), **rdma: Any) -> Room:  # noqa: ANN401
+    """A switch after a history, and a plan with some `rdma`."""
+    lab = LABS[system]
+    plan = plan_fabric(lab.load_spec(**{"mode": "lossless", **rdma}))[0]
+    room = Room(plan, lab.make_switch(folder, Clock()))
+    for line in history:
+        room.switch.run_line(line)
+    room.save()
+    return room
+
+
 @pytest.mark.parametrize("system", EVERYTHING)
 def test_the_laws_hold_with_every_setting_of_queues(system: str, tmp_path: Path) -> None:
-    lab = LABS[system]
-    switch, desired = lab.make_switch(tmp_path, Clock()), desired_of(system, **EVERYTHING[system])
-    first = switch.snapshot()
-    exchange = lab.talk(switch)
-    baseline = baseline_of(exchange, desired)
-    assert switch.snapshot() == first
-    plain = desired_of(system)
-    for rest in (desired, lab.carried.fewer(desired), plain):
-        assert apply(exchange, desired)
-        assert diff_states(exchange.read(desired).state, desired) == ()
-        assert apply(exchange, desired) == ()
-        if rest != desired:
-            edit(exchange, desired, rest, baseline)
-            assert diff_states(exchange.read(rest).state, rest) == ()
-        restore(exchange, rest, baseline)
-        assert switch.snapshot() == first
-    assert switch.unmodelled == ()
+    room = room_of(system, tmp_path, **EVERYTHING[system])
+    plain, fewer = desired_of(system), LABS[system].carried.fewer(room.plan.desired)
+    for edits in ((), (fewer,), (plain,)):
+        check_life(room, *edits)
 
 
 def _marking(low: int, high: int, percent: int) -> dict[str, Any]:
@@ -62,21 +63,20 @@ SCHEDULES: Final = st.one_of(
     st.none(),
     st.builds(_shares, st.integers(1, 99), st.sampled_from([(), (5,), (5, 7)])),
 )
+RELATIVE: Final = "minimum-relative 9 maximum-relative 90"
+_TC3: Final = "interface ethernet 1/1 traffic-class 3 congestion-control"
 _THEIRS: Final = "nv set qos congestion-control theirs traffic-class 3"
 _SCHEDULE: Final = "nv set qos egress-scheduler theirs traffic-class"
+STRICT: Final = (
+    '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
+)
 BY_HAND: Final = {
     "onyx": [
-        (
-            "interface ethernet 1/1 traffic-class 3 congestion-control ecn minimum-absolute 10 "
-            "maximum-absolute 20"
-        ),
+        f"{_TC3} ecn minimum-absolute 10 maximum-absolute 20",
         "interface ethernet 1/1 traffic-class 0 dcb ets strict",
         "interface ethernet 1/1 traffic-class 0 dcb ets wrr 30",
         "interface ethernet 1/1-1/32 traffic-class 3 dcb ets wrr 20",
-        (
-            "interface ethernet 1/9 traffic-class 5 congestion-control red minimum-relative 9 "
-            "maximum-relative 90"
-        ),
+        f"interface ethernet 1/9 traffic-class 5 congestion-control red {RELATIVE}",
         "interface ethernet 1/9 traffic-class 1 dcb ets strict",
         "interface ethernet 1/9 qos trust both",
         "dcb priority-flow-control priority 4 enable",
@@ -93,9 +93,7 @@ BY_HAND: Final = {
             '{"SCHEDULER":{"THEIRS":{"type":"DWRR","weight":"30"}},'
             '"QUEUE":{"Ethernet0|0":{"scheduler":"THEIRS"},"Ethernet8|5":{"scheduler":"THEIRS"}}}'
         ),
-        merge(
-            '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
-        ),
+        merge(STRICT),
         "sudo sonic-db-cli CONFIG_DB HDEL 'QUEUE|Ethernet16|0' scheduler",
     ],
     "cumulus": [
@@ -136,74 +134,42 @@ def test_whatever_was_there_second_apply_is_empty_and_undo_is_exact(
     schedule: dict[str, Any] | None,
     other: dict[str, Any] | None,
 ) -> None:
-    lab = LABS[system]
     if system == "onyx":  # its thresholds have no share of packets
         marking = {key: value for key, value in marking.items() if key != "ecn_mark_percent"}
-    desired = desired_of(system, **marking, schedule=schedule)
-    edited = desired_of(system, **marking, schedule=other)
     history = data.draw(st.lists(st.sampled_from(BY_HAND[system]), max_size=4))
     with TemporaryDirectory() as folder:
-        switch = lab.make_switch(Path(folder), Clock())
-        exchange = lab.talk(switch)
-        for line in history:
-            switch.run_line(line)
-        if system == "sonic":
-            switch.run_line("sudo config save -y")
-        else:
-            switch.save_configuration()
-        first = switch.snapshot()
-        baseline = baseline_of(exchange, desired)
-        apply(exchange, desired)
-        assert apply(exchange, desired) == ()
-        edit(exchange, desired, edited, baseline)
-        assert diff_states(exchange.read(edited).state, edited) == ()
-        assert apply(exchange, edited) == ()
-        restore(exchange, edited, baseline)
-        assert switch.snapshot() == first
-        assert switch.unmodelled == ()
+        room = room_of(system, Path(folder), history, **marking, schedule=schedule)
+        check_life(room, desired_of(system, **marking, schedule=other))
 
 
-def test_a_class_without_a_share_gets_the_scheduler_of_before(tmp_path: Path) -> None:
-    """On SONiC: another person's strict scheduler has the name of before after an edit."""
-    switch = LABS["sonic"].make_switch(tmp_path, Clock())
-    exchange = LABS["sonic"].talk(switch)
-    rows = '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
-    switch.run_line(f"sudo sonic-cfggen -a '{rows}' --write-to-db")
-    switch.run_line("sudo config save -y")
-    first = switch.snapshot()
-    shared, plain = (
-        desired_of("sonic", schedule=each) for each in ({"shares": {0: 99, 3: 1}}, None)
-    )
-    baseline = baseline_of(exchange, shared)
-    apply(exchange, shared)
-    edit(exchange, shared, plain, baseline)
-    assert switch.stored.running["QUEUE"]["Ethernet8|3"]["scheduler"] == "high"
-    restore(exchange, plain, baseline)
-    assert switch.snapshot() == first
+FOUND: Final = {
+    "a class without a share gets the strict scheduler of before": (
+        "sonic",
+        [merge(STRICT)],
+        {"schedule": {"shares": {0: 99, 3: 1}}},
+        {"schedule": None},
+    ),
+    "shares of the profile itself take the place of another's scheduler": (
+        "cumulus",
+        [BY_HAND["cumulus"][1], "nv config apply -y"],
+        {**_marking(1, 1, 1), "schedule": None},
+        {**_marking(1, 1, 1), "schedule": _shares(50, ())},
+    ),
+}
+"""What the law above found: a system, what was there, what is asked for, and an edit."""
 
 
-def test_shares_of_the_roce_profile_itself_take_the_place_of_anothers_scheduler(
-    tmp_path: Path,
-) -> None:
-    """On Cumulus: at the edit the port has the scheduler of another person."""
-    switch = LABS["cumulus"].make_switch(tmp_path, Clock())
-    exchange = LABS["cumulus"].talk(switch)
-    head = "nv set qos egress-scheduler theirs traffic-class"
-    for tail in ("0,3 mode dwrr", "0,3 bw-percent 20", "6 mode strict"):
-        switch.run_line(f"{head} {tail}")
-    switch.run_line("nv set interface swp2 qos egress-scheduler profile theirs")
-    switch.run_line("nv config apply -y")
-    switch.save_configuration()
-    first, marking = switch.snapshot(), _marking(1, 1, 1)
-    desired = desired_of("cumulus", **marking, schedule=None)
-    edited = desired_of("cumulus", **marking, schedule=_shares(50, ()))
-    baseline = baseline_of(exchange, desired)
-    apply(exchange, desired)
-    edit(exchange, desired, edited, baseline)
-    assert diff_states(exchange.read(edited).state, edited) == ()
-    assert apply(exchange, edited) == ()
-    restore(exchange, edited, baseline)
-    assert switch.snapshot() == first
+@pytest.mark.parametrize("case", FOUND)
+def test_what_was_there_comes_back_after_an_edit(case: str, tmp_path: Path) -> None:
+    system, history, asked, edited = FOUND[case]
+    room, seen = room_of(system, tmp_path, history, **asked), list[object]()
+
+    def check(_now: SwitchState) -> None:
+        if isinstance(room.switch, SonicSwitch):
+            seen.append(room.switch.stored.running["QUEUE"]["Ethernet8|3"]["scheduler"])
+
+    check_life(room, desired_of(system, **edited), check=check)
+    assert seen[1:] == (["high"] if system == "sonic" else [])
 
 
 @pytest.mark.parametrize(
@@ -236,36 +202,27 @@ def test_every_speed_has_its_own_marking_on_one_switch() -> None:
 
 
 def test_a_cumulus_switch_spreads_and_stops_as_it_was(tmp_path: Path) -> None:
-    lab = LABS["cumulus"]
-    switch = lab.make_switch(tmp_path, Clock())
-    switch.run_line("nv set interface swp2 router adaptive-routing enable off")
-    switch.save_configuration()
-    first, exchange = switch.snapshot(), lab.talk(switch)
+    room = room_of(
+        "cumulus", tmp_path, ["nv set interface swp2 router adaptive-routing enable off"]
+    )
     spreading = PortState(admin_up=True, adaptive_routing=True)
     desired = SwitchState(adaptive_routing=True, ports={"swp1": spreading, "swp2": spreading})
-    baseline = baseline_of(exchange, desired)
-    assert apply(exchange, desired) == (
+    room.plan = room.plan.model_copy(update={"desired": desired})
+    check_life(room)
+    assert room.apply() == (
         "nv set router adaptive-routing enable on",
         "nv set interface swp1 link state up",
         "nv set interface swp1-2 router adaptive-routing enable on",
     )
-    assert apply(exchange, desired) == ()
-    switch.run_line("nv set interface swp1 router adaptive-routing enable off")
-    assert [d.setting for d in diff_states(exchange.read(desired).state, desired)] == [
-        "adaptive_routing"
-    ]
-    apply(exchange, desired)
-    restore(exchange, desired, baseline)
-    assert switch.snapshot() == first
+    room.switch.run_line("nv set interface swp1 router adaptive-routing enable off")
+    assert [d.setting for d in diff_states(room.read(), desired)] == ["adaptive_routing"]
 
 
 def test_a_class_that_somebody_made_strict_again_is_drift(tmp_path: Path) -> None:
-    lab = LABS["eos"]
-    switch, desired = lab.make_switch(tmp_path, Clock()), desired_of("eos", schedule=SHARED)
-    exchange = lab.talk(switch)
-    apply(exchange, desired)
-    switch.run_line("interface Ethernet1/1;uc-tx-queue 3;priority strict")
-    found = diff_states(exchange.read(desired).state, desired)
+    room = room_of("eos", tmp_path, schedule=SHARED)
+    room.apply()
+    room.switch.run_line("interface Ethernet1/1;uc-tx-queue 3;priority strict")
+    found = diff_states(room.read(), room.plan.desired)
     assert [(d.where, d.setting, d.actual, d.desired) for d in found] == [
         ("port Ethernet1/1", "tc3_share", "strict", "60")
     ]
@@ -280,9 +237,6 @@ def test_the_page_has_every_recommendation() -> None:
         speed = f"{row.from_gbit_s} Gbit/s" if row.from_gbit_s else "any speed"
         numbers = f"{row.min_kib} KiB | {row.max_kib} KiB | {row.mark_percent} %"
         assert f"| {system} | {speed} | {numbers} |" in page
-
-
-RELATIVE: Final = "minimum-relative 9 maximum-relative 90"
 
 
 @pytest.mark.parametrize(
@@ -302,14 +256,7 @@ def test_what_the_one_shot_took_along_comes_back_on_every_port(
     mode: str, line: str, tmp_path: Path
 ) -> None:
     """`no roce` takes along classes, trust, PFC and LLDP, also of ports that the file lacks."""
-    lab, desired = LABS["onyx"], desired_of("onyx", mode=mode)
-    switch, line = lab.make_switch(tmp_path, Clock()), line.format(RELATIVE)
-    switch.run_line(line)
-    switch.save_configuration()
-    first, exchange = switch.snapshot(), lab.talk(switch)
-    baseline = baseline_of(exchange, desired)
-    apply(exchange, desired)
-    sent = restore(exchange, desired, baseline)
-    assert switch.snapshot() == first
+    line = line.format(RELATIVE)
+    sent = check_life(room_of("onyx", tmp_path, [line], mode=mode))
     assert line in sent
     assert sent.index("no roce") < sent.index(line)

@@ -2,106 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from components.checks.registry import RULES
 from components.core.errors import DeviceError
+from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.kernel import routing_settings
 from components.model.cluster import ClusterSpec
 from lab.switches.emulators import RoutingSwitch
 from lab.switches.eos.server import EosSwitch
-from tests.fabric import sonic_lab, test_cumulus_exchange, test_eos_exchange, test_sonic_exchange
+from tests.fabric import sonic_lab
 from tests.fabric.fabric_lab import chain_of, port_name, problems_of, rooms_of, routed_of, told
-from tests.fabric.in_process import edit, restore
-from tests.fabric.lives import live
+from tests.fabric.lives import check_life, live
 from tests.fabric.test_sonic_exchange import merge
 
-QUICK = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
-"""A history is found in a second and shrunk in minutes: no shrinking."""
-EOS_ROUTING = st.sampled_from(
-    [
-        "ip routing",
-        "ip routing ipv6 interfaces",
-        "ipv6 unicast-routing",
-        "router bgp {asn};router-id 10.9.9.9",
-        "router bgp {asn};maximum-paths 4 ecmp 4",
-        "router bgp {asn};neighbor 10.1.1.1 remote-as 65009;network 10.77.0.0/24",
-        "router bgp {asn};neighbor RAILYARD peer group;neighbor RAILYARD bfd",
-        "router bgp {asn};neighbor U peer group;neighbor interface Et29/1 peer-group U remote-as 6",
-        "router bgp {asn};maximum-paths 8;address-family ipv4;network 10.255.0.9/32",
-        "interface Loopback0;description router",
-        "interface Loopback1;ip address 10.9.9.9/32",
-        "interface Vlan111;mtu 4000",
-        "interface Vlan20;ip address 10.20.0.1/24",
-        "interface Ethernet29/1;no switchport;ip address 10.1.1.0/31;mtu 3000",
-        "interface Ethernet30/1;ipv6 enable",
-    ]
-)
-SONIC_ROUTING = st.sampled_from(
-    [
-        merge('{"INTERFACE":{"Ethernet224":{},"Ethernet224|10.1.1.0/31":{}}}'),
-        merge('{"INTERFACE":{"Ethernet232":{"ipv6_use_link_local_only":"enable"}}}'),
-        merge('{"LOOPBACK_INTERFACE":{"Loopback0":{},"Loopback0|10.9.9.9/32":{}}}'),
-        merge('{"LOOPBACK_INTERFACE":{"Loopback0":{},"Loopback0|10.255.0.1/32":{}}}'),
-        merge('{"BGP_GLOBALS":{"default":{"local_asn":"65101","router_id":"10.9.9.9"}}}'),
-        merge('{"BGP_GLOBALS":{"default":{"local_asn":"64999"}}}'),
-        merge('{"BGP_GLOBALS_AF":{"default|ipv4_unicast":{"max_ebgp_paths":"4"}}}'),
-        merge('{"BGP_GLOBALS_AF_NETWORK":{"default|ipv4_unicast|10.77.0.0/24":{}}}'),
-        merge('{"BGP_NEIGHBOR":{"default|10.1.1.1":{"asn":"65009"}}}'),
-        merge('{"BGP_NEIGHBOR":{"default|Ethernet224":{"peer_type":"internal"}}}'),
-        merge('{"BGP_NEIGHBOR":{"default|Ethernet232":{"asn":"65001","bfd":"true"}}}'),
-        merge('{"ROUTE_MAP":{"ALL|1":{"route_operation":"permit"}},"ROUTE_MAP_SET":{"ALL":{}}}'),
-        merge('{"ROUTE_MAP":{"RAILYARD|20":{"route_operation":"deny"}}}'),
-        merge(
-            '{"BGP_NEIGHBOR_AF":{"default|Ethernet224|ipv4_unicast":'
-            '{"admin_status":"true","route_map_in":["ALL"]}}}'
-        ),
-    ]
-)
-CUMULUS_ROUTING = st.sampled_from(
-    [
-        "nv set router bgp autonomous-system 64999",
-        "nv set vrf default router bgp neighbor swp29 remote-as 65001",
-        "nv set vrf default router bgp address-family ipv4-unicast network 10.77.0.0/24",
-        "nv set interface vlan111 ip address 10.66.0.1/24",
-    ]
-)
-TAKES = ("qos clear", "CABLE_LENGTH", "buffer_model", "to tx-queue")
-"""What of others is refused before a change (test_sonic_refusals.py, WHY.md of EOS)."""
-HISTORIES = {
-    "eos": st.lists(
-        st.one_of(EOS_ROUTING, st.integers(1, 6).flatmap(test_eos_exchange.line_of)), max_size=10
-    ),
-    "sonic": st.lists(st.one_of(SONIC_ROUTING, test_sonic_exchange.LINES), max_size=10),
-    "cumulus": st.lists(
-        st.one_of(CUMULUS_ROUTING, test_cumulus_exchange.HISTORIES.map(" ; ".join)), max_size=6
-    ),
-}
+SYSTEMS = ("eos", "sonic", "cumulus")
 
 
-@pytest.mark.parametrize("system", HISTORIES)
-def test_the_life_of_routed_switches(system: str) -> None:
-    @QUICK
-    @given(history=HISTORIES[system], flags=st.tuples(st.booleans(), st.booleans(), st.booleans()))
-    def play(history: list[str], flags: tuple[bool, bool, bool]) -> None:
-        bfd, own, numbered = flags
-        odd = TAKES if own else (*TAKES, "10.1.1.1", "group U")  # another number would end these
-        odd = (*odd, "10.1.1.0/31") if numbered and system == "eos" else odd  # one address a port
-        lines = [line for line in history if not any(word in line for word in odd)]
-        lines = lines if own else [line.replace("{asn}", "64999") for line in lines]
-        live(routed_of(system, mode="lossless", bfd=bfd, numbered=numbered), lines)
-
-    play()
-
-
-@pytest.mark.parametrize("system", HISTORIES)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_card_on_a_routed_port_has_a_network_of_its_own(system: str, tmp_path: Path) -> None:
     spec = routed_of(system, cards=True, mode="lossless")
     names = {"routed-port", "routing", "rail-gateway", "rail-switch", "link-form", "pf-address"}
@@ -206,8 +127,8 @@ def test_what_a_hand_takes_away_is_drift_and_comes_back(system: str, tmp_path: P
         assert room.switch.snapshot() == whole, line
 
 
-@pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])
-def test_an_edit_gives_back_what_it_drops_and_can_renumber(system: str) -> None:
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_an_edit_gives_back_what_it_drops_and_can_renumber(system: str, tmp_path: Path) -> None:
     before, after = (
         routed_of(system, mode="lossless", bfd=bfd).model_dump(mode="json") for bfd in (True, False)
     )
@@ -215,59 +136,44 @@ def test_an_edit_gives_back_what_it_drops_and_can_renumber(system: str) -> None:
     last = port_name(system, 30)
     far = after["switches"][0]["ports"].pop(last)["to"].partition(":")[2]
     del after["switches"][2]["ports"][far]
-    specs = [ClusterSpec.model_validate(each) for each in (before, after)]
-    with TemporaryDirectory() as folder:
-        room, later = (rooms_of(spec, Path(folder) / str(n))[0] for n, spec in enumerate(specs))
-        room.record()
-        first = room.switch.snapshot()
+    later = plan_fabric(ClusterSpec.model_validate(after))[0].desired
+    read: list[SwitchState] = []
+    room = rooms_of(ClusterSpec.model_validate(before), tmp_path)[0]
+    check_life(room, later, check=lambda now: read.append(room.talk().read(now).state))
+    assert read[1].bgp is not None
+    assert (read[1].bgp.asn, last in read[1].bgp.neighbors) == (65199, False)
+
+
+OFF = sonic_lab.FRRCFGD.replace(" true", " false")
+NEEDED = {
+    "router bgp 64999;neighbor 10.1.1.1 remote-as 65009": ("eos", "write asn: 64999"),
+    "interface Loopback0;ip address 10.9.9.9/32": ("eos", "has the address 10.9.9.9/32"),
+    OFF: ("sonic", "restart bgp`, and run this again"),
+    merge(
+        '{"BGP_GLOBALS":{"default":{"local_asn":"64999"}},'
+        '"BGP_PEER_GROUP":{"default|UP":{"asn":"65009"}}}'
+    ): ("sonic", "BGP_PEER_GROUP|default|UP, and another number would"),
+    "": ("eos", "reload the switch, and run this again"),
+}
+"""What stands in the way, to what its system says; blank: another process of BGP."""
+
+
+@pytest.mark.parametrize("line", NEEDED, ids=["number", "taken", "off", "group", "model"])
+def test_a_switch_says_what_its_routing_needs(line: str, tmp_path: Path) -> None:
+    system, words = NEEDED[line]
+    room = rooms_of(routed_of(system, mode="lossless"), tmp_path)[0]
+    if line:
+        room.switch.run_line(line)
+    elif isinstance(room.switch, EosSwitch):
+        room.switch.stored.running.routing.model = "ribd"
+    first = room.switch.snapshot()
+    with pytest.raises(DeviceError) as caught:
         room.apply()
-        assert room.baseline is not None
-        edit(room.talk(), room.plan.desired, later.plan.desired, room.baseline)
-        read: SwitchState = room.talk().read(later.plan.desired).state
-        assert diff_states(read, later.plan.desired) == ()
-        assert read.bgp is not None
-        assert (read.bgp.asn, last in read.bgp.neighbors) == (65199, False)
-        restore(room.talk(), later.plan.desired, room.baseline)
-        assert room.switch.snapshot() == first
+    assert words in str(caught.value)
+    assert room.switch.snapshot() == first
 
 
-def test_an_eos_switch_says_what_its_routing_needs(tmp_path: Path) -> None:
-    spec = routed_of("eos", mode="lossless")
-
-    def refusal(name: str, hand: Callable[[EosSwitch], object]) -> str:
-        room = rooms_of(spec, tmp_path / name)[0]
-        assert isinstance(room.switch, EosSwitch)
-        hand(room.switch)
-        first = room.switch.snapshot()
-        with pytest.raises(DeviceError) as caught:
-            room.apply()
-        assert room.switch.snapshot() == first
-        return str(caught.value)
-
-    def run_ribd(switch: EosSwitch) -> None:
-        switch.stored.running.routing.model = "ribd"
-
-    assert "reload the switch, and run this again" in refusal("model", run_ribd)
-    other = "router bgp 64999;neighbor 10.1.1.1 remote-as 65009"
-    assert "write asn: 64999" in refusal("number", lambda switch: switch.run_line(other))
-    taken = "interface Loopback0;ip address 10.9.9.9/32"
-    assert "has the address 10.9.9.9/32" in refusal("taken", lambda switch: switch.run_line(taken))
-
-
-def test_a_sonic_switch_says_what_its_routing_needs(tmp_path: Path) -> None:
-    spec = routed_of("sonic", mode="lossless")
-    room = rooms_of(spec, tmp_path)[0]
-    room.switch.run_line(sonic_lab.FRRCFGD.replace(" true", " false"))
-    with pytest.raises(DeviceError, match="restart bgp`, and run this again"):
-        room.apply()
-    room.switch.run_line(sonic_lab.FRRCFGD)
-    room.switch.run_line(merge('{"BGP_GLOBALS":{"default":{"local_asn":"64999"}}}'))
-    room.switch.run_line(merge('{"BGP_PEER_GROUP":{"default|UP":{"asn":"65009"}}}'))
-    with pytest.raises(DeviceError, match=r"BGP_PEER_GROUP\|default\|UP, and another number would"):
-        room.apply()
-
-
-@pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_the_fix_of_a_loop_passes(system: str) -> None:
     """Not with two fixes that point at each other: a loop of trunks may become routed links."""
     routed = routed_of(system).model_dump(mode="json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -15,30 +14,21 @@ from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState, list_vlans
 from components.model.cluster import ClusterSpec
 from lab.views import PortView
-from tests.fabric import conftest as onyx_lab
-from tests.fabric import cumulus_lab, eos_lab, sonic_lab
+from tests.fabric.cumulus_lab import SITE
+from tests.fabric.eos_lab import Clock
+from tests.fabric.fabric_lab import port_name
 from tests.fabric.in_process import apply, load_site
+from tests.fabric.switch_labs import LABS
 
-SITES = {"onyx": cumulus_lab.SITE.with_name("site.yaml"), "cumulus": cumulus_lab.SITE}
-LABS = {"onyx": onyx_lab, "cumulus": cumulus_lab, "eos": eos_lab, "sonic": sonic_lab}
+SYSTEMS = ("onyx", "cumulus", "eos", "sonic")
 BESIDE = {"cumulus": {0}, "sonic": {4}}
 """Classes that a profile, or the platform's template, marks beside that of RoCE."""
-PORTS = {
-    "onyx": tuple(f"1/{number}" for number in range(1, 5)),
-    "cumulus": tuple(f"swp{number}" for number in range(1, 5)),
-    "eos": tuple(f"Ethernet{number}/1" for number in range(1, 5)),
-    "sonic": sonic_lab.PORTS,
-}
-
-
-def _document(system: str, mode: str) -> dict[str, Any]:
-    if system == "sonic":
-        return sonic_lab.replace_switch(load_site(sonic_lab.SITE, mode=mode))
-    return load_site(SITES.get(system, SITES["onyx"]), mode=mode)
+PORTS = {system: [port_name(system, number) for number in range(1, 5)] for system in SYSTEMS}
 
 
 def _spec(system: str, mode: str, vlan: int, ports: list[tuple[str, int]]) -> ClusterSpec:
-    data = _document(system, mode)
+    others = SITE.with_name("site.yaml")
+    data = load_site(SITE if system in {"cumulus", "sonic"} else others, mode=mode)
     data["rails"][0]["vlan"] = vlan
     for entry, (port_mode, mtu_bytes) in zip(
         data["switches"][0]["ports"].values(), ports, strict=True
@@ -46,7 +36,7 @@ def _spec(system: str, mode: str, vlan: int, ports: list[tuple[str, int]]) -> Cl
         untagged = UNTAGGED if port_mode == "hybrid" else None
         mode = "trunk" if untagged else port_mode
         entry |= {"mode": mode, "untagged": untagged, "mtu_bytes": mtu_bytes}
-    return eos_lab.with_eos(data) if system == "eos" else ClusterSpec.model_validate(data)
+    return LABS[system].adapt(data)
 
 
 def _converged(exchange: Exchange, desired: SwitchState) -> SwitchState:
@@ -103,14 +93,14 @@ def test_every_system_renders_the_same_intent(
     mode: str, vlan: int, ports: list[tuple[str, int]]
 ) -> None:
     with TemporaryDirectory() as folder:
-        switches = {name: lab.make_switch(Path(folder) / name) for name, lab in LABS.items()}
+        switches = {name: LABS[name].make_switch(Path(folder) / name, Clock()) for name in SYSTEMS}
         states: dict[str, SwitchState] = {}
-        for system, lab in LABS.items():
+        for system in SYSTEMS:
             desired = plan_fabric(_spec(system, mode, vlan, ports))[0].desired
-            states[system] = _converged(lab.talk(switches[system]), desired)
+            states[system] = _converged(LABS[system].talk(switches[system]), desired)
         for number in range(4):
             first = PORTS["onyx"][number]
-            for system in LABS:
+            for system in SYSTEMS:
                 name = PORTS[system][number]
                 one, other = states["onyx"].ports[first], states[system].ports[name]
                 assert _shape(one) == _shape(other), system

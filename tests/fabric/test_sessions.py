@@ -1,10 +1,9 @@
-"""BGP sessions of routed links: what is expected, what is read of each system, what is lost."""
+"""BGP sessions and next hops of routed links: expected, read of each system, and lost."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,21 +11,75 @@ from components.core.beside import LostWay
 from components.fabric.cabling import (
     FarEnd,
     RoutedLinks,
+    Way,
+    applied_networks,
     find_lost,
     plan_links,
     plan_networks,
 )
 from components.fabric.parts import Session, Sessions
 from components.fabric.plan import plan_fabric
+from components.fabric.state import BgpState
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader, Unreadable
 from lab.physics.sessions import join
 from lab.site import lab_file
 from tests.fabric.fabric_lab import Room, port_name, rooms_of, routed_of, units_of
 
-SYSTEMS = ("cumulus", "eos", "sonic")
+
+class Words(NamedTuple):
+    """What a system is told and tells, beside what all have alike.
+
+    The word for a session that is down, lines after which BGP takes one path of several, what to
+    ask next of a link without a session and of a network that goes over too few links, a part of
+    the command for the sessions, and that for the routes.
+    """
+
+    idle: str
+    one_path: tuple[str, ...]
+    lost: str
+    narrow: str
+    asked: str
+    commands: tuple[str, str]
 
 
+VTYSH = "sudo vtysh -c 'show bgp ipv4 unicast 10.255.0.9/32'"
+WORDS = {
+    "cumulus": Words(
+        "idle",
+        (
+            "nv set vrf default router bgp address-family ipv4-unicast multipaths ebgp 1",
+            "nv config apply -y",
+        ),
+        "nv show vrf default router bgp neighbor swp29",
+        VTYSH,
+        "router bgp neighbor",
+        (
+            "nv show vrf default router bgp neighbor -o json",
+            'sudo -n vtysh -c "show ip route bgp json"; true',
+        ),
+    ),
+    "eos": Words(
+        "Idle",
+        ("router bgp 65101; maximum-paths 1",),
+        "show ip bgp summary",
+        "show ip bgp 10.255.0.9/32",
+        "show ip bgp",
+        ("show ip bgp summary | json", "show ip route | json"),
+    ),
+    "sonic": Words(
+        "Idle",
+        ("sonic-db-cli CONFIG_DB hset 'BGP_GLOBALS_AF|default|ipv4_unicast' max_ebgp_paths 1",),
+        "show ip bgp neighbors Ethernet224",
+        VTYSH,
+        "vtysh",
+        (
+            'sudo vtysh -c "show bgp ipv4 unicast summary json"',
+            'sudo vtysh -c "show ip route bgp json"',
+        ),
+    ),
+}
+SYSTEMS = tuple(WORDS)
 SPECS = {system: routed_of(system, mode="lossless") for system in SYSTEMS}
 
 
@@ -52,22 +105,24 @@ def said(room: Room) -> list[tuple[str, str]]:
     return [(each.where, each.what) for each in lost(room)]
 
 
-@pytest.mark.parametrize("links", ["unnumbered", "numbered"])
+@pytest.mark.parametrize("numbered", [False, True], ids=["unnumbered", "numbered"])
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_system_says_which_link_has_no_session(
-    system: str, links: str, tmp_path: Path
+    system: str,
+    numbered: bool,  # noqa: FBT001 - a table
+    tmp_path: Path,
 ) -> None:
-    numbered = links == "numbered"
     rooms = joined(system, tmp_path, bfd=True, numbered=numbered)
     assert [said(room) for room in rooms] == [[], [], []]
     leaf, _, spine = rooms
-    first, far = port_name(system, 29), port_name(system, 2)
+    far = port_name(system, 2)
     spine.switch.fault(["link-down", far, "on"])
-    heard = "BGP with spine-01:{} is {}, not Established"
-    never = "there is no BGP session with spine-01:{}: it was never heard on this link"
-    word = {"cumulus": "idle", "eos": "Idle", "sonic": "Idle"}[system]
-    what = never if system == "eos" and not numbered else heard
-    assert said(leaf) == [(f"port {first}", what.format(far, word))]
+    what = f"BGP with spine-01:{far} is {WORDS[system].idle}, not Established"
+    if system == "eos" and not numbered:
+        what = f"there is no BGP session with spine-01:{far}: it was never heard on this link"
+    (found,) = lost(leaf)
+    assert (found.where, found.what) == (f"port {port_name(system, 29)}", what)
+    assert numbered or found.fix == WORDS[system].lost
     assert [where for where, _ in said(spine)] == [f"port {far}"]
     assert leaf.switch.unmodelled == spine.switch.unmodelled == ()
 
@@ -90,50 +145,21 @@ def test_a_link_lost_behind_a_neighbour_shows_in_what_it_brings(
     ]
 
 
-PATHS = {
-    "cumulus": (
-        "nv set vrf default router bgp address-family ipv4-unicast multipaths ebgp 1",
-        "nv config apply -y",
-    ),
-    "eos": ("router bgp 65101; maximum-paths 1",),
-    "sonic": (
-        "sonic-db-cli CONFIG_DB hset 'BGP_GLOBALS_AF|default|ipv4_unicast' max_ebgp_paths 1",
-    ),
-}
-
-
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_one_way_where_the_file_has_two_is_found_while_both_sessions_are_up(
     system: str, tmp_path: Path
 ) -> None:
     leaf, *_ = joined(system, tmp_path)
-    for line in PATHS[system]:
+    for line in WORDS[system].one_path:
         leaf.switch.run_line(line)
     (found,) = lost(leaf)
-    narrow = {"cumulus": ("swp30", "swp3"), "eos": ("Ethernet30/1", "Ethernet3/1")}
-    port, far = narrow.get(system, ("Ethernet232", "Ethernet16"))
     # Of the spine a loopback; of leaf-02 another one and a part of two rails.
     some = "10.255.0.9/32 and 3 more networks"
-    what = f"spine-01:{far} is no next hop to {some}, which goes over 1 of 2 links"
-    assert (found.where, found.what) == (f"port {port}", what)
-    assert found.fix == {
-        "eos": "show ip bgp 10.255.0.9/32",
-    }.get(system, "sudo vtysh -c 'show bgp ipv4 unicast 10.255.0.9/32'")
+    far = f"spine-01:{port_name(system, 3)}"
+    what = f"{far} is no next hop to {some}, which goes over 1 of 2 links"
+    assert (found.where, found.what) == (f"port {port_name(system, 30)}", what)
+    assert found.fix == WORDS[system].narrow
     assert leaf.switch.unmodelled == ()
-
-
-def test_what_to_ask_next_is_in_the_words_of_the_system(tmp_path: Path) -> None:
-    fixes: dict[str, str] = {}
-    for system in SYSTEMS:
-        leaf, _, spine = joined(system, tmp_path / system)
-        spine.switch.fault(["link-down", port_name(system, 2), "on"])
-        (found,) = lost(leaf)
-        fixes[system] = found.fix
-    assert fixes == {
-        "cumulus": "nv show vrf default router bgp neighbor swp29",
-        "eos": "show ip bgp summary",
-        "sonic": "show ip bgp neighbors Ethernet224",
-    }
 
 
 @pytest.mark.parametrize(
@@ -146,31 +172,16 @@ def test_what_to_ask_next_is_in_the_words_of_the_system(tmp_path: Path) -> None:
 def test_bfd_that_the_other_end_has_not_is_down(system: str, line: str, tmp_path: Path) -> None:
     leaf, _, spine = joined(system, tmp_path, bfd=True)
     spine.switch.run_line(line)
-    far = port_name(system, 2)
-    where, what = said(leaf)[0]
-    assert (where, what) == (
-        f"port {port_name(system, 29)}",
-        f"BFD with spine-01:{far} is down: a loss there is noticed by BGP's hold time",
-    )
+    what = "is down: a loss there is noticed by BGP's hold time"
+    where = f"port {port_name(system, 29)}"
+    assert said(leaf)[0] == (where, f"BFD with spine-01:{port_name(system, 2)} {what}")
 
 
 def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> None:
-    commands = {
-        system: driver.session_commands(bfd=False)
-        for system in SYSTEMS
-        if isinstance(driver := driver_of(system), SessionReader)
-    }
-    assert commands == {
-        "cumulus": (
-            "nv show vrf default router bgp neighbor -o json",
-            'sudo -n vtysh -c "show ip route bgp json"; true',
-        ),
-        "eos": ("show ip bgp summary | json", "show ip route | json"),
-        "sonic": (
-            'sudo vtysh -c "show bgp ipv4 unicast summary json"',
-            'sudo vtysh -c "show ip route bgp json"',
-        ),
-    }
+    for system, words in WORDS.items():
+        driver = driver_of(system)
+        assert isinstance(driver, SessionReader)
+        assert driver.session_commands(bfd=False) == words.commands
     assert not isinstance(driver_of("onyx"), SessionReader)
     leaf, *_ = joined("cumulus", tmp_path)
     assert leaf.talk().read_sessions(bgp=False, bfd=False) is None
@@ -179,8 +190,7 @@ def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> N
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_refused_question_is_not_known_and_no_pass(system: str, tmp_path: Path) -> None:
     leaf, *_ = joined(system, tmp_path)
-    asked = {"cumulus": "router bgp neighbor", "eos": "show ip bgp", "sonic": "vtysh"}[system]
-    leaf.switch.fault(["reject", asked])
+    leaf.switch.fault(["reject", WORDS[system].asked])
     (found,) = lost(leaf)
     assert (found.where, found.kind) == ("switch", "unread")
     assert found.what.startswith("the state of its BGP sessions is not known: `")
@@ -250,60 +260,23 @@ def test_a_session_is_judged(session: Session, what: str | None) -> None:
 
 
 def test_bfd_that_may_not_be_asked_is_said_and_is_no_fault() -> None:
-    up = Session(state="established", networks=3)
-    text = "sudo: a password is required"
+    text, up = "sudo: a password is required", Session(state="established", networks=3)
     (found,) = find_lost(LINKS, Sessions(neighbors={"swp51": up}, bfd_unread=text))
     assert (found.kind, found.what) == ("unsaid", f"whether BFD is up is not known: {text}")
 
 
-FRR = """{
-  "routerId":"10.255.0.1",
-  "as":65101,
-  "peers":{
-    "swp51":{"hostname":"spine-01","remoteAs":65100,"pfxRcd":1,"state":"Established"},
-    "10.254.0.1":{"remoteAs":65100,"pfxRcd":0,"state":"Idle","idType":"ipv4"}
-  },
-  "totalPeers":2
-}
-[{"multihop":false,"peer":"fe80::e4ce:feff:fe6d:b831","local":"fe80::1","vrf":"default",
-"interface":"swp51","id":1,"remote-id":2,"status":"up","uptime":5}]
-"""
-"""Debian's FRR 10.3, cut to the keys around those that are read."""
-NVUE = """{"swp51": {"address-family": {"ipv4-unicast": {"rx-prefix": 12, "tx-prefix": 13},
-"l2vpn-evpn": {"rx-prefix": 57}}, "bgp-version": 4, "state": "established"},
-"swp52": {"remote-as": "external"}}
-sudo: a password is required
-"""
-"""The keys of the vendor's page "Troubleshooting BGP" of release 5.15."""
-EOS_SUMMARY = """{"vrfs": {"default": {"routerId": "10.1.0.3", "asn": "65120", "peers": {
-"10.1.255.0": {"asn": "65100", "prefixAccepted": 2, "prefixReceived": 3,
-"peerState": "Established"},
-"fe80::250:56ff:fe01:112%Et49/1": {"asn": "65100", "peerState": "Idle"}}}}}
-"""
-EOS_BFD = """{"vrfs": {"default": {"ipv4Neighbors": {"10.1.255.0": {"peerStats": {"": {
-"status": "up", "remoteDisc": 3940685114, "l3intf": ""}}}}, "ipv6Neighbors": {
-"fe80::250:56ff:fe01:112": {"peers": {"Ethernet49/1": {"types": {"normal": {"peerStats": {
-"fe80::1": {"status": "down"}}}}}}}}}}}
-"""
-"""aristanetworks/anta: tests of `VerifyBGPPeerCount` and `VerifyBFDPeersHealth`, two releases."""
+def form(name: str) -> str:
+    return (Path(__file__).parent / "forms" / name).read_text(encoding="utf-8")
 
 
-FRR_ROUTES = """{"10.255.0.2/32":[{"prefix":"10.255.0.2/32","protocol":"bgp","selected":true,
-"installed":true,"nexthops":[
-{"flags":3,"fib":true,"ip":"fe80::1","afi":"ipv6","interfaceName":"swp52","active":true,"weight":1},
-{"flags":3,"fib":true,"ip":"fe80::2","afi":"ipv6","interfaceName":"swp51","active":true,"weight":1},
-{"flags":1,"ip":"fe80::3","afi":"ipv6","interfaceName":"swp53","active":true,"weight":1},
-{"flags":2,"fib":true,"ip":"fe80::4","afi":"ipv6","interfaceName":"swp54","weight":1}]},
-{"prefix":"10.255.0.2/32","protocol":"static","nexthops":[
-{"fib":true,"interfaceName":"eth0","active":true}]}]}
-"""
-"""Debian's FRR 10.3, cut in the same way, with a next hop that is not used and one that is lost."""
-EOS_ROUTES = """{"vrfs": {"default": {"routingDisabled": false, "routes": {
-"10.1.0.1/32": {"hardwareProgrammed": true, "routeType": "eBGP", "directlyConnected": false,
-"preference": 20, "vias": [{"nexthopAddr": "10.1.255.4", "interface": "Ethernet2/1"},
-{"nexthopAddr": "10.1.255.0", "interface": "Ethernet1/1"}]}}}}}
-"""
-"""aristanetworks/anta: tests of `VerifyRoutingTableEntry`, with a second way."""
+FRR = form("sonic/frr_bgp_and_bfd.txt")
+"""With a link that is idle, and no BFD of it."""
+NVUE = form("cumulus/nv_show_neighbors.txt")
+EOS_SUMMARY = form("eos/ip_bgp_summary_two_links.json")
+EOS_BFD = form("eos/bfd_peers_two_links.json")
+EOS_ROUTES = form("eos/ip_route_two_ways.json")
+FRR_ROUTES = form("sonic/frr_routes.json")
+"""With a next hop that is not used and one that is lost."""
 HOPS = {"eos": EOS_ROUTES, "sonic": FRR_ROUTES, "cumulus": "sudo: a password is required"}
 
 
@@ -350,4 +323,76 @@ def test_an_answer_of_another_form_is_unreadable(system: str, text: str) -> None
 def test_eos_bfd_of_another_form_leaves_the_sessions_known() -> None:
     found = parsed("eos", EOS_SUMMARY, "% Invalid input")
     assert (found.bfd_unread, len(found.neighbors)) == ("% Invalid input", 2)
-    assert replace(LostWay("switch", "a", "b"), kind="unsaid").kind == "unsaid"
+
+
+def test_ways_are_those_that_bgp_takes_together() -> None:
+    """To the own unit's spine by both links; of two spines above it, each by itself."""
+    ways = {name: each.ways for name, each in plan_links(units_of("cumulus", supers=2)).items()}
+    assert ways["leaf-01"] == (
+        Way(
+            to=("spine-01", "leaf-02", "spine-02", "super-01", "super-02"),
+            ports=("swp29", "swp30"),
+        ),
+    )
+    assert {each.to: each.ports for each in ways["spine-01"]} == {
+        ("leaf-01",): ("swp1", "swp2"),
+        ("leaf-02", "spine-02"): ("swp5", "swp6"),
+        ("super-01",): ("swp5",),
+        ("super-02",): ("swp6",),
+    }
+
+
+TWO = RoutedLinks(
+    os="eos",
+    ends={
+        f"10.254.0.{number}": FarEnd(port=f"Ethernet{number}/1", to=f"spine-0{number}:Ethernet1/1")
+        for number in (1, 2)
+    },
+    ways=(Way(to=("leaf-02", "leaf-03"), ports=("Ethernet1/1", "Ethernet2/1")),),
+    networks={"leaf-02": ("10.0.2.0/24",)},
+)
+"""Of leaf-03 nothing is known yet: it is in the file, and nothing has set it up."""
+UP = {f"10.254.0.{number}": Session(state="Established") for number in (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("routes", "what"),
+    [
+        ({"10.0.2.0/24": ("Ethernet1/1", "Ethernet2/1")}, []),
+        ({"10.0.2.0/24": ("Ethernet1/1", "Ethernet2/1", "Vlan1")}, []),
+        (
+            {"10.0.2.0/24": ("Ethernet1/1",)},
+            ["spine-02:Ethernet1/1 is no next hop to 10.0.2.0/24, which goes over 1 of 2 links"],
+        ),
+        (
+            {},
+            [
+                f"there is no route to 10.0.2.0/24, over spine-0{each}:Ethernet1/1 or another link"
+                for each in (1, 2)
+            ],
+        ),
+        (None, []),
+    ],
+)
+def test_next_hops_are_judged(routes: dict[str, tuple[str, ...]] | None, what: list[str]) -> None:
+    found = find_lost(TWO, Sessions(neighbors=UP, routes=routes))
+    assert [each.what for each in found] == what
+
+
+def test_a_link_without_a_session_is_named_once() -> None:
+    half = UP | {"10.254.0.2": Session(state="Idle")}
+    (found,) = find_lost(TWO, Sessions(neighbors=half, routes={"10.0.2.0/24": ("Ethernet1/1",)}))
+    assert found.what == "BGP with spine-02:Ethernet1/1 is Idle, not Established"
+
+
+def test_next_hops_that_may_not_be_asked_are_said_and_are_no_fault() -> None:
+    (found,) = find_lost(TWO, Sessions(neighbors=UP, routes_unread="% Invalid input"))
+    assert (found.kind, found.fix) == ("unsaid", "show ip route bgp")
+    assert found.what == "which next hops are in use is not known: % Invalid input"
+
+
+def test_only_what_was_applied_to_both_ends_is_looked_for() -> None:
+    planned = BgpState(networks=("10.0.2.0/24", "10.0.3.0/24"))
+    given = BgpState(networks=("10.0.2.0/24", "10.0.9.0/24"))
+    found = applied_networks({"leaf-02": planned, "leaf-03": planned}, {"leaf-02": given})
+    assert found == {"leaf-02": ("10.0.2.0/24",)}

@@ -1,145 +1,106 @@
-"""Fabrics of several switches: apply settles, undo is exact, and every hop agrees."""
+"""Fabrics of several switches: their lives, whether every hop agrees, and ways of packets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from components.acceptance.between_leaves import ports_between
 from components.model.cluster import ClusterSpec
 from lab.physics.routed import find_hops
+from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
-from tests.fabric import (
-    fabric_lab,
-    test_cumulus_exchange,
-    test_eos_exchange,
-    test_exchange,
-    test_sonic_exchange,
+from lab.switches.emulators import RoutingSwitch
+from tests.fabric.fabric_lab import (
+    Room,
+    chain_of,
+    load_example,
+    port_name,
+    problems_of,
+    rooms_of,
+    routed_of,
+    split_of,
+    told,
+    units_of,
 )
-from tests.fabric.fabric_lab import chain_of, load_example, rooms_of
+from tests.fabric.histories import HISTORIES, PLAIN, TAKES, without
 from tests.fabric.lives import agree, live, live_in
 
 QUICK = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
 """A history is found in a second and shrunk in minutes: no shrinking."""
-MODES = {
-    "onyx": ("lossy_ecn", "lossless", "semi_lossless"),
-    "cumulus": ("lossy_ecn", "lossless"),
-    "eos": ("lossy_ecn", "lossless"),
-    "sonic": ("lossy_ecn", "lossless"),
+Life = tuple[ClusterSpec, list[str]]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+@st.composite
+def trunks(draw: Draw, system: str) -> Life:
+    """Leaves in a row."""
+    modes = ["lossy_ecn", "lossless", "semi_lossless"][: 3 if system == "onyx" else 2]
+    mode, leaves = draw(st.sampled_from(modes)), draw(st.integers(1, 3))
+    watched = mode == "lossless" and system != "onyx" and draw(st.booleans())
+    site = chain_of(system, leaves, mode=mode, pfc_watchdog=watched).model_dump(mode="json")
+    if system == "cumulus" and mode == "lossless":
+        length = draw(st.one_of(st.none(), st.integers(1, 300)))
+        site["switches"][0]["ports"]["swp1"]["cable_length_m"] = length
+    odd = TAKES
+    if mode == "lossy_ecn":  # PFC is then not ours, and somebody's own stays on EOS
+        odd = (*odd, "no-drop")
+    if mode == "semi_lossless":  # which PFC it has is not public: the plan wants none of it
+        odd = (*odd, "priority-flow-control")
+    return ClusterSpec.model_validate(site), without(draw(PLAIN[system]), *odd)
+
+
+@st.composite
+def routed(draw: Draw, system: str) -> Life:
+    """Two leaves below a spine."""
+    bfd, own, numbered = (draw(st.booleans()) for _ in range(3))
+    odd = TAKES if own else (*TAKES, "10.1.1.1", "group U")  # another number would end these
+    odd = (*odd, "10.1.1.0/31") if numbered and system == "eos" else odd  # one address a port
+    lines = without(draw(HISTORIES[system]), *odd)
+    lines = lines if own else [line.replace("{asn}", "64999") for line in lines]
+    return routed_of(system, mode="lossless", bfd=bfd, numbered=numbered), lines
+
+
+@st.composite
+def split(draw: Draw, system: str) -> Life:
+    """A leaf with a port in parts, which nobody has used as a whole."""
+    parts, odd = {"cumulus": ([2, 4], "swp1 "), "eos": ([2, 8], "no-drop")}[system]
+    mode = draw(st.sampled_from(["lossy_ecn", "lossless"]))
+    lines = without(draw(PLAIN[system]), *TAKES, odd)
+    return split_of(system, draw(st.sampled_from(parts)), mode=mode), lines
+
+
+LIVES = {
+    **{f"trunks of {system}": trunks(system) for system in PLAIN},
+    **{f"routed links of {system}": routed(system) for system in ("cumulus", "eos", "sonic")},
+    **{f"split ports of {system}": split(system) for system in ("cumulus", "eos")},
 }
-ROUTED = st.sampled_from(
-    [
-        "nv set router bgp autonomous-system 64999",
-        "nv set router bgp router-id 10.9.9.9",
-        "nv set vrf default router bgp neighbor swp9 remote-as external",
-        "nv set vrf default router bgp neighbor swp49 remote-as external",
-        "nv set vrf default router bgp neighbor swp10 remote-as 65001",
-        "nv set vrf default router bgp neighbor swp49 description uplink",
-        "nv set vrf default router bgp address-family ipv4-unicast network 10.77.0.0/24",
-        "nv set vrf default router bgp address-family ipv4-unicast network 10.255.0.1/32",
-        "nv set interface lo ip address 10.9.9.9/32",
-        "nv set interface lo ip address 10.255.0.1/32",
-        "nv set interface vlan111 ip address 10.10.111.1/24",
-        "nv set interface vlan111 ip address 10.66.0.1/24",
-        "nv set interface vlan20 ip address 10.20.0.1/24",
-        "nv set interface swp49 qos pfc-watchdog state enable",
-        "nv set interface swp1 qos pfc-watchdog state disable",
-        "nv set interface swp49 ip address 10.1.1.0/31",
-        "nv set interface swp49 bridge domain br_default access 10",
-        # The mode is always written: undo says it, and what a length alone means is not public.
-        "nv set qos roce mode lossless; nv set qos roce cable-length 40",
-    ]
-)
-CUMULUS = st.lists(st.one_of(ROUTED, test_cumulus_exchange.HISTORIES.map(" ; ".join)), max_size=8)
-ONYX = test_exchange.HISTORIES
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_a_life(name: str) -> None:
+    @settings(QUICK, max_examples=5 if "split" in name else 12)
+    @given(LIVES[name])
+    def play(life: Life) -> None:
+        live(*life)
+
+    play()
 
 
 @QUICK
-@given(history=ONYX, mode=st.sampled_from(MODES["onyx"]), leaves=st.integers(1, 3))
-def test_trunks_between_onyx_leaves(history: list[str], mode: str, leaves: int) -> None:
-    # Which PFC `roce semi-lossless` has is not public: the plan wants nothing of what was forced.
-    forced = "priority-flow-control" if mode == "semi_lossless" else "\n"
-    live(chain_of("onyx", leaves, mode=mode), [line for line in history if forced not in line])
-
-
-@QUICK
-@given(
-    history=CUMULUS,
-    mode=st.sampled_from(MODES["cumulus"]),
-    leaves=st.integers(1, 3),
-    watchdog=st.booleans(),
-    cable=st.one_of(st.none(), st.integers(1, 300)),
-)
-def test_trunks_between_cumulus_leaves(
-    history: list[str],
-    mode: str,
-    leaves: int,
-    watchdog: bool,  # noqa: FBT001 - drawn
-    cable: int | None,
-) -> None:
-    spec = chain_of("cumulus", leaves, mode=mode, pfc_watchdog=watchdog and mode == "lossless")
-    if cable and mode == "lossless":
-        ports = spec.switches[0].ports
-        long = ports["swp1"].model_copy(update={"cable_length_m": cable})
-        switch = spec.switches[0].model_copy(update={"ports": {**ports, "swp1": long}})
-        spec = spec.model_copy(update={"switches": (switch, *spec.switches[1:])})
-    live(spec, history)
-
-
-@QUICK
-@given(
-    history=test_eos_exchange.HISTORIES,
-    mode=st.sampled_from(MODES["eos"]),
-    leaves=st.integers(1, 3),
-    watchdog=st.booleans(),
-)
-def test_trunks_between_eos_leaves(
-    history: list[str],
-    mode: str,
-    leaves: int,
-    watchdog: bool,  # noqa: FBT001 - drawn
-) -> None:
-    # A class that somebody put into another queue is refused before a change (WHY.md).
-    lines = [line for line in history if "to tx-queue" not in line]
-    if mode == "lossy_ecn":  # PFC is then not ours, and somebody's own stays
-        lines = [line for line in lines if "no-drop" not in line]
-    watched = watchdog and mode == "lossless"
-    live(chain_of("eos", leaves, mode=mode, pfc_watchdog=watched), lines)
-
-
-@QUICK
-@given(
-    history=test_sonic_exchange.HISTORIES,
-    mode=st.sampled_from(MODES["sonic"]),
-    leaves=st.integers(1, 3),
-    watchdog=st.booleans(),
-)
-def test_trunks_between_sonic_leaves(
-    history: list[str],
-    mode: str,
-    leaves: int,
-    watchdog: bool,  # noqa: FBT001 - drawn
-) -> None:
-    # What takes the room for lossless buffers is refused before a change (test_sonic_refusals.py).
-    takes = ("qos clear", "CABLE_LENGTH", "buffer_model")
-    lines = [line for line in history if not any(word in line for word in takes)]
-    watched = watchdog and mode == "lossless"
-    live(chain_of("sonic", leaves, mode=mode, pfc_watchdog=watched), lines)
-
-
-@QUICK
-@given(history=CUMULUS)
+@given(history=PLAIN["cumulus"])
 def test_routed_leaf_and_spine(history: list[str]) -> None:
     spec = ClusterSpec.model_validate(load_example("spine-leaf"))
-    pair = (spec.switches[0], spec.switches[8])
-    lines = [line for line in history if "swp49 ip address" not in line]
     with TemporaryDirectory() as folder:
-        for room in rooms_of(spec, Path(folder))[:9:8]:
-            assert room.plan.name in {switch.name for switch in pair}
-            live_in(room, spec, lines)
+        leaf, *_, spine = rooms_of(spec, Path(folder))[:9]
+        for room in (leaf, spine):
+            live_in(room, spec, without(history, "swp49 ip address"))
 
 
 @pytest.mark.parametrize("name", ["rail-optimised", "spine-leaf"])
@@ -167,6 +128,141 @@ def test_every_hop_of_an_example_agrees(name: str, tmp_path: Path) -> None:
                 )
 
 
+def find_way(rooms: list[Room], spec: ClusterSpec, to: str) -> tuple[str, ...] | None:
+    """From leaf-01 to an address behind leaf-02, by what the emulators hold."""
+    at = {room.plan.name: room.switch for room in rooms}
+    routers = {n: each.router_view() for n, each in at.items() if isinstance(each, RoutingSwitch)}
+    links = tuple(
+        (at[switch.name].port_view(name), at[port.peer[0]].port_view(port.peer[1]))
+        for switch in spec.switches
+        for name, port in switch.ports.items()
+        if port.peer is not None and {switch.name, port.peer[0]} <= at.keys()
+    )
+    hops = find_hops("leaf-01", "10.10.111.11", to, links, routers)
+    return None if hops is None else tuple(far.switch for _, far in hops)
+
+
+@pytest.mark.parametrize(
+    ("system", "spine"),
+    [
+        ("eos", "eos"),
+        ("sonic", "sonic"),
+        ("eos", "cumulus"),
+        ("cumulus", "sonic"),
+        ("sonic", "eos"),
+    ],
+)
+def test_packets_cross_a_spine_of_any_routed_system(
+    system: str, spine: str, tmp_path: Path
+) -> None:
+    spec = routed_of(system, spine=spine, mode="lossless", port_mtu_bytes=9214)
+    rooms = rooms_of(spec, tmp_path)
+    for room in rooms:
+        room.apply()
+    assert find_way(rooms, spec, "10.10.111.139") == ("spine-01", "leaf-02")
+    assert find_way(rooms, spec, "10.10.112.139") == ("spine-01", "leaf-02")
+    assert find_way(rooms, spec, "10.99.0.1") is None
+
+
+def test_without_route_maps_sonic_knows_no_way(tmp_path: Path) -> None:
+    spec = routed_of("sonic", mode="lossless")
+    rooms = rooms_of(spec, tmp_path)
+    for room in rooms:
+        room.apply()
+    assert find_way(rooms, spec, "10.10.111.139") == ("spine-01", "leaf-02")
+    for port in ("Ethernet224", "Ethernet232"):
+        row = f"BGP_NEIGHBOR_AF|default|{port}|ipv4_unicast"
+        rooms[0].switch.run_line(f"sudo sonic-db-cli CONFIG_DB HDEL '{row}' route_map_in@")
+    assert find_way(rooms, spec, "10.10.111.139") is None
+
+
+@pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])
+def test_packets_cross_numbered_links_and_super_spines(system: str, tmp_path: Path) -> None:
+    numbered = routed_of(system, numbered=True, mode="lossless")
+    rooms = rooms_of(numbered, tmp_path)
+    for room in rooms:
+        room.apply()
+    assert isinstance(rooms[0].switch, RoutingSwitch)
+    number = "65001" if system == "eos" else "external"
+    neighbors = rooms[0].switch.router_view().neighbors
+    assert neighbors == {"10.254.0.3": number, port_name(system, 30): number}
+    assert find_way(rooms, numbered, "10.10.111.139") == ("spine-01", "leaf-02")
+    units = units_of(system, mode="lossless")
+    assert told(units) == {}
+    rooms = rooms_of(units, tmp_path / "units")
+    for room in rooms:
+        room.apply()
+    assert find_way(rooms, units, "10.10.112.139") == (
+        "spine-01",
+        "super-01",
+        "spine-02",
+        "leaf-02",
+    )
+    live(units, [])
+
+
+@pytest.mark.parametrize(
+    ("release", "peer", "switch", "other"),
+    [
+        ("5.14.0", {"enable": "on"}, {}, "profile railyard"),
+        (
+            "5.15.0",
+            {"profile": "railyard"},
+            {"state": "enabled", "profile": {"railyard": {"detect-multiplier": 3}}},
+            "enable on",
+        ),
+    ],
+)
+def test_bfd_of_cumulus_is_in_the_words_of_its_release(
+    release: str, peer: object, switch: object, other: str, tmp_path: Path
+) -> None:
+    site = routed_of("cumulus", bfd=True, numbered=True, mode="lossless").model_dump(mode="json")
+    for each in site["switches"]:
+        each["release"] = release
+    spec = ClusterSpec.model_validate(site)
+    live(spec, [])
+    live(spec, ["nv set router bgp autonomous-system 65101"])
+    room = rooms_of(spec, tmp_path)[0]
+    room.apply()
+    assert isinstance(room.switch, CumulusSwitch)
+    tree = room.switch.stored.applied
+    peers = child(tree, "vrf", "default", "router", "bgp", "neighbor")
+    assert {name: child(peers, name, "bfd") for name in peers} == {
+        "10.254.0.3": peer,
+        "swp30": peer,
+    }
+    assert child(tree, "router", "bfd") == switch
+    assert {*room.switch.router_view().bfd} == {"10.254.0.3", "swp30"}
+    line = f"nv set vrf default router bgp neighbor swp30 bfd {other}"
+    assert "Invalid parameter" in room.switch.run_line(line)
+
+
+def test_scalable_units_need_numbers_of_their_own() -> None:
+    site = units_of("eos").model_dump(mode="json")
+    site["switches"][3]["routing"]["asn"] = 65001
+    (problem,) = problems_of("routing", site)
+    assert problem.what == (
+        "spine-01 and spine-02 have the same asn 65001 above different leaves, so that each would "
+        "refuse the routes to the other's."
+    )
+    whole = units_of("eos")
+    way = ports_between(whole, "leaf-01", "leaf-02")
+    assert [(role, switch) for role, switch, _ in way] == [
+        ("uplink_egress", "leaf-01"),
+        ("spine_ingress", "spine-01"),
+        ("uplink_egress", "leaf-01"),
+        ("spine_ingress", "spine-01"),
+        ("spine_egress", "spine-01"),
+        ("spine_ingress", "super-01"),
+        ("spine_egress", "super-01"),
+        ("spine_ingress", "spine-02"),
+        ("spine_egress", "spine-02"),
+        ("downlink_ingress", "leaf-02"),
+        ("spine_egress", "spine-02"),
+        ("downlink_ingress", "leaf-02"),
+    ]
+
+
 def test_what_the_emulators_of_a_routed_fabric_tell_each_other(tmp_path: Path) -> None:
     """From the planned lines to routes: what the physics takes for the way of a packet."""
     spec = ClusterSpec.model_validate(load_example("spine-leaf"))
@@ -186,23 +282,7 @@ def test_what_the_emulators_of_a_routed_fabric_tell_each_other(tmp_path: Path) -
     assert view.networks == ("10.255.0.1/32", "10.10.111.0/25", "10.10.115.0/25")
 
     def way() -> tuple[str, ...] | None:
-        routers = {
-            name: room.switch.router_view()
-            for name, room in rooms.items()
-            if isinstance(room.switch, CumulusSwitch)
-        }
-        ends = (
-            ((switch.name, port), to.peer)
-            for switch in spec.switches
-            for port, to in switch.ports.items()
-            if to.peer is not None and {switch.name, to.peer[0]} <= {*wanted}
-        )
-        links = tuple(
-            (rooms[one[0]].switch.port_view(one[1]), rooms[other[0]].switch.port_view(other[1]))
-            for one, other in ends
-        )
-        hops = find_hops("leaf-01", "10.10.111.11", "10.10.111.139", links, routers)
-        return None if hops is None else tuple(far.switch for _, far in hops)
+        return find_way([*rooms.values()], spec, "10.10.111.139")
 
     assert way() in {("spine-01", "leaf-05"), ("spine-02", "leaf-05")}
     rooms["spine-01"].switch.run_line("nv set interface swp1-32 link state down")
@@ -214,17 +294,3 @@ def test_what_the_emulators_of_a_routed_fabric_tell_each_other(tmp_path: Path) -
     assert way() == ("spine-02", "leaf-05")
     rooms["spine-02"].switch.run_line("nv set interface swp1-32 link state down")
     assert way() is None
-
-
-def test_the_emulators_of_a_fabric_hear_each_other(tmp_path: Path) -> None:
-    for system in fabric_lab.KINDS:
-        rooms = rooms_of(chain_of(system, 2, mode="lossless"), tmp_path / system)
-        for room in rooms:
-            room.apply()
-        heard = rooms[0].talk().read_neighbours()
-        host, link = fabric_lab.port_name(system, 1), fabric_lab.port_name(system, 32)
-        assert heard[host].system == "gpu01"
-        assert heard[host].description == "enp5s0"
-        assert heard[link].system == "leaf-02"
-        told = "Eth{}" if system == "onyx" else "{}"
-        assert heard[link].port == told.format(fabric_lab.port_name(system, 31))

@@ -21,7 +21,8 @@ from tests.fabric.fabric_lab import (
     SPLIT_MODELS,
     Room,
     chain_of,
-    port_name,
+    parts_of,
+    plug_cards,
     rooms_of,
     routed_of,
 )
@@ -67,24 +68,15 @@ PIECES: Final = st.builds(
 )
 LINKED: Final = frozenset({"cumulus", "eos", "sonic"})
 """Systems that set what a link runs at."""
-_FORMS: Final = {"cumulus": "swp{}s{}", "onyx": "1/{}/{}", "eos": "Ethernet{}/{}"}
-_FIRST: Final = {"cumulus": 0, "onyx": 1}
-LANES: Final = 8
-
-
-def halves(system: str, number: int) -> list[str]:
-    """The two parts of a port, as the system calls them."""
-    if system == "sonic":
-        return [f"Ethernet{LANES * (number - 1) + lane}" for lane in (0, LANES // 2)]
-    lanes = (1, 1 + LANES // 2) if system == "eos" else (_FIRST[system], _FIRST[system] + 1)
-    return [_FORMS[system].format(number, lane) for lane in lanes]
 
 
 def whole_of(system: str, pieces: Pieces = Pieces()) -> ClusterSpec:
     """Two leaves with all pieces, and a spine above them where they are routed."""
     rdma: dict[str, Any] = {"mode": pieces.mode}
     if pieces.queues:
-        rdma |= {k: v for k, v in EVERYTHING[system].items() if _fits(k, pieces.mode)}
+        lossy = pieces.mode == "lossy_ecn"
+        asked = EVERYTHING[system].items()
+        rdma |= {key: value for key, value in asked if not (lossy and key.startswith("pfc_"))}
     routed = pieces.routed if system in ROUTED else ""
     if routed and pieces.spreading and pieces.split and system in SPREADING:
         rdma["adaptive_routing"] = True
@@ -101,42 +93,20 @@ def whole_of(system: str, pieces: Pieces = Pieces()) -> ClusterSpec:
     return ClusterSpec.model_validate(site)
 
 
-def _fits(key: str, mode: str) -> bool:
-    return mode == "lossless" or not key.startswith("pfc_")
-
-
 def _split(system: str, site: dict[str, Any]) -> None:
-    """Cards on the halves of port 1, and the links of a routed leaf on those of port 29."""
-    moved = dict[str, str]()
-    for leaf in site["switches"][:2]:
-        named = {
-            port_name(system, n): half for n, half in zip((1, 2), halves(system, 1), strict=True)
-        }
-        if port_name(system, 29) in leaf["ports"]:
-            links = zip((29, 30), halves(system, 29), strict=True)
-            named |= {port_name(system, n): half for n, half in links}
-        leaf["ports"] = {named.get(name, name): port for name, port in leaf["ports"].items()}
-        moved |= {f"{leaf['name']}:{old}": f"{leaf['name']}:{new}" for old, new in named.items()}
+    """Cards on the halves of port 1, links of a routed leaf on those of 29, of a spine 1 and 3."""
+    leaf, moved = (1, 29) if len(site["switches"]) > 2 else (1,), dict[str, str]()
     for switch in site["switches"]:
+        numbers = (1, 3) if switch["name"].startswith("spine") else leaf
+        halves = [half for number in numbers for half in parts_of(system, number)]
+        old, name = [*switch["ports"]], switch["name"]
+        new = [*halves, *old[len(halves) :]]
+        moved |= {f"{name}:{a}": f"{name}:{b}" for a, b in zip(old, new, strict=True)}
+        switch["ports"] = dict(zip(new, switch["ports"].values(), strict=True))
         switch["model"] = SPLIT_MODELS[system]
-        for port in switch["ports"].values():
-            port["to"] = moved.get(port["to"], port["to"])
-    if len(site["switches"]) > 2:
-        _split_spine(system, site)
-    for nic in (nic for host in site["hosts"] for nic in host["nics"]):
-        nic |= {"model": "ConnectX-7", "speed_gbit_s": 100}
-
-
-def _split_spine(system: str, site: dict[str, Any]) -> None:
-    """The other ends of those links have the same speed."""
-    spine = site["switches"][2]
-    names = [half for number in (1, 3) for half in halves(system, number)]
-    ends = zip(names, spine["ports"].items(), strict=True)
-    moved = {f"spine-01:{old}": f"spine-01:{new}" for new, (old, _) in ends}
-    spine["ports"] = dict(zip(names, spine["ports"].values(), strict=True))
-    for leaf in site["switches"][:2]:
-        for port in leaf["ports"].values():
-            port["to"] = moved.get(port["to"], port["to"])
+    for port in (port for switch in site["switches"] for port in switch["ports"].values()):
+        port["to"] = moved.get(port["to"], port["to"])
+    plug_cards(site, 100)
 
 
 def _link(system: str, site: dict[str, Any], *, split: bool, negotiated: bool) -> None:
@@ -148,8 +118,7 @@ def _link(system: str, site: dict[str, Any], *, split: bool, negotiated: bool) -
     for switch in site["switches"]:
         switch["links"] = links
         switch["edge_ports"] = system in {"cumulus", "eos"}
-    for nic in (nic for host in site["hosts"] for nic in host["nics"]):
-        nic |= {"model": "ConnectX-7", "speed_gbit_s": speed or 100}
+    plug_cards(site, speed or 100)
 
 
 def split_by_hand(room: Room) -> None:
