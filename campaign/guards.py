@@ -17,11 +17,12 @@ import pulumi
 
 from campaign.seams import giving
 from components.cli import device as steps
+from components.core import settings
 from components.fabric import component as fabric
-from components.fabric import exchange, settings
+from components.fabric import exchange
 from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
-from components.fabric.hand_splits import plan_changes
+from components.fabric.splits import plan_changes
 from components.fabric.state import SwitchState
 from components.preview import from_plans
 from components.remote import switch_session

@@ -35,8 +35,8 @@ from campaign.device.ssh import EVERY, listening
 from campaign.device.step import Ended, Runner
 from campaign.device.wire import Fault, Time, Wire
 from campaign.history import History
-from components.fabric.baselines import pack_baseline
 from components.fabric.device import BASELINE_VARIABLE, PREVIOUS_OUTPUT
+from components.fabric.edit import pack_baseline
 from components.fabric.state import SwitchState
 from components.remote.step import env_name, render_request
 from tests.fabric.test_any_fault import REFUSALS

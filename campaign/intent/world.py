@@ -11,7 +11,7 @@ from campaign.intent.record import Machine, Registration, machine_of
 from components.core.key_values import HostState
 from components.disruption.pending import IN_SERVICE
 from components.drift.device_drift import Unreachable
-from components.fabric.baselines import render_baseline
+from components.fabric.edit import render_baseline
 from components.fabric.state import PortState, SwitchState
 from components.plan.make import ClusterPlan
 from components.update.seen import Facts, Seen

@@ -15,8 +15,8 @@ from components.acceptance.probes.plan import plan_probes
 from components.acceptance.probes.probe_job import ProbeJob, rail_speeds
 from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
+from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
 from components.fabric.plan import switch_endpoint
-from components.fabric.sessions import RoutedLinks, plan_links, plan_networks
 from components.kubernetes.manifest import Body
 from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.reference import ClusterRef, refer_to

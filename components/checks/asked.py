@@ -1,129 +1,22 @@
-"""Rules on what the file asks of a switch system that has no such thing, or not in that release."""
+"""Rules on what the file asks of a switch system and its sessions: VLANs, guards, execs."""
 
 from __future__ import annotations
 
-from functools import partial
-from inspect import cleandoc
 from typing import Final
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.rule import Finding, Findings, Rule, at, places
+from components.checks.lacks import lacks_any
+from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
 from components.fabric.exec_plan import find_form, why_no_exec
-from components.fabric.lacks import Topic, lacks
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Inband, Switch
 from components.model.guards import SwitchGuards
 from components.model.rail_subnets import subnets_of
-
-_Row = tuple[Topic, str, str]
-_LACKS: Final[tuple[_Row, ...]] = (
-    (
-        "roce-mode",
-        """Each switch has the mode of RoCE that the file asks for.
-
-    `semi_lossless` lets a card pause its switch port and passes no pause on, so that a burst is
-    held without a pause storm in the fabric. Onyx has it as `roce semi-lossless`.
-    """,
-        "use mode lossless or lossy_ecn",
-    ),
-    (
-        "pfc-watchdog",
-        """A PFC watchdog is asked for only where there is one, and a class that it could watch.
-
-    It drops what a pause storm holds up on a lossless class. Cumulus has it from 5.6 on, EOS as
-    lines of a port, SONiC as a row of its own.
-    """,
-        "remove pfc_watchdog",
-    ),
-    (
-        "cable-length",
-        """The length of a cable is written only where headroom is computed from it.
-
-    What is under way when a pause is sent has to fit into the buffer: light needs about 5 ns a
-    metre, which is 62 bytes each way at 100 Gbit/s. Cumulus has one length for the whole switch.
-    SONiC has one a port, and headroom for some lengths only, 5, 40 and 300 m on most platforms: the
-    next longer one is set.
-    """,
-        "remove cable_length_m",
-    ),
-    (
-        "port-ecn",
-        """A port has ECN thresholds of its own only where the switch system sets them by port.""",
-        "remove the thresholds of the port, so that it follows rdma",
-    ),
-    (
-        "queue-setting",
-        """Shares, probabilities, watchdog times and maps are asked for only where they can be set.
-
-    Onyx marks every packet at the upper threshold, and no documented command moves a DSCP. Cumulus
-    has the notifications of its RoCE profile in class 6.
-    """,
-        "remove it",
-    ),
-    (
-        "packet-spreading",
-        """Adaptive routing is asked for only where the vendor supports it: Spectrum-4 with Cumulus.
-
-    The chip spreads each packet over links of up to 400 Gbit/s; an 800 Gbit/s port is split for it.
-    """,
-        "remove adaptive_routing, so that each flow keeps its path (ECMP)",
-    ),
-    (
-        "edge-ports",
-        """Edge ports with BPDU guard are asked for only if the switch system has both.
-
-    A port to a host that hears a BPDU leads to a switch: the guard takes it down before there is a
-    loop. SONiC has spanning tree only if its image has it and the site switches it on.
-    """,
-        "remove edge_ports",
-    ),
-    (
-        "routed-link",
-        """A link is routed only between switches whose driver sets routed ports and BGP.""",
-        "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
-    ),
-)
-"""Topic, what its rule demands, and the fix unless the lack says it itself."""
-
-
-def _find(spec: ClusterSpec, topic: Topic, fix: str) -> Findings:
-    if spec.rdma.transport != "roce":
-        return
-    for s, switch in enumerate(spec.switches):
-        for lack in lacks(spec.rdma, switch):
-            if lack.topic != topic:
-                continue
-            path = lack.place if lack.place[0] == "rdma" else ("switches", s, *lack.place)
-            yield Finding(
-                f"{lack.what}: {lack.why}.",
-                (at(path, _value(spec, switch, lack.place)), at(("switches", s, "os"), switch.os)),
-                f"{lack.fix or fix}.{_capability(switch)}",
-            )
-
-
-RULES: Final = tuple(
-    Rule(partial(_find, topic=topic, fix=fix), topic, cleandoc(text)) for topic, text, fix in _LACKS
-)
-
-
-def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
-    if place[0] == "rdma":
-        return getattr(spec.rdma, place[1])
-    if len(place) == 1:
-        return getattr(switch, place[0])
-    if place[0] == "routing":
-        return getattr(switch.routing, place[1])
-    return getattr(switch.ports[place[1]], place[2])
-
-
-def _capability(switch: Switch) -> str:
-    model = switch.hardware
-    return f" {model.capability_line()}." if model else ""
 
 
 def check_reserved_vlan(spec: ClusterSpec) -> Findings:
@@ -224,7 +117,7 @@ def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
 def _plan_one(spec: ClusterSpec, switch: Switch) -> SwitchPlan | None:
     model = switch.hardware
     known = model is not None and all(model.has_port(switch.os, name) for name in switch.ports)
-    if not known or any(lacks(spec.rdma, switch)):
+    if not known or lacks_any(spec, switch):
         return None  # another rule names what the switch cannot do
     try:
         (plan,) = plan_fabric(spec.model_copy(update={"switches": (switch,)}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from components.checks.rule import Finding, Findings, at
+from components.checks.tiers import reachable
 from components.checks.topology import (
     PlacedNic,
     PlacedPort,
@@ -13,7 +14,6 @@ from components.checks.topology import (
     list_ports,
 )
 from components.core.problem import SpecPath
-from components.fabric.links import reachable
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at, places
-from components.fabric.waves import leaves_of_hosts
+from components.fabric.links import leaves_of_hosts
 from components.jobs.environment import nccl_environment
 from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.problem import Place
 from components.fabric.queues import link_speed
-from components.fabric.splits import fecs_of, part_speeds, speeds_of, splits_by_speed, splits_of
+from components.fabric.splits import part_speeds, speeds_of, splits_by_speed, splits_of
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.switch_system import LinkForm
 from components.model.cluster import ClusterSpec
-from components.model.switch_ports import LinkSettings
+from components.model.switch_ports import Fec, LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
 
@@ -323,3 +324,28 @@ def _where(port: PlacedPort, *keys: str) -> tuple[Place, ...]:
 def _listed(speeds: Iterable[int], word: str = "and") -> str:
     texts = [str(each) for each in sorted(speeds)]
     return f" {word} ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]
+
+
+ALWAYS_RS_GBIT_S: Final = 200
+"""200 and 400 Gbit/s have Reed-Solomon on each kind of lane (IEEE 802.3bs, clause 119), and 800
+Gbit/s has it too (802.3df)."""
+PAM4_LANE_GBIT_S: Final = 50
+"""Lanes that carry two bits a symbol have Reed-Solomon alone (802.3cd, clauses 134 and 91)."""
+NRZ_LANE_GBIT_S: Final = 25
+"""Reed-Solomon by 802.3by (clause 108) and 802.3bj (clause 91)."""
+FIRE_CODE_GBIT_S: Final = (25, 50)
+"""Of lanes of 25 Gbit/s, the speeds that have Fire code too: 802.3by, and the 25G Ethernet
+Consortium for two lanes. 100 Gbit/s on four lanes has none."""
+_ALL: Final[tuple[Fec, ...]] = ("rs", "fc", "none")
+
+
+def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
+    """The error correction that a speed can have on so many lanes; None: not known."""
+    lane = speed_gbit_s / lanes if lanes else 0
+    if speed_gbit_s >= ALWAYS_RS_GBIT_S or lane >= PAM4_LANE_GBIT_S:
+        return ("rs",)
+    if 0 < lane < NRZ_LANE_GBIT_S:
+        return ("fc", "none")
+    if lanes is None:
+        return _ALL
+    return _ALL if speed_gbit_s in FIRE_CODE_GBIT_S else ("rs", "none")

@@ -7,18 +7,18 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at
-from components.checks.topology import list_ports
-from components.core.problem import SpecPath
-from components.fabric.links import (
+from components.checks.tiers import (
     LEAF,
     SPINE,
     joined_by_routes,
     leaves_below,
     reachable,
-    switches_of_rails,
     tiers_of,
     units_of,
 )
+from components.checks.topology import list_ports
+from components.core.problem import SpecPath
+from components.fabric.links import switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
 from components.reading.wording import did_you_mean

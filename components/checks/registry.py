@@ -22,6 +22,7 @@ _MODULES: Final = (
     "rail_leaves",
     "capability",
     "splits",
+    "lacks",
     "asked",
     "naming",
     "addresses",

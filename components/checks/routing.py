@@ -7,19 +7,10 @@ from ipaddress import IPv4Address, IPv4Network
 
 from components.checks.rail_leaves import in_words, is_routed, suggest_leaves
 from components.checks.rule import Finding, Findings, at, places
+from components.checks.tiers import LEAF, SPINE, above, joined_by_routes, leaves_below, tiers_of
 from components.checks.topology import list_nics
 from components.core.problem import Place
-from components.fabric.links import (
-    LEAF,
-    SPINE,
-    above,
-    bridging_switches_of_rails,
-    joined_by_routes,
-    leaves_below,
-    link_addresses,
-    list_links,
-    tiers_of,
-)
+from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import Caution
 from components.model.cluster import ClusterSpec

@@ -23,7 +23,7 @@ from components.checks.stack_keys import check_secret_value, check_stack_key
 from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
-from components.fabric.splits import splits_of, used_ports
+from components.fabric.splits import splits_of
 from components.model.cluster import ClusterSpec
 from components.model.instances import written_at
 from components.model.once import without_collector
@@ -79,7 +79,7 @@ def _names(spec: ClusterSpec) -> Iterator[str]:
     yield from (rail.name for rail in spec.rails)
     for switch in spec.switches:
         yield switch.name
-        yield from (*used_ports(switch), *switch.breakouts)
+        yield from (*switch.ports, *switch.breakouts)
         for split in splits_of(switch).values():
             yield from (split.whole, *split.parts)
     for host in spec.hosts:

@@ -8,7 +8,7 @@ from components.catalogue.switches.switch_model import SwitchModel
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import Cable, list_cables
 from components.core.problem import Place
-from components.fabric.splits import PortSplit, splits_of, used_ports
+from components.fabric.splits import PortSplit, splits_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
@@ -84,7 +84,7 @@ def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, Port
         blocked = model.blocked_by(switch.os, split.whole, split.count)
         used = splits[blocked].named if blocked and blocked in splits else (blocked or "",)
         for name in used:
-            if name in used_ports(switch):
+            if name in switch.ports:
                 yield Finding(
                     f"{switch.name} has no {name}: {split.whole} is split in {split.count}.",
                     (
@@ -98,8 +98,7 @@ def _taken(s: int, switch: Switch, model: SwitchModel, splits: Mapping[str, Port
 
 def _place(s: int, switch: Switch, name: str) -> Place:
     """Where the file uses a port."""
-    plugged = switch.ports.get(name)
-    return at(("switches", s, *used_ports(switch)[name]), plugged.to if plugged else name)
+    return at(("switches", s, "ports", name), switch.ports[name].to)
 
 
 def _releases(s: int, switch: Switch, splits: Mapping[str, PortSplit]) -> Findings:

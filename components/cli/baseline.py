@@ -16,7 +16,7 @@ from components.cli.app import StackName, command_app, say
 from components.cli.stack import load_stack
 from components.core.errors import UsageError
 from components.core.limits import read_file
-from components.fabric.baselines import baseline_file, read_baseline
+from components.fabric.edit import baseline_file, read_baseline
 from components.fabric.state import SwitchState
 
 app = command_app("Keep the values that destroy puts back on switches, or bring them back.")

@@ -92,12 +92,12 @@ def baseline(
     stack: Annotated[str, typer.Option(help="whose imported baselines count")] = "",
 ) -> None:
     """Record the values of now, or those that were imported for this switch."""
-    from components.fabric.baselines import baseline_file  # noqa: PLC0415 - lazy on purpose
     from components.fabric.device import (  # noqa: PLC0415 - the same
         BASELINE_VARIABLE,
         parse_request,
         run_baseline,
     )
+    from components.fabric.edit import baseline_file  # noqa: PLC0415 - lazy on purpose
 
     text = sys.stdin.read()
     imported = baseline_file(stack, parse_request(text, {}).endpoint.device)

@@ -7,13 +7,15 @@ field without one is only found on devices. Laws between two fields are in `targ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from operator import not_
 from typing import Any, Final, Literal, TypeGuard, TypeVar, cast
 
 from pydantic import BaseModel, Field
+
+from components.core.effect import Effect
 
 ValueT = TypeVar("ValueT")
 Kind = Literal["one", "own", "shared", "name", "kept"]
@@ -69,6 +71,21 @@ def always(word: str) -> Callable[[object], str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Impact:
+    """What a change of a setting does to running traffic."""
+
+    effect: Effect = Effect.LINK
+    """Of another value, and of the setting going away."""
+    why: str = ""
+    new: Effect | None = None
+    """Of a value where the device had none; None: the same as of any other value."""
+    to: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
+    """Of these values."""
+    systems: Mapping[str, tuple[Effect, str]] = field(default_factory=dict[str, tuple[Effect, str]])
+    """What differs on some systems, and why; it holds for every change there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """How one field takes part in all operations."""
 
@@ -94,6 +111,8 @@ class Setting:
     """The entries of a list; of a word, such as `all`, the ones that it means."""
     puts_back: bool = True
     """Whether an undo sets it; else the words under `native` bring it back."""
+    does: Impact = Impact()
+    """What a change of it does; one that nothing is known of counts as `link`."""
 
 
 @cache

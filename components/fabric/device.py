@@ -16,18 +16,19 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import DeviceError, UsageError
-from components.fabric.baselines import (
+from components.fabric.edit import (
+    Edit,
     every_key,
     read_baseline,
     render_baseline,
     unpack_baseline,
     with_new_ports,
 )
-from components.fabric.edit import Edit
 from components.fabric.effects import find_effects, interrupting, ports_of
 from components.fabric.exchange import Aim, Exchange, Outcome
 from components.fabric.gate import Gate, open_gate
 from components.fabric.identity import (
+    MARKS,
     Identity,
     recorded_identity,
     refuse_other,
@@ -42,7 +43,6 @@ from components.fabric.moves import (
     previous_of,
 )
 from components.fabric.parts import Sessions
-from components.fabric.session_look import keep_mark, look, read_sessions
 from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
 from components.fabric.systems.base import Drain, PortCounters
@@ -103,22 +103,17 @@ _REQUEST = TypeAdapter(SwitchRequest)
 
 
 def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
-    """Read a request.
-
-    The baseline may come through the environment: it never changes, and on stdin it would stand
-    in every preview of a change.
+    """Read a request; its baseline may come through the environment, where no preview shows it.
 
     Raises:
         UsageError: It is no request; the text names the first fault.
     """
     try:
-        request = _REQUEST.validate_json(as_json(text))
-        recorded = environ.get(BASELINE_VARIABLE, "")
+        request, recorded = _REQUEST.validate_json(as_json(text)), environ.get(BASELINE_VARIABLE)
         if request.baseline is not None or not recorded:
             return request
-        return replace(
-            request, baseline=SwitchState.model_validate(read_baseline(unpack_baseline(recorded)))
-        )
+        known = SwitchState.model_validate(read_baseline(unpack_baseline(recorded)))
+        return replace(request, baseline=known)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -126,12 +121,9 @@ def parse_request(text: str, environ: Mapping[str, str]) -> SwitchRequest:
 
 
 def run_baseline(text: str, environ: Mapping[str, str]) -> str:
-    """Record every key that this file, or a later one, may come to own; changes nothing.
+    """Record every key that a file may come to own, for `read_baseline`; changes nothing.
 
     A baseline that comes with the request is recorded in place of what is on the switch.
-
-    Returns:
-        A `SwitchState` of all ports, as `read_baseline` takes it.
     """
     request = parse_request(text, environ)
     if request.baseline is not None:  # imported, because the state that held it was lost
@@ -166,7 +158,7 @@ def run_apply(
         text: The request.
         environ: Its secrets and the recorded values.
         out_of_service: With `ports: drain`, keeps hosts out of service while ports change.
-        groups: Which of the ports that are interrupted change together.
+        groups: Which of the interrupted ports change together.
 
     Raises:
         DeviceError: See `Exchange.converge`; or the file denies an interruption that is needed.
@@ -223,12 +215,8 @@ def observe_switch(
         DeviceError: No session, or an answer cannot be read.
     """
     with _reading(endpoint, system, secrets) as exchange:
-        return _look(exchange, system, desired)
-
-
-def _look(exchange: Exchange, system: str, desired: SwitchState) -> SwitchState:
-    who = exchange.who(system_of(system).identity)
-    return look(exchange, desired).model_copy(update={"identity": who})
+        who = exchange.who(system_of(system).identity)
+        return exchange.look(desired).model_copy(update={"identity": who})
 
 
 def look_at_switch(
@@ -239,7 +227,7 @@ def look_at_switch(
     with _reading(endpoint, system, secrets) as exchange:
         identity = exchange.identify(questions) if questions else Identity()
         who = replace(identity, release="", model="", rights="")
-        return look(exchange, desired).model_copy(update={"identity": who}), identity
+        return exchange.look(desired).model_copy(update={"identity": who}), identity
 
 
 def read_counters(
@@ -255,7 +243,7 @@ def read_counted(
 ) -> tuple[dict[str, PortCounters], Sessions | None]:
     """The same with BGP's sessions, of a switch with routed links."""
     with _reading(endpoint, system, secrets) as exchange:
-        return exchange.read_counters(ports), read_sessions(exchange, bgp=True, bfd=bfd)
+        return exchange.read_counters(ports), exchange.read_sessions(bgp=True, bfd=bfd)
 
 
 @contextmanager
@@ -313,13 +301,12 @@ class _Step:
         Raises:
             DeviceError: It is another switch.
         """
-        request = self.request
-        secrets = secrets_for(request.endpoint, self.environ)
-        with _reading(request.endpoint, request.os, secrets) as exchange:
+        endpoint = self.request.endpoint
+        with _reading(endpoint, edit.system, secrets_for(endpoint, self.environ)) as exchange:
             self._prove(exchange)
             reading = exchange.read(edit.wanted)
         target = edit.target(reading.state, reading.vlan_holders)
-        stopped = ports_of(interrupting(find_effects(request.os, reading.state, target)))
+        stopped = ports_of(interrupting(find_effects(edit.system, reading.state, target)))
         drains = isinstance(edit.drain(reading.state), Drain)
         self.shifts = bool(stopped) and drains and self.gate.place.watched
         return stopped
@@ -329,7 +316,7 @@ class _Step:
     ) -> Outcome:
         """Bring the switch to an aim, and wait until it carries what it carried before.
 
-        After the last part, traffic comes back; in an undo, before anything else.
+        Traffic comes back after the last part; in an undo, before anything else.
 
         Raises:
             DeviceError: See `Exchange.converge`; `kept` says whether the switch is as it was.
@@ -342,20 +329,31 @@ class _Step:
                 self._prove(exchange)
                 exchange.configure()
                 gate.look(exchange, wanted)
+                may_interrupt = request.ports != "deny"
                 try:
                     with gate.shift.around(exchange, away=self.shifts, back=undoes):
-                        outcome = exchange.converge(
-                            wanted, aim, may_interrupt=request.ports != "deny"
-                        )
+                        outcome = exchange.converge(wanted, aim, may_interrupt=may_interrupt)
                 finally:
                     kept = not exchange.altered
-                if request.stack:
-                    keep_mark(exchange, request.stack, self.who, keep=not undoes)
+                self._keep_mark(exchange, keep=not undoes)
             self._settle(wanted, outcome, last=last)
         except DeviceError as error:
             error.kept = kept
             raise
         return outcome
+
+    def _keep_mark(self, exchange: Exchange, *, keep: bool) -> None:
+        """Write on the switch which stack manages it, or take that away again after an undo.
+
+        A login without the right to do so goes on without a mark: it protects against a second
+        stack, and no setting depends on it.
+        """
+        stack = self.request.stack
+        folder, is_there = f"{MARKS}/{stack}", self.who is not None and stack in self.who.stacks
+        if stack and keep and not is_there:
+            exchange.session.run(f"sudo -n mkdir -p {folder}")
+        elif is_there and not keep:
+            exchange.session.run(f"sudo -n rmdir {folder} {MARKS}")
 
     def _settle(self, wanted: SwitchState, outcome: Outcome, *, last: bool) -> None:
         gate, request = self.gate, self.request
@@ -372,15 +370,13 @@ class _Step:
 
     def render(self, outcome: Outcome, owned: SwitchState, drained: Sequence[str] = ()) -> str:
         """The evidence as JSON."""
-        ours = self.request.desired.settings()
-        ports = {*self.request.desired.ports}
-        moved, changed = describe_moves(outcome.before, outcome.after, ports)
-        texts = (shorten(text, SHOWN, placeholder=" …") for text in outcome.interrupts)
+        desired = self.request.desired
+        moved, changed = describe_moves(outcome.before, outcome.after, {*desired.ports})
         evidence = SwitchEvidence(
             device=self.request.endpoint.device,
             changed=changed,
-            unchanged=len({*ours} - moved),
-            interrupted=tuple(texts),
+            unchanged=len({*desired.settings()} - moved),
+            interrupted=tuple(shorten(x, SHOWN, placeholder=" …") for x in outcome.interrupts),
             saved=True,
             desired=owned,
             identity=replace(self.who, stacks=()) if self.who else None,

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from components.core.beside import Beside, LostWay
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, make_drift
+from components.fabric.cabling import Networks, applied_networks, find_lost
 from components.fabric.guards import Look, find_beside, with_looks
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import port_order
-from components.fabric.sessions import Networks, applied_networks, find_lost
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.targets import overlay
 from components.remote.lines import parse_lines
@@ -25,8 +25,7 @@ def applied_switch(step: AppliedStep) -> tuple[SwitchState, str]:
 
 def asked_of_switch(plan: SwitchPlan, applied: Applied) -> SwitchState:
     """What to read of a switch: what is wanted, what was applied, and what guards look at."""
-    was = _last_applied(plan, applied)
-    asked = plan.desired
+    was, asked = _last_applied(plan, applied), plan.desired
     if was is not None:
         asked = overlay(asked, was).model_copy(update={"vlans": asked.vlans})
     return with_looks(asked) if plan.guarded is not None else asked
@@ -68,10 +67,7 @@ def lost_ways(
     facts: SwitchState | Unreachable | None,
     networks: Networks,
 ) -> tuple[LostWay, ...]:
-    """The routed links of a switch that carry no routes, or fewer than the file says.
-
-    `networks` is what `networks_of` says of the whole site.
-    """
+    """The routed links of a switch that carry no routes, or fewer than the file says."""
     was = _last_applied(plan, applied)
     if not isinstance(facts, SwitchState) or was is None or was.bgp is None or plan.links is None:
         return ()

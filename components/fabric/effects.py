@@ -8,104 +8,83 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from itertools import groupby
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel
 
 from components.core.difference import ABSENT, Difference, diff_settings
 from components.core.effect import Effect
-from components.fabric.state import PortState, SwitchState
+from components.core.settings import Impact, table
+from components.fabric.state import ADDRESSES, PortState, SwitchState
+from components.fabric.systems.ranges import collapse_vlans
+
+_MANAGER: Final = "subnet manager"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is known of some settings, as `SwitchState.settings` names them."""
+    """One setting, as its field in `state.py` declares it."""
 
-    settings: str
-    """A regular expression for the whole name."""
-    effect: Effect
-    """Of another value, and of the setting going away."""
-    why: str
-    new: Effect | None = None
-    """Of a value where the switch had none; None: the same as of any other value."""
-    to: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
-    """Of these values."""
-    grows: bool = False
-    """The value is a list with commas, and one that only gets longer has the effect `new`."""
-    where: str = ".*"
-    """A regular expression for what the setting belongs to."""
-    systems: Mapping[str, tuple[Effect, str]] = field(default_factory=dict[str, tuple[Effect, str]])
-    """What differs on some systems, and why; it holds for every change there."""
+    where: str
+    """What it belongs to in diffs, with `{}` for a name."""
+    setting: str
+    """Its name there, likewise."""
+    does: Impact
+
+    def fits(self, where: str, setting: str) -> bool:
+        """Whether a setting at a place is this one; ports and the switch share their names."""
+        name = re.escape(self.setting).replace(r"\{\}", ".+")
+        return re.fullmatch(name, setting) is not None and _owner(self.where) == _owner(where)
 
 
-NONE, CLASS, TRAFFIC, LINK = Effect.NONE, Effect.CLASS, Effect.TRAFFIC, Effect.LINK
-_BUFFERS: Final = "unproven, so link: no page says whether the port keeps what its buffers hold"
-_MANAGER: Final = "subnet manager"
-_PARTITION: Final = "partition .*"
+def _owner(where: str) -> str:
+    """A partition and the subnet manager have names of their own."""
+    word = where.partition(" ")[0]
+    return word if word in {"partition", "subnet"} else "switch"
+
+
+def _rows(state: type[BaseModel], where: str = "switch") -> Iterator[Row]:
+    for name, setting in table(state):
+        place = setting.where or where
+        inner = _state_in(state.model_fields[name].annotation)
+        if inner is not None:
+            yield from _rows(inner, place)
+        elif setting.text is not None:
+            yield Row(place, setting.text or name, setting.does)
+
+
+def _state_in(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - any annotation
+    """The state that a field is of, or has as entries; None: it has plain values."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and table(annotation):
+        return annotation
+    return next(filter(None, map(_state_in, get_args(annotation))), None)
+
+
 TABLE: Final = (
-    Row("pkey", TRAFFIC, "ports lose the old key", NONE, where=_PARTITION),
-    Row("member .*", TRAFFIC, "the port's connections break", NONE, where=_PARTITION),
-    Row("ipoib", TRAFFIC, "IP over the partition ends", NONE, {"on": NONE}, where=_PARTITION),
-    Row("mtu_bytes|rate_gbit_s", TRAFFIC, "unproven: its members may join again", NONE,
-        where=_PARTITION),
-    Row("function|state", TRAFFIC, "the subnet loses this manager", NONE, {"on": NONE},
-        where=_MANAGER),
-    Row("priority|routing_engine", TRAFFIC, "unproven: paths are computed again", where=_MANAGER),
-    Row("adaptive_routing", NONE, "it is only read", where=_MANAGER),
-    Row(r"vlan_\d+", TRAFFIC, "every port loses this VLAN", NONE),
-    Row(r"trunk_vlan_\d+", TRAFFIC, "the port loses this VLAN", NONE),
-    Row("access_vlan", TRAFFIC, "untagged frames get into another VLAN", NONE),
-    Row("native_vlan", TRAFFIC, "untagged frames get into another VLAN"),
-    Row("mode", TRAFFIC, "the port is in other VLANs, or in none"),
-    Row("admin_state", LINK, "the port goes down", to={"up": NONE}),
-    Row("mtu_bytes|mtu_.+", LINK, "unproven, so link: no page says that the port stays up",
-        systems={"onyx": (LINK, "the port must be shut for a new MTU (ESXi guide)")}),
-    Row("speed|fec|autoneg", LINK, "the link ends and comes back"),
-    Row("edge_port", TRAFFIC, "unproven: the port may have to learn again", to={"on": NONE}),
-    Row("bpdu_guard", NONE, "nothing until it hears a BPDU",
-        to={"on": LINK, "default": TRAFFIC}),
-    Row("breakout", LINK, "other ports take its place"),
-    Row("roce|roce_cable_m", LINK, "unproven, so link: every port gets new buffers",
-        systems={"onyx": (LINK, "the one-shot may toggle every port (manual)")}),
-    Row("adaptive_routing", LINK, "switchd restarts or reloads"),
-    Row("pfc|pfc_priorities", LINK, _BUFFERS,
-        systems={"onyx": (LINK, "unproven, so link: `force`, which elsewhere shuts a port first")}),
-    Row(r"priority_\d+_buffer|cable_m", LINK, _BUFFERS),
-    Row("trust|rewrite_dscp", CLASS, "traffic gets into other classes or gets other marks"),
-    Row(r"dscp_\d+_class|dscp_\d+_priority|priority_\d+_class", CLASS,
-        "traffic gets into another class"),
-    Row(r"tc\d+_ecn_kib|tc\d+_schedule|tc\d+_share", CLASS,
-        "the class is marked or served otherwise"),
-    Row("pfc_watchdog|pfc_watchdog_ms", CLASS, "a paused class is dropped earlier or later"),
-    Row("address_.+", TRAFFIC, "routes over this address go", NONE),
-    Row("bgp_asn|bgp_router_id", TRAFFIC, "every BGP session restarts", NONE),
-    Row("bgp_bfd_.+", TRAFFIC, "the session may restart", NONE,
-        systems={"cumulus": (TRAFFIC, "routing restarts on the whole switch")}),
-    Row("bgp_neighbor_.+|bgp_network_.+|bgp_max_paths", TRAFFIC, "routes go or change", NONE),
-    Row("ip_routing", TRAFFIC, "nothing is routed", NONE, {"on": NONE}),
-)  # fmt: skip
-"""The first row that fits counts. A setting without a row has the effect `link`."""
+    *_rows(SwitchState),
+    *(Row("switch", name, each) for name, each in ADDRESSES.items()),
+)
+"""Every setting of a switch."""
 
 
 @cache
 def find_row(where: str, setting: str) -> Row | None:
     """The row of a setting, or None."""
-    fitting = (row for row in TABLE if re.fullmatch(row.settings, setting))
-    return next((row for row in fitting if re.fullmatch(row.where, where)), None)
+    return next((row for row in TABLE if row.fits(where, setting)), None)
 
 
 def effect_of(system: str, change: Difference) -> Effect:
     """What making this one setting as wanted does, on ports that carry traffic."""
     row = find_row(change.where, change.setting)
-    if row is None:
-        return LINK
-    if system in row.systems:
-        return row.systems[system][0]
-    if change.desired in row.to:
-        return row.to[change.desired]
-    old, new = ({*text.split(",")} for text in (change.actual, change.desired))
-    adds = change.actual == ABSENT or (row.grows and (old < new or old == {"none"}))
-    return row.effect if row.new is None or not adds else row.new
+    does = row.does if row else Impact()
+    if system in does.systems:
+        return does.systems[system][0]
+    if change.desired in does.to:
+        return does.to[change.desired]
+    return does.effect if does.new is None or change.actual != ABSENT else does.new
 
 
 class ByTable:
@@ -121,9 +100,7 @@ class ByTable:
 def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, ...]:
     """Every setting that moves on the way from what a switch has to a target.
 
-    Args:
-        actual: What it has, or what was last applied to it.
-        target: From `components.fabric.targets`: its lists are all that will be there.
+    The lists of a target (`components.fabric.targets`) are all that will be there.
     """
     has, wanted = actual.settings(), target.settings()
     gone = {key: ABSENT for key in has if key not in wanted and _is_gone(*key, target)}
@@ -188,26 +165,10 @@ def describe_changes(
 ) -> tuple[str, ...]:
     """One text for each place: `ports 1/1 to 1/4: mtu_bytes: 9216 -> 9000`.
 
-    Args:
-        changes: What changes.
-        order: Port to its number on the switch, for ranges of ports; None: each port is named.
+    `order` is as for `group_settings`; without it, each port is named.
     """
     moved = {(each.where, each.setting): f"{each.actual} -> {each.desired}" for each in changes}
-    return tuple(_joined(group_settings(moved, order or {})))
-
-
-def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """`group_settings` gives a line for a place, and its settings indented below it."""
-    place, said = "", list[str]()
-    for line in lines:
-        if line.startswith(" "):
-            said.append(line.strip())
-            continue
-        if said:
-            yield f"{place}: {', '.join(said)}"
-        place, said = line, []
-    if said:
-        yield f"{place}: {', '.join(said)}"
+    return tuple(f"{place}: {', '.join(said)}" for place, said in _grouped(moved, order or {}))
 
 
 _NUMBERED = re.compile(r"(.*_)(0|[1-9]\d*)")
@@ -222,6 +183,14 @@ def group_settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int
         words: (where, setting), as in `SwitchState.settings`, to what is said of it.
         order: Port to its number on the switch; ports that it lacks are named one by one.
     """
+    for place, said in _grouped(words, order):
+        yield place
+        yield from (f"  {line}" for line in said)
+
+
+def _grouped(
+    words: Mapping[tuple[str, str], str], order: Mapping[str, int]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     by_place: dict[str, dict[str, list[str]]] = {}
     for (where, setting), said in words.items():
         by_place.setdefault(where, {}).setdefault(said, []).append(setting)
@@ -232,8 +201,7 @@ def group_settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int
     for changes, places in alike.items():
         ports = [place.removeprefix("port ") for place in places if place.startswith("port ")]
         others = [place for place in places if not place.startswith("port ")]
-        yield ", ".join([*others, *([collapse(ports, order)] if ports else [])])
-        yield from (f"  {line}" for line in changes)
+        yield ", ".join([*others, *([collapse(ports, order)] if ports else [])]), changes
 
 
 def _names(settings: Sequence[str]) -> str:
@@ -245,33 +213,17 @@ def _names(settings: Sequence[str]) -> str:
         held = numbers.setdefault(found[1] if found else setting, [])
         held += [int(found[2])] if found else []
     return ", ".join(
-        f"{head}{run}" for head, held in numbers.items() for run in (_number_runs(held) or [""])
+        f"{head}{run}" for head, held in numbers.items() for run in collapse_vlans(held).split(",")
     )
-
-
-def _number_runs(numbers: Iterable[int]) -> list[str]:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] + 1 == number:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ["-".join(map(str, run)) for run in runs]
 
 
 def collapse(ports: Iterable[str], order: Mapping[str, int]) -> str:
     """Ports for people: `ports swp1 to swp16, swp32`; names that the model lacks come last."""
     known = sorted((each for each in ports if each in order), key=order.__getitem__)
-    runs: list[list[str]] = []
-    for name in known:
-        if runs and order[runs[-1][-1]] + 1 == order[name]:
-            runs[-1].append(name)
-        else:
-            runs.append([name])
-    words = [text for run in runs for text in _run(run)] + [p for p in ports if p not in order]
+    words: list[str] = []
+    for _, group in groupby(enumerate(known), lambda each: order[each[1]] - each[0]):
+        run = [name for _, name in group]
+        words += run if len(run) < _SHORTEST_RUN else [f"{run[0]} to {run[-1]}"]
+    words += [name for name in ports if name not in order]
     single = len(words) == 1 and " " not in words[0]
     return f"{'port' if single else 'ports'} {', '.join(words)}"
-
-
-def _run(ports: Sequence[str]) -> Sequence[str]:
-    return ports if len(ports) < _SHORTEST_RUN else (f"{ports[0]} to {ports[-1]}",)

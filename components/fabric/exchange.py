@@ -1,8 +1,8 @@
 """The talk with one switch: read, compare, change only the difference, read again, save.
 
-If the switch refuses a line, or does not have what was asked after it took every line, the values
-that were read before are put back. If the system has a guard, changes come as a candidate that the
-switch takes back unless it is confirmed, which is done after the second reading.
+If the switch refuses a line, or still differs after it took every line, the values that were read
+before are put back. If the system has a guard, changes come as a candidate that the switch takes
+back unless it is confirmed, which is done after the second reading.
 """
 
 from __future__ import annotations
@@ -10,27 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from components.core.difference import Difference
 from components.core.errors import DeviceError, UnreachableError
-from components.fabric.candidate import Candidate, Stage, shown
 from components.fabric.effects import describe_changes, find_effects, interrupting
-from components.fabric.hand_splits import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.identity import Identity, IdentityQuestions
 from components.fabric.moves import (
+    Candidate,
     InterruptedRunError,
     Outcome,
     RefusedError,
+    Stage,
     StoppedError,
     lost_text,
     outcome_of,
     refuse_interruptions,
+    shown,
     unreadable_error,
     values_text,
     why_stopped,
 )
-from components.fabric.state import Neighbour, SwitchState
+from components.fabric.parts import BgpState, Neighbour, Sessions
+from components.fabric.splits import find_splits, plan_changes, refuse_missing, without_missing
+from components.fabric.state import SwitchState
 from components.fabric.systems.base import (
     Change,
     Driver,
@@ -40,6 +44,7 @@ from components.fabric.systems.base import (
     Occupied,
     PortCounters,
     Reading,
+    SessionReader,
     Unreadable,
     Unsettable,
     WholeOneShot,
@@ -52,6 +57,8 @@ MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
 Aim = Callable[[Reading], SwitchState]
 """From what a switch has to what it shall have."""
+PutBack = Callable[..., DeviceError]
+ParsedT = TypeVar("ParsedT")
 
 
 @dataclass(slots=True)
@@ -81,12 +88,8 @@ class Exchange:
             self.configure()
 
     def configure(self) -> None:
-        """Go on to where settings are changed."""
+        """Go on to where settings are changed; what a killed run left unconfirmed is taken back."""
         self._ask(self.driver.configure)
-        self._tidy()
-
-    def _tidy(self) -> None:
-        """Take back what a run of ours that was killed left unconfirmed."""
         guard = self.driver.guard
         if guard is None:
             return
@@ -97,21 +100,23 @@ class Exchange:
             return
         if text is not None:
             raise DeviceError(f"{self.session.where}: `{guard.list_command}` was refused: {text}")
+        stale = self._parsed(lambda: guard.find_stale(answer))
+        self._ask(guard.revert.format(name=each, id=each) for each in stale)
+
+    def _parsed(self, parse: Callable[[], ParsedT]) -> ParsedT:
+        """What a driver reads from an answer; one that it cannot read is the switch's error."""
         try:
-            lines = [guard.revert.format(name=each, id=each) for each in guard.find_stale(answer)]
+            return parse()
         except Unreadable as error:
             raise unreadable_error(self.session.where, error) from error
         except Occupied as error:
             raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
-        self._ask(lines)
 
     def read(self, wanted: SwitchState, *, each: bool = False) -> Reading:
         """Read the settings that `wanted` names.
 
-        Args:
-            wanted: Names them.
-            each: Ask about each port by itself, as for a baseline: what no line of a running
-                configuration says is then read too, where else it is taken to be the factory's.
+        With `each`, ask about each port by itself, as for a baseline: then also what no line of a
+        running configuration says is read, which is else taken to be the factory's.
 
         Raises:
             DeviceError: An answer cannot be read; the text holds it.
@@ -121,22 +126,16 @@ class Exchange:
             names = self.list_ports()
             splits = find_splits(wanted.splits, names)
             wanted = without_missing(wanted, names)
-        answers = self._ask_each(wanted) if each else self._ask_whole(wanted)
-        try:
-            reading = self.driver.parse(answers, wanted)
-        except Unreadable as error:
-            raise unreadable_error(self.session.where, error) from error
+        answers = self._ask_for(wanted, each=each)
+        reading = self._parsed(lambda: self.driver.parse(answers, wanted))
         if splits is None:
             return reading
         return replace(reading, state=reading.state.model_copy(update={"splits": splits}))
 
-    def _ask_each(self, wanted: SwitchState) -> dict[str, str]:
-        return self._ask(self.driver.read_commands(wanted))
-
-    def _ask_whole(self, wanted: SwitchState) -> dict[str, str]:
+    def _ask_for(self, wanted: SwitchState, *, each: bool) -> dict[str, str]:
         driver, answers = self.driver, dict[str, str]()
-        if not isinstance(driver, WholeReader):
-            return self._ask_each(wanted)
+        if each or not isinstance(driver, WholeReader):
+            return self._ask(driver.read_commands(wanted))
         while (command := driver.whole_command(answers, wanted)) is not None:
             answers[command] = self._peek(command)
         return answers | self._ask(driver.rest_commands(answers, wanted))
@@ -145,8 +144,7 @@ class Exchange:
         """Read what undo will lead back to.
 
         Raises:
-            DeviceError: An answer cannot be read; or a port is not split that the file wants so,
-                and no update splits it: nothing of its parts could be recorded.
+            DeviceError: An answer cannot be read; or people must split a port first.
         """
         state = self.read(wanted, each=True).state
         try:
@@ -157,36 +155,24 @@ class Exchange:
 
     def list_ports(self) -> tuple[str, ...]:
         """Every port of the switch."""
-        try:
-            return self.driver.parse_port_names(self._ask(self.driver.list_ports_commands()))
-        except Unreadable as error:
-            raise unreadable_error(self.session.where, error) from error
+        answers = self._ask(self.driver.list_ports_commands())
+        return self._parsed(lambda: self.driver.parse_port_names(answers))
 
     def read_counters(self, ports: Sequence[str]) -> dict[str, PortCounters]:
-        """Read the per-priority counters of some ports.
-
-        A command that is refused is an answer that its driver cannot read: the others count.
-        """
+        """Read the counters of some ports; a command that is refused takes no others along."""
         answers = {line: self.session.run(line) for line in self.driver.counter_commands(ports)}
-        try:
-            return self.driver.parse_counters(answers, ports)
-        except Unreadable as error:
-            raise unreadable_error(self.session.where, error) from error
+        return self._parsed(lambda: self.driver.parse_counters(answers, ports))
 
     def read_neighbours(self) -> dict[str, Neighbour]:
-        """Read who LLDP says is plugged in.
-
-        It is optional: a switch that refuses to tell, because LLDP is off, hears nothing.
-        """
+        """Read who LLDP says is plugged in; a switch that refuses to tell hears nothing."""
         if not isinstance(self.driver, NeighbourReader):
             return {}
         answers = {line: self.session.run(line) for line in self.driver.neighbour_commands()}
         if any(self.driver.find_refusal(answer) is not None for answer in answers.values()):
             return {}
-        try:
+        with suppress(Unreadable):
             return self.driver.parse_neighbours(answers)
-        except Unreadable:
-            return {}
+        return {}
 
     def read_links(self) -> dict[str, bool]:
         """Read which ports have a link; empty where the switch does not tell."""
@@ -195,13 +181,39 @@ class Exchange:
             return links.parse(links.command, self._peek(links.command)) if links else {}
         return {}
 
-    def identify(self, questions: IdentityQuestions) -> Identity:
-        """Ask what the switch is, and whether this login may configure it.
+    def read_sessions(self, *, bgp: bool, bfd: bool) -> Sessions | None:
+        """Read the sessions of a switch; None where it has none of ours.
 
-        A question that is refused has no answer: older releases lack some.
+        The result says why they are not known. What is asked after them may be refused alone.
         """
-        answers = {line: self._peek(line) for line in questions.commands}
-        identity = questions.parse(answers)
+        driver = self.driver
+        if not bgp or not isinstance(driver, SessionReader):
+            return None
+        answers: dict[str, str] = {}
+        for command in driver.session_commands(bfd=bfd):
+            answers[command] = self.session.run(command)
+            text = driver.find_refusal(answers[command])
+            if text is not None and len(answers) == 1:
+                return Sessions(unread=f"`{command}` was refused: {text}")
+        try:
+            return driver.parse_sessions(answers)
+        except Unreadable as error:
+            return Sessions(unread=f"`{error.command}`: {error.why}")
+
+    def look(self, desired: SwitchState) -> SwitchState:
+        """Read what `desired` names, who is plugged in, and what BGP says if it is ours."""
+        reading, bgp = self.read(desired), desired.bgp or BgpState()
+        beside: dict[str, object] = {"neighbours": self.read_neighbours()}
+        if desired.others is not None:
+            beside["others"] = reading.others
+        sessions = self.read_sessions(bgp=bgp.asn is not None, bfd=bool(bgp.bfd))
+        if sessions is not None:
+            beside["sessions"] = sessions
+        return reading.state.model_copy(update=beside)
+
+    def identify(self, questions: IdentityQuestions) -> Identity:
+        """Ask what the switch is, and whether this login may configure it; it may not answer."""
+        identity = questions.parse({line: self._peek(line) for line in questions.commands})
         if questions.tries is None:
             return identity
         opens, leaves = questions.tries
@@ -221,37 +233,33 @@ class Exchange:
         return "" if self.driver.find_refusal(answer) is not None else answer
 
     def converge(self, wanted: SwitchState, aim: Aim, *, may_interrupt: bool = True) -> Outcome:
-        """Bring the switch to its aim and save.
+        """Bring the switch to its aim, which is computed again after every look, and save.
 
-        Args:
-            wanted: Names the settings that are read.
-            aim: Computed again after every look.
-            may_interrupt: Whether a change may interrupt traffic; if not, the first one that
-                would is refused, before anything is sent.
+        Unless it `may_interrupt`, the first change that would is refused before anything is sent.
 
         Raises:
             DeviceError: A line was refused, or the switch lacks what was sent, or the save
                 failed. The previous values were put back, or the text says why not.
             UnreachableError: The session was lost; the text says which lines were taken.
-            InterruptedRunError: A signal came; the same as for a refused line, or the second one
-                came, and the text says which lines were taken.
+            InterruptedRunError: A signal came: as for a refused line, or for a lost session if a
+                second one came.
         """
         before = self.read(wanted)
         if isinstance(self.driver, WholeOneShot) and moves_one_shot(before, wanted, aim(before)):
             wanted = with_all_ports(wanted, self.list_ports(), self.driver.taken)
             before = self.read(wanted)
-        target, taken = aim(before), list[str]()
+        put_back, taken = partial(self._put_back, before, wanted, aim(before)), list[str]()
         self._candidate.look_at(before.state)
         try:
             return self._approach(before, wanted, aim, taken, may_interrupt=may_interrupt)
         except UnreachableError as error:
             raise UnreachableError(lost_text(error, taken, self._candidate)) from error
         except KeyboardInterrupt as error:
-            raise self._interrupted(error, before, wanted, target, taken) from None
+            raise self._interrupted(error, put_back, taken) from None
         except (RefusedError, StoppedError, Unsettable, DeviceError) as error:
             if isinstance(error, DeviceError) and not taken:
                 raise
-            raise self._put_back(why_stopped(error), before, wanted, target) from error
+            raise put_back(why_stopped(error)) from error
 
     def _approach(
         self,
@@ -283,20 +291,14 @@ class Exchange:
         raise StoppedError(f"took every line and still differs\n  missing {lines}")
 
     def _interrupted(
-        self,
-        error: KeyboardInterrupt,
-        before: Reading,
-        wanted: SwitchState,
-        target: SwitchState,
-        taken: Sequence[str],
+        self, error: KeyboardInterrupt, put_back: PutBack, taken: Sequence[str]
     ) -> InterruptedRunError:
         """Put the previous values back, unless a second signal says not to."""
         why = f"was interrupted ({str(error) or 'SIGINT'})"
         try:
             if isinstance(error, InterruptedTwice):
                 raise error
-            back = self._put_back(why, before, wanted, target, save=self._saving)
-            return InterruptedRunError(str(back))
+            return InterruptedRunError(str(put_back(why, save=self._saving)))
         except KeyboardInterrupt:
             said, how = f"{self.session.where} {why} twice", "nothing more was sent"
             return InterruptedRunError(lost_text(said, taken, self._candidate, how))
@@ -359,10 +361,10 @@ class Exchange:
 
     def _put_back(
         self,
-        why: str,
         before: Reading,
         wanted: SwitchState,
         target: SwitchState,
+        why: str,
         *,
         save: bool = False,
     ) -> DeviceError:
@@ -383,18 +385,14 @@ class Exchange:
                         self._send_line(self.driver.save, [])
                         end = "the previous values were put back and saved"
                     self.altered = False
-                    return self._failure(f"{why}\n  result  {end}", before, target, after)
+                    break
                 self._send(changes, [])
                 self._keep([])
-            end = f"not all previous values could be put back; {self._candidate.kept}"
+            else:
+                end = f"not all previous values could be put back; {self._candidate.kept}"
         except RefusedError as error:
             end = f"putting back stopped at `{error.line}`: {error.text}; {self._candidate.kept}"
         except (Unsettable, DeviceError) as error:
             end = f"putting back stopped: {error}; {self._candidate.kept}"
-        return self._failure(f"{why}\n  result  {end}", before, target, after)
-
-    def _failure(
-        self, why: str, before: Reading, target: SwitchState, after: Reading | None
-    ) -> DeviceError:
         found = values_text(before.state, target, after.state if after else None)
-        return DeviceError(f"{self.session.where} {why}\n  values\n{found}")
+        return DeviceError(f"{self.session.where} {why}\n  result  {end}\n  values\n{found}")

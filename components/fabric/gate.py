@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,7 +23,6 @@ from components.core.errors import DeviceError, UsageError
 from components.fabric.exchange import Exchange, Outcome
 from components.fabric.parts import Session
 from components.fabric.plan import SwitchPlan
-from components.fabric.session_look import read_sessions
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Drain
 from components.model.cluster import SwitchWaves
@@ -39,6 +38,7 @@ POLL_S: Final = 2.0
 _SHARED: Final = ("speed", "fec", "autoneg", "mode")
 """Settings that both ends of a link must share; the other end may change in a later wave."""
 KeptT = TypeVar("KeptT", bound=BaseModel)
+FoundT = TypeVar("FoundT")
 
 
 class _Frozen(BaseModel):
@@ -108,7 +108,7 @@ def _load(kept: type[KeptT], file: str) -> KeptT | None:
 def read_health(exchange: Exchange, owned: SwitchState) -> Health:
     """Ask for links, LLDP neighbours and BGP sessions; what a switch does not say is left out."""
     bgp = owned.bgp is not None and owned.bgp.asn is not None
-    told = read_sessions(exchange, bgp=bgp, bfd=False)
+    told = exchange.read_sessions(bgp=bgp, bfd=False)
     return Health(
         links=exchange.read_links(),
         neighbours=exchange.read_neighbours(),
@@ -119,9 +119,9 @@ def read_health(exchange: Exchange, owned: SwitchState) -> Health:
 def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]:
     """What was up and is not, in words.
 
-    What the change itself ends is not missed. Nor is a link or a session of which it changes what
-    both ends must share: the other end may change in a later wave. Nor is any neighbour
-    if the change gives Onyx' one-shot back, and LLDP with it; links and sessions still count.
+    What the change itself ends is not missed; nor a link or a session of which it changes what both
+    ends must share, since the other end may change in a later wave; nor any neighbour if the change
+    gives Onyx' one-shot back, and LLDP with it.
     """
     changed, kept = {*_changed_ports(outcome)}, _kept_sessions(outcome)
     down = {port for port, up in before.links.items() if up and now.links.get(port) is False}
@@ -135,6 +135,17 @@ def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]
         is_now = now.sessions.get(name, Session(state="gone"))
         if session.is_up and not is_now.is_up and name in kept - changed:
             yield f"BGP with {name} was Established and is {is_now.state}"
+
+
+def _last_of(look: Callable[[], FoundT], limit_s: float) -> FoundT:
+    """What the last look found: nothing, or what there still is at the end of the time."""
+    ends_at_s = time.monotonic() + limit_s
+    while found := look():
+        left_s = ends_at_s - time.monotonic()
+        if left_s <= 0:
+            break
+        Event().wait(min(POLL_S, left_s))
+    return found
 
 
 def _name(heard: Neighbour | None) -> str:
@@ -165,22 +176,17 @@ def _kept_sessions(outcome: Outcome) -> set[str]:
 class Shift:
     """Traffic that leaves a switch with BGP sessions before it changes, and comes back after it.
 
-    While traffic is away, a file says that Railyard did that. If this run is killed, the next one
-    finds the file and brings traffic back. What a person sent away has no file, and stays away.
+    While it is away, a file says that Railyard did that, so that the run after one that was killed
+    brings it back. What a person sent away has no file, and stays away.
     """
 
     endpoint: Endpoint
-    drain: Drain | str
+    drain: Drain | None
     place: Place
     ours: bool = False
     """Traffic is away because this run, or a killed one before it, sent it away."""
     used: str = ""
     """How this run sent it away."""
-
-    @property
-    def title(self) -> str:
-        """The mechanism, for people."""
-        return "" if isinstance(self.drain, str) else self.drain.title
 
     @property
     def _path(self) -> Path:
@@ -213,12 +219,12 @@ class Shift:
 
     def _leave(self, exchange: Exchange) -> None:
         drain = self.drain
-        if isinstance(drain, str) or self._shows(exchange, "is_away"):
+        if drain is None or self._shows(exchange, "is_away"):
             return
         keep_current(self._path.name, f"back: {'; '.join(drain.back)}\n")
         self.ours = True
         word = drain.on(exchange.read(SwitchState()).state) if "{on}" in str(drain.away) else ""
-        self._send(exchange, tuple(line.replace("{on}", word) for line in drain.away))
+        self._send(exchange, drain, (line.replace("{on}", word) for line in drain.away))
         if not self._await(exchange, "is_away"):
             where = exchange.session.where
             raise DeviceError(
@@ -235,50 +241,46 @@ class Shift:
         Raises:
             DeviceError: The switch refuses a line, or still shows that traffic is away.
         """
-        if isinstance(self.drain, str):
+        if self.drain is None:
             return
         try:
-            self._send(exchange, (*self.drain.back, *filter(None, [exchange.driver.save])))
+            saved = filter(None, [exchange.driver.save])
+            self._send(exchange, self.drain, (*self.drain.back, *saved))
         finally:
             self.ours = self._shows(exchange, "is_away")
         if self.ours:
             raise DeviceError(
-                f"{exchange.session.where} still shows {self.title} in `{self.drain.asks}`"
+                f"{exchange.session.where} still shows {self.drain.title} in `{self.drain.asks}`"
             )
         self._path.unlink(missing_ok=True)
 
     def _shows(self, exchange: Exchange, what: str) -> bool:
         """Whether the switch shows one of the two patterns."""
-        if isinstance(self.drain, str):
+        if self.drain is None:
             return False
         answer = exchange.session.run(self.drain.asks)
         return re.search(getattr(self.drain, what), answer, re.MULTILINE) is not None
 
     def _await(self, exchange: Exchange, what: str) -> bool:
-        ends_at_s = time.monotonic() + self.place.settle_s
-        while not self._shows(exchange, what):
-            left_s = ends_at_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            Event().wait(min(POLL_S, left_s))
-        return True
+        return not _last_of(lambda: not self._shows(exchange, what), self.place.settle_s)
 
-    def _send(self, exchange: Exchange, lines: Iterable[str]) -> None:
+    def _send(self, exchange: Exchange, drain: Drain, lines: Iterable[str]) -> None:
         for line in lines:
             text = exchange.driver.find_refusal(exchange.session.run(line))
             if text is not None:
                 raise DeviceError(
-                    f"{exchange.session.where} refused a line of {self.title}: `{line}`: {text}\n"
+                    f"{exchange.session.where} refused a line of {drain.title}: `{line}`: {text}\n"
                     "  fix    plan a window and set disruption.ports to allow, which sends none"
                 )
 
     def explain(self) -> str:
         """What a failure adds while traffic is still away."""
-        if isinstance(self.drain, str) or not self.ours:
+        if self.drain is None or not self.ours:
             return ""
+        device, drain = self.endpoint.device, self.drain
         return (
-            f"\n  traffic {self.endpoint.device} is still in {self.title}. The next run brings it"
-            f" back\n          after its change. By hand: {'; '.join(self.drain.back)}"
+            f"\n  traffic {device} is still in {drain.title}. The next run brings it back\n      "
+            f"    after its change. By hand: {'; '.join(drain.back)}"
         )
 
 
@@ -317,13 +319,13 @@ class Gate:
         Raises:
             DeviceError: It is not, after `settle_s`; the text says what is missing.
         """
-        ends_at_s = time.monotonic() + self.place.settle_s
-        while missing := (*find_missing(self.before, read_health(exchange, owned), outcome),):
-            left_s = ends_at_s - time.monotonic()
-            if left_s <= 0:
-                keep_current(self._file, self.before.model_dump_json() + "\n")
-                raise DeviceError(self._failure(missing))
-            Event().wait(min(POLL_S, left_s))
+
+        def look() -> tuple[str, ...]:
+            return (*find_missing(self.before, read_health(exchange, owned), outcome),)
+
+        if missing := _last_of(look, self.place.settle_s):
+            keep_current(self._file, self.before.model_dump_json() + "\n")
+            raise DeviceError(self._failure(missing))
         (FOLDER.parent / self._file).unlink(missing_ok=True)
 
     def _failure(self, missing: tuple[str, ...]) -> str:
@@ -341,13 +343,13 @@ class Gate:
 def open_gate(endpoint: Endpoint, drain: Drain | str) -> Generator[Gate, None, None]:
     """The gate of one step, for one writer a switch on this machine.
 
-    Any failure within names the waves before and after it, and traffic that is still away.
-
     Raises:
-        DeviceError: Of the body, with that added.
+        DeviceError: Of the body, with the waves around it and traffic that is still away.
     """
     place = _load(Place, place_file(endpoint)) or Place()  # one that no program wrote is watched
-    gate = Gate(endpoint, place, Shift(endpoint, drain, place))
+    gate = Gate(
+        endpoint, place, Shift(endpoint, drain if isinstance(drain, Drain) else None, place)
+    )
     busy = f"{endpoint.where}: another Railyard run has been changing this device"
     try:
         with hold_lock(_mark(endpoint), busy, LOCK_DEADLINE_S):

@@ -7,16 +7,15 @@ ports of the rails and of links, and what holds for the whole switch: so a look 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from components.core.beside import Beside
 from components.core.difference import Difference
 from components.core.settings import plain
 from components.fabric.effects import collapse
+from components.fabric.parts import Frozen
 from components.fabric.state import (
     DSCP_COUNT,
     EcnState,
@@ -31,10 +30,8 @@ from components.fabric.systems.switch_system import SwitchSystem
 from components.model.fabric import Rdma
 
 
-class Guarded(BaseModel):
+class Guarded(Frozen):
     """The classes of a site's traffic, which other settings must leave alone."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     mode: Literal["lossy_ecn", "lossless", "semi_lossless"]
     priority: int
@@ -46,39 +43,30 @@ class Guarded(BaseModel):
 
 def guarded_of(rdma: Rdma) -> Guarded:
     """What a file plans for its classes."""
-    return Guarded(
-        mode=rdma.mode,
-        priority=rdma.priority,
-        traffic_class=rdma.traffic_class,
-        dscp=rdma.dscp,
-        cnp_priority=rdma.cnp_priority,
-        cnp_dscp=rdma.cnp_dscp,
-    )
+    return Guarded.model_validate({key: getattr(rdma, key) for key in Guarded.model_fields})
 
 
 def with_looks(asked: SwitchState) -> SwitchState:
     """What to read of a switch, with what the rules look at beside it; no session more."""
-    every = dict.fromkeys(range(DSCP_COUNT), 0)
-    return asked.model_copy(
-        update={
-            "pfc_priorities": asked.pfc_priorities or (),
-            "pfc_enabled": asked.pfc_enabled or False,
-            "dscp_classes": {**every, **(asked.dscp_classes or {})},
-            "rewrite_dscp": False,
-            "others": OtherPorts(),
-            "ports": {
-                name: port.model_copy(
-                    update={
-                        "pfc": port.pfc or False,
-                        "rewrite_dscp": False,
-                        "class_shares": port.class_shares or {0: 0},
-                        "dscp_priorities": port.dscp_priorities or {0: 0},
-                    }
-                )
-                for name, port in asked.ports.items()
-            },
-        }
-    )
+    ports = {
+        name: port.model_copy(
+            update={
+                "pfc": port.pfc or False,
+                "rewrite_dscp": False,
+                "class_shares": port.class_shares or {0: 0},
+                "dscp_priorities": port.dscp_priorities or {0: 0},
+            }
+        )
+        for name, port in asked.ports.items()
+    }
+    more = {
+        "pfc_priorities": asked.pfc_priorities or (),
+        "pfc_enabled": asked.pfc_enabled or False,
+        "dscp_classes": dict.fromkeys(range(DSCP_COUNT), 0) | (asked.dscp_classes or {}),
+        "rewrite_dscp": False,
+        "others": OtherPorts(),
+    }
+    return asked.model_copy(update=more | {"ports": ports})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +101,7 @@ Rule = Callable[[_Case], Iterator[_Hit]]
 
 
 def _schedule(case: _Case) -> Iterator[_Hit]:
-    """RoCE goes before none and after none but CNP, with no smaller share than another class."""
+    """RoCE waits for none but CNP, and has no smaller share than another class."""
     ours, strict = case.classes.traffic_class, {*(case.found.strict_classes or ())}
     shares = case.found.class_shares or case.found.wrr_weights
     if case.found.strict_classes is None:
@@ -223,8 +211,8 @@ def _of_switch(
     """What holds for the whole switch."""
     case = _Case(classes, system, PortState(rewrite_dscp=found.rewrite_dscp), PortState())
     yield from (("switch.rewrite", hit) for hit in _rewrite(case))
-    hits = _map_hits(case, found.dscp_classes or {}, "class")
-    yield from (("switch.dscp_map", hit) for hit in hits)
+    for hit in _map_hits(case, found.dscp_classes or {}, "class"):
+        yield "switch.dscp_map", hit
     others = found.others or OtherPorts()
     for vlan in wanted.vlans:
         ports = [name for name in others.by_vlan.get(vlan, ()) if not _SVI.fullmatch(name)]
@@ -252,39 +240,42 @@ class Look:
 def find_beside(classes: Guarded | None, look: Look) -> tuple[Beside, ...]:
     """Every setting of a switch that is not ours and breaks our traffic.
 
-    Args:
-        classes: What the file plans; None on a switch without RoCE.
-        look: What was found.
+    `classes` is what the file plans; None on a switch without RoCE.
     """
-    found = look.found
-    if classes is None or found.others is None:
+    if classes is None or look.found.others is None:
         return ()
-    system, ours = system_of(look.os), {**look.was.settings(), **look.wanted.settings()}
+    ours = {**look.was.settings(), **look.wanted.settings()}
     alike: dict[tuple[str, _Hit], list[str]] = {}
-    for kind, hit in _of_switch(classes, system, found, look.wanted):
-        if not _is_ours("switch", hit, ours):
-            alike[kind, hit] = []
-    paused = found.pfc_priorities if found.pfc_enabled else ()
-    for name, wanted in look.wanted.ports.items():
-        port = found.ports.get(name, PortState())
-        is_new = name not in look.was.ports
-        case = _Case(classes, system, port, wanted, paused or (), is_new)
-        for kind, rule in OF_PORTS.items():
-            for hit in rule(case):
-                if not _is_ours(f"port {name}", hit, ours):
-                    alike.setdefault((kind, hit), []).append(name)
+    for where, kind, hit in _hits(classes, look):
+        # What the file wants itself is drift, and said as such.
+        if not any((where, name) in ours for name in (hit.setting, *hit.keys)):
+            ports = alike.setdefault((kind, hit), [])
+            ports += [where.removeprefix("port ")] if where != "switch" else []
     return tuple(_beside(look, kind, hit, ports) for (kind, hit), ports in alike.items())
 
 
-def _is_ours(where: str, hit: _Hit, ours: Mapping[tuple[str, str], str]) -> bool:
-    """Whether the file wants the setting itself, so that it is drift and said as such."""
-    return any((where, name) in ours for name in (hit.setting, *hit.keys))
+def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
+    """Where, which kind, and what, of the switch and then of each port."""
+    system, found = system_of(look.os), look.found
+    for kind, hit in _of_switch(classes, system, found, look.wanted):
+        yield "switch", kind, hit
+    paused = found.pfc_priorities if found.pfc_enabled else ()
+    for name, wanted in look.wanted.ports.items():
+        port = found.ports.get(name, PortState())
+        case = _Case(classes, system, port, wanted, paused or (), name not in look.was.ports)
+        yield from (
+            (f"port {name}", kind, hit) for kind, rule in OF_PORTS.items() for hit in rule(case)
+        )
 
 
 def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> Beside:
     """Ports of which the same is to be said are one setting."""
     where = collapse(ports, look.order) if ports else "switch"
-    fix = fix_of(look.os, kind, ports, hit.number, hit.harmless)
+    text = _FIXES.get(look.os, {}).get(kind, _PLAIN.get(kind, _OTHER))
+    share = "".join(filter(str.isdigit, hit.harmless)) or "12"
+    port = ports[0] if ports else ""
+    fix = text.format(port=port, n=hit.number, harmless=hit.harmless, share=share)
+    fix += "; the other ports likewise" if len(ports) > 1 else ""
     return Beside(kind, Difference(where, hit.setting, hit.actual, hit.harmless), hit.breaks, fix)
 
 
@@ -302,7 +293,6 @@ BREAKS: Final[Mapping[str, str]] = {
     "foreign": "the rate of the rail: what these ports send and flood reaches its hosts",
 }
 
-_VLANS: Final = "take the VLAN off those ports, or name them in the file"
 _FIXES: Final[Mapping[str, Mapping[str, str]]] = {
     "onyx": {
         "switch.schedule": "interface ethernet {port} traffic-class {n} dcb ets wrr {share}",
@@ -343,22 +333,6 @@ _FIXES: Final[Mapping[str, Mapping[str, str]]] = {
         "switch.other_vlans": "sudo config vlan member del {n} {port}",
     },
 }
-_PLAIN: Final = "set it to {harmless} on {port}"
+_PLAIN: Final = {"switch.foreign_ports": "take the VLAN off those ports, or name them in the file"}
+_OTHER: Final = "set it to {harmless} on {port}"
 """Of a system without words of its own here."""
-_EVERYWHERE: Final = {"switch.foreign_ports": _VLANS}
-
-
-def fix_of(os: str, kind: str, ports: Sequence[str], n: int, harmless: str) -> str:
-    """How to mend a setting on its switch.
-
-    Args:
-        os: The system of the switch.
-        kind: Which kind of guard.
-        ports: Where; none for the whole switch.
-        n: The class, priority, DSCP or VLAN.
-        harmless: The value that does no harm.
-    """
-    text = _EVERYWHERE.get(kind) or _FIXES.get(os, {}).get(kind, _PLAIN)
-    share = "".join(filter(str.isdigit, harmless)) or "12"
-    filled = text.format(port=ports[0] if ports else "", n=n, harmless=harmless, share=share)
-    return f"{filled}; the other ports likewise" if len(ports) > 1 else filled

@@ -104,8 +104,8 @@ def refuse_other(where: str, now: Identity | None, was: Identity | None, serial:
     Args:
         where: The switch and its address.
         now: What it says itself; None if no form of that is published for its system.
-        was: What was recorded of it; the file's value wins over it.
-        serial: The serial number in the file; empty without one.
+        was: What was recorded of it.
+        serial: The serial number in the file, which wins over `was`; empty without one.
 
     Raises:
         DeviceError: It has another serial number.

@@ -33,10 +33,7 @@ def judge_request(plan: SwitchPlan, kind: Literal["apply", "save"], text: str, n
 
 
 def run_judge(text: str, environ: Mapping[str, str]) -> str:
-    """Judge what an exec printed.
-
-    Returns:
-        The evidence, as indented JSON: nothing is known of what changed.
+    """Judge what an exec printed; the evidence knows nothing of what changed.
 
     Raises:
         UsageError: It is no request, or there is no output to judge.
@@ -61,15 +58,8 @@ def run_judge(text: str, environ: Mapping[str, str]) -> str:
             f"{request.endpoint.where} answered the exec with a text that tells no success\n"
             f"  switch  {output.strip() or 'nothing'}\n{_result(saving=False)}"
         )
-    evidence = SwitchEvidence(
-        device=request.endpoint.device,
-        changed=(),
-        unchanged=0,
-        interrupted=(),
-        saved=saving,
-        desired=request.desired,
-    )
-    return dump_evidence(evidence)
+    device, desired = request.endpoint.device, request.desired
+    return dump_evidence(SwitchEvidence(device, (), 0, (), saved=saving, desired=desired))
 
 
 def _result(*, saving: bool) -> str:

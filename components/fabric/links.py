@@ -1,8 +1,8 @@
-"""The links between switches, from both ends of the file: pure, and the same for plan and rules."""
+"""The links between switches, and the waves in which switches change. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
@@ -87,33 +87,23 @@ def rails_on_link(spec: ClusterSpec, port: SwitchPort) -> tuple[Rail, ...]:
 @once
 def switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
     """Rail to the switches that have a host of it, in the order of the file."""
-    found: dict[str, dict[str, None]] = {rail.name: {} for rail in spec.rails}
-    for switch in spec.switches:
-        for port in switch.ports.values():
-            rail = port.to.partition("/")[2]
-            if port.peer is None and rail in found:
-                found[rail][switch.name] = None
-    return {rail: tuple(names) for rail, names in found.items()}
+    return _holders(spec, bridged=False)
 
 
 @once
 def bridging_switches_of_rails(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
     """The same without those where every port of a rail is routed: its VLAN is not there."""
-    bridged = {
-        (switch.name, port.to.partition("/")[2])
-        for switch in spec.switches
-        for port in switch.ports.values()
-        if port.peer is None and port.mode != "routed"
-    }
-    return {
-        rail: tuple(name for name in names if (name, rail) in bridged)
-        for rail, names in switches_of_rails(spec).items()
-    }
+    return _holders(spec, bridged=True)
 
 
-def reachable(spec: ClusterSpec, rail: str, start: str) -> frozenset[str]:
-    """The switches that the VLAN of a rail gets to over trunks between switches."""
-    return _joined(spec).get(rail, {}).get(start, frozenset({start}))
+def _holders(spec: ClusterSpec, *, bridged: bool) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {rail.name: {} for rail in spec.rails}
+    for switch in spec.switches:
+        for port in switch.ports.values():
+            rail = port.to.partition("/")[2]
+            if port.peer is None and rail in found and not (bridged and port.mode == "routed"):
+                found[rail][switch.name] = None
+    return {rail: tuple(names) for rail, names in found.items()}
 
 
 @once
@@ -129,95 +119,81 @@ def routed_neighbours(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
 
 
 @once
-def joined_by_routes(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
-    """Switch to all that routed links join it with, itself among them."""
-    return _islands({name: {*far} for name, far in routed_neighbours(spec).items()})
+def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
+    """Put every switch of the site into a wave, so that redundant ones never change together.
 
+    Switches that must not change together stand in one group: of a group, a wave has one at most.
+    Each switch goes into the first wave that has room and none of its partners. So the order is
+    that of the file as far as possible, and the same at every run.
 
-@once
-def _joined(spec: ClusterSpec) -> Mapping[str, Mapping[str, frozenset[str]]]:
-    """Rail to switch to all switches that the rail's trunks join with it."""
-    neighbours: dict[str, dict[str, set[str]]] = {}
-    for link in list_links(spec):
-        ends = (link.one, link.other)
-        one, other = (end.switch.name for end in ends)
-        carried = [{each.name for each in rails_on_link(spec, end.port)} for end in ends]
-        for rail in carried[0] & carried[1]:
-            joined = neighbours.setdefault(rail, {})
-            joined.setdefault(one, set()).add(other)
-            joined.setdefault(other, set()).add(one)
-    return {rail: _islands(joined) for rail, joined in neighbours.items()}
-
-
-def _islands(neighbours: Mapping[str, set[str]]) -> Mapping[str, frozenset[str]]:
-    """Each switch with all that it is joined with, itself among them."""
-    island: dict[str, frozenset[str]] = {}
-    for start in neighbours:
-        if start in island:
-            continue
-        seen, waiting = {start}, [start]
-        while waiting:
-            new = neighbours[waiting.pop()] - seen
-            seen |= new
-            waiting += new
-        island |= dict.fromkeys(seen, frozenset(seen))
-    return island
-
-
-LEAF, SPINE = 0, 1
-
-
-@once
-def tiers_of(spec: ClusterSpec) -> Mapping[str, int]:
-    """Switch to the number of routed links between it and the nearest leaf.
-
-    0 is a leaf, 1 a spine, 2 a super-spine. A switch that no routed links join with a leaf is in
-    none.
+    Returns:
+        Names of switches, wave by wave. The first `disruption.switches.canary` waves have one
+        switch each, the others `disruption.switches.max_unavailable` at most.
     """
-    found = {name: LEAF for names in switches_of_rails(spec).values() for name in names}
-    waiting = [*found]
-    while waiting:
-        above = [far for name in waiting for far in routed_neighbours(spec).get(name, ())]
-        tier = found[waiting[0]] + 1
-        waiting = [name for name in dict.fromkeys(above) if name not in found]
-        found |= dict.fromkeys(waiting, tier)
-    return found
-
-
-def above(spec: ClusterSpec, name: str) -> tuple[str, ...]:
-    """The switches of the next tier that a switch has links to."""
-    return _next(spec, name, 1)
-
-
-def below(spec: ClusterSpec, name: str) -> tuple[str, ...]:
-    """The same of the tier beneath."""
-    return _next(spec, name, -1)
-
-
-def _next(spec: ClusterSpec, name: str, step: int) -> tuple[str, ...]:
-    tiers = tiers_of(spec)
-    wanted = tiers.get(name, LEAF) + step
-    far = routed_neighbours(spec).get(name, ())
-    return tuple(each for each in far if name in tiers and tiers.get(each) == wanted)
+    limits = spec.disruption.switch_waves
+    partners: dict[str, list[int]] = {}
+    for number, group in enumerate(_groups(spec)):
+        for name in group:
+            partners.setdefault(name, []).append(number)
+    waves: list[list[str]] = []
+    taken: list[set[int]] = []  # the groups that have a switch in each wave
+    for switch in spec.switches:
+        groups = partners.get(switch.name, [])
+        for number in range(len(waves) + 1):
+            if number == len(waves):
+                waves.append([])
+                taken.append(set())
+            room = 1 if number < limits.canary else limits.max_unavailable
+            if len(waves[number]) < room and taken[number].isdisjoint(groups):
+                waves[number].append(switch.name)
+                taken[number].update(groups)
+                break
+    return tuple(map(tuple, waves))
 
 
 @once
-def leaves_below(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
-    """Switch to the leaves to which links lead down from it; a leaf to itself."""
-    tiers = tiers_of(spec)
-    found: dict[str, frozenset[str]] = {}
-    for name in sorted(tiers, key=lambda name: tiers[name]):
-        under = (found[each] for each in below(spec, name))
-        found[name] = frozenset({name}) if tiers[name] == LEAF else frozenset[str]().union(*under)
-    return found
+def leaves_of_hosts(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
+    """Host of the file to the switches that it is cabled to."""
+    found: dict[str, set[str]] = {}
+    for switch in spec.switches:
+        for port in switch.ports.values():
+            host, slash, _ = port.to.partition("/")
+            if slash and port.peer is None and spec.host(host) is not None:
+                found.setdefault(host, set()).add(switch.name)
+    return {host: frozenset(names) for host, names in found.items()}
 
 
-@once
-def units_of(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
-    """Leaf to the leaves of its scalable unit: those that spines join without super-spines."""
-    tiers = tiers_of(spec)
-    unit = {name: {name} for name, tier in tiers.items() if tier == LEAF}
-    for spine, tier in tiers.items():
-        joined = set[str]().union(*(unit[leaf] for leaf in below(spec, spine) if tier == SPINE))
-        unit |= dict.fromkeys(joined, joined)
-    return {leaf: frozenset(leaves) for leaf, leaves in unit.items()}
+def _groups(spec: ClusterSpec) -> set[frozenset[str]]:
+    """Switches of which one at most may be out of service at a time.
+
+    They are made from sets of switches, so 1,000 hosts on the same leaves cost as much as one.
+    """
+    near: dict[str, set[str]] = {switch.name: set() for switch in spec.switches}
+    for link in list_links(spec):
+        one, other = link.one.switch.name, link.other.switch.name
+        near[one].add(other)
+        near[other].add(one)
+    found = {frozenset({one, other}) for one, far in near.items() for other in far}
+    found |= {frozenset({each.name, each.mlag_peer}) for each in spec.switches if each.mlag_peer}
+    found |= {frozenset(each.name for each in spec.sm_switches)}
+    leaves = {*leaves_of_hosts(spec).values()}
+    return found | leaves | {*_redundant_spines(near, frozenset[str]().union(*leaves))}
+
+
+def _redundant_spines(
+    near: Mapping[str, Collection[str]], leaves: frozenset[str]
+) -> Iterator[frozenset[str]]:
+    """For each leaf, the switches of each tier above it that join it with the others."""
+    tier, edge, over = dict.fromkeys(leaves, 0), [*leaves], dict[str, set[str]]()
+    while edge:
+        edge = [name for name in {far for each in edge for far in near[each]} if name not in tier]
+        tier |= dict.fromkeys(edge, max(tier.values()) + 1)
+    for name in sorted(tier, key=lambda each: (tier[each], each)):
+        for far in near[name]:
+            if tier[far] == tier[name] + 1:
+                over.setdefault(far, set()).update({name} if not tier[name] else over[name])
+    joined: dict[tuple[str, int], set[str]] = {}
+    for spine, under in over.items():
+        for leaf in under:
+            joined.setdefault((leaf, tier[spine]), set()).add(spine)
+    return map(frozenset, joined.values())

@@ -1,33 +1,145 @@
-"""What a run changed, in the lines of its evidence. Pure."""
+"""How the changes of one exchange are sent, what came of them, and its evidence. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain
+from typing import Final, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.difference import ABSENT, Difference
 from components.core.errors import DeviceError, UnreachableError
 from components.core.plain_text import one_line
-from components.fabric.candidate import Candidate
 from components.fabric.effects import describe_changes, group_settings
 from components.fabric.identity import Identity
-from components.fabric.state import SwitchState, fold_ports
-from components.fabric.systems.base import Change, Reading, Unreadable, Unsettable
+from components.fabric.parts import fold_ports
+from components.fabric.state import SwitchState
+from components.fabric.systems.base import (
+    CANDIDATE_PREFIX,
+    Change,
+    Guard,
+    Reading,
+    Unreadable,
+    Unsettable,
+    flatten,
+)
 from components.fabric.systems.ranges import collapse_vlans
+
+Stage = Literal["none", "open", "forced"]
+"""Nothing is held back; lines are held back; they are in force and not confirmed."""
+EXAMPLE_ID: Final = "<revision>"
+"""What a plan shows to people where the switch itself names the candidate."""
+
+
+class Packed(str):
+    """A command that carries several lines; people see those in its place."""
+
+    __slots__ = ("lines",)
+    lines: tuple[str, ...]
+
+    def __new__(cls, command: str, lines: Sequence[str] = ()) -> Self:
+        """A command, and the lines that are in the candidate once it was taken."""
+        packed = super().__new__(cls, command)
+        packed.lines = tuple(lines)
+        return packed
+
+
+def shown(command: str) -> tuple[str, ...]:
+    """The lines of a command, for people."""
+    return command.lines if isinstance(command, Packed) else (command,)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One exchange's candidates: a new one each time that changes are sent."""
+
+    guard: Guard | None
+    serial: int
+    """Makes the names unique: a switch remembers those that were committed."""
+    count: int = 0
+    stage: Stage = "none"
+    has_timer: bool = True
+    """False: this release has none, and what is in force stays."""
+    given: str | None = None
+    """What the switch calls it; empty: it did not say. None: our name."""
+
+    saves_itself: bool = False
+    """The switch saves what it applies, without a line that says so."""
+
+    def look_at(self, state: SwitchState) -> None:
+        """Learn from what was read how this switch keeps changes."""
+        self.saves_itself = self.guard is not None and self.guard.saves_itself(state)
+
+    @property
+    def kept(self) -> str:
+        """Whether the next boot has what was sent, in words."""
+        if not self.saves_itself or self.count == 0 or self.stage == "open":
+            return "not saved"
+        if self.stage == "forced":
+            return "the switch saves by itself (whether before it is confirmed is unproven)"
+        return "saved by the switch itself"
+
+    @property
+    def name(self) -> str:
+        """Of the current candidate."""
+        more = f"-{self.count}" if self.count > 1 else ""
+        return f"{CANDIDATE_PREFIX}{self.serial}{more}"
+
+    def steps(self, changes: Iterable[Change]) -> Iterator[tuple[str, Stage]]:
+        """Every line to send, and the stage that it leads to when it was taken."""
+        lines = flatten(changes)
+        if self.guard is None:
+            for line in lines:
+                yield line, "none"
+            return
+        self.count += 1
+        self.given = None
+        opened = (self.named(self.guard.open),) if self.guard.open else ()
+        *before, last = self.guard.force if self.has_timer else self.guard.plain
+        for line in (*opened, *self.guard.pack(lines), *map(self.named, before)):
+            yield line, "open"
+        yield self.named(last), "forced" if self.has_timer else "none"
+
+    def confirm(self) -> tuple[str, ...]:
+        """What makes changes in force stay."""
+        return (self.named(self.guard.confirm),) if self.guard and self.stage == "forced" else ()
+
+    def back_out(self) -> tuple[str, ...]:
+        """What takes all changes back at once."""
+        if self.guard is None or self.stage == "none":
+            return ()
+        line = self.guard.abandon if self.stage == "open" else self.guard.revert
+        return (self.named(line),)
+
+    def named(self, line: str) -> str:
+        """A line of the guard with the name of the current candidate."""
+        given = self.name if self.given is None else self.given
+        # Without what the switch calls it, the line is the one that names none.
+        return line.format(name=self.name, id=given).replace("  ", " ")
+
+
+def guarded(guard: Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines as one candidate that is confirmed, for people."""
+    plain = tuple(lines)
+    if guard is None or not plain:
+        return plain
+    named = Candidate(guard, serial=1, count=1, given=EXAMPLE_ID if guard.find_id else None).named
+    opened = (named(guard.open),) if guard.open else ()
+    return (*opened, *plain, *map(named, guard.force), named(guard.confirm))
+
 
 _NUMBERED: Final = re.compile(r"(.*vlan_|dscp_)(\d+)(.*)")
 """Settings of which a port has thousands, or 64."""
 _BESIDE: Final = "ports beside the file's"
 _MOST_LINES: Final = 20
+"""Lines of a text that a message shows: a whole configuration may have thousands."""
 _WIDEST: Final = 200
-"""Lines of an unreadable answer that a message shows, and characters of each: a whole configuration
-may have thousands."""
+"""Characters that it shows of each line of an answer."""
 
 
 def describe_moves(
@@ -37,12 +149,7 @@ def describe_moves(
 
     A trunk that carried every VLAN would else bring 4,093 lines, and a map of DSCPs 64 a port, and
     the engine hands the evidence on in one environment variable, of which the kernel takes 128 KiB.
-    What a one-shot of the whole switch moved on ports that are not in the file is one line too.
-
-    Args:
-        before: What was found.
-        after: What is there now.
-        ports: Those of the file.
+    What a one-shot moved on ports other than `ports`, those of the file, is one line too.
     """
     was, now = before.settings(), after.settings()
     moved = {key for key in {*was, *now} if was.get(key, "") != now.get(key, "")}
@@ -77,12 +184,7 @@ def outcome_of(
     before: Reading, after: Reading, sent: Sequence[Change], interrupts: tuple[str, ...]
 ) -> Outcome:
     """What changes between two readings came to."""
-    return Outcome(
-        before=before.state,
-        after=after.state,
-        lines=tuple(line for change in sent for line in change.lines),
-        interrupts=interrupts,
-    )
+    return Outcome(before.state, after.state, flatten(sent), interrupts)
 
 
 class InterruptedRunError(DeviceError):
@@ -139,9 +241,7 @@ def why_stopped(error: Exception) -> str:
     """Why an exchange puts back what it did."""
     if isinstance(error, RefusedError):
         first, *rest = error.line.split("\n")
-        shown = [first, *rest[:_MOST_LINES]]
-        shown += [f"and {len(rest) - _MOST_LINES} more lines"] if len(rest) > _MOST_LINES else []
-        lines = "\n          ".join(shown)
+        lines = "\n          ".join((first, *_first_lines(rest)))
         return f"refused a line\n  line    {lines}\n  switch  {error.text}"
     if isinstance(error, Unsettable):
         return f"has a setting that no line of ours can change\n  why     {error}"
@@ -150,13 +250,13 @@ def why_stopped(error: Exception) -> str:
     return str(error)
 
 
+def _first_lines(lines: Sequence[str]) -> tuple[str, ...]:
+    more = len(lines) - _MOST_LINES
+    return (*lines[:_MOST_LINES], *([f"and {more:,} more lines"] if more > 0 else []))
+
+
 def refuse_interruptions(where: str, changes: Sequence[Difference], taken: Sequence[str]) -> None:
     """Refuse changes that interrupt traffic, for a file that denies it.
-
-    Args:
-        where: The device and its address.
-        changes: What interrupts.
-        taken: Lines that were sent already: a change may have moved other settings too.
 
     Raises:
         StoppedError: Some lines were sent, so the previous values have to go back.
@@ -175,13 +275,13 @@ def refuse_interruptions(where: str, changes: Sequence[Difference], taken: Seque
 
 def unreadable_error(where: str, error: Unreadable) -> DeviceError:
     """An answer that cannot be read, with its first lines as a terminal may show them."""
-    lines = error.text.splitlines()
-    shown = [f"    {one_line(line[:_WIDEST])}{'…' * (len(line) > _WIDEST)}" for line in lines]
-    more = len(lines) - _MOST_LINES
-    rest = [f"    and {more:,} more lines"] if more > 0 else []
+    lines = [
+        f"{one_line(line[:_WIDEST])}{'…' * (len(line) > _WIDEST)}"
+        for line in error.text.splitlines()
+    ]
     return DeviceError(
-        f"{where}: cannot read the answer to `{error.command}`: {error.why}\n  answer\n"
-        + "\n".join([*shown[:_MOST_LINES], *rest] or ["    (empty)"])
+        f"{where}: cannot read the answer to `{error.command}`: {error.why}\n  answer\n    "
+        + "\n    ".join(_first_lines(lines) or ["(empty)"])
         + "\n  fix    compare its release with docs/reference/rules.md#switch-release, which lists "
         "what is read; if it is listed, report this answer"
     )
@@ -189,12 +289,9 @@ def unreadable_error(where: str, error: Unreadable) -> DeviceError:
 
 def join_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
     """What several runs came to together, one after the other."""
-    return Outcome(
-        before=outcomes[0].before,
-        after=outcomes[-1].after,
-        lines=tuple(line for each in outcomes for line in each.lines),
-        interrupts=tuple(text for each in outcomes for text in each.interrupts),
-    )
+    lines = chain.from_iterable(each.lines for each in outcomes)
+    interrupts = chain.from_iterable(each.interrupts for each in outcomes)
+    return Outcome(outcomes[0].before, outcomes[-1].after, (*lines,), (*interrupts,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +318,6 @@ _EVIDENCE = TypeAdapter(SwitchEvidence)
 
 def previous_of(text: str) -> SwitchState | None:
     """What the last run made ours, by its evidence; None if there is none."""
-    if not text.strip():
-        return None
     try:
         return _EVIDENCE.validate_json(text).desired
     except ValidationError:

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from components.core.errors import SpecError
-from components.fabric.cabling import CableEnd, plan_cables
-from components.fabric.candidate import guarded
+from components.fabric.cabling import CableEnd, RoutedLinks, plan_cables, plan_links
 from components.fabric.exec_plan import ExecPlan, plan_exec
 from components.fabric.guards import Guarded, guarded_of
-from components.fabric.ib_plan import plan_subnet, plan_ufm, ufm_endpoint
-from components.fabric.links import rails_on_link
-from components.fabric.queues import QueuePlan, with_repairs
-from components.fabric.routing_plan import plan_routing
-from components.fabric.sessions import RoutedLinks, plan_links
+from components.fabric.links import plan_waves, rails_on_link
+from components.fabric.moves import guarded
+from components.fabric.network_plan import plan_routing, plan_subnet, plan_ufm, ufm_endpoint
+from components.fabric.parts import Frozen
+from components.fabric.queues import plan_queues, with_repairs
 from components.fabric.splits import plan_link, plan_splits, splits_by_speed
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
 from components.fabric.systems.base import HandSplit, flatten
-from components.fabric.systems.ranges import port_key
 from components.fabric.targets import target_of_apply
-from components.fabric.waves import plan_waves
 from components.model.cluster import ClusterSpec, SwitchWaves
-from components.model.fabric import Rdma, Switch, SwitchPort
+from components.model.fabric import Switch, SwitchPort
 from components.model.infiniband import Ufm
 from components.remote.endpoint import endpoint_of, with_deadlines
 from components.remote.step import Endpoint
 
 
-class SwitchPlan(BaseModel):
+class SwitchPlan(Frozen):
     """What one switch shall be, and where it is. Holds names of secrets, no secret."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     os: str
@@ -43,38 +37,28 @@ class SwitchPlan(BaseModel):
     desired: SwitchState
     commands_from_factory: tuple[str, ...]
     """The lines that an untouched switch would get, for people."""
-    cables: dict[str, CableEnd] = Field(default={}, exclude=True)
-    """Port to what the file says is plugged in there, for the comparison with LLDP. Nothing is set
-    by it, so it is no part of the plan's digest."""
     exec: Annotated[ExecPlan | None, Field(exclude_if=lambda plan: plan is None)] = None
     """The texts, where the whole configuration goes as one exec; None: `railyard device` does it.
-
-    It is not written where there is none, so that the plans of other switches stay as they are."""
-
-    ports: Annotated[Literal["allow", "deny", "drain"], Field(exclude=True)] = "allow"
-    """Whether the step may interrupt traffic: `disruption.ports`. It changes nothing that is set,
-    so it is no part of the plan's digest."""
-
-    serial: Annotated[str, Field(exclude=True)] = ""
-    """Serial number that the file says; empty: the recorded one counts. Likewise."""
-
-    guarded: Guarded | None = Field(default=None, exclude=True)
-    """What settings beside ours must leave alone; None where it carries no RoCE. Likewise."""
-
-    links: RoutedLinks | None = Field(default=None, exclude=True)
-    """Its routed links, for the comparison with BGP's sessions; None where it has none. Likewise.
     """
-
+    # What follows changes nothing that is set, so it is no part of the plan's digest.
+    cables: dict[str, CableEnd] = Field(default={}, exclude=True)
+    """Port to what the file says is plugged in there, for the comparison with LLDP."""
+    ports: Annotated[Literal["allow", "deny", "drain"], Field(exclude=True)] = "allow"
+    """Whether the step may interrupt traffic: `disruption.ports`."""
+    serial: Annotated[str, Field(exclude=True)] = ""
+    """Serial number that the file says; empty: the recorded one counts."""
+    guarded: Guarded | None = Field(default=None, exclude=True)
+    """What settings beside ours must leave alone; None where it carries no RoCE."""
+    links: RoutedLinks | None = Field(default=None, exclude=True)
+    """Its routed links, for the comparison with BGP's sessions; None where it has none."""
     timed_restore_s: Annotated[int | None, Field(exclude=True)] = None
     """Seconds after which the switch itself takes back what was not confirmed; None: it never does,
-    and a session that is lost leaves what it had taken. Likewise no part of the digest."""
-
+    and a session that is lost leaves what it had taken."""
     waves: Annotated[tuple[tuple[str, ...], ...], Field(exclude=True)] = ()
     """The switches of the site in the order in which they change (`plan_waves`). Empty: in no
-    order, as on a new site, where nothing carries traffic yet. No part of the digest."""
-
+    order, as on a new site, where nothing carries traffic yet."""
     settle_s: Annotated[int, Field(exclude=True)] = SwitchWaves().settle_s
-    """Seconds that it has after a change until its links and neighbours are back. Likewise."""
+    """Seconds that it has after a change until its links and neighbours are back."""
 
     @property
     def wave(self) -> int:
@@ -130,11 +114,6 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
     return switches if ufm is None else (*switches, _plan_ufm(spec, ufm))
 
 
-def render_first_commands(plan: SwitchPlan) -> tuple[str, ...]:
-    """The lines that an untouched switch would get, for people."""
-    return plan.commands_from_factory
-
-
 def describe_start(plan: SwitchPlan) -> str:
     """From where those lines lead, for people: no factory has ports that people must split."""
     driver, splits = driver_of(plan.os), plan.desired.splits
@@ -149,7 +128,11 @@ def describe_start(plan: SwitchPlan) -> str:
 
 
 def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
-    desired = _DESIRED[switch.carries](spec, switch)
+    is_roce = switch.carries == "roce"
+    desired = _plan_ethernet(spec, switch) if is_roce else plan_subnet(spec, switch)
+    system, is_exec = system_of(switch.os), switch.executor == "exec"
+    guard, release = system.driver.guard, system.parse_release(switch.release)
+    has_timer = guard is not None and not is_exec and release >= guard.since
     return SwitchPlan(
         name=switch.name,
         os=switch.os,
@@ -162,19 +145,11 @@ def _plan_switch(spec: ClusterSpec, switch: Switch) -> SwitchPlan:
         ports=spec.disruption.ports,
         waves=plan_waves(spec),
         settle_s=spec.disruption.switch_waves.settle_s,
-        guarded=guarded_of(spec.rdma) if switch.carries == "roce" else None,
-        exec=plan_exec(switch.os, desired) if switch.executor == "exec" else None,
+        guarded=guarded_of(spec.rdma) if is_roce else None,
+        exec=plan_exec(switch.os, desired) if is_exec else None,
         links=plan_links(spec).get(switch.name),
-        timed_restore_s=_timed_restore_s(switch),
+        timed_restore_s=guard.rollback_s if guard and has_timer else None,
     )
-
-
-def _timed_restore_s(switch: Switch) -> int | None:
-    system = system_of(switch.os)
-    guard = system.driver.guard
-    if guard is None or switch.executor == "exec":
-        return None
-    return guard.rollback_s if system.parse_release(switch.release) >= guard.since else None
 
 
 def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
@@ -196,30 +171,20 @@ def _plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchPlan:
 def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     system = system_of(switch.os)
     intent = system.intent(spec.rdma)
-    queues = QueuePlan.of(spec, switch)
-    ports = {
-        name: _plan_port(spec, switch, name, queues.settle(name, intent.port))
-        for name in sorted(switch.ports, key=port_key)
-    }
+    queues = plan_queues(spec, switch, intent.port)
+    ports = {name: _plan_port(spec, switch, name, port) for name, port in queues.items()}
     vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
     state = intent.switch.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
             "roce_cable_m": _longest_cable(switch),
-            "adaptive_routing": True if queues.spreading else None,
+            "adaptive_routing": any(each.adaptive_routing for each in queues.values()) or None,
             **plan_routing(spec, switch),
             "splits": None if splits_by_speed(system) else plan_splits(switch),
             "ports": ports,
         }
     )
     return with_repairs(state, system, spec.guards, spec.rdma)
-
-
-_DESIRED: Final[dict[str, Callable[[ClusterSpec, Switch], SwitchState]]] = {
-    "roce": _plan_ethernet,
-    "infiniband": plan_subnet,
-}
-"""Transport of a switch to what decides its state."""
 
 
 def _longest_cable(switch: Switch) -> int | None:
@@ -231,29 +196,26 @@ def _longest_cable(switch: Switch) -> int | None:
     return max(length or system.default_cable_m for length in lengths)
 
 
-def _own_cable(switch: Switch, port: SwitchPort) -> dict[str, object]:
-    """The length of this port's cable, as the platform has headroom for one."""
-    if port.cable_length_m is None or not system_of(switch.os).cable_per_port:
-        return {}
-    model = switch.hardware
-    length = model.headroom_length(switch.os, port.cable_length_m) if model else None
-    return {"cable_m": length}
-
-
 def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) -> PortState:
-    port = switch.ports[name]
-    has_own = port.mode == "routed" and system_of(switch.os).routed.own_mtu
-    return intent.model_copy(
-        update={
-            "admin_up": True,
-            "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
-            **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
-            **_edge(switch, port),
-            **_own_watchdog(spec.rdma, port),
-            **_own_cable(switch, port),
-            **plan_link(switch, name),
-        }
-    )
+    port, system, model = switch.ports[name], system_of(switch.os), switch.hardware
+    has_own = port.mode == "routed" and system.routed.own_mtu
+    wanted: dict[str, object] = {
+        "admin_up": True,
+        "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
+        **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
+        **plan_link(switch, name),
+    }
+    # What follows is ours only if the file asks for it.
+    if switch.edge_ports and not port.peer and port.mode != "routed":
+        wanted |= {"edge_port": "on", "bpdu_guard": "on"}
+    if spec.rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog:
+        times = spec.rdma.pfc_watchdog_ms
+        wanted["pfc_watchdog"] = True
+        wanted |= {"pfc_watchdog_ms": (times.detect, times.restore)} if times else {}
+    if port.cable_length_m is not None and system.cable_per_port:
+        length_m = model.headroom_length(switch.os, port.cable_length_m) if model else None
+        wanted["cable_m"] = length_m
+    return intent.model_copy(update=wanted)
 
 
 def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str, object]:
@@ -264,18 +226,14 @@ def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
     if port.mode == "routed":
         return {"mode": "routed"}
-    if port.untagged is not None:
-        # A trunk with a VLAN for frames without a tag, which must be allowed there too.
-        if system_of(switch.os).native_apart:
-            both = tuple(sorted((vlan, port.untagged)))
-            return {"mode": "trunk", "native_vlan": port.untagged, "trunk_vlans": both}
-        return {"mode": "hybrid", "access_vlan": port.untagged, "trunk_vlans": (vlan,)}
-    access = port.mode == "access"
-    return {
-        "mode": port.mode,
-        "access_vlan": vlan if access else None,
-        "trunk_vlans": None if access else (vlan,),
-    }
+    if port.untagged is None:
+        own = {"access_vlan": vlan} if port.mode == "access" else {"trunk_vlans": (vlan,)}
+        return {"mode": port.mode, **own}
+    # A trunk with a VLAN for frames without a tag, which must be allowed there too.
+    if system_of(switch.os).native_apart:
+        both = tuple(sorted((vlan, port.untagged)))
+        return {"mode": "trunk", "native_vlan": port.untagged, "trunk_vlans": both}
+    return {"mode": "hybrid", "access_vlan": port.untagged, "trunk_vlans": (vlan,)}
 
 
 def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
@@ -286,26 +244,9 @@ def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
     return {"mode": "trunk", "trunk_vlans": vlans}
 
 
-def _edge(switch: Switch, port: SwitchPort) -> dict[str, object]:
-    """Spanning tree of a switched port to a host: ours only if the file asks for it."""
-    is_edge = switch.edge_ports and not port.peer and port.mode != "routed"
-    return {"edge_port": "on", "bpdu_guard": "on"} if is_edge else {}
-
-
-def _own_watchdog(rdma: Rdma, port: SwitchPort) -> dict[str, object]:
-    """The watchdog, and its times, are ours only where the file sets them."""
-    watched = rdma.pfc_watchdog if port.pfc_watchdog is None else port.pfc_watchdog
-    if not watched:
-        return {}
-    times = rdma.pfc_watchdog_ms
-    own = {} if times is None else {"pfc_watchdog_ms": (times.detect, times.restore)}
-    return {"pfc_watchdog": True, **own}
-
-
 def _vlans_of(port: PortState) -> tuple[int, ...]:
-    trunk = () if port.trunk_vlans in {None, "all"} else port.trunk_vlans
     access = () if port.access_vlan is None else (port.access_vlan,)
-    return (*(vlan for vlan in trunk or () if isinstance(vlan, int)), *access)
+    return (*(() if port.trunk_vlans == "all" else port.trunk_vlans or ()), *access)
 
 
 def switch_endpoint(switch: Switch) -> Endpoint:

@@ -14,8 +14,8 @@ from components.core.difference import ABSENT, Difference
 from components.core.effect import Effect
 from components.fabric.edit import Edit
 from components.fabric.effects import describe_changes, group_settings, interrupting
-from components.fabric.hand_splits import plan_changes
 from components.fabric.plan import SwitchPlan
+from components.fabric.splits import plan_changes
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.base import Drain, Unsettable
@@ -39,7 +39,7 @@ def preview_switch(
     allowed: str,
     baseline: SwitchState | None = None,
 ) -> str | None:
-    """The words of a preview about one switch.
+    """One line for a switch and indented ones below it; None where nothing would change.
 
     Args:
         plan: What is wanted.
@@ -47,17 +47,10 @@ def preview_switch(
         seen: What observe read; None: not read, so the changes are those of the file.
         allowed: What the file's `disruption.ports` says.
         baseline: The values from before the first update; None: not known.
-
-    Returns:
-        One line for the switch and indented ones below it; None where nothing would change.
     """
-    has = (seen or was or SwitchState()).settings()
-    wanted = plan.desired.settings()
-    moved = {
-        key: f"{has.get(key, ABSENT)} -> {new}"
-        for key, new in wanted.items()
-        if has.get(key, ABSENT) != new
-    }
+    has, wanted = (seen or was or SwitchState()).settings(), plan.desired.settings()
+    new = {key: value for key, value in wanted.items() if has.get(key, ABSENT) != value}
+    moved = {key: f"{has.get(key, ABSENT)} -> {value}" for key, value in new.items()}
     dropped = {key: "restored" for key in (was.settings() if was else {}) if key not in wanted}
     if not moved and not dropped:
         return None
@@ -78,10 +71,7 @@ def render_waves(
 ) -> tuple[str, ...]:
     """What each wave changes and interrupts, a line each; nothing where one wave has it all.
 
-    Args:
-        plans: All switches, with their waves.
-        changes: Switch to what `preview_switch` says of it.
-        canary: How many waves have one switch, to try the change there.
+    `changes` has what `preview_switch` says of each switch; the first `canary` waves have one.
     """
     waves = plans[0].waves if plans else ()
     lines: list[str] = []

@@ -2,61 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
 from components.catalogue.switches.marking import recommended
 from components.fabric.splits import part_speeds
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import system_of
+from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import RoceProfile, SwitchSystem
 from components.model.cluster import ClusterSpec
-from components.model.fabric import Rdma, Schedule, Switch, SwitchPort
+from components.model.fabric import Rdma, Switch, SwitchPort
 from components.model.guards import Guards
 from components.model.once import once
 
 BYTES_PER_KIB = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePlan:
-    """What is decided of queues, port by port."""
+def plan_queues(spec: ClusterSpec, switch: Switch, intent: PortState) -> dict[str, PortState]:
+    """Each port, by number, with the intent of all ports and the queues that are its own.
 
-    marking: Mapping[str, EcnState]
-    schedule: Schedule | None
-    spreading: frozenset[str]
-    """Ports with adaptive routing."""
-
-    @classmethod
-    def of(cls, spec: ClusterSpec, switch: Switch) -> QueuePlan:
-        """The plan of one switch; whether its system can do it is for the rules to say."""
-        rdma, system = spec.rdma, system_of(switch.os)
-        speeds = port_speeds(spec, switch)
-        if system.port_ecn is not None:
-            # One marking for the switch: that of its fastest port, which fills a queue first.
-            speeds = dict.fromkeys(speeds, max(speeds.values(), default=0))
-        marking = {
-            name: port_marking(rdma, switch.os, port, speeds[name])
-            for name, port in switch.ports.items()
-        }
-        routed = (name for name, port in switch.ports.items() if port.mode == "routed")
-        return cls(
-            {name: as_profile(each, system.profile) for name, each in marking.items()},
-            rdma.schedule,
-            frozenset(routed) if rdma.adaptive_routing else frozenset(),
-        )
-
-    def settle(self, name: str, intent: PortState) -> PortState:
-        """The intent of all ports with what is this one's own."""
-        own: dict[str, object] = {"ecn": dict.fromkeys(intent.ecn, self.marking[name])}
-        if self.schedule is not None:
-            strict = {*(intent.strict_classes or ()), *self.schedule.strict}
+    Whether the system can do it is for the rules to say.
+    """
+    rdma, system, speeds = spec.rdma, system_of(switch.os), port_speeds(spec, switch)
+    fastest = max(speeds.values(), default=0)
+    planned: dict[str, PortState] = {}
+    for name in sorted(switch.ports, key=port_key):
+        port = switch.ports[name]
+        # One marking for the switch: that of its fastest port, which fills a queue first.
+        speed = speeds[name] if system.port_ecn is None else fastest
+        marking = as_profile(port_marking(rdma, switch.os, port, speed), system.profile)
+        own: dict[str, object] = {"ecn": dict.fromkeys(intent.ecn, marking)}
+        if rdma.schedule is not None:
+            strict = {*(intent.strict_classes or ()), *rdma.schedule.strict}
             own["strict_classes"] = tuple(sorted(strict))
-            own["class_shares"] = dict(sorted(self.schedule.shares.items()))
-        if name in self.spreading:
+            own["class_shares"] = dict(sorted(rdma.schedule.shares.items()))
+        if rdma.adaptive_routing and port.mode == "routed":
             own["adaptive_routing"] = True
-        return intent.model_copy(update=own)
+        planned[name] = intent.model_copy(update=own)
+    return planned
 
 
 def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
@@ -72,13 +56,7 @@ def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
 
 
 def marking_of(rdma: Rdma, os: str, speed_gbit_s: int = 0) -> EcnState:
-    """The marking of a port that has none of its own.
-
-    Args:
-        rdma: What the file says.
-        os: The switch system, whose vendor recommends something.
-        speed_gbit_s: Of the port; 0: not known.
-    """
+    """The marking of a port that has none of its own; a speed of 0 is not known."""
     said = rdma.ecn_by_speed.get(speed_gbit_s)
     if said is not None:
         return EcnState(min_kib=said.min_kib, max_kib=said.max_kib, percent=said.mark_percent)
@@ -132,8 +110,6 @@ def link_speed(switch: Switch, name: str) -> int:
 
 
 CLASSES: Final = range(8)
-_Repair = Callable[[PortState, PortState, Rdma], Mapping[str, object]]
-"""From a wanted port and one from the factory to what else is wanted."""
 
 
 def with_repairs(
@@ -151,32 +127,18 @@ def with_repairs(
     for name, port in ports.items():
         wanted: dict[str, object] = {}
         for kind in kinds:
-            wanted |= _REPAIRS[kind](port, first[name], rdma)
+            wanted |= _repair(kind, port, first[name], rdma)
         ports[name] = port.model_copy(update=wanted)
     return state.model_copy(update={"ports": ports})
 
 
-def _rewrite(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
-    del port, rdma
-    return {"rewrite_dscp": first.rewrite_dscp}
-
-
-def _ecn_elsewhere(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
-    del first, rdma
-    off: dict[int, EcnState | None] = dict.fromkeys(CLASSES)
-    return {"ecn": off | port.ecn}
-
-
-def _pfc_elsewhere(port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
-    """Where the file plans PFC, its priorities are ours already."""
-    del port
-    if rdma.mode != "lossy_ecn":
-        return {}
-    return {"pfc": first.pfc, "pfc_priorities": first.pfc_priorities}
-
-
-_REPAIRS: Final[Mapping[str, _Repair]] = {
-    "switch.rewrite": _rewrite,
-    "switch.ecn_elsewhere": _ecn_elsewhere,
-    "switch.pfc_elsewhere": _pfc_elsewhere,
-}
+def _repair(kind: str, port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
+    """What else is wanted of a port, by what the factory has."""
+    if kind == "switch.rewrite":
+        return {"rewrite_dscp": first.rewrite_dscp}
+    if kind == "switch.ecn_elsewhere":
+        return {"ecn": dict.fromkeys(CLASSES) | port.ecn}
+    # Where the file plans PFC, its priorities are ours already.
+    pfc = {"switch.pfc_elsewhere": ("pfc", "pfc_priorities")}[kind]
+    keys = pfc if rdma.mode == "lossy_ecn" else ()
+    return {key: getattr(first, key) for key in keys}

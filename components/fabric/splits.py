@@ -1,18 +1,18 @@
-"""Which ports of a switch the file splits, and into what: pure, and the same for plan and rules."""
+"""Which ports of a switch the file splits, into what, and whether they are split so: pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from components.catalogue.switches.switch_model import Split, SwitchModel
+from components.catalogue.switches.switch_model import Split
+from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
+from components.fabric.systems.base import Change, Driver, HandSplit, Unsettable
 from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import LinkForm, LinkWish, SwitchSystem
 from components.model.fabric import Switch
 from components.model.once import once
-from components.model.switch_ports import Fec
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,6 @@ class PortSplit:
         return self.form.speed_gbit_s if self.form else 0
 
 
-def used_ports(switch: Switch) -> Mapping[str, tuple[str, ...]]:
-    """Every port that the file uses, to its place below the switch."""
-    return {name: ("ports", name) for name in switch.ports}
-
-
 @once
 def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
     """Whole port to its split: `breakouts` of the switch, else the fewest parts that are named.
@@ -51,7 +46,7 @@ def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
         return {}
     named: dict[str, list[str]] = {}
     least: dict[str, int] = {}
-    for name in sorted(used_ports(switch), key=port_key):
+    for name in sorted(switch.ports, key=port_key):
         place = model.place(switch.os, name)
         if place is not None:
             # A name of its own for a part says that the port is split in two at least.
@@ -60,22 +55,15 @@ def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
             named.setdefault(place.whole, []).append(name)
     found: dict[str, PortSplit] = {}
     for whole in dict.fromkeys((*least, *switch.breakouts)):
-        form = _form(model, switch, whole, least.get(whole, 1))
-        said = switch.breakouts.get(whole)
-        count = int(said.split("x")[0]) if said else (form.parts if form else least[whole])
+        forms, said = model.splits_of(switch.os, whole), switch.breakouts.get(whole)
+        needed = least.get(whole, 1)
+        fit = [x for x in forms if x.mode == said or (said is None and x.parts >= needed > 1)]
+        form = min(fit, key=lambda each: each.parts, default=None)
+        count = int(said.split("x")[0]) if said else (form.parts if form else needed)
         if count > 1:
             parts = model.part_names(switch.os, whole, count)
             found[whole] = PortSplit(whole, count, form, parts, tuple(named.get(whole, ())))
     return found
-
-
-def _form(model: SwitchModel, switch: Switch, whole: str, least: int) -> Split | None:
-    forms = model.splits_of(switch.os, whole)
-    said = switch.breakouts.get(whole)
-    if said is not None:
-        return next((form for form in forms if form.mode == said), None)
-    fitting = [form for form in forms if form.parts >= least > 1]
-    return min(fitting, key=lambda form: form.parts, default=None)
 
 
 @once
@@ -89,19 +77,6 @@ def part_speeds(switch: Switch) -> Mapping[str, int]:
 def plan_splits(switch: Switch) -> dict[str, tuple[str, ...]] | None:
     """Whole port to the names of its parts, for `SwitchState.splits`; None: none is split."""
     return {whole: split.parts for whole, split in sorted(splits_of(switch).items())} or None
-
-
-ALWAYS_RS_GBIT_S: Final = 200
-"""200 and 400 Gbit/s have Reed-Solomon on each kind of lane (IEEE 802.3bs, clause 119), and 800
-Gbit/s has it too (802.3df)."""
-PAM4_LANE_GBIT_S: Final = 50
-"""Lanes that carry two bits a symbol have Reed-Solomon alone (802.3cd, clauses 134 and 91)."""
-NRZ_LANE_GBIT_S: Final = 25
-"""Reed-Solomon by 802.3by (clause 108) and 802.3bj (clause 91)."""
-FIRE_CODE_GBIT_S: Final = (25, 50)
-"""Of lanes of 25 Gbit/s, the speeds that have Fire code too: 802.3by, and the 25G Ethernet
-Consortium for two lanes. 100 Gbit/s on four lanes has none."""
-ALL: Final[tuple[Fec, ...]] = ("rs", "fc", "none")
 
 
 def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
@@ -124,20 +99,6 @@ def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
     return {speed: n for speed, n in sorted(forms.items()) if n < lanes} | {top: lanes}
 
 
-def fecs_of(speed_gbit_s: int, lanes: int | None) -> tuple[Fec, ...]:
-    """The error correction that a speed can have on so many lanes; None: not known."""
-    if speed_gbit_s >= ALWAYS_RS_GBIT_S:
-        return ("rs",)
-    if lanes is None:
-        return ALL
-    lane = speed_gbit_s / lanes
-    if lane >= PAM4_LANE_GBIT_S:
-        return ("rs",)
-    if lane < NRZ_LANE_GBIT_S:
-        return ("fc", "none")
-    return ALL if speed_gbit_s in FIRE_CODE_GBIT_S else ("rs", "none")
-
-
 def plan_link(switch: Switch, name: str) -> dict[str, object]:
     """`speed`, `fec` and `autoneg` of a `PortState`, as far as the file, or a split, says them."""
     system, said = system_of(switch.os), switch.link_of(name)
@@ -157,3 +118,78 @@ def splits_by_speed(system: SwitchSystem) -> bool:
 
 def _split_of(switch: Switch, name: str) -> PortSplit | None:
     return next((each for each in splits_of(switch).values() if name in each.parts), None)
+
+
+Splits = dict[str, tuple[str, ...]]
+
+
+def find_splits(wanted: Splits, names: Collection[str]) -> Splits:
+    """How the ports are split of which `wanted` says so, from the names of all ports."""
+    return {whole: _parts(whole, parts, names) for whole, parts in wanted.items()}
+
+
+def _parts(whole: str, parts: tuple[str, ...], names: Collection[str]) -> tuple[str, ...]:
+    if whole in names and whole not in parts:
+        return (whole,)
+    first, second = port_key(parts[0]), port_key(parts[1])
+    # Where parts are called by their lanes, the next port begins where the last part ends.
+    step = second[-1] - first[-1]
+    end = first[-1] + step * len(parts) if whole in parts else 9
+    found = (
+        name
+        for name in names
+        if (key := port_key(name))[:-1] == first[:-1]
+        and len(key) == len(first)
+        and first[-1] <= key[-1] < end
+    )
+    return tuple(sorted(found, key=port_key)) or (whole,)
+
+
+def without_missing(wanted: SwitchState, names: Collection[str]) -> SwitchState:
+    """What can be read: without the parts that are not there."""
+    parts = {part for each in (wanted.splits or {}).values() for part in each}
+    ports = {n: port for n, port in wanted.ports.items() if n in names or n not in parts}
+    return wanted.model_copy(update={"ports": ports})
+
+
+def plan_changes(driver: Driver, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """The way of a driver, where every port is there that the target names.
+
+    Raises:
+        Unsettable: It is not, or no line leads there.
+    """
+    refuse_missing(driver, actual, target)
+    return driver.plan_changes(actual, target)
+
+
+def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> None:
+    """Refuse a target with parts that are not there.
+
+    Raises:
+        Unsettable: With the lines that split those ports, as a person types them.
+    """
+    if not isinstance(driver, HandSplit) or not target.splits:
+        return
+    held, by_count = actual.splits or {}, dict[tuple[int, int], list[str]]()
+    for whole, parts in target.splits.items():
+        # What a person split is never joined by us.
+        if len(parts) > 1 and held.get(whole, parts) != parts:
+            by_count.setdefault((len(held[whole]), len(parts)), []).append(whole)
+    if by_count:
+        raise Unsettable("; ".join(_words(driver, by_count)))
+
+
+def _words(driver: HandSplit, by_count: Mapping[tuple[int, int], list[str]]) -> Iterator[str]:
+    for (has, wants), wholes in by_count.items():
+        is_now = f"split in {has}" if has > 1 else "whole"
+        lines = (line.format(whole=wholes[0], parts=wants) for line in driver.by_hand.lines)
+        more = f", and the same for {_and_more(wholes[1:])}" if wholes[1:] else ""
+        yield (
+            f"port {_and_more(wholes)} is {is_now}, and the file wants {wants} parts of it. No "
+            f"update splits it: {driver.by_hand.why}. Type {', '.join(f'`{x}`' for x in lines)}"
+            f"{more}; save, and update again"
+        )
+
+
+def _and_more(names: list[str]) -> str:
+    return f"{names[0]} (and {len(names) - 1} more)" if names[1:] else names[0]

@@ -10,15 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from components.core.settings import (
-    drop,
-    join,
-    natives,
-    overlay,
-    restore,
-    unite,
-    without,
-)
+from components.core.settings import drop, join, natives, overlay, restore, unite, without
 from components.fabric.state import MTU_WORD, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Reading
 
@@ -77,13 +69,12 @@ def target_of_restore(
         )
         for name, port in target.ports.items()
     }
-    if owned.roce is not None:
-        ports = {
-            name: port.model_copy(
-                update=_wiped_classes(port, owned.ports[name], baseline.ports[name])
-            )
-            for name, port in ports.items()
-        }
+    for name, port in ports.items() if owned.roce is not None else ():
+        # A one-shot of the whole switch sets every class, and takes its own along when it goes.
+        before = baseline.ports[name]
+        if owned.ports[name].strict_classes is not None and before.wrr_weights:
+            back = unite(port.strict_classes or (), before.strict_classes or ())
+            ports[name] = port.model_copy(update={"strict_classes": back})
     return target.model_copy(
         update={
             "vlans": without(actual.vlans, ours),
@@ -101,27 +92,18 @@ def _with_mtu(
     """An interface has one MTU: if we brought another, the recorded one comes back."""
     if target is None:
         return None
-    before = {
-        name: tuple(filter(_is_mtu, each)) for name, each in (baseline.addresses or {}).items()
-    }
     return {
-        name: unite(left, before.get(name, ())) if any(map(_is_mtu, owned[name])) else left
+        name: unite(left, _mtu(baseline.addresses, name)) if _mtu(owned, name) else left
         for name, left in target.items()
     }
 
 
-def _is_mtu(entry: str) -> bool:
-    return entry.startswith(MTU_WORD)
+def _mtu(addresses: Addresses | None, name: str) -> tuple[str, ...]:
+    return tuple(each for each in (addresses or {}).get(name, ()) if each.startswith(MTU_WORD))
 
 
 def target_of_put_back(after: Reading, before: SwitchState, wanted: SwitchState) -> SwitchState:
-    """What a failed run goes back to: the values that it found, without anything else of ours.
-
-    Args:
-        after: What it has left.
-        before: What it found.
-        wanted: Names what it may have set.
-    """
+    """What a failed run goes back to: what it found, without anything that it may have set."""
     return overlay(target_of_restore(after.state, wanted, before, after.vlan_holders), before)
 
 
@@ -200,14 +182,6 @@ def _restored_port(
     return target.model_copy(update=changes)
 
 
-def _wiped_classes(target: PortState, owned: PortState, baseline: PortState) -> dict[str, object]:
-    """A one-shot of the whole switch sets every class, and takes its own along when it goes."""
-    if owned.strict_classes is None or not baseline.wrr_weights:
-        return {}
-    back = unite(target.strict_classes or (), baseline.strict_classes or ())
-    return {"strict_classes": back}
-
-
 def _restored_splits(
     target: SwitchState, actual: SwitchState, owned: SwitchState
 ) -> dict[str, tuple[str, ...]] | None:
@@ -227,34 +201,21 @@ def _restored_splits(
     return {whole: used.get(whole, before.get(whole, (whole,))) for whole in owned.splits}
 
 
-def target_of_update(
-    actual: SwitchState,
-    desired: SwitchState,
-    undone: SwitchState,
-) -> SwitchState:
+def target_of_update(actual: SwitchState, desired: SwitchState, undone: SwitchState) -> SwitchState:
     """What the switch shall have after an edit.
 
-    Args:
-        actual: What it has now.
-        desired: What is wanted now.
-        undone: The target of an undo of the settings that are no longer wanted.
+    `undone` is the target of an undo of the settings that are no longer wanted.
     """
     wanted = target_of_apply(overlay(actual, undone), desired)
     target = overlay(undone, wanted)
-    ports = {
-        name: port.model_copy(update={"native": _unwanted(port, desired.ports.get(name))})
-        for name, port in target.ports.items()
-    }
+    ports: dict[str, PortState] = {}
+    for name, port in target.ports.items():
+        # What the file itself names needs no recorded words. A class that was strict before us, and
+        # is again, is in the target too, in the words of before.
+        named = {*natives(desired.ports.get(name, PortState()))}
+        left = {key: words for key, words in port.native.items() if key not in named}
+        ports[name] = port.model_copy(update={"native": left})
     return target.model_copy(update={"ports": ports})
-
-
-def _unwanted(target: PortState, wanted: PortState | None) -> dict[str, str]:
-    """The recorded words of a port, without those of settings that the file itself names.
-
-    A class that was strict before us and is again is in the target too, in the words of before.
-    """
-    named = {*natives(wanted)} if wanted is not None else set[str]()
-    return {key: words for key, words in target.native.items() if key not in named}
 
 
 def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:

@@ -18,7 +18,7 @@ import yaml
 from components.cloud.calls import CloudCall, list_calls
 from components.core.to_json import to_json
 from components.fabric.exec_plan import ExecPlan
-from components.fabric.plan import SwitchPlan, describe_start, render_first_commands
+from components.fabric.plan import SwitchPlan, describe_start
 from components.fabric.systems.ranges import port_key
 from components.kubernetes.manifest import Manifest
 from components.plan.flat import as_lines, flatten
@@ -165,7 +165,7 @@ def _switch(switch: SwitchPlan, texts: Texts, *, whole: bool) -> Section:
     if switch.exec is not None:
         sent = tuple(_exec(switch.name, switch.exec, texts))
     else:
-        first = render_first_commands(switch)
+        first = switch.commands_from_factory
         short = _short(first, [*switch.desired.ports])
         sent = (f"# {describe_start(switch)}", *(first if whole else short))
     lines = ["# Wanted state:"]

@@ -10,11 +10,11 @@ from components.catalogue.esxi_releases import FIRST_ATS, parse_release
 from components.core.finding import Finding, Severity
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
+from components.fabric.cabling import RoutedLinks
 from components.fabric.drift import lost_ways, networks_of
 from components.fabric.identity import Identity
 from components.fabric.parts import Sessions
 from components.fabric.plan import SwitchPlan
-from components.fabric.sessions import RoutedLinks
 from components.fabric.state import SwitchState
 from components.fabric.systems import UFM, system_of
 from components.hypervisor.plan import HypervisorPlan

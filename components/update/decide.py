@@ -15,7 +15,7 @@ from components.disruption.forecast import departure_notes, forecast_departures
 from components.disruption.leave_plan import choose_departures, leaving_nodes
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable, drift_of_step
-from components.fabric.cabling import find_wrong_cables
+from components.fabric.cabling import Networks, find_wrong_cables
 from components.fabric.drift import (
     beside_of_switch,
     drift_of_switch,
@@ -24,7 +24,6 @@ from components.fabric.drift import (
     ordered,
 )
 from components.fabric.plan import SwitchPlan
-from components.fabric.sessions import Networks
 from components.fabric.state import SwitchState, diff_states
 from components.hosts.beside import find_beside
 from components.hosts.look import parse_look

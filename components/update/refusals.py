@@ -15,9 +15,8 @@ from components.disruption.leave_plan import describe_leaving, leaving_nodes, le
 from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable
-from components.fabric.baselines import read_baseline
 from components.fabric.drift import applied_switch
-from components.fabric.edit import Edit
+from components.fabric.edit import Edit, read_baseline
 from components.fabric.effects import interrupting, ports_of
 from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan

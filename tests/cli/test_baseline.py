@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.drift.applied import Applied
-from components.fabric.baselines import read_baseline
+from components.fabric.edit import read_baseline
 from components.fabric.state import PortState, SwitchState
 from components.plan.make import make_plan
 from components.update.decide import judge_drift, strangers_to_undo

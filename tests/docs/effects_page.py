@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from components.core.settings import Impact
 from components.fabric.effects import TABLE, Row
 from components.hosts.keys.ask import KEYS
 from components.hosts.keys.row import HostKey, effect_of
@@ -31,18 +32,36 @@ def _renewed(section: str, rows: Iterator[tuple[str, ...]]) -> str:
 
 
 def _switch_rows() -> Iterator[tuple[str, ...]]:
+    """Settings that are declared with one and the same effect are one row."""
+    alike: dict[tuple[int, str], list[Row]] = {}
     for row in TABLE:
-        settings = row.settings.replace(r"\d+", "<number>").replace(".+", "<name>")
-        settings = settings.replace(".*", "<port>").replace("|", "`, `")
-        place = "" if row.where == ".*" else f" of a {row.where.removesuffix(' .*')}"
-        new = row.effect if row.new is None else row.new
-        yield f"`{settings}`{place}", f"`{row.effect}`", f"`{new}`", _exceptions(row), row.why
+        owner = row.where.removesuffix(" {}") if row.where in _OWNERS else ""
+        alike.setdefault((id(row.does), owner), []).append(row)
+    for (_, owner), rows in alike.items():
+        names = dict.fromkeys(f"`{row.setting.replace('{}', _word(row.setting))}`" for row in rows)
+        does, place = rows[0].does, f" of a {owner}" if owner else ""
+        new = does.effect if does.new is None else does.new
+        yield (
+            f"{', '.join(names)}{place}",
+            f"`{does.effect}`",
+            f"`{new}`",
+            _exceptions(does),
+            does.why,
+        )
 
 
-def _exceptions(row: Row) -> str:
-    values = [f"to {value}: `{effect}`" for value, effect in row.to.items()]
-    values += ["a longer list: `none`"] if row.grows else []
-    systems = [f"{name}: `{effect}`, {why}" for name, (effect, why) in row.systems.items()]
+_OWNERS: Final = ("subnet manager", "partition {}")
+
+
+def _word(setting: str) -> str:
+    if setting.startswith("member"):
+        return "<port>"
+    return "<name>" if setting.startswith(("bgp_", "address_", "mtu_")) else "<number>"
+
+
+def _exceptions(does: Impact) -> str:
+    values = [f"to {value}: `{effect}`" for value, effect in does.to.items()]
+    systems = [f"{name}: `{effect}`, {why}" for name, (effect, why) in does.systems.items()]
     return "; ".join((*values, *systems))
 
 

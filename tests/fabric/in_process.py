@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from components.fabric.baselines import every_key, with_new_ports
+from components.fabric.edit import every_key, with_new_ports
 from components.fabric.exchange import Exchange
 from components.fabric.state import SwitchState
 from components.fabric.targets import (

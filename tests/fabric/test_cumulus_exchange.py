@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
-from components.fabric.baselines import every_key
+from components.fabric.edit import every_key
 from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState, diff_states
 from components.fabric.systems.base import PauseCounters

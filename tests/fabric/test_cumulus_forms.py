@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from components.fabric.native import WHOLE, read_list
+from components.fabric.parts import WHOLE, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Reading, Unreadable
 from components.fabric.systems.cumulus.driver import CONFIG, CumulusDriver, parse_profile

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.fabric.native import DEFAULT, WHOLE, WRITTEN, read_list
+from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import PauseCounters, PortCounters, Reading, Unreadable
 from components.fabric.systems.cumulus.driver import (

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from components.fabric.native import DEFAULT, read_fields, sources
+from components.fabric.parts import DEFAULT, read_fields, sources
 from components.fabric.state import EcnState, Neighbour, PortState, SwitchState
 from components.fabric.systems import eos as show
 from components.fabric.systems.answer import Answer

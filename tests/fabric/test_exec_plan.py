@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import Bug, DeviceError, UsageError
-from components.fabric.baselines import every_key
 from components.fabric.device import SwitchEvidence
+from components.fabric.edit import every_key
 from components.fabric.exec_plan import (
     VLANS_GO,
     ExecPlan,

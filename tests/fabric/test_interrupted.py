@@ -14,9 +14,8 @@ from typing import Any, Final, cast
 import pytest
 
 from components.core.errors import DeviceError
-from components.fabric.candidate import shown
 from components.fabric.exchange import Exchange
-from components.fabric.moves import InterruptedRunError
+from components.fabric.moves import InterruptedRunError, shown
 from components.remote.watched import InterruptedTwice, Stop, WatchedSession
 from tests.fabric.eos_lab import Clock
 from tests.fabric.in_process import DirectSession, answer, apply, baseline_of, restore

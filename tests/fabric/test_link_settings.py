@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from components.checks.links import fecs_of
 from components.fabric.exec_plan import plan_exec, why_no_exec
 from components.fabric.plan import plan_fabric
 from components.fabric.preview import preview_switch
-from components.fabric.splits import fecs_of, speeds_of
+from components.fabric.splits import speeds_of
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems import system_of
 from components.fabric.systems.cumulus.rows import read_ports

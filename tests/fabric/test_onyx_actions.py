@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.fabric.baselines import every_key
+from components.fabric.edit import every_key
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import flatten
 from components.fabric.systems.onyx.rows import plan_changes

@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from components.core.beside import LostWay
-from components.fabric.parts import Session, Sessions
-from components.fabric.plan import plan_fabric
-from components.fabric.session_look import look, read_sessions
-from components.fabric.sessions import (
+from components.fabric.cabling import (
     FarEnd,
     RoutedLinks,
     Way,
@@ -20,6 +17,8 @@ from components.fabric.sessions import (
     plan_links,
     plan_networks,
 )
+from components.fabric.parts import Session, Sessions
+from components.fabric.plan import plan_fabric
 from components.fabric.state import BgpState
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader, Unreadable
@@ -99,7 +98,7 @@ def joined(system: str, folder: Path, *, bfd: bool = False, numbered: bool = Fal
 def lost(room: Room) -> tuple[LostWay, ...]:
     assert room.plan.links is not None
     links = room.plan.links.model_copy(update={"networks": plan_networks(SPECS[room.plan.os])})
-    return find_lost(links, look(room.talk(), room.plan.desired).sessions)
+    return find_lost(links, room.talk().look(room.plan.desired).sessions)
 
 
 def said(room: Room) -> list[tuple[str, str]]:
@@ -185,7 +184,7 @@ def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> N
         assert driver.session_commands(bfd=False) == words.commands
     assert not isinstance(driver_of("onyx"), SessionReader)
     leaf, *_ = joined("cumulus", tmp_path)
-    assert read_sessions(leaf.talk(), bgp=False, bfd=False) is None
+    assert leaf.talk().read_sessions(bgp=False, bfd=False) is None
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

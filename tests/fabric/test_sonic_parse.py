@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from components.fabric.native import sources
+from components.fabric.parts import sources
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.checks.site import load_checked_site
-from components.fabric.waves import leaves_of_hosts, plan_waves
+from components.fabric.links import leaves_of_hosts, plan_waves
 from components.model.cluster import ClusterSpec, Disruption, SwitchWaves
 from components.model.fabric import Switch
 from components.model.hosts import Host

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.fabric.sessions import FarEnd, RoutedLinks, Way, find_lost
+from components.fabric.cabling import FarEnd, RoutedLinks, Way, find_lost
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader
 from lab.debian import ROUTING_PACKAGES, unpacked_whole

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.core.to_json import to_json
-from components.fabric.plan import render_first_commands
 from components.plan.flat import flatten
 from components.plan.make import make_plan, scripts_of
 from components.plan.sections import list_sections, port_lines, stages_of_steps, yaml_of
@@ -251,7 +250,7 @@ def test_what_cannot_be_printed_is_refused() -> None:
 
 def test_the_lines_of_a_switch_are_short_in_the_whole_plan_and_all_there_for_one_device() -> None:
     (switch,) = PLAN.switches
-    lines = render_first_commands(switch)
+    lines = switch.commands_from_factory
     assert "interface ethernet <port> mtu 9216  # 1/1 to 1/4" in _section("Switch leaf-01")
     whole = render_plan(PLAN, choose(PLAN, "leaf-01", None, scripts=False))
     shown = whole.partition("## Switch leaf-01")[2].splitlines()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.core.key_values import parse_state
-from components.fabric.ib_plan import plan_subnet
+from components.fabric.network_plan import plan_subnet
 from components.hosts.plan import plan_hosts
 from components.model.cluster import ClusterSpec
 from components.operators.plan import node_labels, plan_operators

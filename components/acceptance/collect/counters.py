@@ -12,8 +12,8 @@ from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
 from components.core.beside import LostWay
 from components.core.errors import DeviceError
+from components.fabric.cabling import find_lost
 from components.fabric.device import read_counted, read_counters
-from components.fabric.sessions import find_lost
 from components.fabric.systems.base import CounterWay, PortCounters, Unread
 from components.remote.host_session import run_on_host
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.fabric.native import is_default
+from components.fabric.parts import is_default
 from components.fabric.state import SwitchState
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Change

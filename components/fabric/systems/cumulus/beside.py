@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
-from components.fabric.native import is_written, read_fields, read_list, write_fields, write_list
+from components.fabric.parts import is_written, read_fields, read_list, write_fields, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.cumulus import tree as nvue

@@ -14,8 +14,7 @@ from typing import Final, Literal, cast
 from pydantic import TypeAdapter, ValidationError
 
 from components.fabric.effects import ByTable
-from components.fabric.native import WHOLE, is_default, sources, write_list
-from components.fabric.parts import Session, Sessions
+from components.fabric.parts import WHOLE, Session, Sessions, is_default, sources, write_list
 from components.fabric.state import BgpState, EcnState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli, frr
 from components.fabric.systems.answer import Answer

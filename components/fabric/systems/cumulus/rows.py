@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, JsonValue
 
-from components.fabric.native import WHOLE, is_default, is_written, read_list, sources
+from components.fabric.parts import WHOLE, is_default, is_written, read_list, sources
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.cumulus import tree as nvue
 from components.fabric.systems.cumulus.tree import SWP, Line, Tree, child, spelled, value_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.native import WHOLE, write_list
+from components.fabric.parts import WHOLE, write_list
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain

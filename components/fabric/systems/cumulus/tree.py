@@ -19,7 +19,7 @@ from typing import Final, Literal, Self
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from components.core.errors import Bug
-from components.fabric.candidate import Packed
+from components.fabric.moves import Packed
 from components.fabric.systems import base
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PauseCounters, PortCounters, PriorityCounters

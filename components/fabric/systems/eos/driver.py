@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from components.fabric.effects import ByTable
-from components.fabric.native import write_list
+from components.fabric.parts import write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import eos as show
 from components.fabric.systems import rows as table

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from components.fabric.native import read_list, write_list
+from components.fabric.parts import read_list, write_list
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.eos.rows import Section

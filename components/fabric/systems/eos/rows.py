@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final, Literal
 
-from components.fabric.native import is_default, read_fields, sources, write_fields
+from components.fabric.parts import is_default, read_fields, sources, write_fields
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.eos import QUEUES

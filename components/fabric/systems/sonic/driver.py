@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from components.fabric.effects import ByTable
-from components.fabric.native import WHOLE, write_list, write_text
+from components.fabric.parts import WHOLE, write_list, write_text
 from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import ByHand, Guard, LinkForm, Reading, Script

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from components.fabric.native import is_default
+from components.fabric.parts import is_default
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.sonic import rows as db

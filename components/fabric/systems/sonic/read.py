@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from components.fabric.native import sources
+from components.fabric.parts import sources
 from components.fabric.state import EcnState, PortState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.membership import holders_of

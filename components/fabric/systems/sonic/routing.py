@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from components.fabric.native import write_text
+from components.fabric.parts import write_text
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.sonic import rows as db

@@ -16,7 +16,7 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from components.catalogue.switches.switch_model import UNRELEASED
-from components.fabric.native import (
+from components.fabric.parts import (
     DEFAULT,
     WHOLE,
     WRITTEN,

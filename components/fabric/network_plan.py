@@ -1,0 +1,221 @@
+"""Routing of an Ethernet switch, and the subnet of an InfiniBand one, from the site: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address
+from typing import Final
+
+from components.core.errors import SpecError
+from components.fabric.links import bridging_switches_of_rails, link_addresses, list_links
+from components.fabric.parts import ALL_PORTS, IbState, MemberKind, PartitionState, show_pkey
+from components.fabric.state import MTU_WORD, BgpState, SwitchState
+from components.fabric.systems import system_of
+from components.fabric.systems.ranges import port_key
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Switch, SwitchPort
+from components.model.hosts import Host
+from components.model.ib_switches import vf_guids
+from components.model.infiniband import IbPartition, Membership, Ufm
+from components.model.operator_owned import guids_by_pods
+from components.model.rail_subnets import link_of, subnets_of
+from components.remote.step import Endpoint
+
+ANY_OTHER: Final = "external"
+"""A neighbour of any other number than the switch's own."""
+_TWO_ENDS: Final = 31
+"""Prefix length of a link with two ends (RFC 3021)."""
+Addresses = dict[str, tuple[str, ...]]
+
+
+def plan_routing(spec: ClusterSpec, switch: Switch) -> dict[str, object]:
+    """What a routed switch has beside its ports, by key of `SwitchState`; nothing on others."""
+    routing = switch.routing
+    if routing is None:
+        return {}
+    form = system_of(switch.os).routed
+    loopback = f"{routing.router_id}/32"
+    gateways = dict(_gateways(spec, switch))
+    mtu = (f"{MTU_WORD}{spec.rdma.port_mtu_bytes}",) if form.own_mtu else ()
+    addresses: Addresses = {form.loopback: (loopback,)}
+    addresses |= {name: (address, *mtu) for name, (address, _) in gateways.items()}
+    cards = dict(_card_links(spec, switch))
+    neighbors = _neighbors(spec, switch)
+    return {
+        "addresses": addresses | _port_addresses(spec, switch, cards),
+        "bgp": BgpState(
+            asn=routing.asn,
+            router_id=str(routing.router_id),
+            neighbors=neighbors,
+            networks=(loopback, *(net for _, net in (*gateways.values(), *cards.values()))),
+            bfd=tuple(neighbors) if routing.bfd else (),
+            max_paths=form.max_paths,
+            forwards=form.forwards,
+        ),
+    }
+
+
+def _gateways(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Routed interface of each rail that is on the switch, to its address and its network."""
+    form, holders = system_of(switch.os).routed, bridging_switches_of_rails(spec)
+    for rail in spec.rails:
+        if switch.name not in holders[rail.name]:
+            continue
+        for part in subnets_of(rail):
+            if part.gateway and part.leaf in {"", switch.name}:
+                address = f"{part.gateway}/{part.network.prefixlen}"
+                yield form.vlan.format(rail.vlan), (address, str(part.network))
+
+
+def _card_links(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Each routed port to a host, to its address and the network that it has with the card."""
+    for name, port in _routed_ports(switch):
+        host, _, rail = port.to.partition("/")
+        found = spec.host(host) if port.peer is None else None
+        for card in found.nics if found else ():
+            if card.rail == rail and card.address is not None:
+                network, own = link_of(IPv4Address(card.address))
+                yield name, (f"{own}/{network.prefixlen}", str(network))
+
+
+def _port_addresses(
+    spec: ClusterSpec, switch: Switch, cards: Mapping[str, tuple[str, str]]
+) -> Addresses:
+    """What makes each link one that BGP speaks over, and the address of each port to a card."""
+    form, numbered = system_of(switch.os).routed, link_addresses(spec)
+    found: Addresses = {}
+    for name, port in _routed_ports(switch):
+        ways = (cards[name][0],) if name in cards else form.link
+        if (switch.name, name) in numbered:
+            ways = (f"{numbered[switch.name, name][0]}/{_TWO_ENDS}",)
+        if port.peer is None and name not in cards:
+            continue  # `routed-port` asks for the card's address
+        own = (f"{MTU_WORD}{port.mtu_bytes or spec.rdma.port_mtu_bytes}",) if form.own_mtu else ()
+        if ways or own:
+            found[name] = (*ways, *own)
+    return found
+
+
+def _routed_ports(switch: Switch) -> Iterator[tuple[str, SwitchPort]]:
+    for name in sorted(switch.ports, key=port_key):
+        if switch.ports[name].mode == "routed":
+            yield name, switch.ports[name]
+
+
+def _neighbors(spec: ClusterSpec, switch: Switch) -> dict[str, str]:
+    """Each routed link, by port or by the other end's address, to the number at its other end.
+
+    Where the system has not to say that number, any other one than its own will do.
+    """
+    numbered, far = link_addresses(spec), dict[tuple[str, str], str]()
+    names = {
+        name: str(numbered[switch.name, name][1]) if (switch.name, name) in numbered else name
+        for name, port in _routed_ports(switch)
+        if port.peer is not None
+    }
+    if not system_of(switch.os).routed.says_number:
+        return dict.fromkeys(names.values(), ANY_OTHER)
+    for link in list_links(spec):
+        for end, other in ((link.one, link.other), (link.other, link.one)):
+            if other.switch.routing is not None:
+                far[end.key] = str(other.switch.routing.asn)
+    return {shown: far.get((switch.name, name), ANY_OTHER) for name, shown in names.items()}
+
+
+def plan_subnet(spec: ClusterSpec, switch: Switch) -> SwitchState:
+    """What one InfiniBand switch shall have.
+
+    A switch without `sm_priority` runs no subnet manager: a second one that is not planned may
+    become master. Every switch that runs one has all partitions, so that a standby which takes
+    over keeps them.
+
+    Raises:
+        SpecError: The site has no InfiniBand fabric, or a member's ports are not known.
+    """
+    fabric = spec.infiniband
+    if fabric is None:
+        raise SpecError(f"switch {switch.name}: the site has no `infiniband`")
+    node = spec.renamed.switches.get(switch.name, switch.name)  # as the switch calls itself
+    if switch.sm_priority is None:
+        return SwitchState(ib=IbState(node=node, sm_enabled=False))
+    return SwitchState(
+        ib=IbState(
+            node=node,
+            sm_function=True,
+            sm_enabled=True,
+            sm_priority=switch.sm_priority,
+            routing_engine=fabric.routing_engine,
+            partitions={each.name: _partition(spec, each) for each in fabric.partitions},
+        )
+    )
+
+
+def plan_ufm(spec: ClusterSpec, ufm: Ufm) -> SwitchState:
+    """What UFM shall have: each partition of the file by its key, since names are its own.
+
+    Adaptive routing is looked for where the file asks for it, and not set.
+
+    Raises:
+        SpecError: A member's ports are not known.
+    """
+    fabric = spec.infiniband
+    partitions = fabric.partitions if fabric else ()
+    return SwitchState(
+        ib=IbState(
+            node=ufm.name,
+            adaptive_routing=True if fabric and fabric.adaptive_routing else None,
+            partitions={show_pkey(each.pkey): _partition(spec, each) for each in partitions},
+        )
+    )
+
+
+def ufm_endpoint(ufm: Ufm) -> Endpoint:
+    """How UFM is reached; its pinned key is the SHA-256 of its certificate."""
+    return Endpoint(
+        device=ufm.name,
+        kind="switch",
+        address=ufm.address,
+        port=ufm.port,
+        user=ufm.user,
+        host_key=ufm.certificate_sha256,
+        password_secret=ufm.password.name,
+    )
+
+
+_AT_INDEX_0: Final[dict[Membership, MemberKind]] = {
+    "full": "full, index 0",
+    "limited": "limited, index 0",
+}
+
+
+def _partition(spec: ClusterSpec, partition: IbPartition) -> PartitionState:
+    same = {key: getattr(partition, key) for key in ("pkey", "ipoib", "mtu_bytes", "rate_gbit_s")}
+    return PartitionState(**same, members=_members(spec, partition))
+
+
+def _members(spec: ClusterSpec, partition: IbPartition) -> dict[str, MemberKind]:
+    if partition.members == "all":
+        return {ALL_PORTS: partition.membership}
+    found: dict[str, MemberKind] = {}
+    for member in partition.members:
+        host = spec.host(member.host)
+        if host is None or not host.hca_guids:
+            raise SpecError(
+                f"partition {partition.name}: the port GUIDs of {member.host} are not known; "
+                "list them as hca_guids of the host"
+            )
+        membership = member.membership or partition.membership
+        kind = _AT_INDEX_0[membership] if partition.index0 else membership
+        found |= dict.fromkeys(
+            (*member.ports_of(host.hca_guids), *_vf_guids(spec, partition, host)), kind
+        )
+    return found
+
+
+def _vf_guids(spec: ClusterSpec, partition: IbPartition, host: Host) -> tuple[str, ...]:
+    """The VFs of a member that pods get in this partition: a subnet manager knows each of them."""
+    if spec.infiniband is None or guids_by_pods(spec):
+        return ()
+    rails = {rail.name for rail in spec.infiniband.rails if rail.partition == partition.name}
+    ports = (port for port in host.hca_sriov if port.rail in rails)
+    return tuple(guid for port in ports for guid in vf_guids(spec.name, host, port))
