@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast, runtime_checkable
 
 from components.core.errors import UsageError
-from lab.switches.lldp import Told
+from lab.switches.neighbours import Told
 from lab.views import BgpView, PortView, RouterView, SubnetView, SwitchConfig
 
 

@@ -32,22 +32,14 @@ class PlainFaults:
 
 
 def is_on(text: str) -> bool:
-    """Whether a fault goes `on` or `off`.
-
-    Raises:
-        ValueError: It says neither.
-    """
+    """Whether a fault goes `on` or `off`; a ValueError if it says neither."""
     if text not in {"on", "off"}:
         raise ValueError(f"{text!r} is neither on nor off")
     return text == "on"
 
 
 def type_by_hand(switch: SshSwitch[Any, Any], line: str) -> str:
-    """Type one line, as a person would.
-
-    Raises:
-        ValueError: The switch refuses it.
-    """
+    """Type one line, as a person would; a ValueError if the switch refuses it."""
     refusal = switch.refusal_of(line)
     if refusal is not None:
         raise ValueError(refusal)

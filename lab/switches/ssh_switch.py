@@ -46,6 +46,8 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
     """Lines that a login is refused which may only look."""
     denial: ClassVar[str]
     """What such a line gets; `{}` is the line."""
+    factory_release: ClassVar[str]
+    """What it runs, if the lab file does not say."""
 
     def __init__(
         self, config: SwitchConfig, state_path: Path, stored: StoredT, faults: FaultsT
@@ -72,6 +74,24 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
     @abstractmethod
     async def serve(self, process: Process) -> None:
         """One session, from its greeting to its end."""
+
+    @property
+    def model(self) -> str:
+        """The model."""
+        return self._config.model
+
+    @property
+    def release(self) -> str:
+        """What it runs."""
+        return self._config.release or self.factory_release
+
+    def has_cable(self, port: str) -> bool:
+        """Whether a port is cabled, and its cable not pulled."""
+        return port in self.cabled and port not in self.stored.link_down
+
+    def counted(self, port: str) -> PortCounters:
+        """What a port has counted."""
+        return self.stored.counters.get(port, PortCounters())
 
     def set_login(self, authorized_key: str, enable_password: str = "") -> None:
         """Give its user a public key, and `enable` a password."""
@@ -107,11 +127,7 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         return None if found is None else self.planted_refusal.format(found)
 
     def require_port(self, port: str) -> None:
-        """Check a port's name.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """Check a port's name; a UsageError if the switch has no such port."""
         if port not in self.ports:
             raise UsageError(f"{self._config.name} has no port {port!r}")
 

@@ -16,8 +16,8 @@ import yaml
 from pydantic import JsonValue
 
 from lab.switches.cumulus.config import Tree
-from lab.switches.cumulus.values import VALUES, NvueError, bad
-from lab.switches.release import numbers
+from lab.switches.cumulus.values import NvueError, bad, read_value
+from lab.switches.text import numbers
 
 QOS_PROFILES: Final = ("mapping", "remark", "egress-scheduler", "congestion-control", "pfc")
 """What a port names a profile of, else it has `default-global` (page "Quality of Service")."""
@@ -28,7 +28,7 @@ SET_PATHS: Final = tuple(
         "bridge domain <name> vlan <vlans>",
         "bridge domain <name> stp priority =number",
         "interface <any>",
-        "interface <member> description =text",
+        "interface <ports> description =text",
         "interface <ports> link mtu =mtu",
         "interface <ports> link state <state>",
         "interface <ports> link speed =speed",
@@ -48,10 +48,10 @@ SET_PATHS: Final = tuple(
         "vrf <name> router bgp address-family ipv4-unicast enable =switch",
         "vrf <name> router bgp address-family ipv4-unicast state =state-word",
         "interface <ports> qos pfc-watchdog state =toggle",
-        "interface <member> bridge domain <name>",
-        "interface <member> bridge domain <name> access =vlan",
-        "interface <member> bridge domain <name> untagged =native",
-        "interface <member> bridge domain <name> vlan <vlans>",
+        "interface <ports> bridge domain <name>",
+        "interface <ports> bridge domain <name> access =vlan",
+        "interface <ports> bridge domain <name> untagged =native",
+        "interface <ports> bridge domain <name> vlan <vlans>",
         *(f"interface <ports> qos {each} profile =name" for each in QOS_PROFILES),
         "qos mapping <name> trust =trust",
         "qos mapping <name> dscp <dscps> switch-priority =class",
@@ -91,14 +91,6 @@ SET_PATHS: Final = tuple(
         "router bfd state =state-word",
         "system config auto-save enable =switch",
         "system config auto-save state =state-word",
-        "interface <bond> bond member <ports>",
-        "interface <bond> bond mlag id =number",
-        "interface <bond> bond mode =bond-mode",
-        "interface <bond> bond lacp-rate =lacp-rate",
-        "mlag mac-address =mac",
-        "mlag backup <peer>",
-        "mlag peer-ip =peer-ip",
-        "mlag init-delay =number",
         "router bfd profile <name> detect-multiplier =number",
         "router bfd profile <name> min-rx-interval =number",
         "router bfd profile <name> min-tx-interval =number",
@@ -243,7 +235,7 @@ def _step(word: str, part: str, ports: Collection[str]) -> _Step:
     if part[0] not in "<=":
         return _Step((word,))
     kind = part.strip("<>=")
-    values = VALUES[kind](word, ports)
+    values = read_value(kind, word, ports)
     return _Step(tuple(map(str, values))) if part[0] == "<" else _Step(value=values[0])
 
 
@@ -288,7 +280,7 @@ def _settle(tree: Tree, steps: list[_Step], on: tuple[str, str]) -> None:
 
 def _type_interface(tree: Tree, name: str) -> None:
     entry = _below(tree, "interface", name)
-    kinds = {"lo": "loopback", "swp": "swp", "bond": "bond", "vlan": "svi", "peerlink": "peerlink"}
+    kinds = {"lo": "loopback", "swp": "swp", "vlan": "svi"}
     kind = kinds.get(name.rstrip("0123456789s") if name != "lo" else name)
     if kind is not None:
         entry.setdefault("type", kind)

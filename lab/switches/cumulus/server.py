@@ -14,7 +14,6 @@ from pydantic import JsonValue
 
 from components.remote.ssh_library import asyncssh
 from lab.switches.cumulus import show
-from lab.switches.cumulus.breakouts import parts_of, ports_of
 from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.config import (
     BRIDGE,
@@ -23,23 +22,23 @@ from lab.switches.cumulus.config import (
     Tree,
     admin_up,
     child,
-    front_number,
+    expand,
     mtu_bytes,
     port_trust,
     roce_mode,
+    router_view,
 )
+from lab.switches.cumulus.conflicts import fastest_gbit_s, ports_of
 from lab.switches.cumulus.revisions import Revisions
-from lab.switches.cumulus.routes import router_view
-from lab.switches.cumulus.values import NvueError, expand
+from lab.switches.cumulus.values import NvueError
 from lab.switches.emulators import Daemons
-from lab.switches.front import Front, front_of
-from lab.switches.lines import serve_bash
-from lab.switches.lldp import Told, tell
-from lab.switches.login import PasswordLogin
+from lab.switches.front import front_of
+from lab.switches.logins import PasswordLogin, serve_bash
+from lab.switches.neighbours import Told, tell
 from lab.switches.onyx.config import Mode
 from lab.switches.plain_faults import PlainFaults, by_hand, cable, pace, type_by_hand
-from lab.switches.release import numbers
 from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.text import numbers
 from lab.views import PortView, RouterView, SwitchConfig
 
 
@@ -82,6 +81,7 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
     own_faults = _FAULTS
+    factory_release = show.RELEASE
     planted_refusal = "Error: Failure during apply"  # planted, not modelled
     writes = re.compile(r"nv (?:set|unset|config (?:apply|patch|save|detach))\b")
     denial = "Error: You do not have permission to execute that command."  # a guess
@@ -112,18 +112,13 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         """The front panel ports."""
         return ports_of(self.stored.applied, self.front)
 
-    @property
-    def release(self) -> str:
-        """What it runs."""
-        return self._config.release or show.RELEASE
-
     def login(self) -> asyncssh.SSHServer:
         """The one user's password."""
         return PasswordLogin(self._config)
 
     def session(self) -> Session:
         """A new login."""
-        return Session(self, self._config.name, self._config.model, self._config.user)
+        return Session(self, self._config.name, self._config.user)
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
@@ -140,8 +135,12 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         return {
             port: (system, tell(name, show.HOST_MAC))
             for port, (system, name) in self.plugged.items()
-            if show.port_up(self.stored, self.cabled, port)
+            if self.up(port)
         }
+
+    def up(self, port: str) -> bool:
+        """Whether a port has link: not shut, cabled, and its cable not pulled."""
+        return admin_up(self.stored.applied, port) and self.has_cable(port)
 
     def _auto_save(self) -> bool:
         """From 5.9 on an apply saves too (NVUE reference); `enable on` became `state enabled`."""
@@ -200,14 +199,14 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         self.revisions.tick()
         self.require_port(port)
         tree = self.stored.applied
-        up, roce = admin_up(tree, port), roce_mode(tree)
+        roce = roce_mode(tree)
         mode, access, allowed = _membership(tree, port)
         return PortView(
             switch=self._config.name,
             port=port,
-            admin_up=up,
-            oper_up=up and port in self.cabled and port not in self.stored.link_down,
-            speed_gbit_s=_speed(self.front, self.stored.applied, port),
+            admin_up=admin_up(tree, port),
+            oper_up=self.up(port),
+            speed_gbit_s=self._speed(port),
             mtu_bytes=mtu_bytes(tree, port),
             mode=mode,
             access_vlan=access,
@@ -221,6 +220,12 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             pfc_priorities=frozenset((show.ROCE_PRIORITY,) if roce == "lossless" else ()),
         )
 
+    def _speed(self, port: str) -> int:
+        said = str(child(self.stored.applied, "interface", port, "link").get("speed", "auto"))
+        if said.endswith("G"):
+            return int(said[:-1])
+        return fastest_gbit_s(self.stored.applied, self.front, port)
+
     @property
     def in_force(self) -> object:
         """What ports and routes follow; a revision that is applied is another tree."""
@@ -231,16 +236,6 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         """What it routes by: addresses of the bridge's VLANs, and the BGP of the default VRF."""
         self.revisions.tick()
         return router_view(self._config.name, self.stored.applied)
-
-
-def _speed(front: Front, tree: Tree, port: str) -> int:
-    """Of a port or a part, as its card and cable have it at best."""
-    said = str(child(tree, "interface", port, "link").get("speed", "auto"))
-    if said.endswith("G"):
-        return int(said[:-1])
-    number = front_number(port)
-    split = front.split(number, len(parts_of(tree, f"swp{number}")), "cumulus")
-    return front.speed(number) if split is None else int(split.mode.split("x")[1])
 
 
 def own_marking(tree: Tree, port: str) -> dict[int, tuple[int, int]]:

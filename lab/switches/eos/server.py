@@ -13,6 +13,7 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.remote.ssh_library import asyncssh
+from lab.switches.command_line import CliError
 from lab.switches.eos.cli import Faults, Session
 from lab.switches.eos.config import (
     EOS_RELEASE,
@@ -22,27 +23,22 @@ from lab.switches.eos.config import (
     Stored,
     class_of,
     factory_config,
+    is_active,
+    is_corrected,
 )
-from lab.switches.eos.configure import Place
-from lab.switches.eos.faults import FAULTS
-from lab.switches.eos.grammar import EosError
-from lab.switches.eos.render import render
-from lab.switches.eos.routing_text import router_view
+from lab.switches.eos.lines import render
+from lab.switches.eos.place import Place
+from lab.switches.eos.routing import router_view
 from lab.switches.eos.sessions import ConfigSessions
-from lab.switches.eos.show import Device, carried, mtu_bytes
+from lab.switches.eos.show import carried, mtu_bytes
 from lab.switches.front import front_of
-from lab.switches.lines import answer, serve_shell
-from lab.switches.login import KeyboardLogin
+from lab.switches.logins import KeyboardLogin, answer, serve_shell
 from lab.switches.onyx.config import Mode, Trust
+from lab.switches.plain_faults import by_hand, cable, pace, type_by_hand
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.views import PortView, RouterView, SwitchConfig
 
-_TRUST_VIEW: Final[dict[str | None, Trust]] = {
-    "cos": "L2",
-    "dscp": "L3",
-    "none": "port",
-    None: "L2",
-}
+_TRUST_VIEW: Final[dict[str | None, Trust]] = {"cos": "L2", "dscp": "L3", "none": "port"}
 _KIB: Final = {"kbytes": 1024, "bytes": 1, "mbytes": 1024 * 1024}
 """Bytes in a unit; that EOS' kilobyte has 1024 is a guess. Segments have no fixed size."""
 _MORE: Final = " --More-- "
@@ -58,10 +54,40 @@ def _load(config: SwitchConfig, path: Path) -> Stored:
     return Stored(running=factory, startup=factory.copied())
 
 
+_TRUST_LINE: Final = {"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"}
+
+
+def _trust(switch: EosSwitch, values: list[str]) -> str:
+    return type_by_hand(switch, f"interface {values[0]};{_TRUST_LINE[values[1]]}")
+
+
+def _lock(switch: EosSwitch, values: list[str]) -> str:
+    switch.faults.locked_by = None if values[0] == "off" else values[0]
+    return f"the configuration lock is held by {switch.faults.locked_by or 'nobody'}"
+
+
+def _commit_timer(switch: EosSwitch, values: list[str]) -> str:
+    if values:
+        raise ValueError("it takes no value")
+    ran = switch.config_sessions.expire()
+    return "the commit timer ran out" if ran else "no commit timer is running"
+
+
+_FAULTS: Final[dict[str, Callable[[EosSwitch, list[str]], str]]] = {
+    "mtu PORT BYTES": by_hand("interface {0};l2 mtu {1}"),
+    "trust PORT L2|L3|port": _trust,
+    "lock USER|off": _lock,
+    "commit-timer": _commit_timer,
+    "pace FACTOR|off": pace("assumed"),
+    "cable PORT HOST NIC|off": cable,
+}
+
+
 class EosSwitch(SshSwitch[Stored, Faults]):
     """One emulated switch: state on disk, a command line over SSH, and faults on demand."""
 
-    own_faults = FAULTS
+    own_faults = _FAULTS
+    factory_release = EOS_RELEASE
     planted_refusal = "% Internal error"  # planted, not modelled
     writes = re.compile("conf|write|copy|reload")
     denial = "% Authorization denied for command '{}'"
@@ -82,16 +108,6 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         super().__init__(config, state_path, _load(config, state_path), Faults())
         self.config_sessions = ConfigSessions(self.stored, clock)
         self._logins: list[Session] = []
-
-    @property
-    def locked_by(self) -> str | None:
-        """Who holds the configuration lock."""
-        return self.faults.locked_by
-
-    @property
-    def pace(self) -> float:
-        """Which part of its assumed time a command takes."""
-        return self.faults.pace
 
     @property
     def ports(self) -> Collection[str]:
@@ -116,13 +132,8 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         self._logins.append(session)
         try:
             if process.command is None:
-                await serve_shell(
-                    process,
-                    session,
-                    self.faults,
-                    partial(self._print, process, session),
-                    self._config.enable_password,
-                )
+                show = partial(self._print, process, session)
+                await serve_shell(process, session, self.faults, show, self._config.enable_password)
             else:
                 session.enabled = True
                 output = await answer(session, self.faults, process.command)
@@ -155,10 +166,10 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         """Make the running configuration the one that boots.
 
         Raises:
-            EosError: The planted fault "disk full" (its wording is a guess).
+            CliError: The planted fault "disk full" (its wording is a guess).
         """
         if self.faults.disk_full:
-            raise EosError(
+            raise CliError(
                 "% Error copying system:/running-config to flash:/startup-config "
                 "(No space left on device)"
             )
@@ -175,12 +186,20 @@ class EosSwitch(SshSwitch[Stored, Faults]):
 
     reboot = reload
 
-    def device(self) -> Device:
-        """The view that show commands get."""
-        speed = max(front_of(self._config.model, "eos").speeds_gbit_s)
-        release = self._config.release or EOS_RELEASE
-        shown = (self.stored, self._config.model, speed, self.cabled, self.plugged)
-        return Device(*shown, release, self.chassis)
+    def up(self, port: str) -> bool:
+        """Whether a port has a link."""
+        config, front = self.stored.running, front_of(self.model, "eos")
+        held = config.ports[port]
+        corrected = is_corrected(held, max(front.speeds_gbit_s), front.lanes)
+        active = is_active(config, port, front.lanes)
+        return not held.shutdown and self.has_cable(port) and corrected and active
+
+    def speed(self, port: str) -> int:
+        """Of a port, in Gbit/s, as its card and cable have it at best."""
+        said = self.stored.running.ports[port].speed
+        if said:
+            return int(said.removeprefix("auto ").partition("g")[0])
+        return max(front_of(self.model, "eos").speeds_gbit_s)
 
     def run_line(self, line: str) -> str:
         """Run configuration lines, `;` between them, as if by hand; nothing is saved."""
@@ -191,15 +210,13 @@ class EosSwitch(SshSwitch[Stored, Faults]):
     def snapshot(self) -> JsonValue:
         """The configurations, canonical: no counters, no clocks, no configuration sessions."""
         self.config_sessions.tick()
-        parts = {"running": self.stored.running, "startup": self.stored.startup}
-        shown: dict[str, JsonValue] = {}
-        for name, part in parts.items():
-            dump = cast("JsonValue", json.loads(part.model_dump_json()))
-            shown[name] = {
-                "config": dump,
-                "text": render(part, self._config.model, self.device().release),
+        return {
+            name: {
+                "config": cast("JsonValue", json.loads(part.model_dump_json())),
+                "text": render(part, self.model, self.release),
             }
-        return shown
+            for name, part in (("running", self.stored.running), ("startup", self.stored.startup))
+        }
 
     def router_view(self) -> RouterView:
         """What it routes by."""
@@ -215,19 +232,19 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         self.config_sessions.tick()
         config = self.stored.running
         self.require_port(port)
-        held, device = config.ports[port], self.device()
+        held = config.ports[port]
         mode, access, allowed = _membership(config, held)
         return PortView(
             switch=self._config.name,
             port=port,
             admin_up=not held.shutdown,
-            oper_up=device.up(port),
-            speed_gbit_s=device.speed(port),
+            oper_up=self.up(port),
+            speed_gbit_s=self.speed(port),
             mtu_bytes=mtu_bytes(held),
             mode=mode,
             access_vlan=access,
             allowed_vlans=allowed,
-            trust="L3" if held.routed and held.trust is None else _TRUST_VIEW[held.trust],
+            trust="L3" if held.routed and held.trust is None else _TRUST_VIEW.get(held.trust, "L2"),
             dscp_to_priority=tuple(class_of(config, dscp) for dscp in range(64)),
             priority_to_tc=tuple(config.class_queues.get(tc, tc) for tc in QUEUES),
             ecn_kib=_thresholds(held),

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from lab.switches.command_line import CliError
 from lab.switches.eos.config import ConfigSession, Stored
-from lab.switches.eos.configure import tidy
-from lab.switches.eos.grammar import EosError
+from lab.switches.eos.lines import tidy
 
 MAX_PENDING: Final = 5
 """`Maximum number of pending sessions: 5` (captures)."""
@@ -53,11 +53,11 @@ class ConfigSessions:
         if found is None:
             pending = [each for each in self.held.values() if each.state == "pending"]
             if len(pending) >= MAX_PENDING:
-                raise EosError(_TOO_MANY)
+                raise CliError(_TOO_MANY)
             candidate = self._stored.running.copied()
             found = self.held[name] = ConfigSession(candidate=candidate, user=user)
         elif found.state != "pending":
-            raise EosError(f"% Cannot enter session {name}: {found.state}")  # words: a guess
+            raise CliError(f"% Cannot enter session {name}: {found.state}")  # words: a guess
         return found
 
     def commit(self, name: str, seconds: float | None) -> None:
@@ -66,14 +66,14 @@ class ConfigSessions:
         waiting = self.find_waiting()
         if waiting not in {None, name}:
             # The words between are a guess.
-            raise EosError(f"% Cannot commit: another session {waiting} is pending commit timer")
+            raise CliError(f"% Cannot commit: another session {waiting} is pending commit timer")
         if found.state == "pending":
             tidy(found.candidate)
             found.checkpoint = self._stored.running
             # The whole configuration: what somebody changed since the session began is lost.
             self._stored.running = found.candidate.copied()
         elif found.state == "completed":
-            raise EosError(f"% Session {name} is already completed")  # a guess
+            raise CliError(f"% Session {name} is already completed")  # a guess
         if seconds is None:
             self._complete(name)
             return
@@ -90,7 +90,7 @@ class ConfigSessions:
 
     def _find(self, name: str) -> ConfigSession:
         if name not in self.held:
-            raise EosError(f"% Session {name} does not exist")  # a guess
+            raise CliError(f"% Session {name} does not exist")  # a guess
         return self.held[name]
 
     def _complete(self, name: str) -> None:

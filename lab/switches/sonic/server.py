@@ -13,11 +13,9 @@ from pydantic import JsonValue
 from components.remote.ssh_library import asyncssh
 from lab.switches.emulators import Daemons
 from lab.switches.front import front_of
-from lab.switches.lines import serve_bash
-from lab.switches.lldp import Told, tell
-from lab.switches.login import PasswordLogin
+from lab.switches.logins import PasswordLogin, serve_bash
+from lab.switches.neighbours import Told, tell
 from lab.switches.plain_faults import by_hand, cable, is_on, pace
-from lab.switches.release import numbers
 from lab.switches.sonic.cli import Faults, Session
 from lab.switches.sonic.config import (
     RELEASE,
@@ -31,11 +29,11 @@ from lab.switches.sonic.config import (
     platform_of,
 )
 from lab.switches.sonic.database import Database
-from lab.switches.sonic.routing import router_view
-from lab.switches.sonic.show import HOST_MAC, oper_up
+from lab.switches.sonic.show import HOST_MAC
 from lab.switches.sonic.tools import CommandError, dump
-from lab.switches.sonic.view import view_port
+from lab.switches.sonic.view import router_view, view_port
 from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.text import numbers
 from lab.views import PortView, RouterView, SwitchConfig
 
 
@@ -153,6 +151,11 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         """The rows of `PORT`."""
         return self.stored.running["PORT"]
 
+    def up(self, port: str) -> bool:
+        """Whether a port is open, cabled, and its cable is plugged."""
+        fields = self.stored.running["PORT"].get(port, {})
+        return fields.get("admin_status", "down") == "up" and self.has_cable(port)
+
     def supported_speeds(self, port: str) -> list[str]:
         """`supported_speeds` of STATE_DB, in Mbit/s: those of the model, by the port's lanes."""
         lanes = self.stored.running["PORT"][port].get("lanes", "").split(",")
@@ -242,7 +245,7 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         return {
             port: (system, tell(name, HOST_MAC))
             for port, (system, name) in self.plugged.items()
-            if oper_up(self, port)
+            if self.up(port)
         }
 
     @property
