@@ -115,47 +115,8 @@ async def serve_bash(
         process.exit(session.status)
 
 
-def has_key(config: SwitchConfig, username: str, key: asyncssh.SSHKey) -> bool:
-    """Whether the lab's user may log in with this key."""
-    offered = key.export_public_key().decode().split()[1]
-    own = config.authorized_key.split()
-    return username == config.user and own[1:2] == [offered]
-
-
-class PasswordLogin(asyncssh.SSHServer):
-    """OpenSSH of Cumulus and SONiC."""
-
-    def __init__(self, config: SwitchConfig) -> None:
-        self._config = config
-
-    def begin_auth(self, username: str) -> bool:
-        """A password is always needed."""
-        del username
-        return True
-
-    def password_auth_supported(self) -> bool:
-        """Yes."""
-        return True
-
-    def public_key_auth_supported(self) -> bool:
-        """Where the lab's user has a key."""
-        return bool(self._config.authorized_key)
-
-    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        """Compare with the lab's."""
-        return has_key(self._config, username, key)
-
-    def kbdint_auth_supported(self) -> bool:
-        """No."""
-        return False
-
-    def validate_password(self, username: str, password: str) -> bool:
-        """Compare with the lab's."""
-        return (username, password) == (self._config.user, self._config.password)
-
-
-class KeyboardLogin(asyncssh.SSHServer):
-    """Keyboard-interactive: Onyx and MLNX-OS (capture C15), and EOS by default."""
+class _Login(asyncssh.SSHServer):
+    """What each way in has: a key where the lab's user has one, else something secret."""
 
     def __init__(self, config: SwitchConfig, banner: str = "") -> None:
         self._config = config
@@ -173,17 +134,39 @@ class KeyboardLogin(asyncssh.SSHServer):
             self._connection.send_auth_banner(self._banner)
         return True
 
-    def password_auth_supported(self) -> bool:
-        """No."""
-        return False
-
     def public_key_auth_supported(self) -> bool:
         """Where the lab's user has a key."""
         return bool(self._config.authorized_key)
 
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         """Compare with the lab's."""
-        return has_key(self._config, username, key)
+        offered = key.export_public_key().decode().split()[1]
+        own = self._config.authorized_key.split()
+        return username == self._config.user and own[1:2] == [offered]
+
+
+class PasswordLogin(_Login):
+    """OpenSSH of Cumulus and SONiC."""
+
+    def password_auth_supported(self) -> bool:
+        """Yes."""
+        return True
+
+    def kbdint_auth_supported(self) -> bool:
+        """No."""
+        return False
+
+    def validate_password(self, username: str, password: str) -> bool:
+        """Compare with the lab's."""
+        return (username, password) == (self._config.user, self._config.password)
+
+
+class KeyboardLogin(_Login):
+    """Keyboard-interactive: Onyx and MLNX-OS (capture C15), and EOS by default."""
+
+    def password_auth_supported(self) -> bool:
+        """No."""
+        return False
 
     def kbdint_auth_supported(self) -> bool:
         """Yes."""

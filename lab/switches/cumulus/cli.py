@@ -175,14 +175,6 @@ class Session:
         return printed
 
 
-def _config(session: Session) -> str:
-    return show.show_config(session.switch.stored.applied, session.switch.release)
-
-
-def _diff(session: Session) -> str:
-    return show.show_diff(session.switch.stored.applied, session.switch.stored.pending)
-
-
 def _revisions(session: Session) -> str:
     if numbers(session.switch.release) < (5, 5):  # NVUE reference
         raise NvueError("Error: Invalid parameter\n  'revision'")
@@ -204,25 +196,9 @@ def _save(session: Session) -> str:
     return "saved [rev_id: applied]"
 
 
-def _platform(session: Session) -> str:
-    return show.show_platform(session.switch.model)
-
-
-def _interfaces(session: Session) -> str:
-    return show.show_interfaces(session.switch)
-
-
-def _roce(session: Session) -> str:
-    return show.show_roce(session.switch.stored.applied, session.switch.release)
-
-
 def _gone(_session: Session) -> str:
     """What 5.8 had, and 5.9 took away (its release notes); the words are a guess."""
     raise NvueError("Error: Invalid parameter\n  'hardware'")
-
-
-def _lldp(session: Session) -> str:
-    return show.show_lldp(session.switch.heard())
 
 
 def _neighbors(session: Session) -> str:
@@ -230,10 +206,6 @@ def _neighbors(session: Session) -> str:
     view = switch.router_view()
     told = neighbours.ask_frr(switch.frr) if switch.frr is not None else switch.told().sessions
     return show.show_neighbors(view, neighbours.every_session(view, told))
-
-
-def _router(session: Session) -> str:
-    return show.show_router(session.switch.stored)
 
 
 def _of_port(
@@ -252,26 +224,30 @@ def _of_port(
 
 
 _JSON: Final = "(?:-o|--output) json"
-_COMMANDS: Final[tuple[tuple[str, Callable[..., str]], ...]] = (
-    (rf"config show {_JSON}", _config),
-    (r"config diff", _diff),
-    (r"config revision -o json", _revisions),
-    (r"config detach", _detach),
-    (r"config save", _save),
-    (r"show platform -o json", _platform),
-    (r"show platform hardware -o json", _gone),
-    (r"show qos roce", _roce),
-    (rf"show interface {_JSON}", _interfaces),
-    (rf"show interface lldp {_JSON}", _lldp),
-    (r"show vrf default router bgp neighbor -o json", _neighbors),
-    (r"show router bgp", _router),
-    (r"show interface (\S+) qos roce counters -o json", _of_port(show.show_roce_counters)),
-    (
-        r"show interface (\S+) qos pfc-watchdog",
-        _of_port(show.show_watchdog, SINCE["pfc-watchdog"]),
+_ASKED: Final[dict[str, Callable[[Session], str]]] = {
+    rf"config show {_JSON}": lambda session: show.show_config(
+        session.switch.stored.applied, session.switch.release
     ),
-    (r"show interface (\S+) counters qos -o json", _of_port(show.show_queue_counters)),
-)
+    r"config diff": lambda session: show.show_diff(session.switch.stored),
+    r"config revision -o json": _revisions,
+    r"config detach": _detach,
+    r"config save": _save,
+    r"show platform -o json": lambda session: show.show_platform(session.switch.model),
+    r"show platform hardware -o json": _gone,
+    r"show qos roce": lambda session: show.show_roce(
+        session.switch.stored.applied, session.switch.release
+    ),
+    rf"show interface {_JSON}": lambda session: show.show_interfaces(session.switch),
+    rf"show interface lldp {_JSON}": lambda session: show.show_lldp(session.switch.heard()),
+    r"show vrf default router bgp neighbor -o json": _neighbors,
+    r"show router bgp": lambda session: show.show_router(session.switch.stored),
+}
+_OF_PORT: Final = {
+    r"show interface (\S+) qos roce counters -o json": _of_port(show.show_roce_counters),
+    r"show interface (\S+) qos pfc-watchdog": _of_port(show.show_watchdog, SINCE["pfc-watchdog"]),
+    r"show interface (\S+) counters qos -o json": _of_port(show.show_queue_counters),
+}
+_COMMANDS: Final[tuple[tuple[str, Callable[..., str]], ...]] = (*_ASKED.items(), *_OF_PORT.items())
 
 
 def _exit(session: Session, _words: list[str]) -> str:
@@ -286,11 +262,6 @@ def _echo(session: Session, words: list[str]) -> str:
     return f"{text}\n"
 
 
-def _true(session: Session, _words: list[str]) -> str:
-    session.status = 0
-    return ""
-
-
 def _groups(session: Session, words: list[str]) -> str:
     """`id -Gn`: the groups of page "User Accounts": nvshow may look, sudo may do everything."""
     session.status = 0 if words == ["-Gn"] else 1
@@ -298,23 +269,15 @@ def _groups(session: Session, words: list[str]) -> str:
     return f"{session.user} {group}\n" if words == ["-Gn"] else "id: invalid option\n"
 
 
-def _eeprom(session: Session, _words: list[str]) -> str:
-    """Its default user is in the group sudo (page "User Accounts")."""
-    return show.show_eeprom(session.switch.chassis)
-
-
-def _export(_session: Session, _words: list[str]) -> str:
-    return ""
-
-
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], str]]] = {
     "printf": Session.file,
     "rm": Session.file,
     "echo": _echo,
-    "true": _true,
-    "decode-syseeprom": _eeprom,
+    "true": lambda session, _: setattr(session, "status", 0) or "",
+    # Its default user is in the group sudo (page "User Accounts").
+    "decode-syseeprom": lambda session, _: show.show_eeprom(session.switch.chassis),
     "id": _groups,
-    "export": _export,
+    "export": lambda _session, _words: "",
     "exit": _exit,
     "logout": _exit,
 }

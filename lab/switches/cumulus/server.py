@@ -36,14 +36,10 @@ from lab.switches.front import front_of
 from lab.switches.logins import PasswordLogin, serve_bash
 from lab.switches.neighbours import Told, tell
 from lab.switches.onyx.config import Mode
-from lab.switches.plain_faults import PlainFaults, by_hand, cable, pace, type_by_hand
-from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.plain_faults import PlainFaults, by_hand, cable, pace, timer, type_by_hand
+from lab.switches.ssh_switch import Process, SshSwitch, load_stored
 from lab.switches.text import numbers
 from lab.views import PortView, RouterView, SwitchConfig
-
-
-def _load(path: Path) -> Stored:
-    return Stored.model_validate_json(path.read_text()) if path.exists() else Stored()
 
 
 def _trust(switch: CumulusSwitch, values: list[str]) -> str:
@@ -55,13 +51,6 @@ def _trust(switch: CumulusSwitch, values: list[str]) -> str:
     return type_by_hand(switch, lines)
 
 
-def _commit_timer(switch: CumulusSwitch, values: list[str]) -> str:
-    if values:
-        raise ValueError("it takes no value")
-    ran = switch.revisions.expire()
-    return "the confirm timer ran out" if ran else "no confirm timer is running"
-
-
 def _roce(switch: CumulusSwitch, values: list[str]) -> str:
     line = "nv unset qos roce" if values[0] == "none" else f"nv set qos roce mode {values[0]}"
     return type_by_hand(switch, line)
@@ -70,7 +59,7 @@ def _roce(switch: CumulusSwitch, values: list[str]) -> str:
 _FAULTS: Final[dict[str, Callable[[CumulusSwitch, list[str]], str]]] = {
     "mtu PORT BYTES": by_hand("nv set interface {0} link mtu {1}"),
     "trust PORT L2|L3|both|port": _trust,
-    "commit-timer": _commit_timer,
+    "commit-timer": timer("confirm"),
     "pace FACTOR|off": pace("real"),
     "roce none|lossless|lossy": _roce,
     "cable PORT HOST NIC|off": cable,
@@ -99,11 +88,11 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         Raises:
             UsageError: The lab does not know the model.
         """
-        super().__init__(config, state_path, _load(state_path), PlainFaults())
+        super().__init__(config, state_path, load_stored(Stored, state_path, Stored), PlainFaults())
         self.frr: Daemons | None = None
         """What routes in its stead, where the lab has real daemons."""
         self.front = front_of(config.model, "cumulus")
-        self.revisions = Revisions(
+        self.revisions = self.waiting = Revisions(
             self.stored, clock, self.front, self._refused_by_frr, self._auto_save
         )
 

@@ -320,8 +320,9 @@ def show_watchdog(switch: CumulusSwitch, port: str) -> str:
     return f"{text}\nPFC WD Status \n{'=' * 27} \n{head}\n{rows}"
 
 
-def show_diff(applied: Tree, pending: Tree | None) -> str:
+def show_diff(stored: Stored) -> str:
     """`nv config diff`: what the pending revision sets and unsets, as NVUE's YAML lists it."""
+    applied, pending = stored.applied, stored.pending
     if pending is None:
         return ""
     added, removed = _missing(pending, applied), _missing(applied, pending)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lab.switches.command_line import CliError, Command, UnknownCommandError, table
 from lab.switches.eos import lines, routing, show
+from lab.switches.eos.config import Config
 from lab.switches.eos.lines import render, tidy
 from lab.switches.eos.place import GRAMMAR, INVALID, Place
 from lab.switches.plain_faults import PlainFaults
@@ -192,14 +193,6 @@ def _exit(session: Session) -> None:
         session.leave_config()
 
 
-def _enable(session: Session) -> None:
-    session.enabled = True
-
-
-def _disable(session: Session) -> None:
-    session.enabled = False
-
-
 def _require_unlocked(session: Session) -> None:
     holder = session.switch.faults.locked_by
     if holder is not None:  # words: a guess
@@ -222,10 +215,6 @@ def _commit_named(session: Session, name: str) -> None:
     session.switch.config_sessions.commit(name, None)
 
 
-def _abort_named(session: Session, name: str) -> None:
-    session.switch.config_sessions.abort(name)
-
-
 def _commit(session: Session, time: str = "") -> None:
     _require_unlocked(session)
     seconds = None
@@ -242,34 +231,24 @@ def _abort(session: Session) -> None:
     session.leave_config()
 
 
+def _text(session: Session, config: Config | None = None) -> str:
+    """A configuration; the running one by default."""
+    switch = session.switch
+    return render(config or switch.stored.running, switch.model, switch.release)
+
+
 def _candidate(session: Session) -> str:
     """The configuration that is being edited."""
-    place = session.place
-    config = session.switch.stored.running if place is None else place.config
-    return render(config, session.switch.model, session.switch.release)
+    return _text(session, session.place.config if session.place else None)
 
 
 def _diffs(session: Session) -> str:
     return show.diff(_text(session), _candidate(session), session.config_session or "")
 
 
-def _text(session: Session) -> str:
-    switch = session.switch
-    return render(switch.stored.running, switch.model, switch.release)
-
-
-def _running(session: Session) -> str:
-    return f"! Command: show running-config\n{_text(session)}"
-
-
 def _running_port(session: Session, text: str) -> str:
     name = Place(session.switch.stored.running).known_port(text)
     return show.section(_text(session), f"^interface {name}$")
-
-
-def _startup(session: Session) -> str:
-    switch = session.switch
-    return render(switch.stored.startup, switch.model, switch.release)
 
 
 def _save(session: Session) -> str:
@@ -300,43 +279,50 @@ def _length(session: Session, count: str) -> str:
     return "Pagination disabled." if count == "0" else f"Pagination set to {count} lines."
 
 
-def _width(_session: Session, width: str) -> str:
-    return f"Width set to {width} columns."
-
-
-def _reload(session: Session) -> None:
-    session.switch.reload()
-
-
+_Plain = dict[str, Callable[[Session], str | None]]
+_WithWord = dict[str, Callable[[Session, str], str | None]]
+_ANYWHERE: Final[_Plain] = {
+    "show version": _version,
+    "enable": lambda session: setattr(session, "enabled", True),
+    "exit": _exit,
+    "logout": _exit,
+}
+_TERMINAL: Final[_WithWord] = {
+    "terminal length <int>": _length,
+    "terminal width <int>": lambda _, width: f"Width set to {width} columns.",
+}
+_ENABLED: Final[_Plain] = {
+    "disable": lambda session: setattr(session, "enabled", False),
+    "configure": _configure,
+    "configure terminal": _configure,
+    "show running-config": lambda session: f"! Command: show running-config\n{_text(session)}",
+    "show running-config sanitized": lambda session: (
+        f"! Command: show running-config\n{_text(session)}"
+    ),
+    "show startup-config": lambda session: _text(session, session.switch.stored.startup),
+    "write": _save,
+    "write memory": _save,
+    "copy running-config startup-config": _save,
+    "reload now": lambda session: session.switch.reload(),
+}
+_NAMED: Final[_WithWord] = {
+    "configure session <word>": _open_session,
+    "configure session <word> commit": _commit_named,
+    "configure session <word> abort": lambda session, name: session.switch.config_sessions.abort(
+        name
+    ),
+    "show running-config interfaces <port>": _running_port,
+}
 _COMMON: Final = (
-    ("show version", _version),
-    *((f"show {words}", _tree(make)) for words, make in show.TREES.items()),
-    ("enable", _enable),
-    ("exit", _exit),
-    ("logout", _exit),
-    ("terminal length <int>", _length),
-    ("terminal width <int>", _width),
+    *(_ANYWHERE | {f"show {words}": _tree(make) for words, make in show.TREES.items()}).items(),
+    *_TERMINAL.items(),
 )
 USER: Final = table(_COMMON)
 EXEC: Final = table(
     (
-        *_COMMON,
-        ("disable", _disable),
-        ("configure", _configure),
-        ("configure terminal", _configure),
-        ("configure session <word>", _open_session),
-        ("configure session <word> commit", _commit_named),
-        ("configure session <word> abort", _abort_named),
-        ("show running-config", _running),
-        ("show running-config sanitized", _running),
-        ("show running-config interfaces <port>", _running_port),
-        ("show startup-config", _startup),
+        *(*_COMMON, *_ENABLED.items(), *_NAMED.items()),
         ("show configuration sessions", _tree(show.config_sessions)),
         ("show configuration sessions detail", _tree(show.config_sessions)),
-        ("write", _save),
-        ("write memory", _save),
-        ("copy running-config startup-config", _save),
-        ("reload now", _reload),
     )
 )
 LEAVING: Final = table((("exit", _exit), ("end", Session.leave_config)))

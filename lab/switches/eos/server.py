@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Collection
@@ -34,8 +33,8 @@ from lab.switches.eos.show import carried, mtu_bytes
 from lab.switches.front import front_of
 from lab.switches.logins import KeyboardLogin, answer, serve_shell
 from lab.switches.onyx.config import Mode, Trust
-from lab.switches.plain_faults import by_hand, cable, pace, type_by_hand
-from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.plain_faults import by_hand, cable, pace, timer, type_by_hand
+from lab.switches.ssh_switch import Process, SshSwitch, load_stored, show_parts
 from lab.views import PortView, RouterView, SwitchConfig
 
 _TRUST_VIEW: Final[dict[str | None, Trust]] = {"cos": "L2", "dscp": "L3", "none": "port"}
@@ -45,13 +44,14 @@ _MORE: Final = " --More-- "
 
 
 def _load(config: SwitchConfig, path: Path) -> Stored:
-    if path.exists():
-        stored = Stored.model_validate_json(path.read_text())
-        if stored.unconfirmed is not None:  # nobody can confirm it any more
-            stored.running, stored.unconfirmed = stored.unconfirmed, None
-        return stored
-    factory = factory_config(config.name, config.model, (*config.cables, *config.links))
-    return Stored(running=factory, startup=factory.copied())
+    def begin() -> Stored:
+        factory = factory_config(config.name, config.model, (*config.cables, *config.links))
+        return Stored(running=factory, startup=factory.copied())
+
+    stored = load_stored(Stored, path, begin)
+    if stored.unconfirmed is not None:  # nobody can confirm it any more
+        stored.running, stored.unconfirmed = stored.unconfirmed, None
+    return stored
 
 
 _TRUST_LINE: Final = {"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"}
@@ -66,18 +66,11 @@ def _lock(switch: EosSwitch, values: list[str]) -> str:
     return f"the configuration lock is held by {switch.faults.locked_by or 'nobody'}"
 
 
-def _commit_timer(switch: EosSwitch, values: list[str]) -> str:
-    if values:
-        raise ValueError("it takes no value")
-    ran = switch.config_sessions.expire()
-    return "the commit timer ran out" if ran else "no commit timer is running"
-
-
 _FAULTS: Final[dict[str, Callable[[EosSwitch, list[str]], str]]] = {
     "mtu PORT BYTES": by_hand("interface {0};l2 mtu {1}"),
     "trust PORT L2|L3|port": _trust,
     "lock USER|off": _lock,
-    "commit-timer": _commit_timer,
+    "commit-timer": timer("commit"),
     "pace FACTOR|off": pace("assumed"),
     "cable PORT HOST NIC|off": cable,
 }
@@ -106,7 +99,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
             UsageError: The lab does not know the model.
         """
         super().__init__(config, state_path, _load(config, state_path), Faults())
-        self.config_sessions = ConfigSessions(self.stored, clock)
+        self.config_sessions = self.waiting = ConfigSessions(self.stored, clock)
         self._logins: list[Session] = []
 
     @property
@@ -210,13 +203,8 @@ class EosSwitch(SshSwitch[Stored, Faults]):
     def snapshot(self) -> JsonValue:
         """The configurations, canonical: no counters, no clocks, no configuration sessions."""
         self.config_sessions.tick()
-        return {
-            name: {
-                "config": cast("JsonValue", json.loads(part.model_dump_json())),
-                "text": render(part, self.model, self.release),
-            }
-            for name, part in (("running", self.stored.running), ("startup", self.stored.startup))
-        }
+        parts = {"running": self.stored.running, "startup": self.stored.startup}
+        return show_parts(parts, lambda part: render(part, self.model, self.release))
 
     def router_view(self) -> RouterView:
         """What it routes by."""

@@ -30,14 +30,13 @@ from lab.switches.onyx.cli import EXIT_STATUS, CliSwitch
 from lab.switches.onyx.config import GRAMMAR
 from lab.switches.onyx.show import Answer, inventory, version_of
 from lab.switches.plain_faults import is_on, type_by_hand
+from lab.switches.ssh_switch import load_stored, show_parts
 from lab.views import PartitionView, SubnetView, SwitchConfig
 
 RELEASE: Final = "3.11.2016"
 
 
-def _load(config: SwitchConfig, path: Path) -> Stored:
-    if path.exists():
-        return Stored.model_validate_json(path.read_text())
+def _factory(config: SwitchConfig) -> Stored:
     factory = factory_config(config.name, config.model)
     return Stored(running=factory, saved=factory.model_copy(deep=True))
 
@@ -65,7 +64,8 @@ class MlnxosSwitch(CliSwitch[Stored]):
         Raises:
             UsageError: The lab does not know the model.
         """
-        super().__init__(config, state_path, _load(config, state_path))
+        stored = load_stored(Stored, state_path, lambda: _factory(config))
+        super().__init__(config, state_path, stored)
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -99,13 +99,9 @@ class MlnxosSwitch(CliSwitch[Stored]):
 
     def snapshot(self) -> JsonValue:
         """The running and the saved configuration, canonical: the order of making is left out."""
-        shown: dict[str, JsonValue] = {}
-        for name, part in {"running": self.stored.running, "saved": self.stored.saved}.items():
-            dump = json.loads(part.model_dump_json())
-            text = sorted(render_running_config(part).splitlines())
-            ordered = cast("JsonValue", json.loads(json.dumps(dump, sort_keys=True)))
-            shown[name] = {"config": ordered, "text": [*text]}
-        return shown
+        parts = {"running": self.stored.running, "saved": self.stored.saved}
+        found = show_parts(parts, lambda part: [*sorted(render_running_config(part).splitlines())])
+        return cast("JsonValue", json.loads(json.dumps(found, sort_keys=True)))
 
     def subnet_view(self) -> SubnetView:
         """What this switch does for its subnet."""
@@ -130,8 +126,7 @@ class MlnxosSwitch(CliSwitch[Stored]):
         )
 
 
-def _word(*, on: bool) -> str:
-    return "enable\n" if on else "disable\n"
+_WORD: Final = {True: "enable\n", False: "disable\n"}
 
 
 def _block(name: str, partition: Partition) -> str:
@@ -153,18 +148,10 @@ def _partitions(switch: MlnxosSwitch) -> str:
     return "\n".join(_block(name, each) for name, each in switch.config.partitions.items())
 
 
-def _function(switch: MlnxosSwitch) -> str:
-    return _word(on=switch.config.sm)
-
-
-def _priority(switch: MlnxosSwitch) -> str:
-    return f"{switch.config.sm_priority}\n"
-
-
 def _node_state(switch: MlnxosSwitch, name: str) -> str:
     if name not in switch.config.nodes:
         raise CliError(f"% SM node {name} does not exist")  # guess
-    return _word(on=switch.config.nodes[name])
+    return _WORD[switch.config.nodes[name]]
 
 
 def _node_running(switch: MlnxosSwitch, name: str) -> str:
@@ -204,27 +191,21 @@ def _interface(switch: MlnxosSwitch, port: str) -> str:
     return f"IB{port} state:\n{body}"
 
 
-def _version(switch: MlnxosSwitch) -> Answer:
-    """Some lines of Onyx' answer, with the product's own name."""
-    rows = {"Product name": "MLNX-OS", "Product release": switch.release}
-    return Answer(version_of(switch, rows).text)
-
-
-def _running(switch: MlnxosSwitch) -> str:
-    return render_running_config(switch.config)
-
-
-_SHOW_COMMANDS: Final = table(
-    (
-        ("show version", _version),
-        ("show inventory", inventory),
-        ("show ib partition", _partitions),
-        ("show ib sm", _function),
-        ("show ib sm priority", _priority),
-        ("show ib sm routing-info", _routing),
-        ("show ib smnode <word> sm-state", _node_state),
-        ("show ib smnode <word> sm-running", _node_running),
-        ("show interfaces ib <ports>", _interface),
-        ("show running-config", _running),
-    )
-)
+_PLAIN: Final[dict[str, Callable[[MlnxosSwitch], str | Answer]]] = {
+    # Some lines of Onyx' answer, with the product's own name.
+    "show version": lambda switch: Answer(
+        version_of(switch, {"Product name": "MLNX-OS", "Product release": switch.release}).text
+    ),
+    "show inventory": inventory,
+    "show ib partition": _partitions,
+    "show ib sm": lambda switch: _WORD[switch.config.sm],
+    "show ib sm priority": lambda switch: f"{switch.config.sm_priority}\n",
+    "show ib sm routing-info": _routing,
+    "show running-config": lambda switch: render_running_config(switch.config),
+}
+_NAMED: Final[dict[str, Callable[[MlnxosSwitch, str], str]]] = {
+    "show ib smnode <word> sm-state": _node_state,
+    "show ib smnode <word> sm-running": _node_running,
+    "show interfaces ib <ports>": _interface,
+}
+_SHOW_COMMANDS: Final = table((*_PLAIN.items(), *_NAMED.items()))

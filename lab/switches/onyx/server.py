@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -25,6 +24,7 @@ from lab.switches.onyx.config import (
 from lab.switches.onyx.lines import COMMANDS, RELEASE, render_running_config
 from lab.switches.onyx.show import SHOW_COMMANDS, Answer
 from lab.switches.plain_faults import by_hand, cable
+from lab.switches.ssh_switch import load_stored, show_parts
 from lab.views import PortView, SwitchConfig
 
 KIB_PER_KB = 1
@@ -37,9 +37,7 @@ def _commands(release: str) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
     return of_release(SHOW_COMMANDS, release), of_release(COMMANDS, release)
 
 
-def _load(config: SwitchConfig, path: Path) -> Stored:
-    if path.exists():
-        return Stored.model_validate_json(path.read_text())
+def _factory(config: SwitchConfig) -> Stored:
     if config.name == "":
         raise UsageError("a lab switch needs a name")
     factory = factory_config(config.name, config.model)
@@ -70,7 +68,8 @@ class OnyxSwitch(CliSwitch[Stored]):
     banner = "Mellanox Onyx Switch Management\n"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        super().__init__(config, state_path, _load(config, state_path))
+        stored = load_stored(Stored, state_path, lambda: _factory(config))
+        super().__init__(config, state_path, stored)
 
     @property
     def ports(self) -> Collection[str]:
@@ -93,13 +92,8 @@ class OnyxSwitch(CliSwitch[Stored]):
 
     def snapshot(self) -> JsonValue:
         """The running and the saved configuration, canonical: no counters, no clocks."""
-        return {
-            name: {
-                "config": cast("JsonValue", json.loads(part.model_dump_json())),
-                "text": render_running_config(part),
-            }
-            for name, part in (("running", self.stored.running), ("saved", self.stored.saved))
-        }
+        parts = {"running": self.stored.running, "saved": self.stored.saved}
+        return show_parts(parts, render_running_config)
 
     def port_view(self, port: str) -> PortView:
         """What decides about a RoCE packet on this port.

@@ -74,17 +74,9 @@ def inventory(switch: CliSwitch[Any]) -> Answer:
     return Answer(columns((head, row), *(18 for _ in head)))
 
 
-def _version(switch: OnyxSwitch) -> Answer:
-    return version_of(switch, _VERSION)
-
-
 def _running(switch: OnyxSwitch) -> Answer:
     clock = datetime.now(UTC).strftime("%Y/%m/%d %H:%M:%S +0000")
     return Answer(render_running_config(switch.stored.running, clock, switch.release))
-
-
-def _saved(switch: OnyxSwitch) -> Answer:
-    return Answer(render_running_config(switch.stored.saved, release=switch.release))
 
 
 def _vlan(switch: OnyxSwitch) -> Answer:
@@ -269,6 +261,9 @@ def _congestion(switch: OnyxSwitch, ports: str) -> Answer:
     return Answer(None, [row for port in found for row in show_qos.congestion(switch, port)])
 
 
+_PORT: Final = "show interfaces ethernet <ports>"
+
+
 def _roce_counters(switch: OnyxSwitch, port: str) -> JsonValue:
     """The keys of capture C10."""
     held, parts = switch.counted(port), list[JsonValue]()
@@ -280,38 +275,35 @@ def _roce_counters(switch: OnyxSwitch, port: str) -> JsonValue:
     return {f"Eth{port}": parts}
 
 
-def _pfc(switch: OnyxSwitch) -> Answer:
-    return Answer(*show_qos.pfc(switch))
-
-
-def _roce(switch: OnyxSwitch) -> Answer:
-    return Answer(show_qos.roce(switch.stored.running))
-
-
-_PORT: Final = "show interfaces ethernet <ports>"
 _ALL: Final = "show interfaces ethernet"
+_PLAIN: Final[dict[str, Callable[[OnyxSwitch], Answer]]] = {
+    "show version": lambda switch: version_of(switch, _VERSION),
+    "show running-config": _running,
+    "show configuration": lambda switch: Answer(
+        render_running_config(switch.stored.saved, release=switch.release)
+    ),
+    "show vlan": _vlan,
+    "show interfaces switchport": _switchport,
+    f"{_ALL} status": _status,
+    "show dcb priority-flow-control": lambda switch: Answer(*show_qos.pfc(switch)),
+    "show roce": lambda switch: Answer(show_qos.roce(switch.stored.running)),
+    "show inventory": inventory,
+    "show lldp interfaces ethernet remote": _lldp,
+}
+_COUNTERS: Final = {
+    "": _blocks(_totals),
+    " pfc prio <int>": _blocks(_of_priority),
+    " tc <int>": _blocks(_of_class),
+}
 SHOW_COMMANDS: Final = table(
     (
-        ("show version", _version),
-        ("show running-config", _running),
-        ("show configuration", _saved),
-        ("show vlan", _vlan),
-        ("show interfaces switchport", _switchport),
-        (f"{_ALL} status", _status),
+        *_PLAIN.items(),
         (_PORT, _interfaces),
-        (f"{_PORT} counters", _blocks(_totals)),
-        (f"{_ALL} counters", _of_all(_blocks(_totals))),
-        (f"{_ALL} counters pfc prio <int>", _of_all(_blocks(_of_priority))),
-        (f"{_ALL} counters tc <int>", _of_all(_blocks(_of_class))),
-        (f"{_PORT} counters pfc prio <int>", _blocks(_of_priority)),
-        (f"{_PORT} counters tc <int>", _blocks(_of_class)),
+        *((f"{_PORT} counters{end}", answer) for end, answer in _COUNTERS.items()),
+        *((f"{_ALL} counters{end}", _of_all(answer)) for end, answer in _COUNTERS.items()),
         (f"{_PORT} counters roce", _data(_roce_counters)),
         (f"{_PORT} congestion-control", _congestion),
         ("show qos interface ethernet <ports>", _data(show_qos.qos)),
         ("show dcb ets interface ethernet <ports>", _data(show_qos.ets)),
-        ("show dcb priority-flow-control", _pfc),
-        ("show roce", _roce),
-        ("show inventory", inventory),
-        ("show lldp interfaces ethernet remote", _lldp),
     )
 )

@@ -20,7 +20,6 @@ from lab.switches.sonic.tools import (
     no_such_command,
     parse_data,
 )
-from lab.switches.text import ruled
 
 if TYPE_CHECKING:
     from lab.switches.sonic.server import SonicSwitch
@@ -338,24 +337,6 @@ def _poll(switch: SonicSwitch, status: str) -> None:
     switch.database.merge("FLEX_COUNTER_TABLE", "PFCWD", {"FLEX_COUNTER_STATUS": status})
 
 
-def _shown(switch: SonicSwitch) -> str:
-    columns = {
-        "action": "drop",
-        "detection_time": "N/A",
-        "restoration_time": "infinite",
-        "pfc_stat_history": _NO_HISTORY,
-    }
-    rows = [
-        (port, *(fields.get(name, default) for name, default in columns.items()))
-        for port, fields in switch.database.db.get(WATCHDOGS, {}).items()
-        if port != "GLOBAL"
-    ]
-    poll = row(switch.database.db, WATCHDOGS, "GLOBAL").get("POLL_INTERVAL")
-    said = f"Changed polling interval to {poll}ms\n" if poll and rows else ""
-    head = ("PORT", "ACTION", "DETECTION TIME", "RESTORATION TIME", "HISTORY")
-    return said + ruled(head, rows, -1)
-
-
 _ACTION: Final = r"(?: (?:-a|--action) (drop|forward|alert))?"
 _TIME: Final = r"(?: --restoration-time (\d+))?"
 PFCWD: Final = Commands(
@@ -365,7 +346,6 @@ PFCWD: Final = Commands(
         (r"pfcwd stop((?: Ethernet\d+)*)", _stop, ""),
         (r"pfcwd interval (\d+)", _interval, ""),
         (r"pfcwd counter_poll (enable|disable)", _poll, ""),
-        (r"pfcwd show config", _shown, ""),
     ),
 )
 

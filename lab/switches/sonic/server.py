@@ -32,17 +32,9 @@ from lab.switches.sonic.database import Database
 from lab.switches.sonic.show import HOST_MAC
 from lab.switches.sonic.tools import CommandError, dump
 from lab.switches.sonic.view import router_view, view_port
-from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.ssh_switch import Process, SshSwitch, load_stored
 from lab.switches.text import numbers
 from lab.views import PortView, RouterView, SwitchConfig
-
-
-def _load(config: SwitchConfig, path: Path) -> Stored:
-    platform_of(config.model)
-    if path.exists():
-        return Stored.model_validate_json(path.read_text())
-    return factory_stored(config.name, config.model)
-
 
 _TRUST_MAPS: Final = {
     "L2": (False, True),
@@ -121,7 +113,9 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         Raises:
             UsageError: The lab does not know the model with SONiC.
         """
-        super().__init__(config, state_path, _load(config, state_path), Faults())
+        platform_of(config.model)
+        stored = load_stored(Stored, state_path, lambda: factory_stored(config.name, config.model))
+        super().__init__(config, state_path, stored, Faults())
         self.holders: set[Session] = set()
         self.frr: Daemons | None = None
         """What routes in its stead, where the lab has real daemons."""
