@@ -74,6 +74,15 @@ _LACKS: Final[tuple[_Row, ...]] = (
         "remove adaptive_routing, so that each flow keeps its path (ECMP)",
     ),
     (
+        "edge-ports",
+        """Edge ports with BPDU guard are asked for only if the switch system has both.
+
+    A port to a host that hears a BPDU leads to a switch: the guard takes it down before there is a
+    loop. SONiC has spanning tree only if its image has it and the site switches it on.
+    """,
+        "remove edge_ports",
+    ),
+    (
         "routed-link",
         """A link is routed only between switches whose driver sets routed ports and BGP.""",
         "make it a trunk, one between two switches, or use a routed system: cumulus, eos or sonic",
@@ -105,6 +114,8 @@ RULES: Final = tuple(
 def _value(spec: ClusterSpec, switch: Switch, place: tuple[str, ...]) -> object:
     if place[0] == "rdma":
         return getattr(spec.rdma, place[1])
+    if len(place) == 1:
+        return getattr(switch, place[0])
     if place[0] == "routing":
         return getattr(switch.routing, place[1])
     return getattr(switch.ports[place[1]], place[2])

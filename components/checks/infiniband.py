@@ -260,6 +260,12 @@ def _ethernet_settings(index: int, switch: Switch) -> Findings:
             (at(("switches", index, "routing", "asn"), switch.routing.asn),),
             "remove routing.",
         )
+    if switch.edge_ports:
+        yield Finding(
+            f"{switch.name} is an InfiniBand switch, which has no spanning tree.",
+            (at(("switches", index, "edge_ports"), switch.edge_ports),),
+            "remove edge_ports.",
+        )
     for name, port in switch.ports.items():
         for key, field in SwitchPort.model_fields.items():
             if key == "to" or getattr(port, key) == field.default:

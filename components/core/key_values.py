@@ -13,11 +13,13 @@ Reading gives the settings of each card and VF again, here and in `hosts/scripts
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict
 
 from components.core.difference import Difference, diff_settings
 from components.core.errors import Bug, DeviceError
+from components.core.settings import Setting, texts
 
 _CARD: Final = "nic."
 _BOOT_FILES: Final = "unit.railyard-nics.files"
@@ -32,11 +34,35 @@ _EVERY_VF: Final = ".*."
 """Is between the card and the setting in the key of what all its VFs have alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostState:
-    """A host's settings, sorted by key."""
+def _split_card(key: str) -> tuple[str, str]:
+    """The PCI address and the setting of a card's key."""
+    pci, _, setting = key.removeprefix(_CARD).rpartition(".")
+    return pci, setting
 
-    values: Mapping[str, str]
+
+def split_key(key: str) -> tuple[str, str]:
+    """What a key belongs to, and its setting: `nic 0000:05:00.0`, `mtu_bytes`."""
+    if key.startswith(_CARD):
+        pci, setting = _split_card(key)
+        return f"nic {pci}", setting
+    if key.startswith("vf."):
+        vf, _, setting = key.removeprefix("vf.").rpartition(".")
+        pci, _, number = vf.rpartition(".")
+        return f"VF {number} of {pci}", setting
+    where, _, setting = key.rpartition(".")
+    return where or "host", setting
+
+
+class HostState(BaseModel):
+    """The settings of a host, hypervisor or container by key: one map of `core.settings`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    values: Annotated[dict[str, str], Setting("own", split=split_key)] = {}
+
+    def __init__(self, values: Mapping[str, str] = {}) -> None:
+        """Take the settings as a mapping."""
+        super().__init__(values=values)
 
     def render(self) -> str:
         """Sorted `key=value` lines, one setting a line, with a newline at the end.
@@ -171,28 +197,6 @@ def _vf_numbers(values: Mapping[str, str], pci: str) -> list[str]:
     return [str(number) for number in range(int(count))] if count.isdecimal() else []
 
 
-def _split_card(key: str) -> tuple[str, str]:
-    """The PCI address and the setting of a card's key."""
-    pci, _, setting = key.removeprefix(_CARD).rpartition(".")
-    return pci, setting
-
-
-def split_key(key: str) -> tuple[str, str]:
-    """What a key belongs to, and its setting: `nic 0000:05:00.0`, `mtu_bytes`."""
-    if key.startswith(_CARD):
-        pci, setting = _split_card(key)
-        return f"nic {pci}", setting
-    if key.startswith("vf."):
-        vf, _, setting = key.removeprefix("vf.").rpartition(".")
-        pci, _, number = vf.rpartition(".")
-        return f"VF {number} of {pci}", setting
-    where, _, setting = key.rpartition(".")
-    return where or "host", setting
-
-
 def diff_states(actual: HostState, desired: HostState) -> tuple[Difference, ...]:
     """The wanted settings that the host does not have; keys we do not own are not compared."""
-    return diff_settings(
-        {split_key(key): value for key, value in actual.values.items()},
-        {split_key(key): value for key, value in desired.values.items()},
-    )
+    return diff_settings(texts(actual), texts(desired))

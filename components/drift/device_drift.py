@@ -14,6 +14,7 @@ from components.core.difference import Difference
 from components.core.key_values import HostState, parse_state
 from components.core.key_values import diff_states as diff_settings
 from components.core.placeholder import matches
+from components.core.settings import overlay
 from components.drift.applied import Applied
 from components.drift.watched import Watched
 
@@ -91,11 +92,10 @@ def asked_of_step(watched: Watched, applied: Applied) -> HostState:
     Where both name a setting, the applied value is asked for: drift is from that.
     """
     recorded = applied.step(watched.step.name)
-    wanted = {**watched.beside.values, **watched.desired.values}
+    wanted = overlay(watched.beside, watched.desired)
     if recorded is None or not recorded.stdin:
-        return HostState(wanted)
-    was = watched.settings_in(recorded.stdin)
-    return HostState({**wanted, **was.values})
+        return wanted
+    return overlay(wanted, watched.settings_in(recorded.stdin))
 
 
 def drift_of_step(

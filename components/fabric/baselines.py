@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from components.core.settings import asked
 from components.fabric.parts import IbState
-from components.fabric.settings import asked
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import system_of
 

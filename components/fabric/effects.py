@@ -61,6 +61,9 @@ TABLE: Final = (
     Row("mtu_bytes|mtu_.+", LINK, "unproven, so link: no page says that the port stays up",
         systems={"onyx": (LINK, "the port must be shut for a new MTU (ESXi guide)")}),
     Row("speed|fec|autoneg", LINK, "the link ends and comes back"),
+    Row("edge_port", TRAFFIC, "unproven: the port may have to learn again", to={"on": NONE}),
+    Row("bpdu_guard", NONE, "nothing until it hears a BPDU",
+        to={"on": LINK, "default": TRAFFIC}),
     Row("breakout", LINK, "other ports take its place"),
     Row("roce|roce_cable_m", LINK, "unproven, so link: every port gets new buffers",
         systems={"onyx": (LINK, "the one-shot may toggle every port (manual)")}),
@@ -234,21 +237,26 @@ def group_settings(words: Mapping[tuple[str, str], str], order: Mapping[str, int
 
 
 def _names(settings: Sequence[str]) -> str:
-    """`vlan_111`, `vlan_112`, `vlan_113` as `vlan_111-113`."""
-    runs: list[tuple[str, int, int]] = []
+    """`vlan_9`, `vlan_10`, `vlan_11` as `vlan_9-11`, whatever their order."""
+    numbers: dict[str, list[int]] = {}
     for setting in settings:
         # `vlan_111` is `vlan_` and 111; a name without a plain number at its end is itself.
         found = _NUMBERED.fullmatch(setting)
-        (head, number) = (found[1], int(found[2])) if found else (setting, None)
-        last = runs[-1] if runs else None
-        if last and number is not None and last[0] == head and last[2] + 1 == number:
-            runs[-1] = (head, last[1], number)
-        else:
-            runs.append((head, -1, -1) if number is None else (head, number, number))
+        held = numbers.setdefault(found[1] if found else setting, [])
+        held += [int(found[2])] if found else []
     return ", ".join(
-        head if first < 0 else f"{head}{first}" if first == last else f"{head}{first}-{last}"
-        for head, first, last in runs
+        f"{head}{run}" for head, held in numbers.items() for run in (_number_runs(held) or [""])
     )
+
+
+def _number_runs(numbers: Iterable[int]) -> list[str]:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] + 1 == number:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ["-".join(map(str, run)) for run in runs]
 
 
 def collapse(ports: Iterable[str], order: Mapping[str, int]) -> str:

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from components.core.beside import Beside
 from components.core.difference import Difference
+from components.core.settings import plain
 from components.fabric.effects import collapse
-from components.fabric.settings import plain
 from components.fabric.state import (
     DSCP_COUNT,
     EcnState,

@@ -21,6 +21,7 @@ Topic = Literal[
     "queue-setting",
     "packet-spreading",
     "routed-link",
+    "edge-ports",
 ]
 
 
@@ -54,6 +55,10 @@ def lacks(rdma: Rdma, switch: Switch) -> Iterator[Lack]:
     yield from _spreading(rdma, switch, system)
     yield from _routing(switch, system)
     yield from _watchdog(rdma, switch, system)
+    missing = _missing(system.edge_ports, switch)
+    if switch.edge_ports and missing is not None:
+        what = f"no port has a BPDU guard on {_title(switch)}"
+        yield Lack("edge-ports", what, missing, ("edge_ports",))
     yield from _ports(rdma, switch, system)
 
 

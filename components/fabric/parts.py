@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from components.fabric.settings import OMIT_NONE, Setting
+from components.core.settings import OMIT_NONE, Setting
 
 
 class _Frozen(BaseModel):

@@ -248,6 +248,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
             "admin_up": True,
             "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
             **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
+            **_edge(switch, port),
             **_own_watchdog(spec.rdma, port),
             **_own_cable(switch, port),
             **plan_link(switch, name),
@@ -283,6 +284,12 @@ def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
         return {"mode": "routed"}
     vlans = tuple(sorted(rail.vlan for rail in rails_on_link(spec, port)))
     return {"mode": "trunk", "trunk_vlans": vlans}
+
+
+def _edge(switch: Switch, port: SwitchPort) -> dict[str, object]:
+    """Spanning tree of a switched port to a host: ours only if the file asks for it."""
+    is_edge = switch.edge_ports and not port.peer and port.mode != "routed"
+    return {"edge_port": "on", "bpdu_guard": "on"} if is_edge else {}
 
 
 def _own_watchdog(rdma: Rdma, port: SwitchPort) -> dict[str, object]:

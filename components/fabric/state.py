@@ -14,9 +14,7 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from components.core.difference import Difference, diff_settings
-from components.fabric.identity import Identity
-from components.fabric.parts import IbState, Sessions
-from components.fabric.settings import (
+from components.core.settings import (
     OMIT_EMPTY,
     OMIT_NONE,
     Setting,
@@ -27,6 +25,8 @@ from components.fabric.settings import (
     texts,
     up_down,
 )
+from components.fabric.identity import Identity
+from components.fabric.parts import IbState, Sessions
 
 ALL_VLANS = tuple(range(1, 4095))
 """IEEE 802.1Q: 0 and 4095 are reserved."""
@@ -169,6 +169,11 @@ class PortState(_Frozen):
     autoneg: Annotated[str | None, OMIT_NONE, Setting(say=or_default)] = None
     """Auto-negotiation, `on` or `off`, with what is offered where that is set apart (SONiC):
     `on 400000`; blank: no line says it."""
+    edge_port: Annotated[str | None, OMIT_NONE, Setting(say=or_default)] = None
+    """Whether spanning tree takes the port for one to a host, which forwards at once: `on` or
+    `off`; blank: no line says it. Other words are a system's own: found and put back."""
+    bpdu_guard: Annotated[str | None, OMIT_NONE, Setting(say=or_default)] = None
+    """Whether the port goes down if it hears a BPDU, which no host sends; likewise."""
     dscp_priorities: Annotated[
         dict[int, int],
         OMIT_EMPTY,

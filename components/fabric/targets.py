@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from components.fabric.settings import (
+from components.core.settings import (
     drop,
     join,
     natives,

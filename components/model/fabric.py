@@ -344,6 +344,10 @@ class Switch(Frozen):
     links: LinkSettings = LinkSettings()
     """What all of `ports` run at: `{speed_gbit_s: 400, fec: rs}`; a port, a range of ports or of
     parts may have exceptions. Default: left to the switch."""
+    edge_ports: bool = False
+    """Whether the switched ports to hosts are spanning-tree edge ports with BPDU guard: they
+    forward as soon as they are up, and go down if they hear a BPDU, which only another switch or
+    bridge sends. Cumulus and EOS have it. Default false: left to the switch."""
     mlag_peer: DnsLabel | None = None
     """The switch with which this one is an MLAG pair. You set the pair and its bundles yourself;
     Railyard leaves them alone, and never changes both switches in one wave. Default: none."""

@@ -180,7 +180,7 @@ class Row:
             yield f"no {self._head}"
         elif self._has_place:
             words = (self.show(value) if is_place(word) else word for word in self.line.split())
-            yield " ".join(words)
+            yield " ".join(words).rstrip()
         elif value == self.value:
             yield self.line
 

@@ -220,7 +220,8 @@ def test_a_port_with_a_mapping_of_its_own_trusts_what_that_says(
         ({"ip": {"address": {"10.1.1.0/31": {}}}}, False),  # `addresses` of the switch has it
         ({"ip": {"vrf": "RED"}}, True),
         ({"link": {"duplex": "full"}}, True),
-        ({"bridge": {"domain": {"br_default": {"stp": {}}}}}, True),
+        ({"bridge": {"domain": {"br_default": {"stp": {"admin-edge": "on"}}}}}, False),
+        ({"bridge": {"domain": {"br_default": {"stp": {"network": "on"}}}}}, True),
         ({"bridge": {"domain": {"br_default": {}, "br_other": {}}}}, True),
         ({"bridge": {"domain": {"br_default": {}}, "port": 1}}, True),
         ({"qos": {"mapping": {}}}, True),

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeGuard
 
 import pytest
 
-from components.fabric.settings import drop, join, overlay, restore
+from components.core.settings import drop, join, overlay, restore
 from components.fabric.state import SwitchState
 
 Raw = dict[str, Any]
@@ -50,6 +50,8 @@ VALUES: Final[dict[str, list[Any]]] = {
     "speed": ["", "400"],
     "fec": ["", "rs"],
     "autoneg": ["on", "off"],
+    "edge_port": ["", "on", "network"],
+    "bpdu_guard": ["", "on", "off"],
 }
 IB: Final[dict[str, list[Any]]] = {
     "sm_function": [True, False],

@@ -147,6 +147,7 @@ def _link(system: str, site: dict[str, Any], *, split: bool, negotiated: bool) -
     links = {"speed_gbit_s": speed, "fec": "rs", "autoneg": negotiated}
     for switch in site["switches"]:
         switch["links"] = links
+        switch["edge_ports"] = system in {"cumulus", "eos"}
     for nic in (nic for host in site["hosts"] for nic in host["nics"]):
         nic |= {"model": "ConnectX-7", "speed_gbit_s": speed or 100}
 

@@ -186,6 +186,8 @@ class SwitchSystem:
     """How it says so."""
     drain: Drain | str = "its driver sets no BGP"
     """How traffic leaves it gracefully before it changes, or why it cannot."""
+    edge_ports: Release | str = "no line of its BPDU guard is known here"
+    """First release whose ports are spanning-tree edge ports with BPDU guard if a line says so."""
     native_apart: bool = False
     """A trunk has the VLAN of untagged frames beside that of an access port; else it is hybrid."""
     reserved_vlans: range = range(0)

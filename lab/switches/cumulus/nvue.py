@@ -37,6 +37,7 @@ _BELOW: Final = {
     f"{_PORT} link": "mtu =mtu|state <state>|speed =speed|fec =fec|auto-negotiate =autoneg",
     "interface <wholes> link breakout <mode>": "|lanes-per-port =number",
     _MEMBER: "|access =vlan|untagged =native|vlan <vlans>",
+    f"{_MEMBER} stp": "admin-edge =autoneg|bpdu-guard =autoneg",
     f"{_PORT} qos": "|".join(f"{each} profile =name" for each in QOS_PROFILES),
     f"{_PORT} router adaptive-routing": _ON,
     "router adaptive-routing": _ON,
@@ -124,6 +125,7 @@ _FORMS: Final = (
     ),
     (r"router (bfd)\b", (set[str](), {"bfd"}), _STATE_WORDS),
     (r"interface \S+ link auto-negotiate (\S+)", _ON_OFF, (5, 16)),
+    (r"interface \S+ bridge domain \S+ stp \S+ (\S+)", _ON_OFF, _STATE_WORDS),
 )
 """Where a word stands, its words of before and of after, and the first release of those (page "New
 and Changed NVUE Commands" of 5.15; release notes of 5.16 for the last)."""

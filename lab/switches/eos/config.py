@@ -83,8 +83,8 @@ class Port(Part):
     no_drop: list[int] = []
     watchdog: Watchdog = Watchdog()
     queues: dict[int, Queue] = {}
-    edge: bool = False
-    """`spanning-tree portfast`, which does nothing here."""
+    portfast: str | None = None
+    bpduguard: str | None = None
     group: tuple[int, ChannelMode] | None = None
     """The bundle that it is in, and how."""
 

@@ -276,7 +276,12 @@ _OF_PORT: Final = (
     ),
     _priorities,
     _watchdog,
-    Row("spanning-tree portfast", "edge", value=True, without=False),
+    Row(
+        "spanning-tree portfast edge|network|auto|normal",
+        "portfast",
+        show=lambda word: word.removeprefix("edge"),
+    ),
+    Row("spanning-tree bpduguard enable|disable", "bpduguard"),
     _queues,
 )
 _TIMER: Final = (
@@ -301,6 +306,7 @@ PORT: Final = table(
         (f"{_TIMER} <seconds>", _timer),
         (f"{_TIMER} <seconds> forced", _forced_timer),
         (f"no {_WATCHDOG} port timer", assign(lambda place: place.held().watchdog, "timer", None)),
+        ("spanning-tree portfast", assign(Place.held, "portfast", "edge")),
         ("uc-tx-queue <int>", _enter_queue),
     )
 )

@@ -114,6 +114,8 @@ class CumulusDriver(ByTable):
             pfc_watchdog=False,
             speed="",
             fec="",
+            edge_port="",
+            bpdu_guard="",
             autoneg="",
             native=sources(admin_up=False) | noted,
         )

@@ -120,6 +120,7 @@ class Row:
 
 
 _FEC: Final = {"rs": "rs", "fc": "baser", "none": "off"}
+_IN_WORDS: Final = {"on": "enabled", "off": "disabled"}
 _SPREADS: Final = Row(
     "adaptive_routing", "router adaptive-routing enable", blank=False, words=_SWITCH,
     unset="router adaptive-routing", since=(5, 6, 0), noted=True,
@@ -129,14 +130,22 @@ LINK: Final = (
     Row("speed", "link speed", blank=""),
     Row("fec", "link fec", blank="", words=_FEC),
     Row("autoneg", "link auto-negotiate", blank="",
-        new=(NEGOTIATES, "link auto-negotiate", {"on": "enabled", "off": "disabled"})),
+        new=(NEGOTIATES, "link auto-negotiate", _IN_WORDS)),
 )  # fmt: skip
+_STP: Final = f"bridge domain {BRIDGE} stp"
+EDGE: Final = (
+    Row("edge_port", f"{_STP} admin-edge", blank="",
+        new=(STATES, f"{_STP} admin-edge", _IN_WORDS)),
+    Row("bpdu_guard", f"{_STP} bpdu-guard", blank="",
+        new=(STATES, f"{_STP} bpdu-guard", _IN_WORDS)),
+)  # fmt: skip
+"""Their words: NVUE reference, and the page "New and Changed NVUE Commands" of 5.15."""
 MTU: Final = Row("mtu_bytes", "link mtu", blank=FACTORY_MTU_BYTES, noted=True)
 WATCHDOG: Final = Row(
     "pfc_watchdog", "qos pfc-watchdog state", blank=False, unset="qos pfc-watchdog",
     words={True: "enable", False: "disable"}, since=(5, 6, 0), noted=True,
 )  # fmt: skip
-PORT: Final = (*LINK, MTU, WATCHDOG, _SPREADS)
+PORT: Final = (*LINK, *EDGE, MTU, WATCHDOG, _SPREADS)
 SPREADS: Final = _SPREADS
 CABLE: Final = Row("roce_cable_m", "qos roce cable-length", blank=0)
 GLOBAL: Final = "router bgp"
@@ -205,7 +214,16 @@ FRONT: Final[Shape] = {
     "ipv4": {"address": None},
     "router": {"adaptive-routing": None},
     "qos": {"pfc-watchdog": None},
-    "bridge": {"domain": {BRIDGE: {"access": None, "untagged": None, "vlan": None}}},
+    "bridge": {
+        "domain": {
+            BRIDGE: {
+                "access": None,
+                "untagged": None,
+                "vlan": None,
+                "stp": {"admin-edge": None, "bpdu-guard": None},
+            }
+        }
+    },
     "link": dict.fromkeys(("state", "breakout", *(row.path.split()[1] for row in (*LINK, MTU)))),
 }
 """A port: a bundle that it is in, its profiles of quality of service and others are not ours."""

@@ -31,6 +31,7 @@ from components.fabric.systems.cumulus.read import PortConfig
 from components.fabric.systems.cumulus.routing import has_left_over, routing_lines
 from components.fabric.systems.cumulus.rows import (
     CABLE,
+    EDGE,
     LINK,
     MTU,
     PORT,
@@ -109,7 +110,9 @@ def _port_lines(actual: SwitchState, target: SwitchState) -> Iterator[Line]:
         release = release_of(actual)
         links = port_lines((*LINK, MTU), was, port, release)
         rest = port_lines((WATCHDOG, SPREADS), was, port, release)
-        for tail in (*_l2_lines(was, port), *links, *_admin_lines(was, port), *rest):
+        # Before a port leaves the bridge: what is below `bridge` goes with it.
+        edge = port_lines(EDGE, was, port, release)
+        for tail in (*edge, *_l2_lines(was, port), *links, *_admin_lines(was, port), *rest):
             groups.setdefault(tail, []).append(name)
     # What goes is unset first on every port: a VLAN is either the access one or in the list.
     for (verb, path, word), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):

@@ -146,6 +146,8 @@ class EosDriver(ByTable):
             strict_classes=tuple(QUEUES),
             speed="",
             fec="",
+            edge_port="",
+            bpdu_guard="",
             native=sources(mtu_bytes=False, trust=False, mode=False),
         )
         return SwitchState(

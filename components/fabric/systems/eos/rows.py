@@ -44,6 +44,9 @@ _WATCHDOG: Final = f"{_PFC} pause watchdog"
 _WATCHDOG_PARTS: Final = {"enable": "", "timer": " port timer", "action": " port action"}
 """In the order of the vendor's own configuration."""
 _TIMES: Final = re.compile(r"timeout ([\d.]+) polling-interval \S+ recovery-time ([\d.]+)")
+_EDGE: Final = "spanning-tree portfast"
+_GUARD: Final = "spanning-tree bpduguard"
+_GUARD_WORDS: Final = {"on": "enable", "off": "disable"}
 _ALLOWED: Final = "switchport trunk allowed vlan"
 _NATIVE: Final = "switchport trunk native vlan"
 
@@ -217,6 +220,11 @@ ROWS: Final = (
         lambda found: "all" if _text(found) == "all" else parse_vlan_ranges(_text(found)), "all",
         write=_allowed_lines),
     Row("routed", "no switchport", _flag(on=True), absent=False, write=_routed_lines),
+    Row("edge_port", rf"{_EDGE}(?: (\S+))?", lambda found: found[0][1] or "on", "",
+        lambda v: f"{_EDGE} {v}".removesuffix(" on") if v else f"no {_EDGE}"),
+    Row("bpdu_guard", rf"{_GUARD} (\S+)",
+        lambda found: "on" if found[0][1] == "enable" else "off", "",
+        lambda v: f"{_GUARD} {_GUARD_WORDS[v]}" if v else f"no {_GUARD}"),
     Row("trust", "|".join(_TRUST.values()),
         lambda found: next(word for word, line in _TRUST.items() if line == found[0][0]), None,
         write=_trust_lines),
@@ -295,7 +303,10 @@ def read_port(section: Section, wanted: PortState) -> PortState:
     watchdog, mtu_bytes, trust = (values[key] for key in ("pfc_watchdog", "mtu_bytes", "trust"))
     plain = {
         key: values[key]
-        for key in ("admin_up", "speed", "fec", "access_vlan", "trunk_vlans", "pfc")
+        for key in (
+            *("admin_up", "speed", "fec", "access_vlan", "trunk_vlans", "pfc"),
+            *("edge_port", "bpdu_guard"),
+        )
     }
     times = _TIMES.match(watchdog.get("timer", "")) if wanted.pfc_watchdog_ms else None
     shares = {

@@ -114,6 +114,8 @@ SYSTEM: Final = SwitchSystem(
         is_away=r'"System": *\{[^{}]*"adminState": *"underMaintenance"',
         is_empty=r'"System": *\{[^{}]*"state": *"underMaintenance"',
     ),
+    # AVD's template of an Ethernet interface; Arista's manual, chapter "Spanning Tree Protocol".
+    edge_ports=MIN_RELEASE,
     native_apart=True,
     # `speed 200g-4` in AMD's guide for an Arista 7388; Arista's manual, page "Octal Port Renumber".
     splits=MIN_RELEASE,

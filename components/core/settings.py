@@ -82,6 +82,8 @@ class Setting:
     """Its name in `PortState.native`, with `{}` for an entry; blank: the driver keeps no words."""
     where: str = ""
     """What it belongs to in diffs, if that is not what the whole state belongs to."""
+    split: Callable[[str], tuple[str, str]] | None = None
+    """From the key of an entry to what it belongs to and its name, if the key says both."""
     blank: Any = NOTHING
     """What an undo puts back if the baseline has no value."""
     asked: Any = NOTHING
@@ -155,7 +157,7 @@ def texts(state: BaseModel, where: str = "switch") -> Texts:
         if value is None or text is None:
             continue
         place = setting.where or where
-        if "{}" in text + place or is_state(value):
+        if "{}" in text + place or setting.split or is_state(value):
             flat |= _entry_texts(setting, value, text or name, place)
         elif (said := setting.say(value)) is not None:
             flat[place, text or name] = said
@@ -172,7 +174,8 @@ def _entry_texts(setting: Setting, value: object, text: str, place: str) -> Text
         if is_state(entry):
             flat |= texts(entry, place.format(key))
         elif (said := setting.say(entry)) is not None:
-            flat[place.format(key), text.format(key)] = said
+            name = setting.split(key) if setting.split else (place.format(key), text.format(key))
+            flat[name] = said
     return flat
 
 
