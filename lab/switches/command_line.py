@@ -185,16 +185,53 @@ class Row:
             yield self.line
 
 
+def flag(line: str, field: str, head: str = "") -> Row:
+    """A field that is on with its line, and off with `no` and the line, or `no` and `head`."""
+    return Row(line, field, value=True, without=False, head=head)
+
+
 Lines = Callable[[Any], Iterable[str]]
 """What has fields to lines that no row has."""
 
 
 def commands_of(
-    rows: Iterable[Row | Lines], get: Callable[..., object], before: str = ""
+    rows: Iterable[Row | Lines], get: Callable[[Any], object]
 ) -> tuple[tuple[str, Handler], ...]:
-    """The lines of all rows, for a command table."""
+    """The lines of all rows, for a command table; `get` gives what has their fields."""
+    return keyed_commands(rows, get, "")
+
+
+def keyed_commands(
+    rows: Iterable[Row | Lines], get: Callable[..., object], before: str
+) -> tuple[tuple[str, Handler], ...]:
+    """The same of rows whose lines begin with words that say what has the fields."""
     found = [row.commands(get, before) for row in rows if isinstance(row, Row)]
     return tuple(line for lines in found for line in lines)
+
+
+def assign(get: Callable[[Any], object], field: str, value: object) -> Callable[[Any], None]:
+    """A line without a value: the field gets this one."""
+    return lambda context: setattr(get(context), field, value)
+
+
+def forget(
+    get: Callable[[Any], dict[str, Any]], name: Callable[[str], str] = str
+) -> Callable[[Any, str], None]:
+    """A line that takes away what has a name."""
+    return lambda context, text: get(context).pop(name(text), None) and None
+
+
+def listed(
+    get: Callable[[Any], object], field: str, read: Callable[[str], Any] = str, *, on: bool
+) -> Callable[[Any, str], None]:
+    """A line that puts a value into a sorted list, or takes it out."""
+
+    def change(context: object, text: str) -> None:
+        held, value = get(context), read(text)
+        others = {*getattr(held, field)} - {value}
+        setattr(held, field, sorted(others | {value} if on else others))
+
+    return change
 
 
 def lines_of(rows: Iterable[Row | Lines], held: BaseModel) -> Iterator[str]:

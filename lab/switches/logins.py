@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, cast, runtime_checkable
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar, Protocol, cast, runtime_checkable
 
 from components.remote.ssh_library import asyncssh
+from lab.switches.emulators import Daemons
+from lab.switches.neighbours import Told, tell
 from lab.switches.plain_faults import PlainFaults
-from lab.switches.ssh_switch import Process, cut_connection
+from lab.switches.ssh_switch import FaultsT, Process, SshSwitch, StoredT, cut_connection
 from lab.views import SwitchConfig
 
 
@@ -182,3 +185,30 @@ class KeyboardLogin(_Login):
     def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
         """Compare with the lab's."""
         return username == self._config.user and list(responses) == [self._config.password]
+
+
+class LinuxSwitch(SshSwitch[StoredT, FaultsT]):
+    """A switch whose logins get bash, and whose routing can be that of real daemons."""
+
+    host_mac: ClassVar[str]
+    """What a host tells as its port, where no real lldpd does."""
+    frr: Daemons | None = None
+    """What routes in its stead, where the lab has real daemons."""
+
+    def login(self) -> asyncssh.SSHServer:
+        """The one user's password."""
+        return PasswordLogin(self._config)
+
+    @abstractmethod
+    def up(self, port: str) -> bool:
+        """Whether a port has link: not shut, cabled, and its cable not pulled."""
+
+    def heard(self) -> Mapping[str, tuple[str, Told]]:
+        """Port to (system, what it tells) by LLDP, at the ports that have link."""
+        if self.frr is not None:
+            return self.frr.heard()
+        return {
+            port: (system, tell(name, self.host_mac))
+            for port, (system, name) in self.plugged.items()
+            if self.up(port)
+        }

@@ -6,13 +6,12 @@ import copy
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
 
 from pydantic import JsonValue
 
-from components.remote.ssh_library import asyncssh
 from lab.switches.cumulus import show
 from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.config import (
@@ -31,13 +30,11 @@ from lab.switches.cumulus.config import (
 from lab.switches.cumulus.conflicts import fastest_gbit_s, ports_of
 from lab.switches.cumulus.revisions import Revisions
 from lab.switches.cumulus.values import NvueError
-from lab.switches.emulators import Daemons
 from lab.switches.front import front_of
-from lab.switches.logins import PasswordLogin, serve_bash
-from lab.switches.neighbours import Told, tell
+from lab.switches.logins import LinuxSwitch, serve_bash
 from lab.switches.onyx.config import Mode
 from lab.switches.plain_faults import PlainFaults, by_hand, cable, pace, timer, type_by_hand
-from lab.switches.ssh_switch import Process, SshSwitch, load_stored
+from lab.switches.ssh_switch import Process, load_stored
 from lab.switches.text import numbers
 from lab.views import PortView, RouterView, SwitchConfig
 
@@ -66,10 +63,11 @@ _FAULTS: Final[dict[str, Callable[[CumulusSwitch, list[str]], str]]] = {
 }
 
 
-class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
+class CumulusSwitch(LinuxSwitch[Stored, PlainFaults]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
     own_faults = _FAULTS
+    host_mac = "48:b0:2d:76:ee:8e"
     factory_release = show.RELEASE
     planted_refusal = "Error: Failure during apply"  # planted, not modelled
     writes = re.compile(r"nv (?:set|unset|config (?:apply|patch|save|detach))\b")
@@ -78,19 +76,8 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
     def __init__(
         self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Load the state of last time, or start from the factory's.
-
-        Args:
-            config: Of the lab file.
-            state_path: Where the state is kept.
-            clock: In seconds; a test lets it jump.
-
-        Raises:
-            UsageError: The lab does not know the model.
-        """
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
         super().__init__(config, state_path, load_stored(Stored, state_path, Stored), PlainFaults())
-        self.frr: Daemons | None = None
-        """What routes in its stead, where the lab has real daemons."""
         self.front = front_of(config.model, "cumulus")
         self.revisions = self.waiting = Revisions(
             self.stored, clock, self.front, self._refused_by_frr, self._auto_save
@@ -100,10 +87,6 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
     def ports(self) -> tuple[str, ...]:
         """The front panel ports."""
         return ports_of(self.stored.applied, self.front)
-
-    def login(self) -> asyncssh.SSHServer:
-        """The one user's password."""
-        return PasswordLogin(self._config)
 
     def session(self) -> Session:
         """A new login."""
@@ -116,16 +99,6 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
 
     def _refused_by_frr(self, tree: Tree) -> str | None:
         return None if self.frr is None else self.frr.take(router_view(self._config.name, tree))
-
-    def heard(self) -> Mapping[str, tuple[str, Told]]:
-        """Port to (system, what it tells) by LLDP, at the ports that have link."""
-        if self.frr is not None:
-            return self.frr.heard()
-        return {
-            port: (system, tell(name, show.HOST_MAC))
-            for port, (system, name) in self.plugged.items()
-            if self.up(port)
-        }
 
     def up(self, port: str) -> bool:
         """Whether a port has link: not shut, cabled, and its cable not pulled."""
@@ -141,11 +114,7 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         return on and not self.faults.disk_full
 
     def save_configuration(self) -> None:
-        """Make what is applied the configuration that boots.
-
-        Raises:
-            NvueError: The planted fault "disk full" (its wording is a guess).
-        """
+        """Make what is applied the configuration that boots; a full disk refuses (a guess)."""
         if self.faults.disk_full:
             raise NvueError("Error: No space left on device")
         self.stored.startup = copy.deepcopy(self.stored.applied)
@@ -180,11 +149,7 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """What decides about a RoCE packet on this port; a UsageError if there is none."""
         self.revisions.tick()
         self.require_port(port)
         tree = self.stored.applied

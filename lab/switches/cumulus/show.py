@@ -139,8 +139,6 @@ def show_lldp(heard: Mapping[str, tuple[str, Told]]) -> str:
     return indented(table)
 
 
-HOST_MAC: Final = "48:b0:2d:76:ee:8e"
-"""What a host tells as its port, where no real lldpd does."""
 _OFF: Final = """\
                     operational  applied
 ------------------  -----------  -------

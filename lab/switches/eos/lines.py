@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, cast
 
-from lab.switches.command_line import CliError, Row, lines_of, table
+from lab.switches.command_line import CliError, Row, assign, commands_of, flag, lines_of, table
 from lab.switches.eos.config import (
     ALL_VLANS,
     EOS_RELEASE,
@@ -23,12 +23,10 @@ from lab.switches.eos.config import (
 )
 from lab.switches.eos.place import (
     INVALID,
-    Between,
     Place,
-    assign,
+    between,
     expand_within,
     indent,
-    settings,
     within,
     within_seconds,
 )
@@ -108,12 +106,9 @@ def _watchdog_action(place: Place, said: str = "errdisable") -> None:
         place.config.watchdog_defaults.pop("action", None)
 
 
-def _hostname(place: Place, text: str) -> None:
-    place.config.hostname = text
-
-
-_REWRITE: Final = Row("qos rewrite dscp", "rewrite_dscp", value=True, without=False)
-_QUIESCE: Final = Row("quiesce", "quiesced", value=True, without=False)
+_HOSTNAME: Final = Row("hostname <word>", "hostname", removable=False)
+_REWRITE: Final = flag("qos rewrite dscp", "rewrite_dscp")
+_QUIESCE: Final = flag("quiesce", "quiesced")
 """AVD, template of `maintenance`. That nothing of it stays after `no quiesce` is a guess."""
 CONFIG: Final = table(
     (
@@ -130,14 +125,13 @@ CONFIG: Final = table(
         ),
         (f"{_WATCHDOG} action drop|errdisable", _watchdog_action),
         (f"no {_WATCHDOG} action", _watchdog_action),
-        ("hostname <word>", _hostname),
         ("maintenance", assign(lambda place: place, "maintenance", "maintenance")),
-        *settings((_REWRITE,), lambda place: place.config),
+        *commands_of((_HOSTNAME, _REWRITE), lambda place: place.config),
     )
 )
 VLAN: Final = table((("name <word>", _name),))
 UNITS: Final = table((("unit System", assign(lambda place: place, "maintenance", "System")),))
-UNIT: Final = table(settings((_QUIESCE,), lambda place: place.config))
+UNIT: Final = table(commands_of((_QUIESCE,), lambda place: place.config))
 
 
 def _speed(place: Place, text: str) -> str:
@@ -225,7 +219,7 @@ def _watchdog(port: Port) -> Iterator[str]:
     yield from _ACTION.lines(port.watchdog)
 
 
-_WATCH: Final = Row(_WATCHDOG, "enabled", value=True, without=False)
+_WATCH: Final = flag(_WATCHDOG, "enabled")
 _ACTION: Final = Row(f"{_WATCHDOG} port action drop|notify-only", "action")
 
 
@@ -242,13 +236,13 @@ def _queues(port: Port) -> Iterator[str]:
 
 _OF_PORT: Final = (
     Row("description <text>", "description"),
-    Row("shutdown", "shutdown", value=True, without=False),
+    flag("shutdown", "shutdown"),
     Row("speed <text>", "speed", read=_speed, resets=True),
-    Row("mtu <int>", "mtu", read=Between(68, 65535)),
-    Row("l2 mtu <int>", "l2_mtu", read=Between(64, 65535)),
+    Row("mtu <int>", "mtu", read=between(68, 65535)),
+    Row("l2 mtu <int>", "l2_mtu", read=between(64, 65535)),
     _encodings,
     _group_line,
-    Row("switchport access vlan <int>", "access_vlan", without=1, read=Between(1, 4094)),
+    Row("switchport access vlan <int>", "access_vlan", without=1, read=between(1, 4094)),
     Row(
         "switchport trunk native vlan tag|<int>",
         "native_vlan",
@@ -267,13 +261,7 @@ _OF_PORT: Final = (
     *ADDRESSES,
     Row("qos trust cos|dscp", "trust", without="none", resets=True),
     # That the list of priorities stays is a guess, on which the driver does not depend.
-    Row(
-        "priority-flow-control on",
-        "pfc",
-        value=True,
-        without=False,
-        head="priority-flow-control",
-    ),
+    flag("priority-flow-control on", "pfc", "priority-flow-control"),
     _priorities,
     _watchdog,
     Row(
@@ -289,7 +277,7 @@ _TIMER: Final = (
 )
 PORT: Final = table(
     (
-        *settings(_OF_PORT, Place.held),
+        *commands_of(_OF_PORT, Place.held),
         NO_ADDRESS,
         # What a line of one kind does to another one's is a guess: the driver begins from none.
         (f"{_ENCODING} reed-solomon|fire-code", _encoding),
@@ -302,7 +290,7 @@ PORT: Final = table(
         ("priority-flow-control priority <int> drop|no-drop", _priority),
         ("no priority-flow-control priority <int> no-drop", _priority),
         # That a line of the watchdog leaves the others is a guess.
-        *settings((_WATCH, _ACTION), lambda place: place.held().watchdog),
+        *commands_of((_WATCH, _ACTION), lambda place: place.held().watchdog),
         (f"{_TIMER} <seconds>", _timer),
         (f"{_TIMER} <seconds> forced", _forced_timer),
         (f"no {_WATCHDOG} port timer", assign(lambda place: place.held().watchdog, "timer", None)),
@@ -334,10 +322,10 @@ def _marking(queue: Queue) -> Iterator[str]:
 
 
 _OF_QUEUE: Final = (
-    Row("bandwidth percent <int>", "bandwidth_percent", read=Between(1, 100)),
-    Row("priority strict", "strict", value=True, without=False, head="priority"),
+    Row("bandwidth percent <int>", "bandwidth_percent", read=between(1, 100)),
+    flag("priority strict", "strict", "priority"),
     _marking,
-    Row("random-detect ecn count", "count", value=True, without=False),
+    flag("random-detect ecn count", "count"),
 )
 _MARK: Final = (
     f"random-detect ecn minimum-threshold <int> {_UNITS} maximum-threshold <int> {_UNITS}"
@@ -351,7 +339,7 @@ QUEUE: Final = table(
             "no random-detect ecn minimum-threshold",
             assign(Place.held_queue, "marking", None),
         ),
-        *settings(_OF_QUEUE, Place.held_queue),
+        *commands_of(_OF_QUEUE, Place.held_queue),
     )
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from lab.switches.command_line import CliError, Grammar, Handler, Lines, Row, commands_of
+from lab.switches.command_line import CliError, Grammar
 from lab.switches.eos.config import Bgp, Config, Interface, Port, Queue
 from lab.switches.text import expand
 
@@ -76,31 +76,16 @@ class Place:
         return self.config.routing.bgp
 
     def known_port(self, text: str) -> str:
-        """The name of a port, which may be short: `Et1/1`, `eth1/1` and `1/1` are `Ethernet1/1`.
-
-        Raises:
-            CliError: There is none.
-        """
-        name = f"Ethernet{re.sub('^[A-Za-z]+', '', text)}"
+        """The whole name of a port; a CliError if there is none."""
+        name = port_name(text)
         if name not in self.config.ports:
             raise CliError(INVALID)
         return name
 
 
-def assign(get: Callable[[Place], object], field: str, value: object) -> Handler:
-    """A line without a value: the field gets this one."""
-
-    def answer(place: Place) -> None:
-        setattr(get(place), field, value)
-
-    return answer
-
-
-def settings(
-    rows: Iterable[Row | Lines], get: Callable[[Place], object]
-) -> tuple[tuple[str, Handler], ...]:
-    """The lines of rows, for a command table."""
-    return commands_of(rows, get)
+def port_name(text: str) -> str:
+    """`Et1/1`, `eth1/1` and `1/1` are `Ethernet1/1`."""
+    return f"Ethernet{re.sub('^[A-Za-z]+', '', text)}"
 
 
 def within(text: str, low: int, high: int) -> int:
@@ -110,15 +95,9 @@ def within(text: str, low: int, high: int) -> int:
     return int(text)
 
 
-class Between:
+def between(low: int, high: int) -> Callable[[Place, str], int]:
     """A number in its range, as a row reads it."""
-
-    def __init__(self, low: int, high: int) -> None:
-        self._range = low, high
-
-    def __call__(self, _place: Place, text: str) -> int:
-        """Refuse what is outside."""
-        return within(text, *self._range)
+    return lambda _place, text: within(text, low, high)
 
 
 def within_seconds(text: str, low: float, high: float) -> str:

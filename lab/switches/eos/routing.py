@@ -11,7 +11,18 @@ from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Final
 
-from lab.switches.command_line import CliError, Handler, Row, commands_of, lines_of, table
+from lab.switches.command_line import (
+    CliError,
+    Handler,
+    Row,
+    assign,
+    commands_of,
+    flag,
+    forget,
+    keyed_commands,
+    lines_of,
+    table,
+)
 from lab.switches.eos.config import (
     Bgp,
     Config,
@@ -21,7 +32,7 @@ from lab.switches.eos.config import (
     Neighbor,
     port_order,
 )
-from lab.switches.eos.place import INVALID, Between, Place, assign, indent, settings, within
+from lab.switches.eos.place import INVALID, Place, between, indent, port_name, within
 from lab.views import BfdView, RouterView
 
 _MAX_ASN: Final = 4_294_967_295
@@ -40,10 +51,6 @@ def _interface(place: Place, name: str) -> None:
     place.config.routing.interfaces.setdefault(place.interface, Interface())
 
 
-def _no_interface(place: Place, name: str) -> None:
-    place.config.routing.interfaces.pop(name.capitalize(), None)
-
-
 def _router(place: Place, text: str) -> None:
     asn, held = within(text, 1, _MAX_ASN), place.config.routing.bgp
     if held is not None and held.asn != asn:
@@ -59,7 +66,7 @@ def _no_router(place: Place, text: str) -> None:
     place.config.routing.bgp = None
 
 
-_IPV6: Final = Row("ipv6 unicast-routing", "ipv6", value=True, without=False)
+_IPV6: Final = flag("ipv6 unicast-routing", "ipv6")
 GLOBAL: Final = table(
     (
         ("ip routing", _forward("ipv4")),
@@ -67,9 +74,12 @@ GLOBAL: Final = table(
         ("ip routing ipv6 interfaces", _forward("ipv6 interfaces")),
         # That plain IPv4 stays on is a guess, on which the driver does not depend.
         ("no ip routing ipv6 interfaces", _forward("ipv4")),
-        *settings((_IPV6,), lambda place: place.config.routing),
+        *commands_of((_IPV6,), lambda place: place.config.routing),
         ("interface <svi>", _interface),
-        ("no interface <svi>", _no_interface),
+        (
+            "no interface <svi>",
+            forget(lambda place: place.config.routing.interfaces, str.capitalize),
+        ),
         ("router bgp <int>", _router),
         ("no router bgp <int>", _no_router),
     )
@@ -94,15 +104,15 @@ def _no_address(place: Place, text: str) -> None:
 
 ADDRESSES: Final = (
     Row("ip address <word>", "address", read=_address),
-    Row("ipv6 enable", "ipv6", value=True, without=False),
+    flag("ipv6 enable", "ipv6"),
 )
 """Of every routed interface; a port has more."""
 NO_ADDRESS: Final = ("no ip address <word>", _no_address)
 _OF_INTERFACE: Final = (
     Row("description <text>", "description"),
-    Row("shutdown", "shutdown", value=True, without=False),
-    Row("mtu <int>", "mtu", read=Between(68, 65535)),
-    Row("autostate", "autostate", value=True, without=False),
+    flag("shutdown", "shutdown"),
+    Row("mtu <int>", "mtu", read=between(68, 65535)),
+    flag("autostate", "autostate"),
     *ADDRESSES,
 )
 ROUTED: Final = table(
@@ -113,7 +123,7 @@ ROUTED: Final = table(
 )
 
 
-def _group(place: Place, name: str) -> None:
+def _add_group(place: Place, name: str) -> None:
     place.held_bgp().groups.setdefault(name, Group())
 
 
@@ -146,19 +156,11 @@ def _peer(place: Place, port: str, group: str, asn: str) -> None:
     place.held_bgp().ports[name] = (group, within(asn, 1, _MAX_ASN))
 
 
-def _no_peer(place: Place, port: str) -> None:
-    place.held_bgp().ports.pop(place.known_port(port), None)
-
-
 def _neighbor(place: Place, address: str, asn: str) -> None:
     if not re.fullmatch(r"\d+(\.\d+){3}", address):
         raise CliError(INVALID)
     found = place.held_bgp().addresses.setdefault(address, Neighbor(asn=1))
     found.asn = within(asn, 1, _MAX_ASN)
-
-
-def _no_neighbor(place: Place, address: str) -> None:
-    place.held_bgp().addresses.pop(address, None)
 
 
 def _paths(place: Place, text: str, _ecmp: str) -> None:
@@ -180,35 +182,33 @@ def _no_network(place: Place, text: str) -> None:
 
 _OF_BGP: Final = (
     Row("router-id <word>", "router_id"),
-    Row("maximum-paths <int>", "max_paths", without=1, read=Between(1, _MAX_PATHS)),
-    Row("bgp default ipv4-unicast", "carries", value=True, without=False),
+    Row("maximum-paths <int>", "max_paths", without=1, read=between(1, _MAX_PATHS)),
+    flag("bgp default ipv4-unicast", "carries"),
 )
-_SHUT: Final = Row("shutdown", "shutdown", value=True, without=False)
+_SHUT: Final = flag("shutdown", "shutdown")
 _DESCRIPTION: Final = Row("description <text>", "description")
-_BFD: Final = Row("bfd", "bfd", value=True, without=False)
-_ACTIVE: Final = Row("activate", "active", value=True, without=False)
-_OVER_IPV6: Final = Row(
-    "next-hop address-family ipv6 originate", "over_ipv6", value=True, without=False
-)
+_BFD: Final = flag("bfd", "bfd")
+_ACTIVE: Final = flag("activate", "active")
+_OVER_IPV6: Final = flag("next-hop address-family ipv6 originate", "over_ipv6")
 _PEER: Final = "neighbor <word> "
 _NETWORKS: Final = (("network <word>", _network), ("no network <word>", _no_network))
 ROUTER: Final = table(
     (
         *commands_of(_OF_BGP, Place.held_bgp),
         ("maximum-paths <int> ecmp <int>", _paths),
-        (f"{_PEER}peer group", _group),
+        (f"{_PEER}peer group", _add_group),
         (f"no {_PEER}peer group", _no_group),
-        *commands_of((_SHUT, _BFD), _peers, _PEER),
+        *keyed_commands((_SHUT, _BFD), _peers, _PEER),
         ("neighbor interface <port> peer-group <word> remote-as <int>", _peer),
-        ("no neighbor interface <port>", _no_peer),
+        ("no neighbor interface <port>", forget(lambda place: place.held_bgp().ports, port_name)),
         (f"{_PEER}remote-as <int>", _neighbor),
-        *commands_of((_DESCRIPTION,), _described, _PEER),
-        ("no neighbor <word>", _no_neighbor),
+        *keyed_commands((_DESCRIPTION,), _described, _PEER),
+        ("no neighbor <word>", forget(lambda place: place.held_bgp().addresses)),
         *_NETWORKS,
         (_FAMILY_NAME, assign(lambda place: place, "family", value=True)),
     )
 )
-FAMILY: Final = table((*commands_of((_ACTIVE, _OVER_IPV6), _peers, _PEER), *_NETWORKS))
+FAMILY: Final = table((*keyed_commands((_ACTIVE, _OVER_IPV6), _peers, _PEER), *_NETWORKS))
 
 
 def svi_lines(config: Config, kind: str) -> Iterator[str]:

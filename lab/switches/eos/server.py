@@ -1,4 +1,7 @@
-"""`EosSwitch`: one emulated Arista EOS switch behind a real SSH server."""
+"""`EosSwitch`: one emulated Arista EOS switch behind a real SSH server, with its sessions.
+
+Sources: docs/explanation/sources.md#eos. Texts marked as guesses follow what public tools look for.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from lab.switches.eos.config import (
     EOS_RELEASE,
     QUEUES,
     Config,
+    ConfigSession,
     Port,
     Stored,
     class_of,
@@ -25,10 +29,9 @@ from lab.switches.eos.config import (
     is_active,
     is_corrected,
 )
-from lab.switches.eos.lines import render
+from lab.switches.eos.lines import render, tidy
 from lab.switches.eos.place import Place
 from lab.switches.eos.routing import router_view
-from lab.switches.eos.sessions import ConfigSessions
 from lab.switches.eos.show import carried, mtu_bytes
 from lab.switches.front import front_of
 from lab.switches.logins import KeyboardLogin, answer, serve_shell
@@ -41,6 +44,101 @@ _TRUST_VIEW: Final[dict[str | None, Trust]] = {"cos": "L2", "dscp": "L3", "none"
 _KIB: Final = {"kbytes": 1024, "bytes": 1, "mbytes": 1024 * 1024}
 """Bytes in a unit; that EOS' kilobyte has 1024 is a guess. Segments have no fixed size."""
 _MORE: Final = " --More-- "
+
+
+MAX_PENDING: Final = 5
+"""`Maximum number of pending sessions: 5` (captures)."""
+_TOO_MANY: Final = (
+    "% Maximum number of pending sessions has been reached. "
+    "Please commit or abort previous sessions before creating a new one."
+)
+"""Public tools look for `maximum number of pending sessions`; the rest is a guess."""
+
+
+class ConfigSessions:
+    """All configuration sessions of one switch; a reboot forgets them."""
+
+    def __init__(self, stored: Stored, clock: Callable[[], float]) -> None:
+        self._stored = stored
+        self._clock = clock
+        self.held: dict[str, ConfigSession] = {}
+
+    def find_waiting(self) -> str | None:
+        """The session that is in force and not confirmed."""
+        waiting = (n for n, each in self.held.items() if each.state == "pendingCommitTimer")
+        return next(waiting, None)
+
+    def tick(self) -> None:
+        """Take back what was not confirmed in time."""
+        name = self.find_waiting()
+        if name is not None and self._clock() >= self.held[name].expires_at_s:
+            self._take_back(name)
+
+    def expire(self) -> bool:
+        """Let the timer run out now; whether there was one."""
+        name = self.find_waiting()
+        if name is not None:
+            self._take_back(name)
+        return name is not None
+
+    def open(self, name: str, user: str) -> ConfigSession:
+        """Enter a session, a new one or one that was left."""
+        found = self.held.get(name)
+        if found is None:
+            pending = [each for each in self.held.values() if each.state == "pending"]
+            if len(pending) >= MAX_PENDING:
+                raise CliError(_TOO_MANY)
+            candidate = self._stored.running.copied()
+            found = self.held[name] = ConfigSession(candidate=candidate, user=user)
+        elif found.state != "pending":
+            raise CliError(f"% Cannot enter session {name}: {found.state}")  # words: a guess
+        return found
+
+    def commit(self, name: str, seconds: float | None) -> None:
+        """Put a candidate into force, or confirm that it stays."""
+        found = self._find(name)
+        waiting = self.find_waiting()
+        if waiting not in {None, name}:
+            # The words between are a guess.
+            raise CliError(f"% Cannot commit: another session {waiting} is pending commit timer")
+        if found.state == "pending":
+            tidy(found.candidate)
+            found.checkpoint = self._stored.running
+            # The whole configuration: what somebody changed since the session began is lost.
+            self._stored.running = found.candidate.copied()
+        elif found.state == "completed":
+            raise CliError(f"% Session {name} is already completed")  # a guess
+        if seconds is None:
+            self._complete(name)
+            return
+        found.state, found.expires_at_s = "pendingCommitTimer", self._clock() + seconds
+        self._stored.unconfirmed = found.checkpoint
+
+    def abort(self, name: str) -> None:
+        """Forget a candidate; one that is in force is taken back."""
+        found = self._find(name)
+        if found.state == "pendingCommitTimer":
+            self._take_back(name)
+        else:
+            del self.held[name]
+
+    def _find(self, name: str) -> ConfigSession:
+        if name not in self.held:
+            raise CliError(f"% Session {name} does not exist")  # a guess
+        return self.held[name]
+
+    def _complete(self, name: str) -> None:
+        older = [n for n, each in self.held.items() if each.state == "completed"]
+        for each in older:  # `Maximum number of completed sessions: 1`
+            del self.held[each]
+        self.held[name].state = "completed"
+        self._stored.unconfirmed = None
+
+    def _take_back(self, name: str) -> None:
+        before = self.held.pop(name).checkpoint
+        if before is not None:
+            self._stored.running = before
+        self._stored.unconfirmed = None
 
 
 def _load(config: SwitchConfig, path: Path) -> Stored:
@@ -88,16 +186,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
     def __init__(
         self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Load the state of last time, or start from the factory's.
-
-        Args:
-            config: Of the lab file.
-            state_path: Where the state is kept.
-            clock: In seconds; a test lets it jump.
-
-        Raises:
-            UsageError: The lab does not know the model.
-        """
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
         super().__init__(config, state_path, _load(config, state_path), Faults())
         self.config_sessions = self.waiting = ConfigSessions(self.stored, clock)
         self._logins: list[Session] = []
@@ -156,11 +245,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         channel.set_line_mode(True)
 
     def save_configuration(self) -> None:
-        """Make the running configuration the one that boots.
-
-        Raises:
-            CliError: The planted fault "disk full" (its wording is a guess).
-        """
+        """Make the running configuration the one that boots; a full disk refuses (a guess)."""
         if self.faults.disk_full:
             raise CliError(
                 "% Error copying system:/running-config to flash:/startup-config "
@@ -212,11 +297,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         return router_view(self._config.name, self.stored.running)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """What decides about a RoCE packet on this port; a UsageError if there is none."""
         self.config_sessions.tick()
         config = self.stored.running
         self.require_port(port)

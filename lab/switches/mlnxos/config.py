@@ -14,7 +14,17 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal, cast
 
 from components.core.errors import UsageError
-from lab.switches.command_line import CliError, Handler, Row, commands_of, lines_of, table
+from lab.switches.command_line import (
+    CliError,
+    Handler,
+    Row,
+    commands_of,
+    flag,
+    keyed_commands,
+    lines_of,
+    listed,
+    table,
+)
 from lab.switches.onyx.config import CliConfig, SavedAndRunning
 from lab.switches.stored import Part
 
@@ -67,11 +77,7 @@ Stored = SavedAndRunning[Config]
 
 
 def factory_config(hostname: str, model: str) -> Config:
-    """The configuration of a switch that nobody has touched.
-
-    Raises:
-        UsageError: The lab does not know this model.
-    """
+    """Of a switch that nobody has touched; a UsageError if the lab does not know the model."""
     if model not in PORTS_BY_MODEL:
         known = sorted(PORTS_BY_MODEL)
         raise UsageError(f"the lab has no InfiniBand switch model {model!r}; it has {known}")
@@ -179,33 +185,22 @@ def _node_priority(config: Config, name: str, text: str) -> None:
     _priority(config, text)
 
 
-def _shut(*, on: bool) -> Handler:
-    def change(config: Config, ports: str) -> None:
-        config.shut = sorted({*config.shut} - {ports} | ({ports} if on else set()))
-
-    return change
-
-
-def _this(config: Config) -> Config:
-    return config
-
-
 _HEAD: Final = "ib partition <word> "
 _MEMBERSHIP: Final = _checked("full|limited", _NO_KIND)
 _OF_PARTITION: Final = (
-    Row("ipoib", "ipoib", value=True, without=False),
+    flag("ipoib", "ipoib"),
     Row("mtu <word>", "mtu", read=_mtu),
     Row("rate <int>", "rate", read=_rate),
     Row("defmember <word>", "defmember", read=_MEMBERSHIP),
 )
-_SM: Final = Row("ib sm", "sm", value=True, without=False)
+_SM: Final = flag("ib sm", "sm")
 _ENGINES: Final = "minhop|updn|ftree|dor|lash"
 _ENGINE: Final = Row(
     "ib sm routing-engines <word>",
     "routing_engine",
     read=_checked(_ENGINES, "% Invalid routing engine"),  # guess
 )
-_PARTITIONS: Final = commands_of(_OF_PARTITION, _partition, _HEAD)
+_PARTITIONS: Final = keyed_commands(_OF_PARTITION, _partition, _HEAD)
 _FORCED: Final = (
     (f"{_HEAD}pkey <word>", _set_pkey),
     (f"{_HEAD}member <word> type <word>", _add_member),
@@ -219,13 +214,13 @@ COMMANDS: Final = table(
         *(line for line in _PARTITIONS if line[0].startswith("no ")),
         ("no ib partition <word>", _remove),
         ("no ib partition <word> member <word>", _drop_member),
-        *commands_of((_SM, _ENGINE), _this),
+        *commands_of((_SM, _ENGINE), lambda config: config),
         ("ib sm sm-priority <int>", _priority),
         ("ib smnode <word> sm-priority <int>", _node_priority),
         ("ib smnode <word> enable", _node(on=True)),
         ("ib smnode <word> disable", _node(on=False)),
-        ("interface ib <ports> shutdown", _shut(on=True)),
-        ("interface ib <ports> no shutdown", _shut(on=False)),
+        ("interface ib <ports> shutdown", listed(lambda config: config, "shut", on=True)),
+        ("interface ib <ports> no shutdown", listed(lambda config: config, "shut", on=False)),
     )
 )
 

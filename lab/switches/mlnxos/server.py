@@ -59,11 +59,7 @@ class MlnxosSwitch(CliSwitch[Stored]):
     banner = "Mellanox MLNX-OS Switch Management\n"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        """Load the state of last time, or start from the factory's.
-
-        Raises:
-            UsageError: The lab does not know the model.
-        """
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
         stored = load_stored(Stored, state_path, lambda: _factory(config))
         super().__init__(config, state_path, stored)
 

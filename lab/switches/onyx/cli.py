@@ -287,11 +287,7 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
         self.commit()
 
     def save_configuration(self) -> None:
-        """Make the running configuration the one that boots.
-
-        Raises:
-            CliError: The planted fault "disk full" (its wording is a guess).
-        """
+        """Make the running configuration the one that boots; a full disk refuses (a guess)."""
         if self.faults.disk_full:
             raise CliError("% Failed to save configuration: No space left on device")
         self.stored.saved = self.stored.running.model_copy(deep=True)

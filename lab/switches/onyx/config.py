@@ -66,11 +66,7 @@ def of_release(commands: Iterable[Command], release: str) -> tuple[Command, ...]
 
 
 def split_words(line: str) -> list[str]:
-    """Split a line at blanks; double quotes hold words together.
-
-    Raises:
-        CliError: A quote is not closed.
-    """
+    """Split a line at blanks outside of double quotes; a CliError if one is not closed."""
     try:
         return [*_words(line)]
     except ValueError as error:
@@ -204,11 +200,7 @@ class Config(CliConfig):
         self.vlans = dict(sorted((dict.fromkeys(vlans, "") | self.vlans).items()))
 
     def remove_vlans(self, vlans: list[int]) -> None:
-        """Remove VLANs, also from ports.
-
-        Raises:
-            CliError: One is not there, or it is the factory's.
-        """
+        """Remove VLANs, also from ports; a CliError if one is not there, or the factory's."""
         missing = [vlan for vlan in vlans if vlan not in self.vlans]
         if FACTORY_VLAN in vlans or missing:
             raise CliError(f"% VLAN {(missing or [FACTORY_VLAN])[0]} cannot be deleted")  # guess
@@ -224,11 +216,7 @@ Stored = SavedAndRunning[Config]
 
 
 def factory_config(hostname: str, model: str) -> Config:
-    """The configuration of a switch that nobody has touched.
-
-    Raises:
-        UsageError: No such model runs Onyx, as far as is known.
-    """
+    """Of a switch that nobody has touched; a UsageError if the lab does not know the model."""
     count = front_of(model, "onyx").ports
     ports = {f"1/{n}": PortConfig() for n in range(1, count + 1)}
     return Config(hostname=hostname, model=model, ports=ports)

@@ -8,9 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Final, cast
 
-from lab.switches.command_line import CliError, Handler, Lines, Row, commands_of, lines_of, table
+from lab.switches.command_line import (
+    CliError,
+    Handler,
+    Lines,
+    Row,
+    commands_of,
+    flag,
+    lines_of,
+    listed,
+    table,
+)
 from lab.switches.onyx.config import (
     FACTORY_VLAN,
     FACTORY_WEIGHTS,
@@ -65,18 +77,15 @@ class _OnPorts:
                 stored.flap(name)
 
 
-def _number(text: str, most: int = 7) -> int:
-    """A traffic class or a priority, of which there are eight; or a DSCP."""
-    if int(text) > most:
-        raise CliError(f"% Please enter an integer between 0 and {most}.")
+def _number(text: str, most: int = 7, least: int = 0) -> int:
+    """A traffic class or a priority, of which there are eight; or another number."""
+    if not least <= int(text) <= most:
+        raise CliError(f"% Please enter an integer between {least} and {most}.")
     return int(text)
 
 
 def _mtu(_port: PortConfig, text: str) -> int:
-    low, high = MTU_RANGE_BYTES
-    if not low <= int(text) <= high:
-        raise CliError(f"% Please enter an integer between {low} and {high}.")
-    return int(text)
+    return _number(text, MTU_RANGE_BYTES[1], MTU_RANGE_BYTES[0])
 
 
 def _set_mtu_when_down(port: PortConfig, text: str) -> None:
@@ -120,17 +129,6 @@ def _allow(verb: str) -> Callable[[PortConfig, str, str], None]:
             port.allowed_vlans = "all"
         else:
             port.allowed_vlans = [] if text == "none" else expand_vlans(text)
-
-    return change
-
-
-def _listed(field: str, *, on: bool) -> Handler:
-    """A line that puts a value into a list of a port, or of the switch, or takes it out."""
-
-    def change(held: PortConfig | Stored, text: str) -> None:
-        part = held if isinstance(held, PortConfig) else held.running
-        value = int(text) if text.isdigit() else text
-        setattr(part, field, sorted({*getattr(part, field)} - {value} | ({value} if on else set())))
 
     return change
 
@@ -203,29 +201,25 @@ def _of_vlans(port: PortConfig) -> Iterator[str]:
         yield f"switchport {port.mode} allowed-vlan {text}"
 
 
-_INTERFACE: Final[tuple[Row | Lines, ...]] = (
+_INTERFACE: Final = (
     # sonic-mgmt mlnx_fanout.j2 (three lines), Ansible onyx_interface.py (force)
     Row("mtu <int> force", "mtu_bytes", read=_mtu, removable=False),
     Row("shutdown", "admin_up", value=False, without=True),
     Row("description <text>", "description", without="", show='"{}"'.format),
 )
-_QOS: Final[tuple[Row | Lines, ...]] = (
+_QOS: Final = (
     Row("qos trust L2|L3|both|port", "trust", without="L2"),  # onyx_qos.py:84, manual
     _of_qos,
 )
 _PAUSE: Final = (  # onyx_pfc_interface.py, lines 172 to 177
-    Row(f"{_PFC} mode on force", "pfc", value=True, without=False, head=f"{_PFC} mode force"),
+    flag(f"{_PFC} mode on force", "pfc", f"{_PFC} mode force"),
 )
-_PAUSE_PLAIN: Final = Row(f"{_PFC} mode on", "pfc", value=True, without=False, head=f"{_PFC} mode")
-
-
-def _same(port: PortConfig) -> PortConfig:
-    return port
+_PAUSE_PLAIN: Final = flag(f"{_PFC} mode on", "pfc", f"{_PFC} mode")
 
 
 _MARKED: Final = "traffic-class <int> congestion-control ecn|red|both"
 _ON_PORTS: Final = (
-    *commands_of((*_INTERFACE, *_QOS, *_PAUSE, _PAUSE_PLAIN, _ACCESS), _same),
+    *commands_of((*_INTERFACE, *_QOS, *_PAUSE, _PAUSE_PLAIN, _ACCESS), lambda port: port),
     ("mtu <int>", _set_mtu_when_down),
     # networking-generic-switch, onyx_l2_interface.py, mlnx_fanout.j2
     ("switchport mode access|trunk|hybrid", _set_mode),
@@ -243,8 +237,8 @@ _ON_PORTS: Final = (
     ("no traffic-class <int> congestion-control", _no_mark),
     ("traffic-class <int> dcb ets strict", _weigh),
     ("traffic-class <int> dcb ets wrr <int>", _weigh),
-    ("qos rewrite pcp|dscp", _listed("rewrite", on=True)),  # onyx_qos.py:85-88
-    ("no qos rewrite pcp|dscp", _listed("rewrite", on=False)),
+    ("qos rewrite pcp|dscp", listed(lambda port: port, "rewrite", on=True)),  # onyx_qos.py:85-88
+    ("no qos rewrite pcp|dscp", listed(lambda port: port, "rewrite", on=False)),
     # That the map can be changed is in the manual's "QoS Commands"; these words are a guess.
     ("qos map dscp <int> to switch-priority <int>", _map_dscp),
 )
@@ -269,10 +263,6 @@ def _name_vlan(stored: Stored, vlan: str, name: str = "") -> None:
     stored.running.vlans[int(vlan)] = name
 
 
-def _hostname(stored: Stored, text: str) -> None:
-    stored.running.hostname = text
-
-
 def _roce(stored: Stored, mode: str = "lossless") -> None:
     """The manual: entering or leaving a mode may toggle interfaces; here it always does."""
     if stored.running.roce != mode:
@@ -281,28 +271,26 @@ def _roce(stored: Stored, mode: str = "lossless") -> None:
             stored.flap(name)
 
 
-def _no_roce(stored: Stored) -> None:
-    _roce(stored, "none")
-
-
-_LLDP: Final = Row("lldp", "lldp", value=True, without=False)
-_PAGING: Final = Row("cli default paging enable", "paging", value=True, without=False)
-_PAUSES: Final = Row(f"{_PFC} enable force", "pfc_enabled", value=True, without=False)
-_PAUSES_PLAIN: Final = Row(f"{_PFC} enable", "pfc_enabled", value=True, without=False)
+_PAUSED: Final = f"{_PFC} priority <int> enable"  # fixture, capture C2
+_paused: Final = partial(listed, attrgetter("running"), "pfc_priorities", int)
+_RUNNING: Final = attrgetter("running")
+_HOSTNAME: Final = Row("hostname <word>", "hostname", removable=False)
+_LLDP: Final = flag("lldp", "lldp")
+_PAGING: Final = flag("cli default paging enable", "paging")
+_PAUSES: Final = flag(f"{_PFC} enable force", "pfc_enabled")
+_PAUSES_PLAIN: Final = flag(f"{_PFC} enable", "pfc_enabled")
 
 
 def _nothing(_stored: Stored) -> None:
     """Nothing here depends on it."""
 
 
-def _running(stored: Stored) -> Config:
-    return stored.running
-
-
 COMMANDS: Final = table(
     (
         *((f"{_PORT} {tail}", _OnPorts(tail, change)) for tail, change in _ON_PORTS),
-        *commands_of((_LLDP, _PAGING, _PAUSES, _PAUSES_PLAIN), _running),
+        *commands_of(
+            (_HOSTNAME, _LLDP, _PAGING, _PAUSES, _PAUSES_PLAIN), lambda stored: stored.running
+        ),
         # onyx_vlan.py:169-190, sonic-mgmt mlnx_fanout.j2
         ("vlan <vlans>", _add_vlans),
         ("no vlan <vlans>", _remove_vlans),
@@ -313,14 +301,10 @@ COMMANDS: Final = table(
         (f"{_PORT} module-type <word> force", split),
         ("roce", _roce),  # manual "RoCE Commands": `roce` is `roce lossless`
         ("roce lossless|semi-lossless|lossy", _roce),
-        ("no roce", _no_roce),
-        ("hostname <word>", _hostname),
+        ("no roce", partial(_roce, mode="none")),
         *((f"{no}cli default prefix-modes enable", _nothing) for no in ("", "no ")),
-        *(  # fixture, capture C2
-            (f"{no}{_PFC} priority <int> enable{force}", _listed("pfc_priorities", on=not no))
-            for no in ("", "no ")
-            for force in ("", " force")
-        ),
+        *((f"{_PAUSED}{end}", _paused(on=True)) for end in ("", " force")),
+        *((f"no {_PAUSED}{end}", _paused(on=False)) for end in ("", " force")),
     )
 )
 """Every line of config mode, in its one-line form."""

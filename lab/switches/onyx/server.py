@@ -96,11 +96,7 @@ class OnyxSwitch(CliSwitch[Stored]):
         return show_parts(parts, render_running_config)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """What decides about a RoCE packet on this port; a UsageError if there is none."""
         config = self.stored.running
         self.require_port(port)
         held = config.ports[port]

@@ -121,21 +121,16 @@ class Session:
             raise CommandError(refusal, 2)
         if changing and any(text in line for text in self.switch.faults.ignore):
             return ""
-        is_folder = words[0] in {"ls", "mkdir", "rmdir"}
-        if is_folder:
-            printed = self._folders(words, root=root)
+        if words[0] in {"ls", "mkdir", "rmdir"}:
+            printed, status = self.switch.stored.run_folders(words, root=root)
+            self.switch.commit()
+            if status:
+                raise CommandError(printed, status)
         else:
             printed = self._dispatch(words, given, root=root)
         if changing:
             self.changes += 1
             self.switch.commit()
-        return printed
-
-    def _folders(self, words: list[str], *, root: bool) -> str:
-        printed, status = self.switch.stored.run_folders(words, root=root)
-        self.switch.commit()
-        if status:
-            raise CommandError(printed, status)
         return printed
 
     def _dispatch(self, words: list[str], given: str, *, root: bool) -> str:
@@ -174,10 +169,6 @@ class Session:
             for port in self.switch.database.db["PORT"]
         }
         return json.dumps(found, indent=2)
-
-    def echo(self, words: list[str]) -> tuple[str, int]:
-        """Print words."""
-        return " ".join(words) + "\n", 0
 
     def leave(self) -> tuple[str, int]:
         """End the shell."""
@@ -239,15 +230,9 @@ class Session:
         """Delete a file that somebody wrote."""
         names = [word for word in words if word != "-f"]
         gone = [self.switch.stored.files.pop(name, None) for name in names]
-        failed = None in gone and "-f" not in words
-        return (
-            (f"rm: cannot remove '{names[0]}': No such file or directory", 1)
-            if failed
-            else (
-                "",
-                0,
-            )
-        )
+        if None in gone and "-f" not in words:
+            return f"rm: cannot remove '{names[0]}': No such file or directory", 1
+        return "", 0
 
 
 def _no_file(tool: str, path: str) -> str:
@@ -255,19 +240,16 @@ def _no_file(tool: str, path: str) -> str:
 
 
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {
-    "echo": lambda session, words: session.echo(words),
+    "echo": lambda _session, words: (" ".join(words) + "\n", 0),
     # The lab's counters move at once: nothing has to be waited for.
-    "sleep": lambda _session, _words: ("", 0),
-    "true": lambda _session, _words: ("", 0),
+    **dict.fromkeys(("sleep", "true", "export"), lambda _session, _words: ("", 0)),
     "false": lambda _session, _words: ("", 1),
-    "export": lambda _session, _words: ("", 0),
-    "exit": lambda session, _words: session.leave(),
-    "logout": lambda session, _words: session.leave(),
-    "exec": lambda session, words: session.take(words),
-    "touch": lambda session, words: session.touch(words),
-    "flock": lambda session, words: session.flock(words),
-    "cat": lambda session, words: session.cat(words),
-    "rm": lambda session, words: session.remove(words),
+    **dict.fromkeys(("exit", "logout"), lambda session, _words: session.leave()),
+    "exec": Session.take,
+    "touch": Session.touch,
+    "flock": Session.flock,
+    "cat": Session.cat,
+    "rm": Session.remove,
     # Of the container `bgp`, which a person of the group docker may ask without sudo.
-    "vtysh": lambda session, words: session.vtysh(words),
+    "vtysh": Session.vtysh,
 }

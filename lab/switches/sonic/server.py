@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, cast
 
 from pydantic import JsonValue
 
-from components.remote.ssh_library import asyncssh
-from lab.switches.emulators import Daemons
 from lab.switches.front import front_of
-from lab.switches.logins import PasswordLogin, serve_bash
-from lab.switches.neighbours import Told, tell
-from lab.switches.plain_faults import by_hand, cable, is_on, pace
+from lab.switches.logins import LinuxSwitch, serve_bash
+from lab.switches.plain_faults import by_hand, cable, is_on, pace, sets
 from lab.switches.sonic.cli import Faults, Session
 from lab.switches.sonic.config import (
     RELEASE,
@@ -29,10 +26,9 @@ from lab.switches.sonic.config import (
     platform_of,
 )
 from lab.switches.sonic.database import Database
-from lab.switches.sonic.show import HOST_MAC
 from lab.switches.sonic.tools import CommandError, dump
 from lab.switches.sonic.view import router_view, view_port
-from lab.switches.ssh_switch import Process, SshSwitch, load_stored
+from lab.switches.ssh_switch import Process, load_stored
 from lab.switches.text import numbers
 from lab.views import PortView, RouterView, SwitchConfig
 
@@ -72,11 +68,6 @@ def _lock(switch: SonicSwitch, values: list[str]) -> str:
     return f"the reload lock is held by {switch.stored.lock_owner or 'nobody'}"
 
 
-def _sudo(switch: SonicSwitch, values: list[str]) -> str:
-    switch.faults.sudo_password = is_on(values[0])
-    return f"sudo asks for a password: {values[0]}"
-
-
 def _first_boot(switch: SonicSwitch, values: list[str]) -> str:
     preset: Preset = "t1" if values[0] == "t1" else "l1"
     switch.first_boot(preset)
@@ -88,7 +79,7 @@ _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
     "trust PORT L2|L3|both|port": _set_trust,
     "ignore TEXT…|off": _ignore,
     "lock USER|off": _lock,
-    "sudo-password on|off": _sudo,
+    "sudo-password on|off": sets("sudo_password", is_on, "sudo asks for a password: {}"),
     "cable PORT HOST NIC|off": cable,
     "factory t1|l1": _first_boot,
     "pace FACTOR|off": pace("real"),
@@ -99,26 +90,21 @@ _PAM4_LANE_MBIT_S: Final = 50_000
 """Lanes of 50 Gbit/s and more have Reed-Solomon alone (IEEE 802.3bs, 802.3cd)."""
 
 
-class SonicSwitch(SshSwitch[Stored, Faults]):
+class SonicSwitch(LinuxSwitch[Stored, Faults]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
     own_faults = _FAULTS
+    host_mac = "24:8a:07:00:00:01"
     planted_refusal = "Error: refused: {}"  # planted, not modelled
     writes = re.compile(r"sudo\b")
     denial = "sudo: a password is required"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        """Load the state of last time, or start from the factory's.
-
-        Raises:
-            UsageError: The lab does not know the model with SONiC.
-        """
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
         platform_of(config.model)
         stored = load_stored(Stored, state_path, lambda: factory_stored(config.name, config.model))
         super().__init__(config, state_path, stored, Faults())
         self.holders: set[Session] = set()
-        self.frr: Daemons | None = None
-        """What routes in its stead, where the lab has real daemons."""
         self.platform = platform_of(config.model)
         self.database = Database(self.stored, self.platform, self.branch)
 
@@ -163,10 +149,6 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         lane_mbit_s = int(fields.get("speed", "0")) // len(fields.get("lanes", "").split(","))
         return ["rs"] if lane_mbit_s >= _PAM4_LANE_MBIT_S else ["rs", "fc", "none"]
 
-    def login(self) -> asyncssh.SSHServer:
-        """The one user's password."""
-        return PasswordLogin(self._config)
-
     def session(self) -> Session:
         """A new login."""
         return Session(self, self._config.name, self._config.user)
@@ -184,11 +166,7 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
             session.leave()  # its shell is over, and a lock that it held with it
 
     def save_configuration(self, path: str) -> None:
-        """Write the running configuration to a file.
-
-        Raises:
-            CommandError: The disk is full; the shell has cut the file short by then.
-        """
+        """Write the running configuration to a file, which a full disk cuts short."""
         saved = path == SAVED_FILE
         if self.faults.disk_full:
             if saved:
@@ -232,16 +210,6 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         parts = {"running": self.stored.running, "saved": self.stored.saved}
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
 
-    def heard(self) -> Mapping[str, tuple[str, Told]]:
-        """Port to (system, what it tells) by LLDP, at the ports that have link."""
-        if self.frr is not None:
-            return self.frr.heard()
-        return {
-            port: (system, tell(name, HOST_MAC))
-            for port, (system, name) in self.plugged.items()
-            if self.up(port)
-        }
-
     @property
     def in_force(self) -> object:
         """What ports and routes follow: rows change where they are, so that this is a copy."""
@@ -253,10 +221,6 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         return router_view(self.name, self.stored)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """What decides about a RoCE packet on this port; a UsageError if there is none."""
         self.require_port(port)
         return view_port(self, port)

@@ -30,11 +30,7 @@ class Shell:
     _words: list[str] = field(default_factory=list[str])
 
     def run(self, line: str) -> str:
-        """Run a line and return what it prints.
-
-        Raises:
-            ShellError: The quotes or the groups of the line do not match.
-        """
+        """What a line prints; a ShellError if its quotes or groups do not match."""
         text = _COMMENT.sub("", line).replace("\\\n", "")
         lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
@@ -48,11 +44,7 @@ class Shell:
         return printed
 
     def type_line(self, line: str) -> str:
-        """Take one line of what is typed; a command runs once it is at its end.
-
-        Raises:
-            ShellError: See `run`.
-        """
+        """Take one line of what is typed; a command runs, as in `run`, once it is at its end."""
         text = f"{self.pending}{line}"
         if text.endswith(("\\", "&&")) or text.count("'") % 2:
             self.pending = f"{text}\n"

@@ -135,9 +135,6 @@ def _drops(switch: SonicSwitch) -> str:
     return "Ingress PG dropped packets:\n" + table(header, rows, right=-1)
 
 
-HOST_MAC: Final = "24:8a:07:00:00:01"
-
-
 def _lldp(switch: SonicSwitch) -> str:
     rows = [
         (port, system, told.port, "BR" if told.is_switch else "O", told.description)

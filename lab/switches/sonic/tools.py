@@ -71,11 +71,7 @@ class Commands:
 
 
 def parse_data(text: str) -> Db:
-    """Tables as JSON.
-
-    Raises:
-        CommandError: It is no JSON of tables; the end of Python's traceback.
-    """
+    """Tables as JSON; a CommandError, the end of Python's traceback, if it is none."""
     try:
         data = _DATA.validate_json(text)
     except ValidationError as error:
