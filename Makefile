@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: sbom mutants campaign bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
+.PHONY: switch-pace sbom mutants campaign bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ lab-vm: ## two real kernels in QEMU: hosts' scripts, reboot, undo; then lab-vm-p
 lab-vm-pods: ## the second part of lab-vm: Docker and MPI, pods with real VFs, ib_write_bw between pods (as root)
 	@bash lab/bootstrap.sh
 	@$(PY) -m lab.vm.pods_story
+
+switch-pace: setup ## the first update of 64 ports on each switch system whose times are known, at full times: a nightly run
+	@RAILYARD_PACE=1 $(PY) -m pytest -q -s tests/over_ssh/test_switch_pace.py
 
 bench: setup ## what several switches cost, beside a plain netmiko loop; wants an idle machine
 	@$(PY) -m bench.switches

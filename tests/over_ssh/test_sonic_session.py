@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,7 +19,7 @@ from lab.switches.emulators import make_switch as make_lab_switch
 from lab.switches.sonic.server import SonicSwitch
 from lab.views import SwitchConfig
 from tests.fabric.eos_lab import Clock
-from tests.fabric.sonic_lab import CABLES, PORTS, load_spec, make_pools
+from tests.fabric.sonic_lab import CABLES, PORTS, load_spec
 from tests.fabric.switch_labs import LABS
 from tests.over_ssh.switch_room import SwitchRoom, running_loop, switch_room
 
@@ -140,56 +137,3 @@ def test_lossy_needs_nothing_that_the_first_boot_does_not_bring(tmp_path: Path) 
         assert (view.oper_up, view.access_vlan, view.ecn_kib) == (True, 111, {3: (150, 1500)})
         assert (view.dscp_to_priority[26], view.pfc_priorities) == (3, frozenset())
     assert switch.unmodelled == ()
-
-
-PACE = os.environ.get("RAILYARD_PACE", "0.02")
-"""Which part of the real time commands take; 1 is a full-scale run, of some 15 s."""
-
-
-def test_a_first_update_of_64_ports_keeps_its_deadline(tmp_path: Path) -> None:
-    """219 lines took 178 to 355 s at the times of real switches."""
-    with large_room(tmp_path) as (room, desired):
-        request = json.dumps({"endpoint": asdict(room.endpoint), "os": "sonic", "desired": desired})
-        room.switch.fault(["pace", PACE])
-        began_s = time.monotonic()
-        assert json.loads(device.run_apply(request, room.env))["saved"]
-        assert time.monotonic() - began_s < device.WRITE_DEADLINE_S / 4
-        assert len(room.switch.stored.watchdogs) == 64
-        assert room.switch.port_view("Ethernet252").pfc_priorities == {3}
-
-
-@contextmanager
-def large_room(folder: Path) -> Generator[tuple[SwitchRoom, object]]:
-    """A switch of 64 ports, on 8 rails, with watchdogs and lengths of cables."""
-    plan = plan_fabric(load_spec(pfc_watchdog=True))[0]
-    one, vlans = plan.desired.ports["Ethernet0"], tuple(range(111, 119))
-    ports = {
-        f"Ethernet{4 * n}": one.model_copy(update={"access_vlan": vlans[n % 8], "cable_m": 40})
-        for n in range(64)
-    }
-    desired = plan.desired.model_copy(update={"vlans": vlans, "ports": ports})
-    config = SwitchConfig(
-        name=plan.name,
-        os=plan.os,
-        model="Z9664F",
-        address="127.209.0.8",
-        port=0,
-        user="admin",
-        password=LABS["sonic"].password,
-        host_key_seed="test/leaf-02",
-        release="202505",
-    )
-    switch = make_lab_switch(config, folder / "leaf-01.json")
-    assert isinstance(switch, SonicSwitch)
-    make_pools(switch)
-    key = keys.host_key("test/leaf-02").public_openssh
-    with running_loop() as loop:
-        room = SwitchRoom("sonic", LABS["sonic"], switch, plan.endpoint, loop, Clock())
-        room.wait(switch.start())
-        room.endpoint = replace(
-            plan.endpoint, address="127.209.0.8", port=switch.ssh_port, host_key=key
-        )
-        try:
-            yield room, desired.model_dump(mode="json")
-        finally:
-            room.wait(switch.stop())
