@@ -145,25 +145,26 @@ class Row:
 
         Args:
             get: (context, values of the places in `before`, whether it is set) to what has the
-                field; None: nothing has, and the line does nothing.
+                field; None: nothing has, and `no …` does nothing.
             before: Words before the line.
         """
         keys = sum(map(is_place, before.split()))
 
-        def change(context: object, said: Sequence[str], value: object, *, on: bool) -> None:
-            held = get(context, *said[:keys], on=on) if keys else get(context)
-            if held is not None:
-                setattr(held, self.field, value)
+        def holder(context: object, said: Sequence[str], *, on: bool) -> object:
+            return get(context, *said[:keys], on=on) if keys else get(context)
 
         def take(context: object, *said: str) -> None:
+            held = holder(context, said, on=True)
             value = self.read(context, *said[keys:]) if self._has_place else self.value
-            change(context, said, value, on=True)
+            setattr(held, self.field, value)
 
         def leave(context: object, *said: str) -> None:
-            change(context, said, self.without, on=False)
+            held = holder(context, said, on=False)
+            if held is not None:
+                setattr(held, self.field, self.without)
 
         def reset(context: object, *said: str) -> None:
-            change(context, said, None, on=False)
+            setattr(holder(context, said, on=False), self.field, None)
 
         yield f"{before}{self.line}", take
         if self.removable:

@@ -89,9 +89,13 @@ def read_value(kind: str, word: str, ports: Collection[str]) -> list[JsonValue]:
 
 def _read_numbers(kind: str, word: str) -> list[JsonValue]:
     low, high = _RANGES[_LISTS.get(kind, kind)]
-    found = [*expand(word)] if kind in _LISTS else [word]
+    found = [*expand(word)] if kind in {*_LISTS, "vlan"} else [word]
+    if kind in {"vlan", "vlans"} and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", word):
+        raise bad(word, "a list of VLANs")
     if not all(each.isdigit() and low <= int(each) <= high for each in found):
         raise bad(word, f"in the range {low}-{high}")
+    if kind == "vlan" and len(found) != 1:
+        raise bad(word, "one VLAN")
     return [*map(int, found)]
 
 

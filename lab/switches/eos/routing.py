@@ -108,16 +108,27 @@ ADDRESSES: Final = (
 )
 """Of every routed interface; a port has more."""
 NO_ADDRESS: Final = ("no ip address <word>", _no_address)
+_AUTOSTATE: Final = flag("autostate", "autostate")
 _OF_INTERFACE: Final = (
     Row("description <text>", "description"),
     flag("shutdown", "shutdown"),
     Row("mtu <int>", "mtu", read=between(68, 65535)),
-    flag("autostate", "autostate"),
+    _AUTOSTATE,
     *ADDRESSES,
 )
+
+
+def _svi(place: Place) -> Interface:
+    """The routed interface of a VLAN."""
+    if not (place.interface or "").startswith("Vlan"):
+        raise CliError(INVALID)
+    return place.config.routing.interfaces[place.interface or ""]
+
+
 ROUTED: Final = table(
     (
-        *commands_of(_OF_INTERFACE, Place.held_interface),
+        *commands_of([row for row in _OF_INTERFACE if row is not _AUTOSTATE], Place.held_interface),
+        *commands_of((_AUTOSTATE,), _svi),
         NO_ADDRESS,
     )
 )

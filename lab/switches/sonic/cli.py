@@ -35,6 +35,7 @@ _TIMES_S: Final = (
 26827). That of sonic-db-cli, a program in C++, is a guess."""
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
+_OF_ROOT: Final = [["pfcwd", verb] for verb in ("start", "stop", "interval", "counter_poll")]
 _CHANGES: Final = ("config", "counterpoll", "pfcwd", "sonic-db-cli", "sonic-cfggen")
 
 
@@ -141,13 +142,13 @@ class Session:
             "sonic-db-cli": lambda: run_db_cli(switch.database, words[1:]),
             "sonic-db-dump": lambda: self._dump(words[1:]),
             "counterpoll": lambda: COUNTERPOLL.run(switch, words),
-            "pfcwd": lambda: PFCWD.run(switch, options_first(words)),
+            "pfcwd": lambda: PFCWD.run(switch, words, options_first(words)),
             "show": lambda: run_show(switch, words),
         }
         if words[0] not in tools:
             switch.note_unmodelled(" ".join(words))
             raise CommandError(f"-bash: {words[0]}: command not found", NOT_FOUND)
-        if not root and (words[0] == "config" or (words[0] == "pfcwd" and "show" not in words)):
+        if not root and (words[0] == "config" or words[:2] in _OF_ROOT):
             raise CommandError("Root privileges are required for this operation", 1)
         return tools[words[0]]()
 

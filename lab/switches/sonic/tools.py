@@ -52,9 +52,9 @@ class Commands:
     tool: str
     rows: tuple[tuple[str, Callable[..., Any], str], ...]
 
-    def run(self, switch: SonicSwitch, words: Sequence[str]) -> str:
-        """Run one command; a CommandError if it is refused, or unknown."""
-        text = " ".join(words)
+    def run(self, switch: SonicSwitch, words: Sequence[str], moved: Sequence[str] = ()) -> str:
+        """Run one command, as `words` or with options `moved`; a CommandError if it is refused."""
+        text = " ".join(moved or words)
         for pattern, handler, arguments in self.rows:
             found = re.fullmatch(pattern, text)
             if found is None:
@@ -66,7 +66,7 @@ class Commands:
                     raise
                 fixed = len(pattern.split(" (", maxsplit=1)[0].split())
                 raise usage_error(" ".join(words[:fixed]), arguments, str(error)) from error
-        switch.note_unmodelled(text)
+        switch.note_unmodelled(" ".join(words))
         raise no_such_command(self.tool, " ".join(words[1:]))
 
 
