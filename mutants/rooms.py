@@ -27,12 +27,17 @@ ROOMS: Final[dict[str, Room]] = {
     ),
     "fabric-parsers": Room(
         (
-            *("fabric/systems/*/read.py", "fabric/systems/mlnxos/driver.py"),
-            *("fabric/systems/*/facts.py", "fabric/systems/ranges.py"),
+            *("fabric/systems/*/read.py", "fabric/systems/eos/__init__.py"),
+            *("fabric/systems/onyx/__init__.py", "fabric/systems/ranges.py"),
         ),
         (
-            *("fabric/test_*_parse*.py", "fabric/test_cabling.py", "fabric/test_models.py"),
-            *("fabric/test_evidence.py", "fabric/test_unread_counters.py"),
+            *("fabric/test_*_parse*.py", "fabric/test_eos_forms.py", "fabric/test_onyx_forms.py"),
+            *(
+                "fabric/test_cabling.py",
+                "fabric/test_models.py",
+                "fabric/test_evidence.py",
+                "fabric/test_unread_counters.py",
+            ),
         ),
     ),
     "hosts": Room(("hosts/qos.py", "hosts/sriov.py"), ("hosts", "golden", "plan")),

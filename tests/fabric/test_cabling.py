@@ -15,7 +15,7 @@ from components.fabric.systems.cumulus.driver import NEIGHBOURS as CUMULUS_LLDP
 from components.fabric.systems.cumulus.driver import CumulusDriver
 from components.fabric.systems.eos.driver import NEIGHBOURS as EOS_LLDP
 from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.onyx.answers import read_neighbours
+from components.fabric.systems.onyx.system import read_neighbours
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.fabric_lab import KINDS, Room, chain_of, load_example, port_name, rooms_of

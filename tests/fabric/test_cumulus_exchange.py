@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from components.core.errors import DeviceError
 from components.fabric.baselines import every_key
 from components.fabric.plan import plan_fabric
-from components.fabric.state import SwitchState, diff_states
+from components.fabric.state import PortState, SwitchState, diff_states
 from components.fabric.systems.base import PauseCounters
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.cumulus_lab import load_spec, make_switch, talk
@@ -20,25 +20,16 @@ from tests.fabric.in_process import apply, baseline_of, restore
 from tests.fabric.switch_labs import SAVED_ITSELF
 
 DESIRED = plan_fabric(load_spec())[0].desired
-TRUNKS = DESIRED.model_copy(
-    update={
-        "roce": "lossy",
-        "pfc_priorities": None,
-        "pfc_enabled": None,
-        "vlans": (111, 112),
-        "ports": {
-            name: port.model_copy(
-                update={
-                    "mode": "trunk",
-                    "access_vlan": None,
-                    "trunk_vlans": (111 + number % 2,),
-                    "mtu_bytes": 9000,
-                }
-            )
-            for number, (name, port) in enumerate(DESIRED.ports.items())
-        },
-    }
-)
+
+
+def _trunk(number: int, port: PortState) -> PortState:
+    vlans = {"access_vlan": None, "trunk_vlans": (111 + number % 2,)}
+    return port.model_copy(update={"mode": "trunk", "mtu_bytes": 9000, **vlans})
+
+
+PORTS = {n: _trunk(i, port) for i, (n, port) in enumerate(DESIRED.ports.items())}
+LOSSY: dict[str, object] = {"roce": "lossy", "pfc_priorities": None, "pfc_enabled": None}
+TRUNKS = DESIRED.model_copy(update={**LOSSY, "vlans": (111, 112), "ports": PORTS})
 
 
 @pytest.fixture
@@ -89,6 +80,10 @@ HISTORIES = st.lists(
 )
 
 
+GIVEN: dict[str, object] = {"trust": None, "ecn": {}, "strict_classes": None}
+"""What the profile gives to every port."""
+
+
 @settings(max_examples=60, deadline=None)
 @given(history=HISTORIES, desired=st.sampled_from([DESIRED, TRUNKS]))
 def test_whatever_was_there_apply_settles_and_undo_is_exact(
@@ -109,11 +104,7 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(
         assert apply(exchange, desired) == ()
         for other in ("swp5", "swp6"):
             found = exchange.read(every_key((other,), SwitchState())).state.ports[other]
-            assert found.model_copy(update={"trust": None, "ecn": {}, "strict_classes": None}) == (
-                baseline.ports[other].model_copy(
-                    update={"trust": None, "ecn": {}, "strict_classes": None}
-                )
-            )
+            assert found.model_copy(update=GIVEN) == baseline.ports[other].model_copy(update=GIVEN)
         restore(exchange, desired, baseline)
         assert switch.snapshot() == first
         assert switch.unmodelled == ()

@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from components.fabric.state import EcnState
-from components.fabric.systems.base import Unreadable
-from components.fabric.systems.cumulus.driver import CONFIG, ROCE, CumulusDriver
-from components.fabric.systems.cumulus.read import PortConfig, parse_config, parse_profile
+from components.fabric.native import WHOLE, read_list
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Reading, Unreadable
+from components.fabric.systems.cumulus.driver import CONFIG, CumulusDriver, parse_profile
 from components.fabric.systems.cumulus.rows import NEW_WORDS, SAVES
 from components.fabric.systems.cumulus.tree import Tree, collapse_ports, expand_names
 from lab.switches.cumulus.show import show_config, show_roce
@@ -20,44 +20,53 @@ from tests.fabric.cumulus_lab import make_switch
 FORMS: Final = Path(__file__).parent / "forms" / "cumulus"
 
 
+def read(name: str, *ports: str) -> Reading:
+    text = (FORMS / f"nv_config_show_{name}.json").read_text()
+    asked = dict.fromkeys(ports, PortState(admin_up=True, access_vlan=0))
+    return CumulusDriver().parse({CONFIG: text}, SwitchState(ports=asked))
+
+
+def words_of(reading: Reading) -> set[str]:
+    return {*(read_list(reading.state.native[WHOLE]) or ())}
+
+
 def test_the_three_columns_of_cumulus_5_1_are_read_by_their_head() -> None:
-    profile = parse_profile(ROCE, (FORMS / "nv_show_qos_roce_5.1.txt").read_text())
-    ecn = EcnState(min_kib=146, max_kib=1464)
-    assert (profile.mode, profile.pfc_priorities) == ("lossless", (3,))
-    assert (profile.trust, profile.strict_classes) == ("both", (6,))
-    assert profile.ecn == {0: ecn, 3: ecn}
+    profile = parse_profile((FORMS / "nv_show_qos_roce_5.1.txt").read_text())
+    port, ecn = profile.ports[""], EcnState(min_kib=146, max_kib=1464)
+    assert (profile.roce, profile.pfc_priorities) == ("lossless", (3,))
+    assert (port.trust, port.strict_classes, port.ecn) == ("both", (6,), {0: ecn, 3: ecn})
 
 
 def test_a_public_configuration_of_5_1() -> None:
-    config = parse_config(CONFIG, (FORMS / "nv_config_show_5.1.json").read_text())
-    up = [name for name in ("swp1", *(f"swp{n}" for n in range(50, 56)))
-          if config.ports.get(name, PortConfig()).state.admin_up]  # fmt: skip
+    ports = read("5.1", "swp1", *(f"swp{n}" for n in range(50, 56))).state.ports
+    up = [name for name, port in ports.items() if port.admin_up]
     assert up == ["swp1", "swp51", "swp52", "swp53", "swp54"]
-    assert config.vlans == (10, 20, 30)
-    assert config.holders == {10: ("bond1", "vlan10"), 20: ("bond2", "vlan20"), 30: ("vlan30",)}
-    assert config.routing.addresses == {
+    found = read("5.1")
+    holders = {10: ("bond1", "vlan10"), 20: ("bond2", "vlan20"), 30: ("vlan30",)}
+    assert (found.state.vlans, found.vlan_holders) == ((10, 20, 30), holders)
+    assert found.state.addresses == {
         "lo": ("10.10.10.1/32",),
         "vlan10": ("10.1.10.2/24",),
         "vlan20": ("10.1.20.2/24",),
         "vlan30": ("10.1.30.2/24",),
     }
-    bgp = config.routing.bgp
-    assert (bgp.asn, bgp.router_id, [*bgp.neighbors]) == (
-        *(65101, "10.10.10.1"),
-        ["swp51", "peerlink.4094"],
-    )
-    assert {word for word in config.words if word.endswith("rest")} == {"interface lo rest",
-        "router bgp rest"}  # fmt: skip
-    assert SAVES not in config.words
+    bgp = found.state.bgp
+    assert bgp
+    assert (bgp.asn, bgp.router_id) == (65101, "10.10.10.1")
+    assert [*bgp.neighbors] == ["swp51", "peerlink.4094"]
+    rest = {word for word in words_of(found) if word.endswith("rest")}
+    assert rest == {"interface lo rest", "router bgp rest"}
+    assert SAVES not in words_of(found)
 
 
 def test_a_public_configuration_of_5_15() -> None:
-    config = parse_config(CONFIG, (FORMS / "nv_config_show_5.15.json").read_text())
-    assert config.vlans == (10, 20, 30, 40)
-    found = {name: port.state.access_vlan for name, port in config.ports.items()}
-    assert found == {"eth0": None, "swp2": 10, "swp6": 10, "swp3": 20, "swp7": 20, "vlan10": None}
-    assert config.routing.addresses == {"vlan10": ("172.17.1.1/24",)}
-    assert {NEW_WORDS, SAVES, "interface vlan10 rest"} <= {*config.words}
+    names = ("eth0", "swp2", "swp6", "swp3", "swp7", "vlan10")
+    state = read("5.15", *names).state
+    assert state.vlans == (10, 20, 30, 40)
+    found = [port.access_vlan for port in state.ports.values()]
+    assert found == [None, 10, 10, 20, 20, None]
+    assert state.addresses == {"vlan10": ("172.17.1.1/24",)}
+    assert {NEW_WORDS, SAVES, "interface vlan10 rest"} <= words_of(read("5.15"))
 
 
 @pytest.mark.parametrize("keys", ["swp1,51-54", "swp2,6", "vlan10,20", "bond1-3", "10,20,30,40"])
@@ -95,8 +104,8 @@ def test_both_forms_of_the_emulator_are_read_alike(mode: str | None) -> None:
     old, new = (show_roce(tree, release) for release in ("5.4.0", "5.9.2"))
     assert "description" in old
     assert "description" not in new
-    assert parse_profile(ROCE, old) == parse_profile(ROCE, new)
-    assert parse_profile(ROCE, old).mode == (mode or "none")
+    assert parse_profile(old) == parse_profile(new)
+    assert parse_profile(old).roce == (mode or "none")
 
 
 def test_names_are_spelled_out_and_written_short() -> None:
@@ -123,4 +132,6 @@ def test_names_are_spelled_out_and_written_short() -> None:
 @pytest.mark.parametrize("key", ["swp1s3-0", "swp9-2", "swp1-9999", "swp1-1000s0-9"])
 def test_a_key_that_no_switch_can_mean_is_shown_raw(key: str) -> None:
     with pytest.raises(Unreadable, match=r"range that no switch|more than 4096 names"):
-        parse_config(CONFIG, json.dumps([{"set": {"interface": {key: {}}}}]))
+        CumulusDriver().parse(
+            {CONFIG: json.dumps([{"set": {"interface": {key: {}}}}])}, SwitchState()
+        )

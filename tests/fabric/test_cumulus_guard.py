@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import Occupied, Unreadable
-from components.fabric.systems.cumulus.write import find_id, find_stale
+from components.fabric.systems.cumulus.tree import find_id, find_stale
 from components.fabric.targets import target_of_apply
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.cumulus_lab import load_spec, make_switch, talk
@@ -41,42 +42,42 @@ def apply(exchange: Exchange, desired: SwitchState = DESIRED) -> tuple[str, ...]
     return exchange.converge(desired, lambda r: target_of_apply(r.state, desired)).lines
 
 
-def record(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def never(_line: str) -> bool:
+    return False
+
+
+def tap(
+    exchange: Exchange,
+    monkeypatch: pytest.MonkeyPatch,
+    lost_before: Callable[[str], bool] = never,
+    lost_after: Callable[[str], bool] = never,
+) -> list[str]:
+    """Record what is sent, and lose the session before or after a line."""
     sent: list[str] = []
     run: Callable[[str], str] = exchange.session.run
 
     def tell(line: str) -> str:
+        lost = UnreachableError(f"leaf-01: the session ended while `{line}` ran")
+        if lost_before(line):
+            raise lost
         sent.append(line)
-        return run(line)
+        printed = run(line)
+        if lost_after(line):
+            raise lost
+        return printed
 
     monkeypatch.setattr(exchange.session, "run", tell)
     return sent
-
-
-def lose_at(exchange: Exchange, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Lose the session before the line of that number is sent."""
-    run: Callable[[str], str] = exchange.session.run
-    left = [number]
-
-    def breaks(line: str) -> str:
-        left[0] -= 1
-        if left[0] < 0:
-            raise UnreachableError(f"leaf-01: the session ended while `{line}` ran")
-        return run(line)
-
-    monkeypatch.setattr(exchange.session, "run", breaks)
 
 
 def test_one_revision_that_is_confirmed_after_it_was_read(
     switch: CumulusSwitch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = talk(switch, serial=17)
-    sent = record(exchange, monkeypatch)
+    sent = tap(exchange, monkeypatch)
     apply(exchange)
-    timer, confirm = (
-        sent.index(f"{TIMER} railyard-17"),
-        sent.index("nv config apply 2 --confirm-yes"),
-    )
+    timer = sent.index(f"{TIMER} railyard-17")
+    confirm = sent.index("nv config apply 2 --confirm-yes")
     assert sent[timer - 1] == "nv config diff"
     assert "nv config show -o json" in sent[timer:confirm], "it was read in between"
     assert sent[confirm + 1 :] == ["nv config save"]
@@ -95,7 +96,8 @@ def test_wherever_the_session_is_lost_the_switch_goes_back_by_itself(number: int
         switch = make_switch(Path(folder), clock)
         first = switch.snapshot()
         exchange = talk(switch)
-        lose_at(exchange, patch, number)
+        numbers = count()
+        tap(exchange, patch, lambda _line: next(numbers) >= number)
         try:
             apply(exchange)
         except UnreachableError:
@@ -118,14 +120,7 @@ def test_a_session_lost_after_the_apply_says_what_happens(
     switch: CumulusSwitch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = talk(switch)
-    run: Callable[[str], str] = exchange.session.run
-
-    def breaks(line: str) -> str:
-        if line.endswith("--confirm-yes"):
-            raise UnreachableError(f"leaf-01: the session ended while `{line}` ran")
-        return run(line)
-
-    monkeypatch.setattr(exchange.session, "run", breaks)
+    tap(exchange, monkeypatch, lost_before=lambda line: line.endswith("--confirm-yes"))
     with pytest.raises(UnreachableError, match="takes back what was in force within 300 s"):
         apply(exchange)
     assert switch.port_view("swp1").pfc_priorities == {3}
@@ -136,15 +131,7 @@ def test_the_next_run_takes_back_at_once_what_a_lost_one_left(
 ) -> None:
     first = switch.snapshot()
     exchange = talk(switch, serial=17)
-    run: Callable[[str], str] = exchange.session.run
-
-    def breaks(line: str) -> str:
-        printed = run(line)
-        if line.startswith(TIMER):
-            raise UnreachableError("leaf-01: the session ended")
-        return printed
-
-    monkeypatch.setattr(exchange.session, "run", breaks)
+    tap(exchange, monkeypatch, lost_after=lambda line: line.startswith(TIMER))
     with pytest.raises(UnreachableError):
         apply(exchange)
     assert switch.snapshot() != first
@@ -181,7 +168,7 @@ def test_a_release_without_the_list_is_applied_to_for_good(
     old: CumulusSwitch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = talk(old)
-    sent = record(exchange, monkeypatch)
+    sent = tap(exchange, monkeypatch)
     apply(exchange)
     changing = [line for line in sent if "show" not in line]
     assert changing[-3:] == ["nv config diff", "nv config apply -y", "nv config save"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,47 +12,36 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
 from components.fabric.plan import plan_fabric
-from components.fabric.state import SwitchState, diff_states, list_vlans
+from components.fabric.state import PortState, SwitchState, diff_states, list_vlans
 from components.fabric.systems.base import PauseCounters
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import load_spec, make_switch, talk
-from tests.fabric.in_process import apply, baseline_of, restore
+from tests.fabric.in_process import apply, baseline_of, edit, restore
 
 LOSSY = plan_fabric(load_spec())[0].desired
 LOSSLESS = plan_fabric(load_spec(mode="lossless"))[0].desired
 WATCHED = plan_fabric(load_spec(mode="lossless", pfc_watchdog=True))[0].desired
-ACCESS = LOSSLESS.model_copy(
-    update={
-        "ports": {
-            name: port.model_copy(
-                update={
-                    "mode": "access",
-                    "access_vlan": (port.trunk_vlans or (1,))[0],
-                    "trunk_vlans": None,
-                    "mtu_bytes": 9000,
-                }
-            )
-            for name, port in LOSSLESS.ports.items()
-        }
-    }
-)
 
-UNTAGGED = LOSSLESS.model_copy(
-    update={
-        "vlans": (111, 112, 402),
-        "ports": {
-            name: port.model_copy(
-                update={
-                    "native_vlan": 402,
-                    "trunk_vlans": (*list_vlans(port.trunk_vlans or ()), 402),
-                }
-            )
-            for name, port in LOSSLESS.ports.items()
-        },
-    }
-)
-"""What `untagged: 402` makes of the ports."""
+
+def _with_ports(changed: Callable[[PortState], dict[str, object]], **update: object) -> SwitchState:
+    """The lossless switch with something else on each port."""
+    ports = {name: port.model_copy(update=changed(port)) for name, port in LOSSLESS.ports.items()}
+    return LOSSLESS.model_copy(update={**update, "ports": ports})
+
+
+def _access(port: PortState) -> dict[str, object]:
+    vlan = (port.trunk_vlans or (1,))[0]
+    return {"mode": "access", "access_vlan": vlan, "trunk_vlans": None, "mtu_bytes": 9000}
+
+
+def _untagged(port: PortState) -> dict[str, object]:
+    """What `untagged: 402` makes of a port."""
+    return {"native_vlan": 402, "trunk_vlans": (*list_vlans(port.trunk_vlans or ()), 402)}
+
+
+ACCESS = _with_ports(_access)
+UNTAGGED = _with_ports(_untagged, vlans=(111, 112, 402))
 
 
 @pytest.fixture
@@ -59,54 +49,50 @@ def switch(tmp_path: Path) -> EosSwitch:
     return make_switch(tmp_path)
 
 
+ECN = "random-detect ecn minimum-threshold"
+WATCHDOG = "priority-flow-control pause watchdog"
+PORT_LINES = f"""description rack-4
+mtu 9214
+l2 mtu 9214
+l2 mtu 1500
+shutdown
+speed auto 200g-4
+error-correction encoding fire-code;error-correction encoding reed-solomon
+no error-correction encoding fire-code
+no error-correction encoding
+no shutdown
+no switchport
+switchport
+switchport mode trunk
+switchport mode access
+switchport access vlan 10
+switchport trunk native vlan 20
+switchport trunk native vlan tag
+switchport trunk allowed vlan 10,111-112
+switchport trunk allowed vlan none
+qos trust cos
+qos trust dscp
+no qos trust
+priority-flow-control on
+priority-flow-control priority 3 no-drop
+priority-flow-control priority 5 no-drop
+{WATCHDOG}
+{WATCHDOG} port timer timeout 0.5 polling-interval 0.1 recovery-time 60 forced
+{WATCHDOG} port action drop
+{WATCHDOG} port action notify-only
+uc-tx-queue 3;{ECN} 10 kbytes maximum-threshold 20 kbytes
+uc-tx-queue 3;{ECN} 20 segments maximum-threshold 90 segments max-mark-probability 20 weight 0
+uc-tx-queue 3;random-detect ecn count
+uc-tx-queue 1;{ECN} 1 mbytes maximum-threshold 2 mbytes
+uc-tx-queue 6;no priority
+uc-tx-queue 6;bandwidth percent 5;no priority
+uc-tx-queue 2;no priority
+spanning-tree portfast
+""".splitlines()
+
+
 def line_of(port: int) -> st.SearchStrategy[str]:
-    head = f"interface Ethernet{port}/1;"
-    ecn = "random-detect ecn minimum-threshold"
-    watchdog = f"{head}priority-flow-control pause watchdog"
-    return st.sampled_from(
-        [
-            f"{head}description rack-4",
-            f"{head}mtu 9214",
-            f"{head}l2 mtu 9214",
-            f"{head}l2 mtu 1500",
-            f"{head}shutdown",
-            f"{head}speed auto 200g-4",
-            f"{head}error-correction encoding fire-code;error-correction encoding reed-solomon",
-            f"{head}no error-correction encoding fire-code",
-            f"{head}no error-correction encoding",
-            f"{head}no shutdown",
-            f"{head}no switchport",
-            f"{head}switchport",
-            f"{head}switchport mode trunk",
-            f"{head}switchport mode access",
-            f"{head}switchport access vlan 10",
-            f"{head}switchport trunk native vlan 20",
-            f"{head}switchport trunk native vlan tag",
-            f"{head}switchport trunk allowed vlan 10,111-112",
-            f"{head}switchport trunk allowed vlan none",
-            f"{head}qos trust cos",
-            f"{head}qos trust dscp",
-            f"{head}no qos trust",
-            f"{head}priority-flow-control on",
-            f"{head}priority-flow-control priority 3 no-drop",
-            f"{head}priority-flow-control priority 5 no-drop",
-            watchdog,
-            f"{watchdog} port timer timeout 0.5 polling-interval 0.1 recovery-time 60 forced",
-            f"{watchdog} port action drop",
-            f"{watchdog} port action notify-only",
-            f"{head}uc-tx-queue 3;{ecn} 10 kbytes maximum-threshold 20 kbytes",
-            (
-                f"{head}uc-tx-queue 3;{ecn} 2000 segments maximum-threshold 10000 segments "
-                "max-mark-probability 20 weight 0"
-            ),
-            f"{head}uc-tx-queue 3;random-detect ecn count",
-            f"{head}uc-tx-queue 1;{ecn} 1 mbytes maximum-threshold 2 mbytes",
-            f"{head}uc-tx-queue 6;no priority",
-            f"{head}uc-tx-queue 6;bandwidth percent 5;no priority",
-            f"{head}uc-tx-queue 2;no priority",
-            f"{head}spanning-tree portfast",
-        ]
-    )
+    return st.sampled_from([f"interface Ethernet{port}/1;{line}" for line in PORT_LINES])
 
 
 HISTORIES = st.lists(
@@ -215,6 +201,25 @@ def test_what_the_intent_says_is_what_a_packet_meets(history: list[str], spec: C
         assert switch.snapshot() == first
 
 
+@settings(max_examples=25, deadline=None)
+@given(history=HISTORIES, between=st.lists(st.integers(1, 4).flatmap(line_of), max_size=4))
+def test_a_watchdog_that_leaves_the_file_leaves_nothing(
+    history: list[str], between: list[str]
+) -> None:
+    with TemporaryDirectory() as folder:
+        switch = make_switch(Path(folder))
+        wrote(switch, history)
+        exchange = talk(switch)
+        baseline = baseline_of(exchange, WATCHED)
+        before = {n: p.watchdog.model_copy() for n, p in switch.stored.running.ports.items()}
+        apply(exchange, WATCHED)
+        wrote(switch, [line for line in between if "watchdog" in line])
+        edit(exchange, WATCHED, LOSSLESS, baseline)
+        assert {n: p.watchdog for n, p in switch.stored.running.ports.items()} == before
+        assert diff_states(exchange.read(LOSSLESS).state, LOSSLESS) == ()
+        assert switch.unmodelled == ()
+
+
 def test_what_somebody_adds_after_us_stays(switch: EosSwitch) -> None:
     exchange = talk(switch)
     baseline = baseline_of(exchange, LOSSLESS)
@@ -230,20 +235,39 @@ def test_what_somebody_adds_after_us_stays(switch: EosSwitch) -> None:
 
 @pytest.mark.parametrize(
     "rejected",
-    ["configure session", "vlan 112", "qos trust dscp", "no-drop", "random-detect", "commit timer"],
+    [
+        *("configure session", "vlan 112", "qos trust dscp", "no-drop", "random-detect"),
+        *("port timer", "commit timer"),
+    ],
 )
 def test_a_rejected_line_leaves_nothing(switch: EosSwitch, rejected: str) -> None:
     first = switch.snapshot()
     exchange = talk(switch)
     switch.fault(["reject", rejected])
     with pytest.raises(DeviceError) as caught:
-        apply(exchange, LOSSLESS)
-    text = str(caught.value)
-    assert "% Internal error" in text
-    assert rejected in text
-    assert "the previous values were put back; not saved" in text
+        apply(exchange, WATCHED)
+    for text in ("% Internal error", rejected, "the previous values were put back; not saved"):
+        assert text in str(caught.value)
     assert switch.snapshot() == first
     assert switch.config_sessions.held == {}
+
+
+def test_a_watchdog_line_that_the_switch_does_not_show_is_no_success(
+    switch: EosSwitch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = switch.snapshot()
+    exchange = talk(switch)
+    run: Callable[[str], str] = exchange.session.run
+    hidden = "priority-flow-control pause watchdog"
+
+    def shy(line: str) -> str:
+        return run(line).replace(f"   {hidden}\n", "")
+
+    monkeypatch.setattr(exchange.session, "run", shy)
+    with pytest.raises(DeviceError, match="took every line and still differs") as caught:
+        apply(exchange, WATCHED)
+    assert hidden in str(caught.value)
+    assert switch.snapshot() == first
 
 
 def test_a_class_in_another_queue_is_named_and_not_overwritten(switch: EosSwitch) -> None:
@@ -266,30 +290,42 @@ def test_a_member_of_a_bundle_is_refused(switch: EosSwitch) -> None:
 
 def test_drift_is_told_in_words_and_repaired(switch: EosSwitch) -> None:
     exchange = talk(switch)
-    apply(exchange, LOSSLESS)
+    apply(exchange, WATCHED)
+    watchdog = "priority-flow-control pause watchdog"
+    timer = "port timer timeout 1 polling-interval auto recovery-time 1"
     switch.fault(["mtu", "Ethernet2/1", "1500"])
     switch.fault(["trust", "Ethernet3/1", "L2"])
-    switch.run_line("qos map dscp 26 to traffic-class 1")
-    switch.run_line("interface Ethernet4/1;priority-flow-control priority 4 no-drop")
-    found = [str(each) for each in diff_states(exchange.read(LOSSLESS).state, LOSSLESS)]
+    for line in (
+        "qos map dscp 26 to traffic-class 1",
+        "interface Ethernet4/1;priority-flow-control priority 4 no-drop",
+        f"interface Ethernet2/1;no {watchdog}",
+        f"interface Ethernet3/1;{watchdog} port action notify-only",
+        f"interface Ethernet4/1;{watchdog} {timer}",
+    ):
+        switch.run_line(line)
+    found = [str(each) for each in diff_states(exchange.read(WATCHED).state, WATCHED)]
     assert sorted(found) == [
         "dscp_26_class of switch is 1, want 3",
         "mtu_bytes of port Ethernet2/1 is 1500, want 9214",
         "pfc_priorities of port Ethernet4/1 is 3,4, want 3",
+        "pfc_watchdog of port Ethernet2/1 is off, want on",
+        "pfc_watchdog of port Ethernet3/1 is off, want on",
         "trust of port Ethernet3/1 is L2, want L3",
     ]
-    assert apply(exchange, LOSSLESS) == (
+    blocks = {
+        2: ("l2 mtu 9214", watchdog),
+        3: ("qos trust dscp", f"{watchdog} port action drop"),
+        4: ("no priority-flow-control priority 4 no-drop",),
+    }
+    assert apply(exchange, WATCHED) == (
         "qos map dscp 26 to traffic-class 3",
-        "interface Ethernet2/1",
-        "l2 mtu 9214",
-        "exit",
-        "interface Ethernet3/1",
-        "qos trust dscp",
-        "exit",
-        "interface Ethernet4/1",
-        "no priority-flow-control priority 4 no-drop",
-        "exit",
+        *(
+            line
+            for port, lines in blocks.items()
+            for line in (f"interface Ethernet{port}/1", *lines, "exit")
+        ),
     )
+    assert timer.endswith(str(switch.stored.running.ports["Ethernet4/1"].watchdog.timer))
 
 
 def test_counters_tell_the_class_of_what_was_sent(switch: EosSwitch) -> None:

@@ -13,7 +13,6 @@ from components.fabric.plan import plan_fabric
 from components.fabric.preview import preview_switch
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.mellanox_cli import find_refusal
 from components.fabric.systems.mlnxos import system as mlnxos
 from tests.fabric.ib_lab import load_spec, make_switch
 
@@ -37,7 +36,15 @@ STORAGE: Final = PartitionState(
     rate_gbit_s=100,
     members={"a088c20300011000": "full", "a088c20300021000": "limited"},
 )
-ROWS: Final = {row.name: row for row in mlnxos.MANAGER}
+ROWS: Final = {row.name: row for row in mlnxos.manager_rows("ib-leaf-01")}
+
+
+def reader(name: str) -> Callable[[Answer], object]:
+    read = ROWS[name].read
+    assert read is not None
+    return read
+
+
 Form = tuple[tuple[str, ...], str, Callable[[Answer], object], object]
 FORMS: Final[dict[str, Form]] = {
     "show_ib_partition_default.txt": (
@@ -53,7 +60,7 @@ FORMS: Final[dict[str, Form]] = {
         {"Default": DEFAULT, "storage": STORAGE},
     ),
     **{
-        f"{name}.txt": (LINES, ROWS[name].command, ROWS[name].read, value)
+        f"{name}.txt": (LINES, ROWS[name].command, reader(name), value)
         for name, value in (
             ("sm_function", False),
             ("sm_enabled", True),
@@ -77,7 +84,7 @@ def test_a_form_is_read_and_printed(name: str, tmp_path: Path) -> None:
     assert [switch.run_line(line) for line in lines] == [""] * len(lines)
     session = switch.session()
     session.run("enable")
-    assert session.run(command.format(node="ib-leaf-01")) == text_of(name)
+    assert session.run(command) == text_of(name)
 
 
 @pytest.mark.parametrize(
@@ -122,11 +129,6 @@ def test_no_line_is_the_default_engine() -> None:
 def test_guids_are_written_as_pairs() -> None:
     assert mlnxos.show_guid("a088c20300011000") == "a0:88:c2:03:00:01:10:00"
     assert mlnxos.show_guid("ALL") == "ALL"
-
-
-def test_a_refusal_is_a_line_with_a_percent_sign() -> None:
-    assert find_refusal("% Invalid port GUID\n") == "% Invalid port GUID"
-    assert find_refusal(text_of("show_ib_partition.txt")) is None
 
 
 def test_a_preview_names_what_has_no_source_of_the_vendor() -> None:

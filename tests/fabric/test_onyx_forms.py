@@ -9,12 +9,11 @@ from typing import Final
 import pytest
 
 from components.fabric.state import EcnState, PortState
+from components.fabric.systems import onyx
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PauseCounters, Unreadable
-from components.fabric.systems.mellanox_cli import find_refusal
-from components.fabric.systems.onyx import answers as show
-from components.fabric.systems.onyx.answers import CounterReader
-from components.fabric.systems.onyx.rows import COMMANDS, PORT_ROWS, parse_running
+from components.fabric.systems.onyx import system as show
+from components.fabric.systems.onyx.rows import PORT_ROWS, parse_running
 from components.fabric.systems.onyx.system import OnyxDriver
 from components.fabric.systems.ranges import parse_vlan_ranges
 from lab.switches.onyx.server import OnyxSwitch
@@ -70,7 +69,7 @@ def _port(name: str) -> Callable[[Answer], object]:
 
 def _counters(answer: Answer) -> object:
     """Everything that this answer alone tells of port 1/1."""
-    read = CounterReader({answer.command: answer.text}, "1/1").read()
+    read = show.read_counters({answer.command: answer.text}, "1/1")
     by_number = {n: (c.rx_bytes, c.tx_bytes) for n, c in read.by_priority.items() if c.rx_bytes}
     return by_number, read.ecn_marked, read.rx_discards
 
@@ -83,10 +82,10 @@ Form = tuple[str, tuple[tuple[Callable[[Answer], object], object], ...]]
 FORMS: Final[dict[str, Form]] = {
     "show_vlan.json": ("show vlan | json-print", ((show.read_vlans, (1, 10, 111, 112)),)),
     "show_interfaces_switchport.json": (
-        COMMANDS["switchport"],
+        onyx.SWITCHPORTS,
         (
             (
-                show.read_members,
+                onyx.read_members,
                 {
                     "1/1": PortState(mode="access", access_vlan=1, trunk_vlans=()),
                     "1/2": PortState(mode="trunk", trunk_vlans=(111, 112)),
@@ -96,11 +95,11 @@ FORMS: Final[dict[str, Form]] = {
         ),
     ),
     "show_interfaces_ethernet.txt": (
-        COMMANDS["interface"].format("1/3"),
+        onyx.INTERFACE.format("1/3"),
         ((_port("mtu_bytes"), 9216), (_port("admin_up"), False)),
     ),
     "show_qos_interface_ethernet.json": (
-        COMMANDS["qos"].format("1/1"),
+        onyx.QOS.format("1/1"),
         (
             (_port("trust"), "both"),
             (_port("rewrite_dscp"), False),
@@ -108,7 +107,7 @@ FORMS: Final[dict[str, Form]] = {
         ),
     ),
     "show_congestion_control.json": (
-        COMMANDS["congestion"].format("1/1"),
+        onyx.CONGESTION.format("1/1"),
         (
             (
                 _port("ecn"),
@@ -122,7 +121,7 @@ FORMS: Final[dict[str, Form]] = {
         ),
     ),
     "show_dcb_ets_interface.json": (
-        COMMANDS["ets"].format("1/1"),
+        onyx.ETS.format("1/1"),
         ((_port("schedule"), {0: 12, 1: 13, 2: None, 3: None, 4: 12, 5: 13, 6: 12, 7: 13}),),
     ),
     "show_dcb_priority_flow_control.json": (
@@ -190,7 +189,7 @@ def test_another_form_is_never_taken_for_a_value(text: str) -> None:
         with pytest.raises(Unreadable) as error:
             read(Answer("show x", text, "1/1"))
         assert (error.value.command, error.value.text) == ("show x", text)
-    assert parse_running(text) is show.read_one_shot(text) is None
+    assert parse_running(text) is onyx.read_one_shot(text) is None
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_pfc_of_the_one_shot_and_bundles() -> None:
      "Po1":[{"PFC admin":"Auto","PFC oper":"Disabled"}]}]"""  # capture C4, Onyx 3.8.2306
     assert show.read_pfc(Answer("c", text))[1] == {"1/13": True, "Po1": False}
     members = '{"Mpo17":{"Access vlan":"N/A","Allowed vlans":"all","Mode":"trunk"}}'
-    assert show.read_members(Answer("c", members)) == {
+    assert onyx.read_members(Answer("c", members)) == {
         "Mpo17": PortState(mode="trunk", trunk_vlans="all")
     }
 
@@ -253,23 +252,6 @@ def test_pfc_of_the_one_shot_and_bundles() -> None:
 )
 def test_vlan_ranges(text: str, vlans: tuple[int, ...]) -> None:
     assert parse_vlan_ranges(text) == vlans
-
-
-@pytest.mark.parametrize(
-    ("output", "refusal"),
-    [
-        ("", None),
-        ("MTU : 1500 bytes\n100% used\n", None),
-        (
-            '% Unrecognized command "ib".\nType "?" for help.\n',
-            '% Unrecognized command "ib".\nType "?" for help.',
-        ),
-        ("one line\n% Incomplete command\n", "% Incomplete command"),
-        ("\r% Please enter an integer.", "% Please enter an integer."),
-    ],
-)
-def test_error_lines_are_found_by_their_percent_sign(output: str, refusal: str | None) -> None:
-    assert find_refusal(output) == refusal
 
 
 def test_counters_of_one_port_among_all(tmp_path: Path) -> None:

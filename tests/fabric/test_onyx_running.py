@@ -6,7 +6,7 @@ import pytest
 
 from components.fabric.guards import Guarded, Look, find_beside
 from components.fabric.state import EcnState, OtherPorts, PortState, SwitchState
-from components.fabric.systems.onyx.answers import read_status
+from components.fabric.systems.onyx import read_status
 from components.fabric.systems.onyx.rows import (
     RUNNING,
     STATUS,
@@ -161,52 +161,33 @@ def test_a_weight_beside_the_one_shot_is_asked_for() -> None:
 TABLES = ["show vlan | json-print", "show interfaces switchport | json-print"]
 
 
-@pytest.mark.parametrize(
-    ("line", "rest"),
-    [
-        ("switchport trunk native vlan 1", TABLES),
-        ("switchport mode access-dcb", TABLES),
-        ("mlag-channel-group 10 mode active", TABLES),
-        ("no switchport force", TABLES),
-        ("mtu 9k", ["show interfaces ethernet 1/1"]),
-        (
-            "qos map dscp 26 to switch-priority 3",
-            ["show qos interface ethernet 1/1 | json-print"],
-        ),
-        (
-            "traffic-class 3 dcb ets wrr 50 bandwidth",
-            [
-                "show interfaces ethernet 1/1 congestion-control | json-print",
-                "show dcb ets interface ethernet 1/1 | json-print",
-            ],
-        ),
-        ("spanning-tree port type edge", []),
-        ('description "mtu and qos of rack 4"', []),
-    ],
-)
-def test_a_line_in_another_form_is_no_value(line: str, rest: list[str]) -> None:
-    assert _rest(HEAD + PORTS + f"   interface ethernet 1/1 {line}\n", "1/1") == rest
+OWN = "interface ethernet 1/1 "
 
 
 @pytest.mark.parametrize(
     ("line", "rest"),
     [
-        ("qos map dscp 26 to switch-priority 3", ["show qos interface ethernet 1/1 | json-print"]),
-        ("dcb ets enable", ["show dcb ets interface ethernet 1/1 | json-print"]),
+        (f"{OWN}switchport trunk native vlan 1", TABLES),
+        (f"{OWN}switchport mode access-dcb", TABLES),
+        (f"{OWN}mlag-channel-group 10 mode active", TABLES),
+        (f"{OWN}no switchport force", TABLES),
+        (f"{OWN}mtu 9k", ["show interfaces ethernet 1/1"]),
+        (f"{OWN}qos map dscp 26 to switch-priority 3", OF_PORT[:1]),
+        (f"{OWN}traffic-class 3 dcb ets wrr 50 bandwidth", OF_PORT[1:]),
+        (f"{OWN}spanning-tree port type edge", []),
+        (f'{OWN}description "mtu and qos of rack 4"', []),
+        # A line about no single port may be about all.
+        ("qos map dscp 26 to switch-priority 3", OF_PORT[:1]),
+        ("dcb ets enable", OF_PORT[2:]),
         ("no vlan switchport default", TABLES),
         ("dcb priority-flow-control enable force", []),
         ("## qos configuration", []),
         ("interface vlan 101 mtu 9216", []),
+        ("interface ethernet 1/9 switchport mode trunk", TABLES),  # a trunk without its list
     ],
 )
-def test_a_line_about_no_single_port_may_be_about_all(line: str, rest: list[str]) -> None:
+def test_a_line_in_another_form_is_no_value(line: str, rest: list[str]) -> None:
     assert _rest(HEAD + PORTS + f"   {line}\n", "1/1") == rest
-
-
-def test_a_trunk_without_its_list_is_looked_up_in_the_table() -> None:
-    assert (
-        _rest(HEAD + PORTS + "   interface ethernet 1/9 switchport mode trunk\n", "1/1") == TABLES
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from components.core.difference import Difference
-from components.core.errors import Bug, DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.fabric.device import (
     BASELINE_VARIABLE,
     PREVIOUS_OUTPUT,
@@ -79,39 +78,19 @@ def request(plan: SwitchPlan, **parts: object) -> str:
 def test_an_untouched_ufm_gets_each_partition_and_then_its_members() -> None:
     planned = plan_fabric(ClusterSpec.model_validate(site(index0=True)))[-1]
     assert (planned.name, planned.os, planned.step) == ("ufm", "ufm", "ufm-apply")
+    first, second = ({"pkey": "0x101", "ip_over_ib": False}, {"pkey": "0x201", "ip_over_ib": True})
+    full = {"membership": "full", "index0": False}
+    wanted = [
+        ("add", first | {"index0": False}),
+        ("", first | full | {"guids": [*GPU01, *GPU02]}),
+        ("add", second | {"index0": False}),
+        ("", second | {"guids": GPU01, "membership": "full", "index0": True}),
+        ("", second | {"guids": GPU02, "membership": "limited", "index0": True}),
+    ]
     sent = [line.split(" ", 2) for line in planned.commands_from_factory]
     pkeys = "/ufmRest/resources/pkeys"
-    assert [(method, path) for method, path, _ in sent] == [
-        ("POST", f"{pkeys}/add"),
-        ("POST", f"{pkeys}/"),
-        ("POST", f"{pkeys}/add"),
-        ("POST", f"{pkeys}/"),
-        ("POST", f"{pkeys}/"),
-    ]
-    assert [json.loads(body) for _, _, body in sent] == [
-        {"pkey": "0x101", "index0": False, "ip_over_ib": False},
-        {
-            "pkey": "0x101",
-            "guids": [*GPU01, *GPU02],
-            "membership": "full",
-            "index0": False,
-            "ip_over_ib": False,
-        },
-        {"pkey": "0x201", "index0": False, "ip_over_ib": True},
-        {
-            "pkey": "0x201",
-            "guids": GPU01,
-            "membership": "full",
-            "index0": True,
-            "ip_over_ib": True,
-        },
-        {
-            "pkey": "0x201",
-            "guids": GPU02,
-            "membership": "limited",
-            "index0": True,
-            "ip_over_ib": True,
-        },
+    assert [(m, path, json.loads(body)) for m, path, body in sent] == [
+        ("POST", f"{pkeys}/{tail}", body) for tail, body in wanted
     ]
 
 
@@ -256,12 +235,6 @@ def test_who_does_not_ask_for_adaptive_routing_does_not_read_it(plan: SwitchPlan
     assert ufm.requests == ["GET /ufmRest/resources/pkeys?guids_data=true"]
 
 
-def test_a_configuration_of_another_form_is_shown(adaptive: SwitchPlan) -> None:
-    answers = {"GET /ufmRest/resources/pkeys?guids_data=true": "{}", SM_CONF: "{}"}
-    with pytest.raises(Unreadable, match="no `routing_engine_active` in the answer"):
-        UfmDriver().parse(answers, adaptive.desired)
-
-
 def test_the_forms_are_read_and_printed(adaptive: SwitchPlan, ufm: Ufm) -> None:
     ufm.routing_engine = "ar_updn"
     commands = UfmDriver().read_commands(adaptive.desired)
@@ -278,10 +251,13 @@ def test_the_forms_are_read_and_printed(adaptive: SwitchPlan, ufm: Ufm) -> None:
         assert (status, json.dumps(answer, indent=2) + "\n") == (200, text)
 
 
-def test_an_answer_of_another_form_is_shown(plan: SwitchPlan, ufm: Ufm) -> None:
+def test_an_answer_of_another_form_is_shown(adaptive: SwitchPlan, ufm: Ufm) -> None:
     ufm.broken["GET"] = (200, [])
     with pytest.raises(DeviceError, match="it is no list of partitions with their GUIDs"):
-        observe_switch(plan.endpoint, "ufm", plan.desired, SECRETS)
+        observe_switch(adaptive.endpoint, "ufm", adaptive.desired, SECRETS)
+    answers = {"GET /ufmRest/resources/pkeys?guids_data=true": "{}", SM_CONF: "{}"}
+    with pytest.raises(Unreadable, match="no `routing_engine_active` in the answer"):
+        UfmDriver().parse(answers, adaptive.desired)
 
 
 def test_preflight_asks_its_release_and_the_rights_of_the_login(
@@ -305,18 +281,6 @@ def test_preflight_asks_its_release_and_the_rights_of_the_login(
     assert lacks("", "admin") == ["ufm-release"]
     assert lacks("6.19.3 build 6", "looker") == ["ufm-rights"]
     assert {*lacks("6.12.0", "looker")} == PLAYED["tests/fabric/test_ufm.py"]
-
-
-def test_what_it_has_not() -> None:
-    driver = UfmDriver()
-    assert (driver.list_ports_commands(), driver.counter_commands(())) == ((), ())
-    assert driver.read_commands(SwitchState()) == ()
-    assert driver.parse({}, SwitchState()).state == SwitchState()
-    assert driver.plan_changes(SwitchState(), SwitchState()) == ()
-    assert not driver.interrupts(Difference("partition 0x0101", "ipoib", "off", "on"))
-    assert driver.interrupts(Difference("partition 0x0101", "member x", "full", "limited"))
-    with pytest.raises(Bug, match="no counters"):
-        driver.parse_counters({}, ("x",))
 
 
 KINDS: st.SearchStrategy[MemberKind] = st.sampled_from(

@@ -11,7 +11,8 @@ from components.acceptance.evidence import HopRole
 from components.acceptance.plan import HopPlan
 from components.fabric.systems.base import PortCounters, Unread
 from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.onyx import answers as show
+from components.fabric.systems.onyx import CONGESTION
+from components.fabric.systems.onyx import system as show
 from components.fabric.systems.onyx.system import OnyxDriver
 
 TOTALS = (
@@ -26,7 +27,7 @@ def onyx(received: str = "", sent: str = "", roce: str = "[]") -> PortCounters:
     """What is read of a port whose answers are these; empty for the form that the driver knows."""
     answers = {
         show.TOTALS: TOTALS,
-        show.CONGESTION.format("1/1"): "[]",
+        CONGESTION.format("1/1"): "[]",
         show.ROCE_COUNTERS.format("1/1"): roce,
     }
     for number in range(8):

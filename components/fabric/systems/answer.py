@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -46,6 +46,30 @@ class Answer:
             if value is None:
                 raise self.unreadable(f"no `{key}` in the answer")
         return self.typed(adapter, value)
+
+    def each(
+        self, adapter: TypeAdapter[ValueT], first: str, *keys: str
+    ) -> list[tuple[str, ValueT]]:
+        """The values under these keys, each with the name that the first `*` among them is.
+
+        The first key is at any depth, and must be there; the others may be missing.
+        """
+        found: list[tuple[str, JsonValue]] = [("", self.find(_JSON, first))]
+        for key in keys:
+            found = [
+                (name or (inner if key == "*" else ""), value)
+                for name, outer in found
+                for inner, value in self._inside(outer)
+                if key in {"*", inner}
+            ]
+        return [(name, self.typed(adapter, value)) for name, value in found]
+
+    def _inside(self, value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
+        if isinstance(value, list):
+            return [("", each) for each in value]
+        if not isinstance(value, dict):
+            raise self.unreadable(f"{value!r} is in place of a table")
+        return value.items()
 
     def typed(self, adapter: TypeAdapter[ValueT], value: Any, *, is_text: bool = False) -> ValueT:  # noqa: ANN401 - of any form
         """A part of the answer, or JSON text, as a type."""

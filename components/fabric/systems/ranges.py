@@ -31,6 +31,13 @@ def collapse_vlans(vlans: Iterable[int]) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
+def move_vlans(head: str, held: set[int], wanted: set[int]) -> Iterator[str]:
+    """The lines that add to a list of VLANs and remove from it."""
+    for word, vlans in (("add", wanted - held), ("remove", held - wanted)):
+        if vlans:
+            yield f"{head} {word} {collapse_vlans(vlans)}"
+
+
 @cache
 def port_key(port: str) -> tuple[int, ...]:
     """Sort key of `1/10`, `1/3/2` and `swp3s1`: by number, not by letter."""

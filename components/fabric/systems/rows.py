@@ -1,182 +1,167 @@
-"""A switch system as a table: one row a setting of a port, from which reading and writing follow.
+"""A switch system that is set by lines of text, as a table: one row for each setting.
 
-A row says what shows the setting, its line in the running configuration, the factory's value, and
-how it is written. The order of the rows is the order of writing.
+A row says what shows the setting, its line in the configuration, the factory's value, and the lines
+to send. One reader and one writer serve every row; the order of rows is the order of writing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from components.fabric.state import PortState, SwitchState
+from components.fabric.native import is_default
+from components.fabric.state import SwitchState
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Change
 
-PortLines = Callable[["PortRow", PortState, PortState], Iterable[str]]
-"""(row, actual, target) of one port to the tails of its lines."""
-SwitchLines = Callable[[SwitchState, SwitchState], Iterable[tuple[str, ...]]]
-"""(actual, target) of the whole switch to lines that belong together."""
-Values = dict[Any, Any]
-"""Name of a row to the value of one port."""
+Write = Callable[["Row", Any, Any], Iterable[str]]
+"""(row, before, after): the lines that change the setting of a port, a queue, a partition."""
+Step = Callable[[SwitchState, SwitchState], Iterable[tuple[str, ...]]]
+"""(actual, target) of the whole switch to lines, in groups that belong together."""
+Values = dict[str, Any]
+"""Name of a row to its value."""
 
 
-def nothing(_row: PortRow, _actual: PortState, _target: PortState) -> tuple[str, ...]:
+def take_text(_held: object, text: str) -> object:
+    """A number or a word."""
+    return int(text) if text.isdecimal() else text
+
+
+def by_word(read: Callable[[str], object]) -> Callable[[object, str], object]:
+    """Reads the one group of a pattern, whatever was there before."""
+    return lambda _held, text: read(text)
+
+
+def by_key(held: Mapping[str, object] | None, key: str, *value: object) -> dict[str, object]:
+    """Adds to the values of several lines: one each, or a tuple, under the first group."""
+    return {**(held or {}), key: value[0] if len(value) == 1 else value}
+
+
+def collect(held: tuple[str, ...] | None, word: str) -> tuple[str, ...]:
+    """Adds to the words of several lines."""
+    return (*(held or ()), word)
+
+
+def nothing(_row: Row, _was: object, _now: object) -> tuple[str, ...]:
     """Another row writes it, or none does."""
     return ()
 
 
-def write_line(row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
-    """The line of the running configuration with the wanted value in it."""
-    wanted = getattr(target, row.name)
-    if wanted is None or wanted == getattr(actual, row.name):
-        return
-    words = row.line.removeprefix("(no )?")
-    if words != row.line:
-        yield words.replace("( on)?", " on") if wanted else f"no {words.replace('( on)?', '')}"
-    else:
-        yield re.sub(r"\(.*\)", str(wanted), words)
-
-
-def take_text(_held: object, text: str | None) -> object:
-    """A number or a word; of a line that may begin with `no`, whether it does not."""
-    if text is None or text == "no ":
-        return text is None
-    return int(text) if text.isdecimal() else text
-
-
-_YES: Final = {"Enabled": True, "enabled": True, "Disabled": False, "disabled": False}
-
-
-def line_reader(pattern: str) -> Callable[[Answer], object]:
-    """Reads the first group of a pattern: whether it is enabled, or else a number."""
-    return lambda answer: _YES.get(word := answer.match(pattern), take_text(None, word))
-
-
-def word_reader(port: str, key: str, *known: str) -> Callable[[Answer], object]:
-    """Reads one of the known words under the name of the port, which is made of `{}`, and a key."""
-
-    def read(answer: Answer) -> object:
-        word = answer.word((port.format(answer.port), key), *known)
-        return _YES.get(word, word)
-
-    return read
+def write_value(row: Row, was: Any, now: Any) -> tuple[str, ...]:  # noqa: ANN401 - of any type
+    """The line of the value, if it is wanted and another one is there; None is not wanted."""
+    held, wanted = getattr(was, row.name), getattr(now, row.name)
+    implied = bool(row.unset) and is_default(was.native, row.name)
+    if wanted is not None and row.unset and is_default(now.native, row.name):
+        return () if implied else (row.unset,)
+    if wanted is None or (wanted == held and not (implied and row.factory is None)):
+        return ()
+    return (row.text(wanted),)
 
 
 @dataclass(frozen=True, slots=True)
-class PortRow:
-    """One setting of a port."""
+class Row:
+    """One setting of a port, a queue, a partition or another thing with lines of its own."""
 
     name: str
-    """The field of `PortState`; of `schedule` two: strict classes, and weights of the others."""
-    topic: str = ""
-    read: Callable[[Answer], object] | None = None
-    """From the answer about one port; None: a table of all ports has it."""
-    factory: Any = None
-    """Its value if no line says one; None: that depends on the release."""
+    """The field of the state."""
     line: str = "(?!)"
-    """Pattern of its line in the running configuration, which is also the one to send."""
+    """Pattern of its line in the configuration. It is also the line to send, with the value in
+    place of the group."""
+    factory: Any = None
+    """Its value if no line says one; None: that depends on the release or on other settings."""
     take: Callable[..., object] = take_text
-    """The value before that line, and the groups of the pattern, to the value after it."""
-    write: PortLines = write_line
+    """The value before that line, or None, and the groups of the pattern, to the value after it."""
+    lines: Mapping[Any, str] = field(default_factory=dict[Any, str])
+    """Value to its line, where `line` is not the one to send; under None the line of every other
+    value, which is `{}` in it."""
+    unset: str = ""
+    """The line that leaves no line, where `native` of the state says whether there was one."""
+    write: Write = write_value
+    """The lines from one state to another; a function of its own if other settings matter too."""
+    command: str = ""
+    """What shows it, with `{}` for the port; empty: a table of all ports, or the configuration."""
+    read: Callable[[Answer], object] | None = None
+    """Reads the answer to that command."""
+    say: Callable[[Any], object] = str
+    """The value as the line has it."""
     alone: bool = False
     """One port at a time, since the port flaps."""
     if_asked: bool = False
-    """Read only if it is asked for, not whenever its topic is."""
+    """Read only if it is asked for, and not whenever its command is sent."""
 
-    def is_asked(self, port: PortState) -> bool:
-        """Whether a wish or a question names it."""
-        names = ("strict_classes", "class_shares") if self.name == "schedule" else (self.name,)
-        return any(getattr(port, name) not in (None, {}) for name in names)
-
-    def fields(self, value: Any, asked: PortState) -> dict[str, object]:  # noqa: ANN401 - of any row
-        """A value as fields of `PortState`."""
-        if self.name != "schedule":
-            return {self.name: value}
-        strict = tuple(sorted(tc for tc, weight in value.items() if weight is None))
-        weights = {tc: weight for tc, weight in value.items() if weight is not None}
-        shares = {"class_shares": weights} if asked.class_shares else {}
-        return {"strict_classes": strict, "wrr_weights": weights, **shares}
+    def text(self, value: Any) -> str:  # noqa: ANN401 - of any row
+        """The line that sets a value."""
+        form = self.lines.get(value) or self.lines.get(None)
+        if form is not None:
+            return form.format(self.say(value))
+        return re.sub(r"\(.*\)", lambda _found: str(self.say(value)), self.line)
 
 
-def plan_rows(
-    rows: Sequence[PortRow | SwitchLines],
-    head: str,
-    collapse: Callable[[Sequence[str]], Iterable[str]],
-    states: tuple[SwitchState, SwitchState],
-) -> Iterator[Change]:
-    """The ordered way from one state to another.
-
-    Args:
-        rows: In the order of writing.
-        head: Start of every line, with `{}` for the ports.
-        collapse: Ports in groups that one line can name: those with the same lines share them.
-        states: Actual and target.
-    """
-    actual, target = states
+def read_answers(rows: Iterable[Row], answers: Mapping[str, str], place: str = "") -> Values:
+    """Read the answers to the commands of some rows, about one port if `place` names it."""
+    found: Values = {}
     for row in rows:
-        if not isinstance(row, PortRow):
-            yield from map(Change, row(actual, target))
-            continue
-        groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for name, port in target.ports.items():
-            lines = tuple(row.write(row, actual.ports.get(name, PortState()), port))
-            groups.setdefault((name if row.alone else "", lines), []).append(name)
-        for (_, lines), names in groups.items():
-            for ports in collapse(names) if lines else ():
-                yield Change(tuple(f"{head.format(ports)} {line}" for line in lines))
-
-
-def rows_of(rows: Iterable[PortRow], topic: str, asked: PortState) -> Iterator[PortRow]:
-    """The rows to read from the answer about a topic."""
-    for row in rows:
-        if row.topic == topic and (not row.if_asked or row.is_asked(asked)):
-            yield row
-
-
-def read_rows(
-    rows: Sequence[PortRow],
-    commands: Mapping[str, str],
-    answers: Mapping[str, str],
-    port: str,
-    asked: PortState,
-) -> dict[str, object]:
-    """The settings of a port that its own answers show: topic to command, `{}` for the port."""
-    found: dict[str, object] = {}
-    for topic, command in commands.items():
-        text = answers.get(command.format(port))
-        for row in rows_of(rows, topic, asked) if text is not None else ():
-            if row.read:
-                value = row.read(Answer(command.format(port), text or "", port))
-                found |= row.fields(value, asked)
+        command = row.command.format(place)
+        if row.read and command in answers:
+            found[row.name] = row.read(Answer(command, answers[command], place))
     return found
 
 
-def factory_values(rows: Iterable[PortRow]) -> Values:
-    """Row name to the value of an untouched port."""
-    return {row.name: row.factory for row in rows}
-
-
-def take_line(rows: Iterable[PortRow], values: Values, line: str) -> bool:
-    """Read a line of the running configuration about one port; whether a row has this line."""
+def take_line(rows: Iterable[Row], found: Values, line: str) -> bool:
+    """Read one line of a configuration into the values; whether a row has this line."""
     for row in rows:
-        found = re.fullmatch(row.line, line) if row.topic else None
-        if found is not None:
-            values[row.name] = row.take(values.get(row.name, {}), *found.groups())
+        said = [value for value, text in row.lines.items() if text == line and value is not None]
+        match = None if said else re.fullmatch(row.line, line)
+        if said or match:
+            held = found.get(row.name)
+            found[row.name] = said[0] if match is None else row.take(held, *match.groups())
             return True
     return False
 
 
-def fields_of(
-    rows: Iterable[PortRow], base: Values, own: Values, asked: PortState
-) -> dict[str, object]:
-    """The fields of a port: its own values, or else those of every port."""
-    found: dict[str, object] = {}
-    for row in rows:
-        value = own.get(row.name, base[row.name])
-        if isinstance(value, dict) and isinstance(base[row.name], dict):
-            value = base[row.name] | value
-        found |= row.fields(value, asked)
+def take_lines(rows: Iterable[Row], lines: Iterable[str]) -> Values:
+    """The values that some lines say; others' lines are left out."""
+    found: Values = {}
+    for line in lines:
+        take_line(rows, found, line)
     return found
+
+
+def factory_values(rows: Iterable[Row]) -> Values:
+    """Row name to its value if no line says one."""
+    return {row.name: row.factory for row in rows}
+
+
+def nested_lines(text: str) -> Iterator[tuple[str, ...]]:
+    """Each line of a configuration after the lines that it is indented under; `!` is no line."""
+    path: list[tuple[int, str]] = []
+    for line in text.replace("\r", "").splitlines():
+        words, indent = line.strip(), len(line) - len(line.lstrip())
+        if words not in {"", "!"}:
+            path = [*(each for each in path if each[0] < indent), (indent, words)]
+            yield tuple(words for _, words in path)
+
+
+def write_rows(rows: Iterable[Row], was: object, now: object) -> Iterator[str]:
+    """The lines of all rows from one state to another."""
+    for row in rows:
+        yield from row.write(row, was, now)
+
+
+def write_steps(
+    steps: Iterable[Step], actual: SwitchState, target: SwitchState
+) -> tuple[Change, ...]:
+    """The ordered way from one state of a switch to another."""
+    return tuple(Change(lines) for step in steps for lines in step(actual, target))
+
+
+def add_vlans(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...]]:
+    """The first step: VLANs, before ports name them."""
+    return ((f"vlan {vlan}", "exit") for vlan in target.vlans if vlan not in actual.vlans)
+
+
+def remove_vlans(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...]]:
+    """The last step."""
+    return ((f"no vlan {vlan}",) for vlan in actual.vlans if vlan not in target.vlans)

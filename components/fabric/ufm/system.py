@@ -8,11 +8,10 @@ would set it was found. Requests and answers: docs/explanation/sources.md#ufm. T
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
 from components.fabric.effects import ByTable
 from components.fabric.identity import Field, IdentityQuestions
@@ -26,7 +25,7 @@ from components.remote.session_profile import SessionProfile
 PKEYS: Final = "/ufmRest/resources/pkeys"
 READ: Final = f"GET {PKEYS}?guids_data=true"
 SM_CONF: Final = "GET /ufmRest/app/smconf"
-_ADAPTIVE: Final = re.compile(r"ar_|dfp")
+_ADAPTIVE: Final = ("ar_", "dfp")
 """How the names of routing engines with adaptive routing begin: `ar_updn`, `ar_ftree`, `dfp2`."""
 _NOT_ADAPTIVE: Final = (
     "UFM's subnet manager runs a routing engine without adaptive routing. Set it by hand in its "
@@ -74,15 +73,15 @@ class UfmDriver(ByTable, Uncounted):
         """Read what `read_commands` asked for."""
         if wanted.ib is None:
             return Reading(SwitchState())
-        text = answers[READ]
         try:
-            found = dict(_partitions(_PKEYS.validate_json(text)))
-        except (ValidationError, ValueError) as error:
-            raise Unreadable(READ, text, "it is no list of partitions with their GUIDs") from error
+            found = dict(_partitions(_PKEYS.validate_json(answers[READ])))
+        except ValueError as error:
+            why = "it is no list of partitions with their GUIDs"
+            raise Unreadable(READ, answers[READ], why) from error
         adaptive = None
         if SM_CONF in answers:
             engine = Answer(SM_CONF, answers[SM_CONF]).word(("routing_engine_active",))
-            adaptive = _ADAPTIVE.match(engine) is not None
+            adaptive = engine.startswith(_ADAPTIVE)
         state = IbState(node=wanted.ib.node, adaptive_routing=adaptive, partitions=found)
         return Reading(SwitchState(ib=state))
 
@@ -98,11 +97,9 @@ class UfmDriver(ByTable, Uncounted):
             raise Unsettable(_NOT_ADAPTIVE)
         held: Mapping[str, PartitionState] = actual.ib.partitions if actual.ib else {}
         wanted = target.ib.partitions
-        changes = [Change((*_lines(held.get(name), each),)) for name, each in wanted.items()]
-        gone = (
-            Change((f"DELETE {PKEYS}/{_key(held[name])}",)) for name in held if name not in wanted
-        )
-        return (*(each for each in changes if each.lines), *gone)
+        changes = [(*_lines(held.get(name), each),) for name, each in wanted.items()]
+        changes += [(_delete(held[name]),) for name in held if name not in wanted]
+        return tuple(Change(lines) for lines in changes if lines)
 
     def find_refusal(self, output: str) -> str | None:
         """The status and the reason, where the status is no success."""
@@ -116,20 +113,22 @@ class UfmDriver(ByTable, Uncounted):
 
 def _partitions(found: Mapping[str, _Pkey]) -> Iterator[tuple[str, PartitionState]]:
     for key, each in found.items():
-        pkey = int(key, 16)
-        if pkey == MANAGEMENT:
-            continue
         kinds = {
             guid.guid.lower().removeprefix("0x"): f"{guid.membership}{_AT_0 if guid.index0 else ''}"
             for guid in each.guids
         }
         members = _KINDS.validate_python(kinds)
-        yield show_pkey(pkey), PartitionState(pkey=pkey, ipoib=each.ip_over_ib, members=members)
+        if (pkey := int(key, 16)) != MANAGEMENT:
+            yield show_pkey(pkey), PartitionState(pkey=pkey, ipoib=each.ip_over_ib, members=members)
 
 
 def _key(partition: PartitionState) -> str:
     """As UFM itself writes it, without leading zeros."""
     return f"0x{partition.pkey:x}"
+
+
+def _delete(partition: PartitionState, *path: str) -> str:
+    return f"DELETE {'/'.join([PKEYS, _key(partition), *path])}"
 
 
 def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
@@ -139,7 +138,7 @@ def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str
         yield _request("POST", "add", after, index0=False)
     elif not after.members:
         if was.members or was.ipoib != bool(after.ipoib):
-            yield f"DELETE {PKEYS}/{_key(after)}"
+            yield _delete(after)
             yield _request("POST", "add", after, index0=False)
         return
     elif was.ipoib != bool(after.ipoib):
@@ -149,7 +148,7 @@ def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str
     moved: dict[str, MemberKind] = {g: k for g, k in kinds if was.members.get(g) != k}
     yield from _added(after, moved)
     if gone := sorted({*was.members} - {*after.members}):
-        yield f"DELETE {PKEYS}/{_key(after)}/guids/{','.join(gone)}"
+        yield _delete(after, "guids", ",".join(gone))
 
 
 def _request(method: str, tail: str, after: PartitionState, **more: object) -> str:
@@ -175,10 +174,6 @@ def _added(after: PartitionState, members: Mapping[str, MemberKind]) -> Iterator
         yield _request("POST", "", after, guids=guids, membership=member, index0=at_0)
 
 
-VERSION: Final = "GET /ufmRest/app/ufm_version"
-USER: Final = "GET /ufmRest/app/users/{user}"
-
-
 SYSTEM: Final = SwitchSystem(
     driver=UfmDriver(),
     # InfiniBand has no RoCE: `ib_plan.py` says what UFM shall have.
@@ -186,9 +181,9 @@ SYSTEM: Final = SwitchSystem(
     session=SessionProfile(prompt="", prepare=(), https=True),
     exec_form="UFM has no command line",
     identity=IdentityQuestions(
-        release=Field(VERSION, r'"ufm_release_version": *"([0-9][^" ]*)'),
+        release=Field("GET /ufmRest/app/ufm_version", r'"ufm_release_version": *"([0-9][^" ]*)'),
         model=(),
-        rights=Field(USER, r'"group": *"(\w+)"'),
+        rights=Field("GET /ufmRest/app/users/{user}", r'"group": *"(\w+)"'),
         # The other groups are Monitoring_Only and Tenant (guide, "Users REST API").
         may=r"^(System_Admin|Fabric_Admin|Fabric_Operator)$",
     ),

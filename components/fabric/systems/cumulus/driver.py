@@ -1,55 +1,78 @@
 """The driver of NVIDIA Cumulus Linux (NVUE): which commands, in which order, read how.
 
-Lines collect in a pending revision and act together at `nv config apply`: what is refused before
-leaves the switch as it was, and what is not confirmed after it is taken back by the switch. RoCE is
-a profile of the whole switch: trust, ECN, PFC and scheduler come with it, so they are read and
-compared, not set (docs/explanation/sources.md#cumulus).
+Lines collect in a pending revision and act together at `nv config apply`; the switch takes back
+what is not confirmed. RoCE is a profile of the whole switch: trust, ECN, PFC and scheduler come
+with it, so they are read and compared, not set (docs/explanation/sources.md#cumulus).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, cast
+
+from pydantic import TypeAdapter, ValidationError
 
 from components.fabric.effects import ByTable
-from components.fabric.native import WHOLE, sources, write_list
-from components.fabric.parts import Sessions
-from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
-from components.fabric.systems import bash_cli
-from components.fabric.systems.base import Guard, LinkForm, PortCounters, Reading
-from components.fabric.systems.cumulus import read as cumulus_parse
-from components.fabric.systems.cumulus import sessions as cumulus_sessions
-from components.fabric.systems.cumulus.counters import parse_counters, with_storms
-from components.fabric.systems.cumulus.rows import FACTORY_MTU_BYTES, branch_words, read_ports
-from components.fabric.systems.cumulus.write import (
-    GUARD,
-    find_configured,
-    find_words,
-    plan_changes,
-    read_splits,
+from components.fabric.native import WHOLE, is_default, sources, write_list
+from components.fabric.parts import Session, Sessions
+from components.fabric.state import BgpState, EcnState, Neighbour, PortState, SwitchState
+from components.fabric.systems import bash_cli, frr
+from components.fabric.systems.answer import Answer
+from components.fabric.systems.base import (
+    Change,
+    Guard,
+    LinkForm,
+    PortCounters,
+    Reading,
+    Unreadable,
 )
+from components.fabric.systems.cumulus import beside, rows, tree
+from components.fabric.systems.cumulus.rows import ON, States, Tail
+from components.fabric.systems.cumulus.tree import SWP, Line, Tree, child, value_at
+from components.fabric.systems.membership import holders_of, named_vlans, others_of
+from components.fabric.systems.ranges import port_key
 
 CONFIG: Final = "nv config show -o json"
 ROCE: Final = "nv show qos roce"
 INTERFACES: Final = "nv show interface -o json"
 NEIGHBOURS: Final = "nv show interface lldp -o json"
-ROCE_COUNTERS: Final = "nv show interface {port} qos roce counters -o json"
-QUEUE_COUNTERS: Final = "nv show interface {port} counters qos -o json"
-STORMS: Final = "nv show interface {port} qos pfc-watchdog"
-"""Of this one the text is published, and no JSON."""
-
+_COUNTERS: Final = (
+    "nv show interface {port} qos roce counters -o json",
+    "nv show interface {port} counters qos -o json",
+    "nv show interface {port} qos pfc-watchdog",
+)
+"""Of the last one, from 5.6 on, the text is published, and no JSON."""
+SESSIONS: Final = "nv show vrf default router bgp neighbor -o json"
+WITH_BFD: Final = f'{SESSIONS}; sudo -n vtysh -c "{frr.BFD}"; true'
+"""NVUE lists BFD's peers from 5.15 on only, and no page shows them in JSON."""
+_NEXT_HOPS: Final = f'sudo -n vtysh -c "{frr.ROUTES}"; true'
+"""NVUE's list of routes names a group in place of next hops in later releases (page RIB)."""
+_ROLLBACK_S: Final = 300
+"""The second reading takes some seconds; NVUE's own default is ten minutes."""
+_DIFF: Final = "nv config diff"
+"""It changes nothing: it puts what is about to happen into the session's record."""
+_GUARD: Final = Guard(
+    open=None,
+    force=(_DIFF, f"nv config apply --confirm {_ROLLBACK_S}s -y -m {{name}}"),
+    confirm="nv config apply {id} --confirm-yes",
+    abandon="nv config detach",
+    revert="nv config apply {id} --confirm-no",
+    rollback_s=_ROLLBACK_S,
+    list_command=tree.REVISIONS,
+    find_stale=tree.find_stale,
+    find_id=tree.find_id,
+    plain=(_DIFF, "nv config apply -y"),
+    since=(5, 5),  # first release with that list (NVUE reference)
+    saves_itself=lambda state: rows.SAVES in rows.whole_words(state),
+    pack=lambda lines: (*tree.documents(lines),),
+)
 _ERRORS: Final = (
-    "Invalid config",
-    "Config invalid at",
-    "Error: Invalid parameter",
-    "Unable to restart services",
-    "Failure during apply",
-    "command not found",
+    *("Invalid config", "Config invalid at", "Error: Invalid parameter"),
+    *("Unable to restart services", "Failure during apply", "command not found"),
     "is not a physical interface on this switch",
     "Could not connect to nvued",
-    "Failed to parse YAML",
-    "must contain a list of operation objects",
+    *("Failed to parse YAML", "must contain a list of operation objects"),
 )
 """Texts of failures whatever the status. The first seven are those that
 openstack/networking-generic-switch looks for (its Cumulus NVUE device); then a service that died
@@ -57,17 +80,28 @@ in an apply (networkop/cx, issue 9), and a file that `nv config patch` cannot re
 tests of NVUE, `test_config_patch_replace`)."""
 
 
+_NEIGHBORS: Final = TypeAdapter(dict[str, Tree])
+_PREFIXES: Final = "address-family ipv4-unicast rx-prefix"
+
+
+def _parse_links(command: str, text: str) -> dict[str, bool]:
+    """The table of interfaces (a public napalm driver for NVUE)."""
+    table = tree.load_tree(command, text)
+    states = {name: value_at(table, f"{name} link oper-status") for name in table}
+    return {name: state == "up" for name, state in states.items() if state and SWP.fullmatch(name)}
+
+
 class CumulusDriver(ByTable):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "cumulus"
     title = "Cumulus"
-    links = LinkForm(INTERFACES, cumulus_sessions.parse_links)
+    links = LinkForm(INTERFACES, _parse_links)
     enter: Sequence[str] = ()
     # A run that was killed may have left lines pending: an apply would take them as well.
     configure: Sequence[str] = ("nv config detach",)
     discard: Sequence[str] = ()
-    guard: Guard | None = GUARD
+    guard: Guard | None = _GUARD
     save = "nv config save"
 
     def list_ports_commands(self) -> tuple[str, ...]:
@@ -76,28 +110,63 @@ class CumulusDriver(ByTable):
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every front panel port, by number."""
-        return cumulus_parse.parse_port_names(INTERFACES, answers[INTERFACES])
+        answer = Answer(INTERFACES, answers[INTERFACES])
+        ports = filter(SWP.fullmatch, tree.load_tree(answer.command, answer.text))
+        found = tuple(sorted(ports, key=port_key))
+        if not found:
+            raise answer.unreadable("there is no port in the answer")
+        return found
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """The whole configuration, and what the RoCE profile gives if any of it is ours."""
-        return (CONFIG, ROCE) if _wants_profile(wanted) else (CONFIG,)
+        ours = (wanted.roce, wanted.pfc_priorities, wanted.pfc_enabled)
+        is_asked = any(value is not None for value in ours) or any(
+            port.trust is not None or port.ecn or port.strict_classes is not None
+            for port in wanted.ports.values()
+        )
+        return (CONFIG, ROCE) if is_asked else (CONFIG,)
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        """Read what `read_commands` asked for."""
-        config = cumulus_parse.parse_config(CONFIG, answers[CONFIG])
-        profile = cumulus_parse.parse_profile(ROCE, answers[ROCE]) if ROCE in answers else None
-        reading = cumulus_parse.read_state(config, profile, wanted)
-        if wanted.splits is None:
-            return reading
-        native = find_words(config.ports, config.routing.addresses)
-        more = {
-            "splits": read_splits(config.ports, wanted.splits),
-            "configured_parts": find_configured(config.ports),
-            "native": reading.state.native | native,
-        }
-        return replace(reading, state=reading.state.model_copy(update=more))
+        """Read what `read_commands` asked for: a list of one-key objects; `set` holds the tree."""
+        given = parse_profile(answers[ROCE]) if ROCE in answers else None
+        answer = Answer(CONFIG, answers[CONFIG])
+        value, config = tree.load(CONFIG, answer.text), Tree()
+        for part in value if isinstance(value, list) else [value]:
+            config = part | config if isinstance(part, dict) else config
+        if not config.keys() & {"set", "header"}:
+            raise answer.unreadable("there is neither a header nor a configuration in it")
+        version = _VERSION.search(answer.text)
+        release = tuple(int(part) for part in version[1].split(".")) if version else ()
+        try:
+            return _read(child(config, "set"), release, given, wanted)
+        except ValueError as error:
+            raise answer.unreadable(str(error)) from error
 
-    plan_changes = staticmethod(plan_changes)
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """The lines from `actual` to `target`, for one revision; empty when they agree.
+
+        The order does not matter to NVUE, which checks and applies a revision as a whole.
+
+        Raises:
+            Unsettable: The profile is the wanted one and does not give what it should, or a port
+                cannot be split.
+        """
+        states = (actual, target)
+        moves = (
+            *rows.vlan_lines(states),
+            *beside.profile_lines(states),
+            *rows.SPREADS.line(actual, target, actual),
+            *_port_lines(states),
+            *rows.routing_lines(states),
+        )
+        # A line that unsets a port takes its split along, and parts have settings and neighbours
+        # only while they are there. Without a split the lines stay in their order.
+        splits = (*beside.split_lines(states),)
+        going = [line for line in moves if splits and line.verb == "unset"]
+        coming = [line for line in moves if not splits or line.verb == "set"]
+        cable = () if target.roce == "none" else rows.CABLE.line(actual, target, actual)
+        lines = (*going, *splits, *coming, *cable, *beside.mode_lines(states))
+        return tuple(Change((line,)) for line in lines)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""
@@ -105,20 +174,8 @@ class CumulusDriver(ByTable):
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """No bridge, ports shut and in no bridge, MTU 9216, no RoCE."""
-        _, noted = read_ports({})
-        port = PortState(
-            admin_up=False,
-            mtu_bytes=FACTORY_MTU_BYTES,
-            mode="routed",
-            trunk_vlans=(),
-            pfc_watchdog=False,
-            speed="",
-            fec="",
-            edge_port="",
-            bpdu_guard="",
-            autoneg="",
-            native=sources(admin_up=False) | noted,
-        )
+        port = _read_port(None)
+        native = {key: word for key, word in port.native.items() if key != "rest"}
         return SwitchState(
             pfc_priorities=(),
             pfc_enabled=False,
@@ -126,8 +183,8 @@ class CumulusDriver(ByTable):
             roce_cable_m=0,
             addresses={},
             bgp=BgpState(),
-            native={WHOLE: write_list(branch_words({}))},
-            ports=dict.fromkeys(ports, port),
+            native={WHOLE: write_list(rows.branch_words({}))},
+            ports=dict.fromkeys(ports, port.model_copy(update={"native": native})),
         )
 
     def neighbour_commands(self) -> tuple[str, ...]:
@@ -135,41 +192,208 @@ class CumulusDriver(ByTable):
         return (NEIGHBOURS,)
 
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
-        """Read what `neighbour_commands` asked for."""
-        return cumulus_sessions.parse_neighbours(NEIGHBOURS, answers[NEIGHBOURS])
+        """The keys that a public client reads; front panel only."""
+        table = tree.load_tree(NEIGHBOURS, answers[NEIGHBOURS])
+        found: dict[str, Neighbour] = {}
+        for name in filter(SWP.fullmatch, table):
+            heard = child(table, name, "lldp", "neighbor")
+            for key in heard:
+                port = child(heard, key, "port")
+                found[name] = Neighbour(
+                    system=str(child(heard, key, "chassis").get("system-name", key)),
+                    port=str(port.get("name", "")),
+                    description=str(port.get("description", "")),
+                )
+        return found
 
     def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
         """The sessions, with BFD where any neighbour has it, and the next hops."""
-        asked = cumulus_sessions.WITH_BFD if bfd else cumulus_sessions.NEIGHBORS
-        return asked, cumulus_sessions.NEXT_HOPS
+        return (WITH_BFD if bfd else SESSIONS), _NEXT_HOPS
 
     def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
-        """Read what `session_commands` asked for."""
-        return cumulus_sessions.parse_sessions(answers)
+        """Both forms of the first answer: with all details before 5.12, and the short one since.
+
+        Raises:
+            Unreadable: It is no table of neighbours.
+        """
+        (command, text), (_, routes) = answers.items()
+        document, rest = frr.first_document(command, text)
+        try:
+            # A neighbour that is configured and was never there has only what was set.
+            sessions = {
+                name: Session.model_validate(
+                    {"state": each.get("state", "no state"), "networks": value_at(each, _PREFIXES)}
+                )
+                for name, each in _NEIGHBORS.validate_python(document).items()
+            }
+        except ValidationError as error:
+            raise Unreadable(command, text, "it is no table of BGP neighbours") from error
+        has_bfd = command == WITH_BFD
+        found = frr.with_bfd(sessions, rest) if has_bfd else Sessions(neighbors=sessions)
+        return frr.with_routes(found, routes)
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received as RoCE or not, sent per class, marked and discarded packets, storms."""
-        templates = (ROCE_COUNTERS, QUEUE_COUNTERS, STORMS)
-        return tuple(template.format(port=port) for port in ports for template in templates)
+        return tuple(command.format(port=port) for port in ports for command in _COUNTERS)
 
     def parse_counters(
         self, answers: Mapping[str, str], ports: Sequence[str]
     ) -> dict[str, PortCounters]:
-        """Read what `counter_commands` asked for."""
+        """Read what `counter_commands` asked for; a release without the watchdog refuses it."""
         found: dict[str, PortCounters] = {}
         for port in ports:
-            roce, queues = ROCE_COUNTERS.format(port=port), QUEUE_COUNTERS.format(port=port)
-            counted = parse_counters(roce, answers[roce], queues, answers[queues])
-            storms = STORMS.format(port=port)
-            refusal = self.find_refusal(answers[storms])
-            found[port] = with_storms(counted, storms, answers[storms], refusal)
+            asked = self.counter_commands([port])
+            roce, queues, storms = (Answer(command, answers[command]) for command in asked)
+            watched = None if self.find_refusal(storms.text) else storms
+            found[port] = tree.read_counters(roce, queues, watched, beside.ROCE_PRIORITY)
         return found
 
 
-def _wants_profile(wanted: SwitchState) -> bool:
-    ports = any(
-        port.trust is not None or port.ecn or port.strict_classes is not None
-        for port in wanted.ports.values()
+_Mode = Literal["lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"]
+_MODES: Final = frozenset({"lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"})
+_SCHEDULE: Final = re.compile(
+    r"^ +\d+ +\d+ +(\d+) +(DWRR\S*|strict\S*)", re.MULTILINE | re.IGNORECASE
+)
+"""A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
+_VERSION: Final = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
+_SVI: Final = re.compile(r"vlan(\d+)")
+"""The routed interface of a VLAN, which NVUE names after it."""
+
+
+def parse_profile(text: str) -> SwitchState:
+    """`nv show qos roce`, the text form: the vendor's page shows it for three profiles.
+
+    A switch without a profile has no transcript; what shows neither `enable on` nor
+    `state enabled` is one without. What every port gets is under no name.
+    """
+    none = SwitchState(pfc_priorities=(), pfc_enabled=False, roce="none", ports={"": PortState()})
+    if not {_row(text, "enable"), _row(text, "state")} & ON:
+        return none
+    mode, schedule = _row(text, "mode"), _SCHEDULE.findall(text)
+    low, high = (tree.read_size(_row(text, f"{end}-threshold")) for end in ("min", "max"))
+    if mode not in _MODES:
+        raise Unreadable(ROCE, text, "no RoCE mode in the answer")
+    if low is None or high is None:
+        raise Unreadable(ROCE, text, "no ECN thresholds in the answer")
+    if not schedule:
+        raise Unreadable(ROCE, text, "no scheduler of the traffic classes in the answer")
+    ecn = EcnState(min_kib=low // beside.BYTES_PER_KIB, max_kib=high // beside.BYTES_PER_KIB)
+    is_paused = _row(text, "rx-enabled") in ON and _row(text, "tx-enabled") in ON
+    paused = _numbers(_row(text, "pfc-priority")) if is_paused else ()
+    port = PortState(
+        trust=beside.TRUST.get(_row(text, "trust-mode")),
+        ecn=dict.fromkeys(_numbers(_row(text, "enabled-tc")), ecn),
+        strict_classes=tuple(sorted(int(tc) for tc, kind in schedule if kind[0] in "sS")),
+        class_shares={
+            int(tc): int(n) for tc, kind in schedule for n in re.findall(r"(\d+)%", kind)
+        },
     )
-    named = (wanted.roce, wanted.pfc_priorities, wanted.pfc_enabled)
-    return ports or any(value is not None for value in named)
+    given = {"pfc_priorities": paused, "pfc_enabled": bool(paused), "roce": cast("_Mode", mode)}
+    return none.model_copy(update={**given, "ports": {"": port}})
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def _row(text: str, name: str) -> str:
+    """The value of a row: what is applied, else what is operational; blank if there is no row.
+
+    The rule of dashes below the head tells where its columns begin. Up to Cumulus 5.3 a third
+    column describes the setting (tests/fabric/forms/README.md).
+    """
+    rule = re.search(r"^-+ +-+ +-+.*$", text, re.MULTILINE)
+    row = re.search(rf"^ *{name} +\S.*$", text, re.MULTILINE)
+    if rule is None or row is None:
+        return ""
+    _, operational, applied, *more = (cell.start() for cell in re.finditer(r"-+", rule.group()))
+    line = row.group()
+    cells = (line[operational:applied], line[applied : more[0] if more else None])
+    return cells[1].strip() or cells[0].strip()
+
+
+def _read(
+    config: Tree, release: rows.Release, given: SwitchState | None, wanted: SwitchState
+) -> Reading:
+    entries = tree.spelled(config, "interface")
+    # Of a port that is split, nothing but its parts is in force.
+    plain = {name: entry for name, entry in entries.items() if not beside.is_only_split(entry)}
+    ports = {name: _read_port(plain.get(name)) for name in entries}
+    own = rows.read_own(config, entries)
+    native = {
+        WHOLE: write_list(rows.all_words(config, entries, release)),
+        **sources(adaptive_routing=own["adaptive_routing"] is not None),
+        **beside.read_holders(config, entries),
+    }
+    if wanted.splits is not None:
+        splits, words = beside.read_splits(entries, ports, wanted)
+        own, native = own | splits, native | words
+    asked: dict[str, PortState] = {}
+    for name, port in wanted.ports.items():
+        entry, was = plain.get(name, {}), ports.get(name, _read_port(None))
+        more = beside.native_of(entry, port)
+        if any(row.read_beside(was, port) for row in rows.PORT):
+            more |= sources(rest=True)
+        qos = beside.read_qos(config if name in plain else {}, entry, given, port)
+        asked[name] = was.model_copy(update={**qos, "native": was.native | more})
+    state = (given or SwitchState()).model_copy(update={**own, "native": native, "ports": asked})
+    rest = {name: port for name, port in ports.items() if name not in wanted.ports}
+    named = {
+        name: {*named_vlans(port), *map(int, _SVI.findall(name))} for name, port in rest.items()
+    }
+    return Reading(state, holders_of(named), others_of(rest))
+
+
+def _read_port(entry: Tree | None) -> PortState:
+    """What is written of an interface, all but QoS.
+
+    None: it is nowhere in the configuration, so it is shut (the vendor's quick start).
+    """
+    values, native = rows.read_ports(entry or {})
+    native = sources(admin_up=False, rest=False) | native
+    port = PortState(admin_up=False, mode="routed", trunk_vlans=())
+    if entry is None:
+        return port.model_copy(update={**values, "native": native})
+    state = value_at(entry, "link state")
+    is_up = "down" not in state if isinstance(state, dict | str) else True
+    named = beside.named_of(entry).items()
+    ours = [f"qos {section}" for section, name in named if name.startswith(beside.OURS)]
+    native |= sources(admin_up=True, rest=not tree.within(entry, (*rows.FRONT, *ours)))
+    update = {**values, **beside.read_member(entry), "admin_up": is_up, "native": native}
+    return port.model_copy(update=update)
+
+
+def _port_lines(states: States) -> Iterator[Line]:
+    """Lines that are equal on several ports are written once, with a list of them."""
+    actual, target = states
+    groups: dict[Tail, list[str]] = {}
+    release = rows.release_of(actual)
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        held = (actual.addresses or {}).get(name, ())
+        if held and (target.addresses or {}).get(name, held):
+            # It keeps an address: it does not leave as a whole.
+            was = was.model_copy(update={"native": was.native | sources(rest=True)})
+        for tail in (
+            # Before a port leaves the bridge: what is below `bridge` goes with it.
+            *rows.tails(rows.EDGE, was, port, release),
+            *beside.member_lines(was, port),
+            *rows.tails(rows.LINK, was, port, release),
+            *_admin_lines(was, port),
+            *rows.tails((rows.WATCHDOG, rows.SPREADS), was, port, release),
+        ):
+            groups.setdefault(tail, []).append(name)
+    # What goes is unset first on every port: a VLAN is either the access one or in the list.
+    for (verb, path, word), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
+        yield Line(verb, f"interface {tree.collapse_ports(names)} {path}".rstrip(), word)
+
+
+def _admin_lines(was: PortState, port: PortState) -> Iterator[Tail]:
+    if port.admin_up in {None, was.admin_up}:
+        return
+    unnamed = is_default(port.native, "admin_up") and is_default(was.native, "rest")
+    if unnamed and not port.admin_up:
+        # No line named it, which is what keeps a port shut, and all that is left of it is ours.
+        yield "unset", "", None
+    else:
+        yield "set", f"link state {'up' if port.admin_up else 'down'}", None

@@ -1,12 +1,13 @@
-"""The settings of a Cumulus switch that are one leaf of NVUE's tree, as rows: read, set and unset.
+"""The settings of a Cumulus switch as rows of NVUE's tree, with their reader and their writer.
 
-A row says where a setting is, by which words, since which release, and what undo leaves. What
-has semantics of its own is elsewhere: membership in the bridge and splits in `write.py`, the RoCE
-profile in `roce.py`, BGP's neighbours in `routing.py` (docs/explanation/sources.md#cumulus).
+A row says where a setting is, by which words, since which release, and what undo unsets. Only
+membership in the bridge, splits and RoCE are not rows (`beside.py`). Paths and keys: NVUE reference
+and the page "BGP, Configuration Example" of release 5.15 (docs/explanation/sources.md#cumulus).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -14,13 +15,19 @@ from typing import Any, Final, NamedTuple
 from pydantic import BaseModel, JsonValue
 
 from components.fabric.native import WHOLE, is_default, is_written, read_list, sources
-from components.fabric.state import PortState, SwitchState
-from components.fabric.systems.cumulus.tree import BRIDGE, Beside, Line, Tree, Verb, child
+from components.fabric.state import BgpState, SwitchState
+from components.fabric.systems.cumulus import tree as nvue
+from components.fabric.systems.cumulus.tree import SWP, Line, Tree, child, spelled, value_at
+from components.fabric.systems.ranges import collapse_vlans, port_key
 
 Release = tuple[int, ...]
-Tail = tuple[Verb, str, str | None]
+Tail = tuple[nvue.Verb, str, str | None]
 """Verb, path and value of a line; for a port the path below its interface."""
-Value = str | int | bool
+Value = str | int | bool | None
+Keys = Mapping[str, Value] | tuple[str, ...]
+"""Of a map, with the values of their leaves if they have any."""
+States = tuple[SwitchState, SwitchState]
+"""What a switch has, and what it is to have."""
 MIN_RELEASE: Final[tuple[int, int]] = (5, 0)
 """First release whose default is NVUE; 4.4 had it as early access, switched off, 4.2 not at all."""
 STATES: Final = (5, 15)
@@ -31,16 +38,13 @@ NEGOTIATES: Final = (5, 16)
 says so of 5.15 too; there `on` is sent, which is unproven."""
 AUTO_SAVE: Final = (5, 9)
 """First release that saves what it applies unless a line says otherwise (NVUE reference)."""
-FACTORY_MTU_BYTES: Final = 9216
 ON: Final = frozenset({"on", "enabled", "enable", "yes", "true"})
-_SWITCH: Final = {True: "on", False: "off"}
-_STATE: Final = {True: "enabled", False: "disabled"}
 
 
 class Cell(NamedTuple):
     """A value, and whether a line gives it; None: not ours, or not asked."""
 
-    value: Value | None
+    value: Value
     written: bool | None
 
 
@@ -49,10 +53,10 @@ class Row:
     """One setting and its leaf."""
 
     setting: str
-    """Field of `PortState`, or of `SwitchState`."""
+    """Field of `PortState`, `SwitchState` or `BgpState`."""
     path: str
-    """Of the leaf, below the interface if it is a port's."""
-    blank: Value
+    """Of the leaf, below the interface if it is a port's; `{}` is the key of a map."""
+    blank: Value = ""
     """What the setting is if no line gives it."""
     words: Mapping[Any, str] = field(default_factory=dict[Any, str])
     """Value to NVUE's word; a value without one is its own word."""
@@ -65,23 +69,35 @@ class Row:
     noted: bool = False
     """Its source is in `native`: a line may give the value that is there without it."""
     whole: bool = False
-    """None is no value, and not a setting of others."""
+    """None is a value: there is none."""
+    on: tuple[str, ...] = ()
+    """Branches that NVUE itself switches on with it."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """In both forms."""
+        return tuple(dict.fromkeys((self.path, self.new[1] if self.new else self.path)))
 
     def form(self, release: Release) -> tuple[str, Mapping[Any, str]]:
         """Path and words of a release."""
-        is_new = self.new is not None and release >= self.new[0]
-        return self.new[1:] if self.new and is_new else (self.path, self.words)
+        return self.new[1:] if self.new and release >= self.new[0] else (self.path, self.words)
 
     def read(self, entry: Tree) -> Cell:
         """What is written, in either form."""
-        for path in dict.fromkeys((self.path, self.new[1] if self.new else self.path)):
-            *above, leaf = path.split()
-            said = child(entry, *above).get(leaf)
+        for said in (value_at(entry, path) for path in self.paths):
             if said is not None and not isinstance(said, dict):
                 return Cell(self._value(said), written=True)
         return Cell(self.blank, written=False)
 
-    def _value(self, said: JsonValue) -> Value | None:
+    def read_keys(self, entry: Tree) -> dict[str, str]:
+        """The keys of a map, each with the word of its leaf; blank: it has none."""
+        found: dict[str, str] = {}
+        for head, _, leaf in (path.partition(" {}") for path in self.paths):
+            for key, below in spelled(entry, head).items():
+                found[key] = found.get(key) or str((leaf and value_at(below, leaf)) or "")
+        return found
+
+    def _value(self, said: JsonValue) -> Value:
         if isinstance(self.blank, bool):
             return str(said) in ON
         if isinstance(self.blank, int):
@@ -104,58 +120,121 @@ class Row:
         """Whether a line gives it, without anyone asking for it."""
         return getattr(wanted, self.setting) is None and bool(self.cell(state).written)
 
-    def line(self, held: Cell, wanted: Cell, release: Release) -> Tail | None:
-        """Verb, path and word from one to the other; None: there is nothing to do."""
+    def tail(self, was: BaseModel, now: BaseModel, release: Release) -> Tail | None:
+        """Verb, path and word from one state to the other; None: there is nothing to do."""
+        held, wanted = self.cell(was), self.cell(now)
         if wanted.value is None:
             return None
-        if wanted.written is False:
-            return ("unset", self.unset or self.form(release)[0], None) if held.written else None
-        # What was not read is off, or blank; an MTU that was not read is any.
-        was = self.blank if held.value is None and not self.blank else held.value
-        same = wanted.value == was
-        if same and not (wanted.written and held.written is False):
-            return None
         path, words = self.form(release)
+        if wanted.written is False:
+            return ("unset", self.unset or path, None) if held.written else None
+        # What was not read is off, or blank; an MTU that was not read is any.
+        value = self.blank if held.value is None and not self.blank else held.value
+        if wanted.value == value and not (wanted.written and held.written is False):
+            return None
         return "set", path, words.get(wanted.value, str(wanted.value))
 
+    def line(self, was: BaseModel, now: BaseModel, actual: SwitchState) -> Iterator[Line]:
+        """The line of a setting of the whole switch."""
+        for verb, path, word in tails((self,), was, now, release_of(actual)):
+            yield Line(verb, path, word, self._beside(actual) if verb == "set" else ())
 
-_FEC: Final = {"rs": "rs", "fc": "baser", "none": "off"}
-_IN_WORDS: Final = {"on": "enabled", "off": "disabled"}
-_SPREADS: Final = Row(
-    "adaptive_routing", "router adaptive-routing enable", blank=False, words=_SWITCH,
-    unset="router adaptive-routing", since=(5, 6, 0), noted=True,
-    new=(STATES, "router adaptive-routing state", _STATE),
-)  # fmt: skip
+    def key_lines(self, was: Keys, now: Keys, actual: SwitchState, head: str = "") -> list[Line]:
+        """The lines of a map, below `head`: keys that go, and those that come or change."""
+        path, words = self.form(release_of(actual))
+        both = (keys if isinstance(keys, Mapping) else dict.fromkeys(keys) for keys in (was, now))
+        held, wanted = both
+        entry = head + path.partition("{}")[0]
+        lines = [Line("unset", f"{entry}{key}") for key in held if key not in wanted]
+        for key, value in wanted.items():
+            if key not in held or value != held[key]:
+                word = words.get(value, None if value is None else str(value))
+                lines.append(
+                    Line("unset", head + (self.unset or path).format(key))
+                    if value == self.blank
+                    else Line("set", head + path.format(key), word, self._beside(actual))
+                )
+        return lines
+
+    def _beside(self, actual: SwitchState) -> nvue.Beside:
+        return tuple(switched_on(branch, actual) for branch in self.on)
+
+
+_SWITCH: Final = {True: "on", False: "off"}
+_STATE: Final = {True: "enabled", False: "disabled"}
+_WORDS: Final = {"on": "enabled", "off": "disabled"}
+DOMAIN: Final = f"bridge domain {nvue.BRIDGE}"
+GLOBAL: Final = "router bgp"
+VRF: Final = "vrf default router bgp"
+FAMILY: Final = f"{VRF} address-family ipv4-unicast"
+_BFD_STATE: Final = "router bfd state"
+_BFD_PROFILE: Final = "router bfd profile"
+_PROFILE: Final = "railyard"
 LINK: Final = (
-    Row("speed", "link speed", blank=""),
-    Row("fec", "link fec", blank="", words=_FEC),
-    Row("autoneg", "link auto-negotiate", blank="",
-        new=(NEGOTIATES, "link auto-negotiate", _IN_WORDS)),
-)  # fmt: skip
-_STP: Final = f"bridge domain {BRIDGE} stp"
+    Row("speed", "link speed"),
+    Row("fec", "link fec", words={"rs": "rs", "fc": "baser", "none": "off"}),
+    Row("autoneg", "link auto-negotiate", new=(NEGOTIATES, "link auto-negotiate", _WORDS)),
+    Row("mtu_bytes", "link mtu", 9216, noted=True),
+)
 EDGE: Final = (
-    Row("edge_port", f"{_STP} admin-edge", blank="",
-        new=(STATES, f"{_STP} admin-edge", _IN_WORDS)),
-    Row("bpdu_guard", f"{_STP} bpdu-guard", blank="",
-        new=(STATES, f"{_STP} bpdu-guard", _IN_WORDS)),
-)  # fmt: skip
+    Row("edge_port", f"{DOMAIN} stp admin-edge", new=(STATES, f"{DOMAIN} stp admin-edge", _WORDS)),
+    Row("bpdu_guard", f"{DOMAIN} stp bpdu-guard", new=(STATES, f"{DOMAIN} stp bpdu-guard", _WORDS)),
+)
 """Their words: NVUE reference, and the page "New and Changed NVUE Commands" of 5.15."""
-MTU: Final = Row("mtu_bytes", "link mtu", blank=FACTORY_MTU_BYTES, noted=True)
 WATCHDOG: Final = Row(
     "pfc_watchdog", "qos pfc-watchdog state", blank=False, unset="qos pfc-watchdog",
     words={True: "enable", False: "disable"}, since=(5, 6, 0), noted=True,
 )  # fmt: skip
-PORT: Final = (*LINK, *EDGE, MTU, WATCHDOG, _SPREADS)
-SPREADS: Final = _SPREADS
-CABLE: Final = Row("roce_cable_m", "qos roce cable-length", blank=0)
-GLOBAL: Final = "router bgp"
-BGP: Final = (
-    Row("asn", f"{GLOBAL} autonomous-system", blank="", whole=True),
-    Row("router_id", f"{GLOBAL} router-id", blank="", whole=True),
+SPREADS: Final = Row(
+    "adaptive_routing", "router adaptive-routing enable", blank=False, words=_SWITCH,
+    unset="router adaptive-routing", since=(5, 6, 0), noted=True,
+    new=(STATES, "router adaptive-routing state", _STATE),
+)  # fmt: skip
+PORT: Final = (*LINK, *EDGE, WATCHDOG, SPREADS)
+CABLE: Final = Row("roce_cable_m", "qos roce cable-length", 0)
+VLANS: Final = Row("vlans", f"{DOMAIN} vlan {{}}")
+ADDRESSES: Final = Row("addresses", "ip address {}", new=(STATES, "ipv4 address {}", {}))
+NUMBERS: Final = (
+    Row("asn", f"{GLOBAL} autonomous-system", whole=True, on=(GLOBAL,)),
+    Row("router_id", f"{GLOBAL} router-id", whole=True, on=(GLOBAL,)),
 )
+PEERS: Final = Row("neighbors", f"{VRF} neighbor {{}} remote-as", on=(VRF,))
+BFD: Final = Row(
+    "bfd", f"{VRF} neighbor {{}} bfd enable", blank=False, words=_SWITCH,
+    unset=f"{VRF} neighbor {{}} bfd",
+    new=(STATES, f"{VRF} neighbor {{}} bfd profile", {True: _PROFILE}),
+)  # fmt: skip
+NETWORKS: Final = Row("networks", f"{FAMILY} network {{}}", on=(VRF, FAMILY))
+_BRANCHES: Final = (DOMAIN, GLOBAL, FAMILY, VRF)
+"""Branches that leave as a whole if they were not there and nothing of others is in them."""
+_OURS: Final = (
+    *(path for row in (VLANS, *NUMBERS, PEERS, BFD, NETWORKS) for path in row.paths),
+    *(f"{head} {key}" for head in (GLOBAL, VRF, FAMILY, f"{VRF} neighbor {{}}")
+      for key in ("enable", "state")),
+    f"{VRF} neighbor {{}} type",
+)  # fmt: skip
+"""All of the switch's own that a row or NVUE itself writes."""
+_INTERFACE: Final = ("ip address", "ipv4 address", "type", "vlan")
+"""The same of the loopback, or of the interface of a VLAN."""
+FRONT: Final = (
+    "type", "ip address", "ipv4 address", "link state", "link breakout",
+    *(f"{DOMAIN} {key}" for key in ("access", "untagged", "vlan")),
+    *(row.unset or row.path for row in PORT),
+)  # fmt: skip
+"""The same of a port: a bundle that it is in and other profiles of quality are not ours."""
+_ROUTED: Final = re.compile(r"lo|vlan\d+")
+"""An interface that may leave as a whole; a port has more than an address."""
+_THERE: Final = "stands"
+"""Marks an interface that is in the configuration; recorded baselines hold it."""
+NEW_WORDS: Final = "states in words"
+"""In the words of a switch whose release, 5.15 or later, says `state enabled`."""
+_NEW_LINK: Final = "auto-negotiate enabled"
+"""In those of one of 5.16 or later."""
+SAVES: Final = "saves by itself"
+"""In those of one whose `nv config apply` saves too."""
 
 
-def read_ports(entry: Tree) -> tuple[dict[str, Value | None], dict[str, str]]:
+def read_ports(entry: Tree) -> tuple[dict[str, Value], dict[str, str]]:
     """The settings of a port by row, and the sources of those that note them.
 
     Adaptive routing that no line names is not read, as the speed of a look is not asked for it.
@@ -168,100 +247,66 @@ def read_ports(entry: Tree) -> tuple[dict[str, Value | None], dict[str, str]]:
     return values, sources(**noted)
 
 
-def port_lines(
-    rows: Iterable[Row], was: PortState, port: PortState, release: Release
-) -> Iterator[Tail]:
+def tails(rows: Iterable[Row], was: BaseModel, now: BaseModel, release: Release) -> Iterator[Tail]:
     """What some rows of a port need."""
-    for row in rows:
-        line = row.line(row.cell(was), row.cell(port), release)
-        if line:
-            yield line
+    yield from filter(None, (row.tail(was, now, release) for row in rows))
 
 
-def leaf(row: Row, was: BaseModel, now: BaseModel, release: Release,
-         beside: Beside = ()) -> Iterator[Line]:  # fmt: skip
-    """The line of a row of the whole switch."""
-    found = row.line(row.cell(was), row.cell(now), release)
-    if found:
-        verb, path, word = found
-        yield Line("set", path, word, beside) if verb == "set" else Line("unset", path)
-
-
-Shape = Mapping[str, "Shape | None"]
-"""Keys that are ours; None: with all below."""
-_SWITCHED: Final[Shape] = {"enable": None, "state": None}
-"""What NVUE writes by itself as soon as something below is set."""
-VRF: Final = "vrf default router bgp"
-FAMILY: Final = f"{VRF} address-family ipv4-unicast"
-_PEER: Final[Shape] = {
-    "remote-as": None, "type": None, "bfd": {"enable": None, "profile": None}, **_SWITCHED,
-}  # fmt: skip
-_FAMILY: Final[Shape] = {"network": None, **_SWITCHED}
-BRANCHES: Final[Mapping[str, Shape]] = {
-    f"bridge domain {BRIDGE}": {"vlan": None},
-    GLOBAL: {"autonomous-system": None, "router-id": None, **_SWITCHED},
-    FAMILY: _FAMILY,
-    VRF: {"neighbor": {"*": _PEER}, "address-family": {"ipv4-unicast": _FAMILY}, **_SWITCHED},
-}
-"""Branches that leave as a whole if they were not there and nothing of others is in them."""
-INTERFACE: Final[Shape] = {
-    "ip": {"address": None}, "ipv4": {"address": None}, "type": None, "vlan": None,
-}  # fmt: skip
-"""The loopback, or the interface of a VLAN."""
-FRONT: Final[Shape] = {
-    "type": None,
-    "ip": {"address": None},
-    "ipv4": {"address": None},
-    "router": {"adaptive-routing": None},
-    "qos": {"pfc-watchdog": None},
-    "bridge": {
-        "domain": {
-            BRIDGE: {
-                "access": None,
-                "untagged": None,
-                "vlan": None,
-                "stp": {"admin-edge": None, "bpdu-guard": None},
-            }
-        }
-    },
-    "link": dict.fromkeys(("state", "breakout", *(row.path.split()[1] for row in (*LINK, MTU)))),
-}
-"""A port: a bundle that it is in, its profiles of quality of service and others are not ours."""
-
-
-def within(tree: Tree, shape: Shape) -> bool:
-    """Whether nothing is in a tree but what a shape has."""
-    for key, value in tree.items():
-        if key not in shape and "*" not in shape:
-            return False
-        below = shape.get(key, shape.get("*"))
-        if below is not None and not (isinstance(value, dict) and within(value, below)):
-            return False
-    return True
+def read_own(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, object]:
+    """The settings of the switch itself, its addresses and the BGP of its default VRF."""
+    spreads, cable = SPREADS.read(tree), CABLE.read(tree)
+    numbers = {**child(tree, *GLOBAL.split()), **child(tree, *VRF.split())}
+    asn, router_id = (row.read({"router": {"bgp": numbers}}) for row in NUMBERS)
+    peers, bfd = PEERS.read_keys(tree), BFD.read_keys(tree)
+    held = {name: tuple(ADDRESSES.read_keys(entries[name])) for name in sorted(entries)}
+    return {
+        "vlans": tuple(sorted(int(vlan) for vlan in VLANS.read_keys(tree))),
+        "roce_cable_m": cable.value,
+        "adaptive_routing": spreads.value if spreads.written else None,
+        "addresses": {name: held[name] for name in held if _ROUTED.fullmatch(name)}
+        | {name: own for name, own in held.items() if own and SWP.fullmatch(name)},
+        "bgp": BgpState(
+            asn=int(str(asn.value)) if str(asn.value).isdigit() else None,
+            router_id=str(router_id.value) if router_id.written else None,
+            neighbors={n: peers[n] for n in sorted(peers, key=lambda name: (port_key(name), name))},
+            networks=tuple(NETWORKS.read_keys(tree)),
+            bfd=tuple(name for name, word in bfd.items() if word not in {"", "off"}),
+        ),
+    }
 
 
 def branch_words(tree: Tree) -> Iterator[str]:
     """Of each branch: its name if it is not there, and the name with `rest` if it is ours alone."""
-    for branch, shape in BRANCHES.items():
-        *above, key = branch.split()
-        if key not in child(tree, *above):
+    for branch in _BRANCHES:
+        if value_at(tree, branch) is None:
             yield branch
-        if within(child(tree, *above, key), shape):
+        ours = [path.replace("{}", "*") for path in _OURS if path.startswith(f"{branch} ")]
+        if nvue.within(child(tree, *branch.split()), [p.removeprefix(f"{branch} ") for p in ours]):
             yield f"{branch} rest"
 
 
-NEW_WORDS: Final = "states in words"
-"""In the words of a switch whose release, 5.15 or later, says `state enabled`."""
-NEW_LINK: Final = "auto-negotiate enabled"
-"""In those of one of 5.16 or later."""
-SAVES: Final = "saves by itself"
-"""In those of one whose `nv config apply` saves too."""
+def all_words(tree: Tree, entries: Mapping[str, Tree], release: Release) -> Iterator[str]:
+    """What undo has to know of branches, routed interfaces and BFD, and which words to use."""
+    yield from branch_words(tree)
+    routed = [name for name in entries if _ROUTED.fullmatch(name)]
+    ours = [name for name in routed if nvue.within(entries[name], _INTERFACE)]
+    yield from (f"interface {name} {_THERE}" for name in routed)
+    yield from (f"interface {name} rest" for name in ours)
+    bfd = child(tree, "router", "bfd")
+    if "state" in bfd:
+        yield f"{_BFD_STATE} {bfd['state']}"
+    yield from (f"{_BFD_PROFILE} {name}" for name in child(bfd, "profile"))
+    yield from release_words(release)
+    said = child(tree, "system", "config", "auto-save")
+    word = said.get("state", said.get("enable"))
+    if release >= AUTO_SAVE if word is None else str(word) in ON:
+        yield SAVES
 
 
 def release_words(release: Release) -> tuple[str, ...]:
     """What a release tells of the words of the whole switch."""
-    return tuple(word for first, word in ((STATES, NEW_WORDS), (NEGOTIATES, NEW_LINK))
-                 if release >= first)  # fmt: skip
+    words = {STATES: NEW_WORDS, NEGOTIATES: _NEW_LINK}
+    return tuple(word for first, word in words.items() if release >= first)
 
 
 def whole_words(state: SwitchState) -> tuple[str, ...]:
@@ -272,22 +317,84 @@ def whole_words(state: SwitchState) -> tuple[str, ...]:
 def release_of(state: SwitchState) -> Release:
     """As far as its words tell it: that of the newest form that it has."""
     words = whole_words(state)
-    return NEGOTIATES if NEW_LINK in words else STATES if NEW_WORDS in words else MIN_RELEASE
+    return NEGOTIATES if _NEW_LINK in words else STATES if NEW_WORDS in words else MIN_RELEASE
 
 
-def switched_on(branch: str, state: SwitchState) -> Beside:
-    """What NVUE writes by itself beside the first setting of a branch."""
+def switched_on(branch: str, state: SwitchState) -> tuple[str, str]:
+    """What NVUE itself writes beside the first setting of a branch."""
     new = release_of(state) >= STATES
-    return ((f"{branch} state", "enabled") if new else (f"{branch} enable", "on"),)
+    return (f"{branch} state", "enabled") if new else (f"{branch} enable", "on")
 
 
-def leaves(branch: str, actual: SwitchState, target: SwitchState) -> bool:
-    """Whether a branch goes as a whole: it was not there once, and all that is left is ours."""
-    return branch in whole_words(target) and f"{branch} rest" in whole_words(actual)
+def _below(
+    branch: str, states: States, was: object, now: object, lines: Iterable[Line]
+) -> Iterator[Line]:
+    """Lines below a branch; or the branch itself, if it was not there and all of it is ours."""
+    actual, target = states
+    recorded = read_list(target.native.get(WHOLE))
+    absent = branch in (recorded or ())
+    if branch.startswith("interface "):
+        routed = _ROUTED.fullmatch(branch.partition(" ")[2]) is not None
+        absent = routed and recorded is not None and f"{branch} {_THERE}" not in recorded
+    if now or not (absent and f"{branch} rest" in whole_words(actual)):
+        yield from lines
+    elif was:
+        yield Line("unset", branch)
 
 
-def saves_itself(tree: Tree, release: Release) -> bool:
-    """`auto-save enable on`, later `state enabled`; by default from 5.9 on."""
-    said = child(tree, "system", "config", "auto-save")
-    word = said.get("state", said.get("enable"))
-    return release >= AUTO_SAVE if word is None else str(word) in ON
+def vlan_lines(states: States) -> Iterator[Line]:
+    """The VLANs of the bridge, new ones as one list."""
+    was, now = ({*state.vlans} for state in states)
+    lines = [Line("unset", VLANS.path.format(vlan)) for vlan in sorted(was - now)]
+    if now - was:
+        lines.insert(0, Line("set", VLANS.path.format(collapse_vlans(now - was))))
+    there = DOMAIN not in whole_words(states[0])
+    yield from _below(DOMAIN, states, there, now or not there, lines)
+
+
+def routing_lines(states: States) -> Iterator[Line]:
+    """Addresses, then BGP; a branch of ours alone leaves as a whole."""
+    actual, target = states
+    held = actual.addresses or {}
+    for name, now in (target.addresses or {}).items():
+        lines = ADDRESSES.key_lines(held.get(name, ()), now, actual, f"interface {name} ")
+        yield from _below(f"interface {name}", states, name in held, now, lines)
+    if target.bgp is not None:
+        yield from _bgp_lines(actual.bgp or BgpState(), target.bgp, states)
+
+
+def _bgp_lines(was: BgpState, now: BgpState, states: States) -> Iterator[Line]:
+    actual = states[0]
+    numbers = [line for row in NUMBERS for line in row.line(was, now, actual)]
+    yield from _below(GLOBAL, states, was.asn or was.router_id, now.asn or now.router_id, numbers)
+    before, after = ({name: name in bgp.bfd for name in now.neighbors} for bgp in (was, now))
+    networks = NETWORKS.key_lines(was.networks, now.networks, actual)
+    lines = [
+        *PEERS.key_lines(was.neighbors, now.neighbors, actual),
+        *BFD.key_lines(before, after, actual),
+        *_below(FAMILY, states, was.networks, now.networks, networks),
+    ]
+    held, wanted = (bgp.neighbors or bgp.networks for bgp in (was, now))
+    yield from _below(VRF, states, held, wanted, lines)
+    if release_of(actual) >= STATES:
+        yield from _bfd_lines(now, states)
+
+
+def _bfd_lines(now: BgpState, states: States) -> Iterator[Line]:
+    """BFD of the whole switch, and our profile: while a neighbour has it; else as it was.
+
+    A profile has to have something in it to be there: the default, 3.
+    """
+    held, recorded = whole_words(states[0]), read_list(states[1].native.get(WHOLE))
+    on, profile = f"{_BFD_STATE} enabled", f"{_BFD_PROFILE} {_PROFILE}"
+    if now.bfd:
+        if on not in held:
+            yield Line("set", _BFD_STATE, "enabled")
+        if profile not in held:
+            yield Line("set", f"{profile} detect-multiplier", 3)
+    elif recorded is not None:
+        if profile in held and profile not in recorded:
+            yield Line("unset", profile)
+        word = next((w.split()[-1] for w in recorded if w.startswith(_BFD_STATE)), None)
+        if on in held and word != "enabled":
+            yield Line("set" if word else "unset", _BFD_STATE, word)

@@ -8,32 +8,11 @@ from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.native import WHOLE, write_list
-from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain
+from components.fabric.systems.cumulus import beside, rows, tree
 from components.fabric.systems.cumulus.driver import CumulusDriver
-from components.fabric.systems.cumulus.roce import (
-    CNP_PRIORITY,
-    ECN_MAX_BYTES,
-    ECN_MAX_KIB,
-    ECN_MIN_BYTES,
-    ECN_MIN_KIB,
-    ECN_TOLERANCE,
-    GIVEN,
-    MARKED_CLASSES,
-    ROCE_PRIORITY,
-)
-from components.fabric.systems.cumulus.rows import (
-    CABLE,
-    MIN_RELEASE,
-    NEW_WORDS,
-    SPREADS,
-    WATCHDOG,
-    branch_words,
-    release_words,
-    whole_words,
-)
-from components.fabric.systems.cumulus.tree import BRIDGE, collapse_ports
 from components.fabric.systems.switch_system import (
     ExecForm,
     Intent,
@@ -53,14 +32,14 @@ def plan_intent(rdma: Rdma) -> Intent:
     lossless = rdma.mode == "lossless"
     return Intent(
         SwitchState(
-            pfc_priorities=(ROCE_PRIORITY,) if lossless else None,
+            pfc_priorities=(beside.ROCE_PRIORITY,) if lossless else None,
             pfc_enabled=True if lossless else None,
             roce="lossless" if lossless else "lossy",
         ),
         PortState(
             trust="both",
-            ecn={ROCE_PRIORITY: EcnState(min_kib=ECN_MIN_KIB, max_kib=ECN_MAX_KIB)},
-            strict_classes=(CNP_PRIORITY,),
+            ecn={beside.ROCE_PRIORITY: beside.GIVEN},
+            strict_classes=(beside.CNP_PRIORITY,),
         ),
     )
 
@@ -76,13 +55,13 @@ def _leave_bridge(desired: SwitchState) -> Sequence[str]:
     """Access and tagged VLANs exclude each other; in one revision nothing of this is seen."""
     if not desired.ports:
         return ()
-    return (f"nv unset interface {collapse_ports(desired.ports)} bridge domain {BRIDGE}",)
+    return (f"nv unset interface {tree.collapse_ports(desired.ports)} {rows.DOMAIN}",)
 
 
 def _find_missing(desired: SwitchState) -> str | None:
     """What a chain cannot take away again: a profile that ports of others may name as well."""
     own = any(
-        port.class_shares or port.ecn.get(ROCE_PRIORITY) not in (None, GIVEN)
+        port.class_shares or port.ecn.get(beside.ROCE_PRIORITY) not in (None, beside.GIVEN)
         for port in desired.ports.values()
     )
     if own:
@@ -97,13 +76,14 @@ def _find_missing(desired: SwitchState) -> str | None:
 SYSTEM: Final = SwitchSystem(
     driver=CumulusDriver(),
     profile=RoceProfile(
-        priority=ROCE_PRIORITY,
-        cnp_priority=CNP_PRIORITY,
-        ecn_min_bytes=ECN_MIN_BYTES,
-        ecn_max_bytes=ECN_MAX_BYTES,
+        priority=beside.ROCE_PRIORITY,
+        cnp_priority=beside.CNP_PRIORITY,
+        ecn_min_bytes=beside.ECN_MIN_BYTES,
+        ecn_max_bytes=beside.ECN_MAX_BYTES,
         mark_percent=100,
-        marked_classes=MARKED_CLASSES,
-        ecn_tolerance=ECN_TOLERANCE,
+        marked_classes=beside.MARKED_CLASSES,
+        # 150 KiB is 2.4 % more than 150,000 bytes; the hardware itself rounds to 153 or 156 KiB.
+        ecn_tolerance=0.05,
         # NVUE reference: `nv set interface <interface-id> qos congestion-control profile`, 5.4.0.
         others_since=(5, 4, 0),
     ),
@@ -136,24 +116,26 @@ SYSTEM: Final = SwitchSystem(
         marks=True,
     ),
     # 4.4 has NVUE as early access, switched off; the ESXi guide links 4.2, without any NVUE.
-    min_release=(*MIN_RELEASE, 0),
+    min_release=(*rows.MIN_RELEASE, 0),
     older="has no NVUE by default, by which it is read and set",
     a_release="5.9.2",
-    native_of=lambda release: {WHOLE: write_list((*branch_words({}), *release_words(release)))},
+    native_of=lambda release: {
+        WHOLE: write_list((*rows.branch_words({}), *rows.release_words(release)))
+    },
     one_shot_modes=frozenset({"lossless", "lossy_ecn"}),
     semi_lossless="its RoCE profiles are lossless, lossy, lossless-single-ipool and "
     "lossy-multi-tc; none of them pauses one way only",
     # NVUE reference: `nv set interface <interface-id> qos pfc-watchdog state`, 5.6.0.
-    pfc_watchdog=WATCHDOG.since,
+    pfc_watchdog=rows.WATCHDOG.since,
     # NVUE reference: `nv set qos roce cable-length`, 5.0.0.
-    cable_length=CABLE.since,
+    cable_length=rows.CABLE.since,
     port_ecn=None,
     mark_percent=None,
     class_shares=None,
     watchdog_ms="the page that was found has its polling interval for the whole switch only",
     cnp_class="its RoCE profile has the notifications in class 6",
     # NVUE reference, page Adaptive Routing: 5.6 on Spectrum-4; a beta on others before it.
-    adaptive_routing=SPREADS.since,
+    adaptive_routing=rows.SPREADS.since,
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
     # NVUE reference: `nv set interface <interface-id> link speed`, `fec`, `auto-negotiate`, 5.0.0.
@@ -166,7 +148,7 @@ SYSTEM: Final = SwitchSystem(
         back=("nv unset router bgp graceful-shutdown", "nv config apply -y"),
         asks="nv show router bgp",
         is_away=r"^graceful-shutdown +(?:on|enabled)\b",
-        on=lambda state: "enabled" if NEW_WORDS in whole_words(state) else "on",
+        on=lambda state: "enabled" if rows.NEW_WORDS in rows.whole_words(state) else "on",
     ),
     # NVUE reference: `nv set interface <interface-id> bridge domain <domain-id> stp`, 5.0.0.
     edge_ports=(5, 0, 0),

@@ -1,1 +1,280 @@
-"""Arista EOS."""
+"""Arista EOS: what it prints in JSON, read into plain values; docs/explanation/sources.md#eos."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar, cast
+
+from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
+
+from components.fabric.parts import Session, Sessions, why_unread
+from components.fabric.state import Neighbour
+from components.fabric.systems.answer import Answer
+from components.fabric.systems.base import (
+    CANDIDATE_PREFIX,
+    CounterWay,
+    Occupied,
+    PauseCounters,
+    PortCounters,
+    PriorityCounters,
+    SoftReader,
+    Unread,
+    Unreadable,
+)
+from components.fabric.systems.ranges import port_key
+
+ValueT = TypeVar("ValueT")
+QUEUES: Final = range(8)
+"""Unicast transmit queues of a port; traffic class n is in queue n."""
+SESSIONS: Final = "show configuration sessions detail | json"
+SUMMARY: Final = "show ip bgp summary | json"
+BFD: Final = "show bfd peers | json"
+ROUTES: Final = "show ip route | json"
+WAITING: Final = "pendingCommitTimer"
+"""State of a session that is in force and not confirmed, before release 4.32."""
+_WAITING: Final = re.compile(r'"commitTimerSessionName": *"([^"]+)"')
+"""The same from release 4.32 on."""
+COUNTERS: Final[Mapping[CounterWay, str]] = {
+    "rx": "show interfaces {port} counters | json",
+    "discards": "show interfaces {port} counters discards | json",
+    "tx": "show interfaces {port} counters queue detail | json",
+    "marked": "show qos interfaces {port} ecn counters queue | json",
+    "pauses": "show priority-flow-control counters detail | json",
+    "storms": "show priority-flow-control counters watchdog | json",
+}
+"""The last two are about all ports."""
+_CLASS_NAME: Final = re.compile(r"TC(\d)(?:-(\d))?")
+_ON_PORT: Final = re.compile(r"^fe80:[0-9a-f:]*%(?:Et|Ethernet)(\S+)$", re.IGNORECASE)
+"""A neighbour of BGP on a port, which is in the answer only once it was heard."""
+_FAR: Final = "neighborInterfaceInfo"
+
+
+class _Heard(BaseModel):
+    system: str = Field(default="", alias="systemName")
+    port: str = Field(default="", validation_alias=AliasPath(_FAR, "interfaceId_v2"))
+    quoted: str = Field(default="", validation_alias=AliasPath(_FAR, "interfaceId"))
+    """The name in quotation marks; older releases print only this one."""
+    about: str = Field(default="", validation_alias=AliasPath(_FAR, "interfaceDescription"))
+
+
+class _ConfigSession(BaseModel):
+    state: str
+    instances: dict[str, JsonValue] = {}
+    """Logins that are in it now."""
+
+
+class _Queue(BaseModel):
+    enqueued_bytes: int | None = Field(default=None, alias="enqueuedBytes")
+    """No recording has this name: it is assumed, and without it the bytes are not known."""
+    dropped: int | None = Field(default=None, alias="droppedPackets")
+
+
+class _Class(BaseModel):
+    precedences: dict[str, _Queue] = Field(alias="dropPrecedences")
+
+
+class _Pauses(BaseModel):
+    rx: int = Field(alias="rxFrames")
+    tx: int = Field(alias="txFrames")
+
+
+class _Peer(BaseModel):
+    state: str = Field(alias="peerState")
+    networks: int | None = Field(default=None, alias="prefixReceived")
+
+
+class _Via(BaseModel):
+    interface: str
+
+
+class _Route(BaseModel):
+    vias: list[_Via] = []
+
+
+_INT: Final = TypeAdapter(int)
+_PAUSES: Final = TypeAdapter(dict[int, _Pauses])
+_STORMS: Final = TypeAdapter(dict[int, dict[str, int]])
+_NUMBERED: Final = TypeAdapter(dict[int, dict[str, JsonValue]])
+_ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
+_ENTRY: Final = TypeAdapter(dict[str, JsonValue])
+_COUNT: Final = TypeAdapter(int | str)
+
+
+def parse_vlans(answer: Answer) -> tuple[int, ...]:
+    """The VLANs; those that EOS made for routed ports are not configured."""
+    found = answer.find(_NUMBERED, "vlans")
+    return tuple(sorted(vlan for vlan, entry in found.items() if not entry.get("dynamic")))
+
+
+def parse_ports(answer: Answer) -> dict[str, object]:
+    """Front panel ports by number, each with the word for its link (goeapi, `interfaces.go`)."""
+    found = dict(answer.each(_ENTRY, "interfaceStatuses", "*"))
+    ports = sorted((name for name in found if name.startswith("Ethernet")), key=port_key)
+    return {name: found[name].get("linkStatus") for name in ports}
+
+
+def parse_neighbours(answer: Answer) -> dict[str, Neighbour]:
+    """What LLDP heard; of several on one port the last one is taken."""
+    found = answer.each(TypeAdapter(_Heard), "lldpNeighbors", "*", "lldpNeighborInfo", "*")
+    return {
+        name: Neighbour(
+            system=each.system, port=each.port or each.quoted.strip('"'), description=each.about
+        )
+        for name, each in found
+    }
+
+
+def find_stale(text: str) -> tuple[str, ...]:
+    """Our sessions of killed runs, in force or not.
+
+    Raises:
+        Unreadable: The answer is no list of sessions.
+        Occupied: One of ours is in use, or another user's session awaits confirmation:
+            when that is taken back, the whole configuration is, with what we changed since.
+    """
+    stale: list[str] = []
+    waiting = _WAITING.findall(text)
+    for name, session in Answer(SESSIONS, text).each(TypeAdapter(_ConfigSession), "sessions", "*"):
+        waits = session.state == WAITING or name in waiting
+        is_ours = name.startswith(CANDIDATE_PREFIX)
+        end = f"wait for it, or end it with `configure session {name} abort`"
+        if waits and not is_ours:
+            raise Occupied(
+                f"the configuration session {name} awaits confirmation and is not Railyard's; {end}"
+            )
+        if is_ours and session.instances:
+            raise Occupied(f"another run is in the configuration session {name}; {end}")
+        if is_ours and (waits or session.state == "pending"):
+            stale.append(name)
+    return tuple(stale)
+
+
+def parse_sent(answer: Answer) -> dict[int, PriorityCounters]:
+    """Bytes and drops by class of a port."""
+    table = ("interfaces", answer.port, "ucastQueues", "trafficClasses")
+    sent = dict.fromkeys(QUEUES, PriorityCounters(None, 0))
+    kind = TypeAdapter(dict[str, _Class])
+    for name, entry in answer.find(kind, "egressQueueCounters", *table).items():
+        found = _CLASS_NAME.fullmatch(name)
+        classes = range(int(found[1]), int(found[2] or found[1]) + 1) if found else ()
+        queues = entry.precedences.values()
+        counts = [each.enqueued_bytes for each in queues if each.enqueued_bytes is not None]
+        drops = [each.dropped for each in queues if each.dropped is not None]
+        # `TC0-2` counts several classes together, so that no class of them is known.
+        known = len(classes) == 1
+        total = sum(counts) if known and len(counts) == len(queues) else None
+        one = PriorityCounters(None, total, sum(drops) if known and drops else None)
+        sent |= {number: one for number in classes if number in sent}
+    return sent
+
+
+def parse_marked(answer: Answer) -> int | None:
+    """Marked packets of a port.
+
+    A port without `random-detect ecn count` is not in it, or has a dash: then the number is not
+    known, which is not 0.
+    """
+    counts = answer.each(_COUNT, "intfQueueCounters", answer.port, "queueCounters", "*")
+    known = [each for _, each in counts if not re.fullmatch(r"-|[nN]/?[aA]", str(each))]
+    return sum(answer.typed(_INT, each) for each in known) if known else None
+
+
+def parse_pauses(answer: Answer) -> dict[int, PauseCounters]:
+    """PFC frames by priority; of a port that is not in it, nothing is counted."""
+    found = answer.each(_PAUSES, "interfaces", answer.port, "priorities")
+    return {n: PauseCounters(each.rx, each.tx) for _, table in found for n, each in table.items()}
+
+
+def parse_storms(answer: Answer) -> dict[int, int]:
+    """Stuck queues; a port is in it from its first one on."""
+    found = answer.each(_STORMS, "interfaces", answer.port, "txQueues")
+    counts = {
+        number: each.get("stuckCount", 0) for _, table in found for number, each in table.items()
+    }
+    return dict.fromkeys(QUEUES, 0) | counts
+
+
+def port_counters(port: str, answers: Mapping[str, str]) -> PortCounters:
+    """One port, as far as its answers can be read; received bytes are those of all priorities."""
+    soft = SoftReader()
+    commands = {way: command.format(port=port) for way, command in COUNTERS.items()}
+    ask = {way: Answer(command, answers[command], port) for way, command in commands.items()}
+    sent = soft.read("tx", lambda: parse_sent(ask["tx"])) or {}
+    if any(each.tx_bytes is None for each in sent.values()):
+        why = "it does not have the bytes of each class"
+        soft.unread.append(Unread("tx", commands["tx"], ask["tx"].text, why))
+    return PortCounters(
+        sent,
+        soft.read("marked", lambda: parse_marked(ask["marked"])),
+        soft.read("discards", lambda: ask["discards"].find(_INT, "interfaces", port, "inDiscards")),
+        rx_bytes=soft.read("rx", lambda: ask["rx"].find(_INT, "interfaces", port, "inOctets")),
+        pauses=soft.read("pauses", lambda: parse_pauses(ask["pauses"])) or {},
+        storms=soft.read("storms", lambda: parse_storms(ask["storms"])) or {},
+        unread=soft.found,
+    )
+
+
+def parse_sessions(answers: Mapping[str, str]) -> Sessions:
+    """Neighbours of BGP by port or address.
+
+    Raises:
+        Unreadable: The summary has another form; of BFD and routes, that they are not known.
+    """
+    summary = Answer(SUMMARY, answers[SUMMARY])
+    peers = summary.each(TypeAdapter(_Peer), "vrfs", "default", "peers", "*")
+    found = {
+        f"Ethernet{on_port[1]}" if (on_port := _ON_PORT.match(address)) else address: Session(
+            state=peer.state, networks=peer.networks
+        )
+        for address, peer in peers
+    }
+    states, bfd_unread = _known(_bfd_states, BFD, answers) if BFD in answers else (None, "")
+    routes, routes_unread = _known(_routes, ROUTES, answers)
+    if states is not None:
+        bfd = {name: {"bfd": states.get(name, "down")} for name in found}
+        found = {name: each.model_copy(update=bfd[name]) for name, each in found.items()}
+    return Sessions(
+        neighbors=found, bfd_unread=bfd_unread, routes=routes, routes_unread=routes_unread
+    )
+
+
+def _known(
+    parse: Callable[[Answer], ValueT], command: str, answers: Mapping[str, str]
+) -> tuple[ValueT | None, str]:
+    """Parse an answer; if it is unreadable, return the reason instead."""
+    try:
+        return parse(Answer(command, answers[command])), ""
+    except Unreadable:
+        return None, why_unread(answers[command])
+
+
+def _routes(answer: Answer) -> dict[str, tuple[str, ...]]:
+    """Ports of next hops by network; a way without a port is no form that we know."""
+    found = answer.each(TypeAdapter(_Route), "vrfs", "default", "routes", "*")
+    return {network: tuple(sorted({via.interface for via in each.vias})) for network, each in found}
+
+
+def _bfd_states(answer: Answer) -> dict[str, str]:
+    """Address and port of each session to its state."""
+    found: dict[str, str] = {}
+    for family in ("ipv4Neighbors", "ipv6Neighbors"):
+        for address, held in answer.each(_ANY, "vrfs", "default", family, "*"):
+            for port, status in _statuses(held):
+                name = f"Ethernet{re.sub('^(Ethernet|Et)', '', port)}" if port else address
+                found |= {address: status, name: status}
+    return found
+
+
+def _statuses(held: object, port: str = "") -> Iterator[tuple[str, str]]:
+    """Port and state of each session of an address.
+
+    Releases differ in what is between the address and the session (`peerStats`, or `peers` by
+    port and `types`): each has `status` and, on one hop, `l3intf`.
+    """
+    table = cast("dict[str, object]", held) if isinstance(held, dict) else {}
+    if isinstance(status := table.get("status"), str):
+        yield str(table.get("l3intf") or port), status
+        return
+    for key, inner in table.items():
+        yield from _statuses(inner, key if key.startswith("Et") else port)

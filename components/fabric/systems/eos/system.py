@@ -9,8 +9,8 @@ from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Drain
 from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.eos.facts import MAX_PATHS, MIN_RELEASE, default_class
 from components.fabric.systems.eos.routing import LINK_LOCAL
+from components.fabric.systems.eos.rows import default_class
 from components.fabric.systems.switch_system import (
     Intent,
     LinkForm,
@@ -20,6 +20,14 @@ from components.fabric.systems.switch_system import (
 )
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
+
+MIN_RELEASE: Final = (4, 28, 0)
+"""A guess: no text that was found says which release brought the commit timer of configuration
+sessions, `l2 mtu` or this chip. Sessions themselves came with 4.15.0F (Arista's announcement); the
+public captures that the driver follows are of 4.28 and later."""
+MAX_PATHS: Final = 64
+"""`maximum-paths`: EOS uses one path unless a line says more. A public capture of a spine has 64;
+chips of the models here take as many or more."""
 
 
 def plan_intent(rdma: Rdma) -> Intent:

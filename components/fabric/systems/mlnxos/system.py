@@ -7,16 +7,16 @@ sets its MTU. Acceptance reads the result on the hosts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from components.fabric.effects import ByTable
-from components.fabric.parts import ALL_PORTS, IbState, MemberKind, PartitionState, show_pkey
+from components.fabric.parts import ALL_PORTS, IbState, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Change, Reading, Uncounted
+from components.fabric.systems.rows import Row, by_word, read_answers, take_line, write_rows
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.infiniband import DEFAULT_PARTITION
 
@@ -25,7 +25,7 @@ DEFAULT_ENGINE: Final = "default"
 """None is set: the subnet manager takes minhop."""
 MTU_WORDS: Final = {256: "256", 512: "512", 1024: "1K", 2048: "2K", 4096: "4K"}
 """`4K` is in AMD's tuning guide; the other four follow it and are a guess."""
-_SIZES: Final = {word: size for size, word in MTU_WORDS.items()}
+_SIZES: Final = {word: size for size, word in MTU_WORDS.items()} | {"DEFAULT": None}
 
 
 def read_switch(answer: Answer) -> bool:
@@ -49,115 +49,25 @@ def read_routing_engine(answer: Answer) -> str:
     return str(found[0]) if found else DEFAULT_ENGINE
 
 
-@dataclass(frozen=True, slots=True)
-class ManagerRow:
-    """One setting of the subnet manager."""
-
-    name: str
-    command: str
-    read: Callable[[Answer], object]
-    lines: Mapping[object, str]
-    """Value to its line; under None the line of any other value."""
-
-
-MANAGER: Final = (
-    ManagerRow(
-        "routing_engine",
-        "show running-config | include routing-engines",
-        read_routing_engine,
-        {DEFAULT_ENGINE: "no ib sm routing-engines", None: "ib sm routing-engines {value}"},
-    ),
-    ManagerRow(
-        "sm_priority",
-        "show ib sm priority",
-        read_priority,
-        {None: "ib smnode {node} sm-priority {value}"},
-    ),
-    ManagerRow(
-        "sm_enabled",
-        "show ib smnode {node} sm-state",
-        read_switch,
-        {True: "ib smnode {node} enable", False: "ib smnode {node} disable"},
-    ),
-    ManagerRow("sm_function", "show ib sm", read_switch, {True: "ib sm", False: "no ib sm"}),
-)
-"""In the order of writing: its settings before it starts."""
+def manager_rows(node: str) -> tuple[Row, ...]:
+    """The subnet manager of a node, in the order of writing: its settings before it starts."""
+    own = f"ib smnode {node}"
+    return (
+        Row("routing_engine", command="show running-config | include routing-engines",
+            read=read_routing_engine,
+            lines={DEFAULT_ENGINE: "no ib sm routing-engines", None: "ib sm routing-engines {}"}),
+        Row("sm_priority", command="show ib sm priority", read=read_priority,
+            lines={None: f"{own} sm-priority {{}}"}),
+        Row("sm_enabled", command=f"show {own} sm-state", read=read_switch,
+            lines={True: f"{own} enable", False: f"{own} disable"}),
+        Row("sm_function", command="show ib sm", read=read_switch,
+            lines={True: "ib sm", False: "no ib sm"}),
+    )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """One setting of a partition: its key in `show ib partition`, and its lines."""
-
-    name: str
-    key: str
-    read: Callable[[str], object]
-    line: str
-    """Without the head; `{}` is for the value."""
-    unset: str
-    say: Callable[[Any], object] = str
-
-
-PARTITION: Final = (
-    PartitionRow("pkey", "pkey", lambda word: int(word, 16), "pkey {} force", "", show_pkey),
-    PartitionRow("ipoib", "ipoib", {"yes": True, "no": False}.__getitem__, "ipoib force", "ipoib"),
-    PartitionRow(
-        "mtu_bytes",
-        "mtu",
-        lambda word: None if word == "default" else _SIZES[word.upper()],
-        "mtu {} force",
-        "mtu",
-        MTU_WORDS.__getitem__,
-    ),
-    PartitionRow(
-        "rate_gbit_s",
-        "rate",
-        lambda word: None if word == "default" else int(word),
-        "rate {} force",
-        "rate",
-    ),
-)
-_LINE: Final = re.compile(
-    r"(?P<name>\S+):\s*|\s+members:\s*|\s+(?P<key>PKey|ipoib|mtu|rate|defmember)\s*:\s*(?P<word>\S+)\s*"
-    r"|\s+GUID='(?P<guid>ALL|(?:[0-9a-f]{2}:){7}[0-9a-f]{2})'\s+member='(?P<kind>full|limited|both)'\s*",
-    re.IGNORECASE,
-)
-
-
-def read_partitions(answer: Answer) -> dict[str, PartitionState]:
-    """`show ib partition`, as 3.6.8010 and later print it (a capture of 3.6.8012).
-
-    The lines `mtu` and `rate` are a guess, read only if the switch prints them. `defmember`
-    (Stacki's driver) sets the membership of ports added without one; Railyard leaves it alone.
-    """
-    words, members = dict[str, dict[str, str]](), dict[str, dict[str, MemberKind]]()
-    name = ""
-    for line in filter(str.strip, answer.text.splitlines()):
-        found = _LINE.fullmatch(line)
-        if found is None or not (name or found["name"]):
-            where = "unknown line" if name else "a line before the first partition"
-            raise answer.unreadable(f"{where}: {line.strip()}")
-        name = found["name"] or name
-        held, ports = words.setdefault(name, {}), members.setdefault(name, {})
-        if found["key"]:
-            held[found["key"].lower()] = found["word"].lower()
-        elif found["guid"]:
-            guid = found["guid"].upper()
-            guid = guid if guid == ALL_PORTS else guid.replace(":", "").lower()
-            ports[guid] = cast("MemberKind", found["kind"].lower())
-    if not words:
-        raise answer.unreadable("there is no partition in the answer, not even Default")
-    return {name: _partition(answer, words[name], members[name]) for name in words}
-
-
-def _partition(
-    answer: Answer, words: Mapping[str, str], members: Mapping[str, MemberKind]
-) -> PartitionState:
-    try:
-        found = {row.name: row.read(words[row.key]) for row in PARTITION if row.key in words}
-        return PartitionState.model_validate({"ipoib": words["ipoib"], **found, "members": members})
-    except (KeyError, ValueError) as error:
-        why = f"PKey, ipoib, mtu or rate is not readable: {error}"
-        raise answer.unreadable(why) from error
+def _add_member(held: Mapping[str, str] | None, guid: str, kind: str) -> Mapping[str, str]:
+    port = ALL_PORTS if guid.upper() == ALL_PORTS else guid.replace(":", "").lower()
+    return {**(held or {}), port: kind.lower()}
 
 
 def show_guid(guid: str) -> str:
@@ -166,31 +76,78 @@ def show_guid(guid: str) -> str:
     return guid if guid == ALL_PORTS else ":".join(pairs)
 
 
-def _partition_lines(head: str, was: PartitionState | None, after: PartitionState) -> Iterator[str]:
-    before = was or PartitionState(pkey=0)
-    for row in PARTITION:
-        value = getattr(after, row.name)
-        if (value or None) != (getattr(before, row.name) or None):
-            yield f"{head} {row.line.format(row.say(value))}" if value else f"no {head} {row.unset}"
-    for guid, kind in sorted(after.members.items()):
-        if before.members.get(guid) != kind:
-            yield f"{head} member {show_guid(guid)} type {kind} force"
-    for guid in sorted({*before.members} - {*after.members}):
-        yield f"no {head} member {show_guid(guid)}"
+def _write_members(_row: Row, was: PartitionState, now: PartitionState) -> Iterator[str]:
+    for guid, kind in sorted(now.members.items()):
+        if was.members.get(guid) != kind:
+            yield f"member {show_guid(guid)} type {kind} force"
+    for guid in sorted({*was.members} - {*now.members}):
+        yield f"no member {show_guid(guid)}"
+
+
+PARTITION: Final = (
+    Row("pkey", r"(?i)pkey\s*:\s*(\S+)", take=by_word(lambda word: int(word, 16)),
+        lines={None: "pkey {} force"}, say=show_pkey),
+    Row("ipoib", r"(?i)ipoib\s*:\s*(\S+)",
+        take=by_word(lambda word: {"yes": True, "no": False}[word.lower()]),
+        lines={True: "ipoib force", False: "no ipoib"}),
+    Row("mtu_bytes", r"(?i)mtu\s*:\s*(\S+)", take=by_word(lambda word: _SIZES[word.upper()]),
+        lines={0: "no mtu", None: "mtu {} force"}, say=lambda size: MTU_WORDS.get(size, "")),
+    Row("rate_gbit_s", r"(?i)rate\s*:\s*(\S+)",
+        take=by_word(lambda word: None if word.lower() == "default" else int(word)),
+        lines={0: "no rate", None: "rate {} force"}),
+    Row("members",
+        r"(?i)GUID='(ALL|(?:[0-9a-f]{2}:){7}[0-9a-f]{2})'\s+member='(full|limited|both)'",
+        take=_add_member, write=_write_members),
+)  # fmt: skip
+"""One partition in `show ib partition`; the lines to send are without their head."""
+_HEAD: Final = re.compile(r"(\S+):\s*")
+_NOT_OURS: Final = re.compile(r"(?i)members:|defmember\s*:\s*\S+")
+"""`defmember` (Stacki's driver) is the membership of ports that are added without one."""
+
+
+def read_partitions(answer: Answer) -> dict[str, PartitionState]:
+    """`show ib partition`, as 3.6.8010 and later print it (a capture of 3.6.8012).
+
+    The lines `mtu` and `rate` are a guess, read only if the switch prints them.
+    """
+    found: dict[str, dict[str, object]] = {}
+    held: dict[str, object] | None = None
+    try:
+        for line in filter(str.strip, answer.text.splitlines()):
+            if head := _HEAD.fullmatch(line):
+                held = found.setdefault(head[1], {})
+            elif held is None:
+                raise answer.unreadable(f"a line before the first partition: {line.strip()}")
+            elif not take_line(PARTITION, held, line.strip()) and not _NOT_OURS.match(line.strip()):
+                raise answer.unreadable(f"unknown line: {line.strip()}")
+        read = {
+            name: PartitionState.model_validate({"ipoib": values["ipoib"], **values})
+            for name, values in found.items()
+        }
+    except (KeyError, ValueError) as error:
+        why = f"PKey, ipoib, mtu or rate is not readable: {error}"
+        raise answer.unreadable(why) from error
+    if not read:
+        raise answer.unreadable("there is no partition in the answer, not even Default")
+    return read
+
+
+def _whole(partition: PartitionState) -> PartitionState:
+    """The same with 0 for a default, since None is no wish at all."""
+    optional = ("ipoib", "mtu_bytes", "rate_gbit_s")
+    return partition.model_copy(update={key: getattr(partition, key) or 0 for key in optional})
 
 
 def _changes(actual: IbState, target: IbState) -> Iterator[Change]:
     """Write keys before the subnet manager starts, so that its first sweep already has them."""
     for name, partition in target.partitions.items():
         head = f"ib partition {name}"
-        lines = tuple(_partition_lines(head, actual.partitions.get(name), partition))
-        if lines and name != DEFAULT_PARTITION:
-            yield Change(lines)
-    for row in MANAGER:
-        value = getattr(target, row.name)
-        if value not in {None, getattr(actual, row.name)}:
-            line = row.lines.get(value) or row.lines[None]
-            yield Change((line.format(node=target.node, value=value),))
+        before = _whole(actual.partitions.get(name, PartitionState(pkey=0)))
+        tails = [*write_rows(PARTITION, before, _whole(partition))]
+        if tails and name != DEFAULT_PARTITION:
+            yield Change(tuple(re.sub("^(no )?", rf"\1{head} ", tail) for tail in tails))
+    for line in write_rows(manager_rows(target.node), actual, target):
+        yield Change((line,))
     for name in actual.partitions:
         if name not in target.partitions and name != DEFAULT_PARTITION:
             yield Change((f"no ib partition {name}",))
@@ -207,21 +164,19 @@ class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
         ib = wanted.ib
         if ib is None:
             return ()
-        asked = (row for row in MANAGER if getattr(ib, row.name) is not None)
-        return (PARTITIONS, *(row.command.format(node=ib.node) for row in asked))
+        asked = (row for row in manager_rows(ib.node) if getattr(ib, row.name) is not None)
+        return (PARTITIONS, *(row.command for row in asked))
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
         if wanted.ib is None:
             return Reading(SwitchState())
-        found: dict[str, object] = {
-            "partitions": read_partitions(Answer(PARTITIONS, answers[PARTITIONS]))
-        }
-        for row in MANAGER:
-            command = row.command.format(node=wanted.ib.node)
-            if command in answers:
-                found[row.name] = row.read(Answer(command, answers[command]))
-        state = IbState(node=wanted.ib.node).model_copy(update=found)
+        node = wanted.ib.node
+        state = IbState(
+            node=node,
+            partitions=read_partitions(Answer(PARTITIONS, answers[PARTITIONS])),
+            **read_answers(manager_rows(node), answers),
+        )
         return Reading(SwitchState(ib=state))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:

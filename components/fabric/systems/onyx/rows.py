@@ -1,8 +1,8 @@
 """Every setting of Onyx that we own, as one table: what shows it, its line, how it is written.
 
 `show running-config` prints one line for each value that differs from the factory's, with a range
-of ports. If such a line has an unknown form, its topic stays open on those ports: they are asked
-one by one. WHY.md has the source of each line.
+of ports. What a line of an unknown form may be about stays open on those ports: they are asked one
+by one. WHY.md names the source of each line.
 """
 
 from __future__ import annotations
@@ -15,31 +15,35 @@ from functools import lru_cache
 from typing import Final
 
 from components.fabric.state import ALL_VLANS, EcnState, PortState, SwitchState, list_vlans
+from components.fabric.systems import onyx as show
 from components.fabric.systems import ranges
-from components.fabric.systems import rows as table
 from components.fabric.systems.base import Change
-from components.fabric.systems.onyx import answers as show
-from components.fabric.systems.onyx.answers import PRIORITIES
-from components.fabric.systems.ranges import collapse_vlans, parse_vlan_ranges
-from components.fabric.systems.rows import PortRow, SwitchLines, Values, nothing, rows_of
+from components.fabric.systems.onyx import CONGESTION, ETS, INTERFACE, PRIORITIES, QOS, SWITCHPORTS
+from components.fabric.systems.ranges import parse_vlan_ranges
+from components.fabric.systems.rows import (
+    Row,
+    Step,
+    Values,
+    add_vlans,
+    factory_values,
+    nothing,
+    remove_vlans,
+    take_line,
+    write_steps,
+    write_value,
+)
 
-SWITCHPORTS: Final = "show interfaces switchport | json-print"
-COMMANDS: Final = {
-    "switchport": SWITCHPORTS,
-    "interface": "show interfaces ethernet {}",
-    "qos": "show qos interface ethernet {} | json-print",
-    "congestion": show.CONGESTION,
-    "ets": "show dcb ets interface ethernet {} | json-print",
+_ABOUT: Final = {
+    SWITCHPORTS: re.compile(r"\b(?:switchport|channel-group)\b"),  # a bundle has its own VLANs
+    INTERFACE: re.compile(r"\b(?:mtu|shutdown)\b"),
+    QOS: re.compile(r"\b(?:qos|dscp)\b"),
+    CONGESTION: re.compile(r"\b(?:traffic-class|congestion-control)\b"),
+    ETS: re.compile(r"\b(?:traffic-class|ets)\b"),
 }
-"""Topic to the command that shows all of its settings."""
-_WORDS: Final = {
-    "switchport": re.compile(r"\b(?:switchport|channel-group)\b"),  # a bundle has its own VLANs
-    "interface": re.compile(r"\b(?:mtu|shutdown)\b"),
-    "qos": re.compile(r"\b(?:qos|dscp)\b"),
-    "congestion": re.compile(r"\b(?:traffic-class|congestion-control)\b"),
-    "ets": re.compile(r"\b(?:traffic-class|ets)\b"),
-}
-"""A word in a line of another form, and what that line may be about."""
+"""Command to the words of a line of another form that may be about what it shows."""
+_ON: Final = ("enabled", "disabled")
+Classes = Mapping[int, object] | None
+"""Traffic class to what its lines say; None: there was no line yet."""
 FACTORY_VLAN: Final = 1
 FACTORY_WEIGHTS: Final = {tc: 12 + tc % 2 for tc in PRIORITIES}
 """Of an untouched port (onyx_show_dcb_ets_interface.cfg); together 100."""
@@ -47,95 +51,79 @@ LLDP: Final = "lldp"
 """Key of `SwitchState.native`: `on` if LLDP was on, which goes with the one-shot."""
 
 
-def _switchport(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
-    mode, is_new = target.mode or actual.mode, target.mode not in {None, actual.mode}
+def _write_switchport(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
+    mode, is_new = now.mode or was.mode, now.mode not in {None, was.mode}
     if is_new:
         yield f"switchport mode {mode}"  # not `no switchport force`, which makes a router port
-    access = FACTORY_VLAN if is_new else actual.access_vlan
-    if target.access_vlan not in {None, access} and mode != "trunk":
-        yield f"switchport access vlan {target.access_vlan}"
-    if target.trunk_vlans is None or mode not in {"trunk", "hybrid"}:
+    access = FACTORY_VLAN if is_new else was.access_vlan
+    if now.access_vlan not in {None, access} and mode != "trunk":
+        yield f"switchport access vlan {now.access_vlan}"
+    if now.trunk_vlans is None or mode not in {"trunk", "hybrid"}:
         return
-    head, wanted = f"switchport {mode} allowed-vlan", {*list_vlans(target.trunk_vlans)}
-    held = set[int]() if is_new else {*list_vlans(actual.trunk_vlans or ())}
+    head, wanted = f"switchport {mode} allowed-vlan", {*list_vlans(now.trunk_vlans)}
+    held = set[int]() if is_new else {*list_vlans(was.trunk_vlans or ())}
     if wanted != held and len(wanted) == len(ALL_VLANS):
         yield f"{head} all"
         return
     if is_new:
         yield f"{head} none"  # what a mode allows at first is not documented
-    if wanted - held:
-        yield f"{head} add {collapse_vlans(wanted - held)}"
-    if held - wanted:
-        yield f"{head} remove {collapse_vlans(held - wanted)}"
+    yield from ranges.move_vlans(head, held, wanted)
 
 
-def _allow(held: Values, mode: str, adds: str | None, text: str) -> Values:
+def _take_list(held: Values | None, mode: str, adds: str | None, text: str) -> Values:
     """The list of a mode; None: more than it allows at first, which is not documented."""
-    before = held.get(mode)
-    if text == "all" or (adds and before == "all"):
-        return {**held, mode: "all"}
-    vlans = parse_vlan_ranges(text)
-    if adds:
-        return {**held, mode: None if before is None else tuple(sorted({*before, *vlans}))}
-    return {**held, mode: vlans}
+    before = (held or {}).get(mode) if adds else ()
+    if "all" in {text, before} or before is None:
+        return {**(held or {}), mode: "all" if text == "all" else before}
+    return {**(held or {}), mode: tuple(sorted({*before, *parse_vlan_ranges(text)}))}
 
 
-def _share(held: Values, tc: str, weight: str | None) -> Values:
-    return {**held, int(tc): weight and int(weight)}
+def _take_share(held: Classes, tc: str, weight: str | None) -> object:
+    return {**(held or {}), int(tc): weight and int(weight)}
 
 
-def _mark(held: Values, tc: str, kind: str, word: str, low: str, high: str) -> Values:
+def _take_ecn(held: Classes, tc: str, kind: str, word: str, low: str, high: str) -> object:
     found = {"min_kib": low, "max_kib": high, "kind": kind, "relative": word == "relative"}
-    return {**held, int(tc): EcnState.model_validate(found)}
+    return {**(held or {}), int(tc): EcnState.model_validate(found)}
 
 
-def _ecn(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
-    for tc, wanted in sorted(target.ecn.items()):
-        if wanted == actual.ecn.get(tc):
-            continue
+def _write_ecn(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
+    for tc, wanted in sorted(now.ecn.items()):
         head = f"traffic-class {tc} congestion-control"
-        if wanted is None:
-            yield f"no {head}"
-        else:
+        if wanted is not None and wanted != was.ecn.get(tc):
             word = "relative" if wanted.relative else "absolute"
             ends = f"minimum-{word} {wanted.min_kib} maximum-{word} {wanted.max_kib}"
             yield f"{head} {wanted.kind} {ends}"
+        elif wanted != was.ecn.get(tc):
+            yield f"no {head}"
 
 
-def _schedule(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
-    if target.strict_classes is None:
+def _write_schedule(_row: Row, was: PortState, now: PortState) -> Iterator[str]:
+    if now.strict_classes is None:
         return
-    held, wanted = {*(actual.strict_classes or ())}, {*target.strict_classes}
+    held, wanted = {*(was.strict_classes or ())}, {*now.strict_classes}
     for tc in sorted(wanted - held):
         yield f"traffic-class {tc} dcb ets strict"
-    for tc in sorted(held - wanted - {*target.class_shares}):
-        yield f"traffic-class {tc} dcb ets wrr {target.wrr_weights[tc]}"
-    for tc, said in sorted(target.class_shares.items()):
-        share = said or target.wrr_weights.get(tc, 0)  # a baseline has weights, and no shares
-        if tc not in wanted and (tc in held or share != actual.class_shares.get(tc)):
+    for tc in sorted(held - wanted - {*now.class_shares}):
+        yield f"traffic-class {tc} dcb ets wrr {now.wrr_weights[tc]}"
+    for tc, said in sorted(now.class_shares.items()):
+        share = said or now.wrr_weights.get(tc, 0)  # a baseline has weights, and no shares
+        if tc not in wanted and (tc in held or share != was.class_shares.get(tc)):
             yield f"traffic-class {tc} dcb ets wrr {share}"
 
 
-def _mtu(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
+def _write_mtu(row: Row, was: PortState, now: PortState) -> Iterator[str]:
     """A port must be shut for a new MTU (the ESXi guide)."""
-    if target.mtu_bytes in {None, actual.mtu_bytes}:
-        return
-    if actual.admin_up is not False:
-        yield "shutdown"
-    yield f"mtu {target.mtu_bytes}"
-    if actual.admin_up is not False and target.admin_up is not False:
-        yield "no shutdown"
+    lines = write_value(row, was, now)
+    yield from ("shutdown",) if lines and was.admin_up is not False else ()
+    yield from lines
+    yield from ("no shutdown",) if lines and False not in {was.admin_up, now.admin_up} else ()
 
 
-def _is_shut(_held: object, no: str | None) -> bool:
-    return no is not None
-
-
-def _admin(_row: PortRow, actual: PortState, target: PortState) -> Iterator[str]:
-    if target.admin_up and not actual.admin_up:
-        yield "no shutdown"
-    elif target.admin_up is False and actual.admin_up is not False:
-        yield from ("shutdown",) if target.mtu_bytes in {None, actual.mtu_bytes} else ()
+def _write_admin(row: Row, was: PortState, now: PortState) -> Iterator[str]:
+    """A port that is to be down stays so after a new MTU."""
+    if now.admin_up or now.mtu_bytes in {None, was.mtu_bytes}:
+        yield from write_value(row, was, now)
 
 
 def _pfc(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
@@ -154,43 +142,60 @@ def _lldp(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str]]:
         yield ("lldp",)
 
 
-_read_mtu = table.line_reader(r"^\s*(?:Ethernet )?MTU\s*:\s*(\d+) bytes")
-_read_admin = table.line_reader(r"^\s*Admin state\s*:\s*(Enabled|Disabled)")
-_read_trust = table.word_reader("Eth{}", "Trust mode", "L2", "L3", "both", "port")
-_read_rewrite = table.word_reader("Eth{}", "DSCP rewrite", "enabled", "disabled")
-_MODE: Final = "switchport mode (access|trunk|hybrid)"
-_ACCESS: Final = r"switchport access vlan (\d+)"
-_LIST: Final = r"switchport (trunk|hybrid) allowed-vlan (add )?(all|none|[\d,-]+)"
-_TRUST: Final = "qos trust (L2|L3|both|port)"
-_REWRITE: Final = "(no )?qos rewrite dscp"
+_ENDS: Final = r"minimum-(absolute|relative) (\d+) maximum-\3 (\d+)"
 _MAP: Final = {dscp: dscp // len(PRIORITIES) for dscp in range(64)}
-_CONTROL: Final = (
-    r"traffic-class (\d) congestion-control (ecn|red|both)"
-    r" minimum-(absolute|relative) (\d+) maximum-\3 (\d+)"
-)
-_ON, _OFF = True, False
-_NO_ECN: Final[Values] = dict.fromkeys(PRIORITIES)
-_ETS: Final = r"traffic-class (\d) dcb ets (?:strict|wrr (\d+))"
-_MTU, _SHUT = r"mtu (\d+)(?: force)?", "(no )?shutdown"
-ROWS: Final[tuple[PortRow | SwitchLines, ...]] = (
-    lambda was, now: ((f"vlan {vlan}", "exit") for vlan in now.vlans if vlan not in was.vlans),
-    PortRow("mode", "switchport", None, "access", _MODE, write=_switchport),
-    PortRow("access_vlan", "switchport", None, FACTORY_VLAN, _ACCESS, write=nothing),
-    PortRow("trunk_vlans", "switchport", None, {}, _LIST, _allow, nothing),
-    PortRow("trust", "qos", _read_trust, "L2", _TRUST),
-    PortRow("rewrite_dscp", "qos", _read_rewrite, _OFF, _REWRITE, if_asked=True),
-    PortRow("dscp_priorities", "qos", show.read_dscp_map, _MAP, write=nothing, if_asked=True),
-    PortRow("ecn", "congestion", show.read_congestion, _NO_ECN, _CONTROL, _mark, _ecn),
-    PortRow("schedule", "ets", show.read_schedule, FACTORY_WEIGHTS, _ETS, _share, _schedule),
+ROWS: Final[tuple[Row | Step, ...]] = (
+    add_vlans,
+    Row("mode", "switchport mode (access|trunk|hybrid)", "access", write=_write_switchport,
+        command=SWITCHPORTS),
+    Row("access_vlan", r"switchport access vlan (\d+)", FACTORY_VLAN, write=nothing,
+        command=SWITCHPORTS),
+    Row("trunk_vlans", r"switchport (trunk|hybrid) allowed-vlan (add )?(all|none|[\d,-]+)", {},
+        _take_list, write=nothing, command=SWITCHPORTS),
+    Row("trust", "qos trust (L2|L3|both|port)", "L2", command=QOS,
+        read=lambda a: a.word((f"Eth{a.port}", "Trust mode"), "L2", "L3", "both", "port")),
+    Row("rewrite_dscp", factory=False, command=QOS, if_asked=True,
+        read=lambda a: a.word((f"Eth{a.port}", "DSCP rewrite"), *_ON) == _ON[0],
+        lines={True: "qos rewrite dscp", False: "no qos rewrite dscp"}),
+    Row("dscp_priorities", factory=_MAP, write=nothing, command=QOS, read=show.read_dscp_map,
+        if_asked=True),
+    Row("ecn", rf"traffic-class (\d) congestion-control (ecn|red|both) {_ENDS}",
+        dict.fromkeys(PRIORITIES), _take_ecn, write=_write_ecn, command=CONGESTION,
+        read=show.read_congestion),
+    Row("schedule", r"traffic-class (\d) dcb ets (?:strict|wrr (\d+))", FACTORY_WEIGHTS,
+        _take_share, write=_write_schedule, command=ETS, read=show.read_schedule),
     _pfc,
-    PortRow("pfc", factory=False, line="(no )?dcb priority-flow-control mode( on)? force"),
+    Row("pfc", factory=False, lines={True: "dcb priority-flow-control mode on force",
+                                     False: "no dcb priority-flow-control mode force"}),
     _lldp,
-    PortRow("mtu_bytes", "interface", _read_mtu, None, _MTU, write=_mtu, alone=True),
-    PortRow("admin_up", "interface", _read_admin, _ON, _SHUT, _is_shut, _admin, alone=True),
-    lambda was, now: ((f"no vlan {vlan}",) for vlan in was.vlans if vlan not in now.vlans),
-)
+    Row("mtu_bytes", r"mtu (\d+)(?: force)?", write=_write_mtu, command=INTERFACE, alone=True,
+        read=lambda a: int(a.match(r"^\s*(?:Ethernet )?MTU\s*:\s*(\d+) bytes")),
+        lines={None: "mtu {}"}),
+    Row("admin_up", factory=True, write=_write_admin, command=INTERFACE, alone=True,
+        read=lambda a: a.match(r"^\s*Admin state\s*:\s*(Enabled|Disabled)") == "Enabled",
+        lines={True: "no shutdown", False: "shutdown"}),
+    remove_vlans,
+)  # fmt: skip
 """In the order of writing: VLANs before ports name them, classes before a port flaps."""
-PORT_ROWS: Final = tuple(row for row in ROWS if isinstance(row, PortRow))
+PORT_ROWS: Final = tuple(row for row in ROWS if isinstance(row, Row))
+
+
+def _by_port(row: Row) -> Step:
+    """The lines of one row; ports with the same ones share them, if one range names the ports."""
+
+    def step(actual: SwitchState, target: SwitchState) -> Iterator[tuple[str, ...]]:
+        groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for name, port in target.ports.items():
+            lines = tuple(row.write(row, actual.ports.get(name, PortState()), port))
+            groups.setdefault((name if row.alone else "", lines), []).append(name)
+        for (_, lines), names in groups.items():
+            for ports in ranges.collapse_ports(names) if lines else ():
+                yield tuple(f"interface ethernet {ports} {line}" for line in lines)
+
+    return step
+
+
+_STEPS: Final = tuple(_by_port(each) if isinstance(each, Row) else each for each in ROWS)
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -208,14 +213,36 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
             for name, port in target.ports.items()
         }
         target = target.model_copy(update={"ports": ports})
-    head = "interface ethernet {}"
-    return tuple(table.plan_rows(ROWS, head, ranges.collapse_ports, (actual, target)))
+    return write_steps(_STEPS, actual, target)
 
 
-def asked_topics(asked: PortState) -> tuple[str, ...]:
-    """The topics to ask about for one port; VLANs come from a table of all ports."""
-    topics = {row.topic for row in PORT_ROWS if row.is_asked(asked)} - {"switchport"}
-    return tuple(topic for topic in COMMANDS if topic in topics)
+def _is_asked(row: Row, port: PortState) -> bool:
+    """Whether a wish or a question names it."""
+    names = ("strict_classes", "class_shares") if row.name == "schedule" else (row.name,)
+    return any(getattr(port, name) not in (None, {}) for name in names)
+
+
+def asked_rows(asked: PortState) -> tuple[Row, ...]:
+    """The rows to read of a port from the answers that there are."""
+    return tuple(row for row in PORT_ROWS if not row.if_asked or _is_asked(row, asked))
+
+
+def asked_commands(asked: PortState) -> tuple[str, ...]:
+    """What to ask about one port; VLANs come from a table of all ports."""
+    commands = {row.command for row in PORT_ROWS if _is_asked(row, asked)} - {SWITCHPORTS}
+    return tuple(command for command in _ABOUT if command in commands)
+
+
+def fields_of(values: Values, asked: PortState) -> Values:
+    """Values as fields of `PortState`: the schedule gives two, strict classes and weights."""
+    schedule = values.get("schedule")
+    if schedule is None:
+        return values
+    strict = tuple(sorted(tc for tc, weight in schedule.items() if weight is None))
+    weights = {tc: weight for tc, weight in schedule.items() if weight is not None}
+    found = {"strict_classes": strict, "wrr_weights": weights}
+    shares = {"class_shares": weights} if asked.class_shares else {}
+    return {key: value for key, value in values.items() if key != "schedule"} | found | shares
 
 
 RUNNING: Final = "show running-config"
@@ -223,11 +250,10 @@ ROCE: Final = "show roce"
 STATUS: Final = "show interfaces ethernet status"
 ALL: Final = ""
 """Means every port in `Whole.opened`."""
-_HEADS: Final = (
-    re.compile(r"^## Running database", re.MULTILINE),
-    re.compile(r"^no cli default prefix-modes enable\s*$", re.MULTILINE),
+_HEADS: Final = re.compile(
+    r"^## Running database.*^no cli default prefix-modes enable\s*$", re.MULTILINE | re.DOTALL
 )
-"""Of every capture; the second one says that each line is whole, with the name of its port."""
+"""Of every capture; its end says that each line is whole, with the name of its port."""
 _OF_PORTS: Final = re.compile(
     r"^\s*(no )?interface (ethernet|port-channel|mlag-port-channel) (\S+) *(.*?)\s*$"
 )
@@ -235,13 +261,11 @@ _NAMES: Final = {"ethernet": "", "port-channel": "Po", "mlag-port-channel": "Mpo
 _VLAN: Final = re.compile(r"^\s*vlan ([\d,-]+)(?: name .*)?\s*$")
 _ELSEWHERE: Final = re.compile(r"^\s*(?:$|#|roce\b|(?:no )?interface )")
 """A comment, the one-shot, or a line about one interface."""
-_ROCE: Final = re.compile(r"^\s*roce\b", re.MULTILINE)
-_LLDP: Final = re.compile(r"^\s*lldp\s*$", re.MULTILINE)
 _OTHERS: Final = re.compile(
     r"(?:no )?qos rewrite pcp|description .*|speed .*|dcb priority-flow-control .*"
 )
 """Lines that Railyard does not manage."""
-_FACTORY: Final[Values] = table.factory_values(PORT_ROWS)
+_FACTORY: Final[Values] = factory_values(PORT_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,35 +276,34 @@ class Whole:
     ports: Mapping[str, Values]
     """Port or bundle to its values by row name, from its own lines."""
     opened: Mapping[str, set[str]]
-    """Port or bundle to the topics with a line that cannot be read."""
+    """Port or bundle to the commands that a line in an unknown form may be about."""
     one_shot: bool
     """Whether a `roce` line is there: the port settings it makes have no lines of their own."""
-    lldp: bool
     status: Mapping[str, Values]
     """The table of MTU and admin state: the factory's MTU depends on the release."""
     shot: Values | None = None
-    """Values that the one-shot gives to ports without their own line; None: it is off, or there are
-    exceptions."""
+    """What the one-shot gives to ports without their own line; None: it is off, or has exceptions.
+    """
 
     def _open(self, name: str) -> set[str]:
         lines = self.ports.get(name, {})
         opened = self.opened.get(ALL, set[str]()) | self.opened.get(name, set[str]())
         if self.one_shot and self.shot is None:
-            opened |= {"qos", "congestion", "ets"}
+            opened |= {QOS, CONGESTION, ETS}
         if self.one_shot and any(lines.get("schedule", {}).values()):
-            opened |= {"ets"}  # a weight is a number in a line, and a percentage in `show roce`
-        return opened if "mtu_bytes" in lines else opened | {"interface"}
+            opened |= {ETS}  # a weight is a number in a line, and a percentage in `show roce`
+        return opened if "mtu_bytes" in lines else opened | {INTERFACE}
 
     def opens(self, name: str, asked: PortState) -> Iterator[str]:
-        """The topics that the port itself must still be asked about."""
-        opened = self._open(name) - ({"interface"} if name in self.status else set[str]())
-        yield from (topic for topic in asked_topics(asked) if topic in opened)
+        """The commands by which the port itself must still be asked."""
+        opened = self._open(name) - ({INTERFACE} if name in self.status else set[str]())
+        yield from (command for command in asked_commands(asked) if command in opened)
 
     def _switchport(self, name: str) -> PortState | None:
         """Its VLANs; None: a line is missing or cannot be read."""
         found = _FACTORY | self.ports.get(name, {})
         mode, lists = found["mode"], {"access": (), **found["trunk_vlans"]}
-        if "switchport" in self._open(name) or lists.get(mode) is None:
+        if SWITCHPORTS in self._open(name) or lists.get(mode) is None:
             return None
         access = None if mode == "trunk" else found["access_vlan"]
         return PortState(mode=mode, access_vlan=access, trunk_vlans=lists[mode])
@@ -293,15 +316,17 @@ class Whole:
         told = {name: port for name, port in found.items() if port is not None}
         return told if len(told) == len(found) else None
 
-    def port(self, name: str, asked: PortState) -> dict[str, object]:
+    def port(self, name: str, asked: PortState) -> Values:
         """The wanted settings of a port, except its VLANs."""
         base, own = _FACTORY | (self.shot or {}), self.ports.get(name, {})
-        if "interface" in self._open(name):
+        if INTERFACE in self._open(name):
             own = own | self.status.get(name, {})
-        asked_rows = (
-            row for topic in asked_topics(asked) for row in rows_of(PORT_ROWS, topic, asked)
-        )
-        return table.fields_of(asked_rows, base, own, asked)
+        commands = asked_commands(asked)
+        names = [row.name for row in asked_rows(asked) if row.command in commands]
+        values = {name: own.get(name, base[name]) for name in names}
+        for key in {"ecn", "schedule"} & {*names}:
+            values[key] = base[key] | values[key]  # a line is about one class
+        return fields_of(values, asked)
 
 
 @lru_cache(maxsize=1)
@@ -311,7 +336,7 @@ def parse_running(text: str) -> Whole | None:
     The last result is cached, because one look needs it four times.
     """
     vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)
-    if not all(head.search(text) for head in _HEADS):
+    if not _HEADS.search(text):
         return None
     for line in text.splitlines():
         if vlan := _VLAN.match(line):
@@ -319,18 +344,19 @@ def parse_running(text: str) -> Whole | None:
         elif found := _OF_PORTS.match(line):
             if (names := ranges.expand_ports(found[3])) is None:
                 return None
+            tail = f"{found[1] or ''}{found[4]}"
             for name in (f"{_NAMES[found[2]]}{each}" for each in names):
-                tail, values = f"{found[1] or ''}{found[4]}", ports.setdefault(name, {})
-                is_known = table.take_line(PORT_ROWS, values, tail) or _OTHERS.fullmatch(tail)
-                opened[name] |= set() if is_known else _topics_in(tail)
+                is_known = take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
+                is_known = is_known or _OTHERS.fullmatch(tail)
+                opened[name] |= set() if is_known else _commands_about(tail)
         elif not _ELSEWHERE.match(line):
-            opened[ALL] |= _topics_in(line)
-    roce, lldp = (bool(pattern.search(text)) for pattern in (_ROCE, _LLDP))
-    return Whole(tuple(sorted(vlans)), ports, opened, roce, lldp, status={})
+            opened[ALL] |= _commands_about(line)
+    roce = re.search(r"^\s*roce\b", text, re.MULTILINE) is not None
+    return Whole(tuple(sorted(vlans)), ports, opened, roce, status={})
 
 
-def _topics_in(line: str) -> set[str]:
-    return {topic for topic, words in _WORDS.items() if words.search(line)}
+def _commands_about(line: str) -> set[str]:
+    return {command for command, words in _ABOUT.items() if words.search(line)}
 
 
 def whole_of(answers: Mapping[str, str]) -> Whole | None:
@@ -350,7 +376,7 @@ def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None
     if ROCE not in answers and (whole.one_shot or wanted.roce is not None):
         return ROCE
     lacking = (
-        "interface" in whole.opens(name, port) or name not in whole.ports
+        INTERFACE in whole.opens(name, port) or name not in whole.ports
         for name, port in wanted.ports.items()
     )
     return STATUS if STATUS not in answers and any(lacking) else None

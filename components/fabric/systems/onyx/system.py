@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
@@ -9,23 +10,137 @@ from components.fabric.effects import ByTable
 from components.fabric.queues import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
+from components.fabric.systems import onyx as show
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import ByHand, LinkForm, PortCounters, Reading, Unreadable
+from components.fabric.systems.base import (
+    ByHand,
+    LinkForm,
+    PauseCounters,
+    PortCounters,
+    PriorityCounters,
+    Reading,
+    SoftReader,
+    Unreadable,
+)
 from components.fabric.systems.membership import holders_of, named_vlans, others_of
-from components.fabric.systems.onyx import answers as show
-from components.fabric.systems.onyx import rows
-from components.fabric.systems.onyx.answers import PRIORITIES
+from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
 from components.fabric.systems.ranges import port_key
-from components.fabric.systems.rows import factory_values, fields_of, read_rows
-from components.fabric.systems.switch_system import Intent, SwitchSystem
+from components.fabric.systems.rows import factory_values, read_answers
+from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY, Intent, SwitchSystem
 from components.model.fabric import Rdma
 
 VLANS: Final = "show vlan | json-print"
 PFC: Final = "show dcb priority-flow-control | json-print"
 NEIGHBOURS: Final = "show lldp interfaces ethernet remote"
+TOTALS: Final = "show interfaces ethernet counters"
+OF_PRIORITY: Final = "show interfaces ethernet counters pfc prio {}"
+OF_CLASS: Final = "show interfaces ethernet counters tc {}"
+"""Each of the three is about every port: a public client asks so (sources.md#onyx-counters)."""
+ROCE_COUNTERS: Final = "show interfaces ethernet {} counters roce | json-print"
+"""The fallback (capture C10): it counts the RoCE class, and the remainder is everything else."""
 FACTORY_MTU_BYTES: Final = 1500
 """Below release 3.9.2110 (the ESXi guide, sources.md#onyx)."""
 _BUNDLES: Final = ("Po", "Mpo")
+_HEARD: Final = re.compile(
+    r"^\s*(?:Eth(?P<port>[^ :]+)(?: \(.*\))?:?"
+    r"|Remote (?P<key>system name|port-id|port description) *: *(?P<value>.*?) *(?:;.*)?)$",
+    re.MULTILINE,
+)
+"""`Eth1/1`, or `Eth1/1 (Po100)` for a port of a bundle; `Remote port-id : Eth1/31 ; subtype …`.
+Five public clients look for these lines."""
+_HEARD_KEYS: Final = {"system name": "system", "port-id": "port", "port description": "description"}
+
+
+def read_vlans(answer: Answer) -> tuple[int, ...]:
+    """The VLANs of the switch (fixture onyx_vlan_show.cfg)."""
+    return tuple(sorted(answer.typed(COUNT, vlan) for vlan in answer.find(CELLS)))
+
+
+def read_pfc(answer: Answer) -> tuple[dict[str, object], dict[str, bool]]:
+    """PFC of the switch, and by port (capture C4).
+
+    `Auto` with an active PFC is what the one-shot gives (capture C2): it pauses, so it is on.
+    """
+    head, *_, table = answer.find(TABLES) or [{}, {}]
+    first, ports = answer.typed(CELLS, {"": head})[""], answer.typed(LISTS, table)
+    is_on = answer.cell(first, "PFC", "enabled", "disabled") == "enabled"
+    priorities = answer.cell(first, "Priority Enabled List").split()
+    found: dict[str, object] = {"pfc_enabled": is_on, "pfc_priorities": tuple(map(int, priorities))}
+    return found, {
+        name.removeprefix("Eth"): answer.cell(each[0], "PFC admin") == "on"
+        or answer.cell(each[0], "PFC oper") == "Enabled"
+        for name, each in ports.items()
+    }
+
+
+def read_roce_mode(answer: Answer) -> str:
+    """`show roce`: capture C1; `N/A` while it is off (manual 3.10, "RoCE Commands")."""
+    mode = answer.match(r"^RoCE mode\s*:\s*(N/A|lossless|semi-lossless|lossy)\s*$")
+    return "none" if mode == "N/A" else mode
+
+
+def read_neighbours(text: str) -> dict[str, Neighbour]:
+    """What LLDP heard, by port."""
+    found: dict[str, Neighbour] = {}
+    port = ""
+    for row in _HEARD.finditer(text.replace("\r", "")):
+        port, key = row["port"] or port, row["key"]
+        if port and key:
+            is_known = row["value"] not in {"Not Advertised", "N\\A", ""}
+            known = {_HEARD_KEYS[key]: row["value"]} if is_known else {}
+            found[port] = found.get(port, Neighbour(system="")).model_copy(update=known)
+    return found
+
+
+def read_counter(answer: Answer, head: str, name: str) -> int:
+    """One `<number> <name>` line under a head such as `Rx` in the block of the port."""
+    block = rf"^Eth{answer.port}:?\s*$(?:\n(?!Eth).*)*?\n\s*{head}:?\s*$(?:\n\s*\d+\s.*)*?"
+    found = re.search(rf"{block}\n\s*(\d+)\s+{name}\s*$", answer.text, re.MULTILINE)
+    if found is None:
+        raise answer.unreadable(f"no counter `{name}` under `{head}` of port {answer.port}")
+    return int(found[1])
+
+
+def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
+    """The counters of one port, each by itself, so that one unknown form spoils nothing else."""
+    soft = SoftReader()
+
+    def ask(command: str) -> Answer:
+        return Answer(command, answers.get(command, ""), port)
+
+    def by_number(command: str, head: str, name: str) -> dict[int, int]:
+        found = ((n, ask(command.format(n)), head.format(n)) for n in PRIORITIES)
+        return {n: read_counter(answer, under, name) for n, answer, under in found}
+
+    def sent_or_received(way: Literal["rx", "tx"], command: str, head: str) -> dict[int, int]:
+        """Bytes by priority or class; as a fallback the RoCE class, with the remainder under 0."""
+
+        def of_roce() -> dict[int, int]:
+            kind = "PG" if way == "rx" else "TC"
+            ours = ask(ROCE_COUNTERS.format(port)).find(COUNT, f"RoCE {kind} bytes")
+            every = read_counter(ask(TOTALS), way.capitalize(), "bytes")
+            return {ONE_SHOT_PRIORITY: ours, 0: max(every - ours, 0)}
+
+        first = SoftReader()
+        found = first.read(way, lambda: by_number(command, head, "bytes"))
+        found = SoftReader().read(way, of_roce) if found is None else found
+        soft.unread += first.unread if found is None else []
+        return found or {}
+
+    def pauses() -> dict[int, PauseCounters]:
+        rx, tx = (by_number(OF_PRIORITY, head, "pause packets") for head in ("Rx", "Tx"))
+        return {number: PauseCounters(rx[number], tx[number]) for number in PRIORITIES}
+
+    received = sent_or_received("rx", OF_PRIORITY, "Rx")
+    sent = sent_or_received("tx", OF_CLASS, "TC {}")
+    marked = ask(show.CONGESTION.format(port))
+    return PortCounters(
+        {n: PriorityCounters(received.get(n), sent.get(n)) for n in sorted({*received, *sent})},
+        soft.read("marked", lambda: marked.find(COUNT, "ECN marked packets")),
+        soft.read("discards", lambda: read_counter(ask(TOTALS), "Rx", "discard packets")),
+        pauses=soft.read("pauses", pauses) or {},
+        unread=soft.found,
+    )
 
 
 class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
@@ -55,19 +170,16 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
 
     def list_ports_commands(self) -> tuple[str, ...]:
         """The switchport table names every port."""
-        return (rows.SWITCHPORTS,)
+        return (show.SWITCHPORTS,)
 
     def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
         """Every Ethernet port, by number."""
-        members = show.read_members(Answer(rows.SWITCHPORTS, answers[rows.SWITCHPORTS]))
+        members = show.read_members(Answer(show.SWITCHPORTS, answers[show.SWITCHPORTS]))
         return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """Two tables, and one command per port for each topic."""
-        beside = (
-            () if wanted.roce is None else (rows.RUNNING,)
-        )  # rows.LLDP, which the one-shot sets too
-        return (*_commands(wanted, None), *beside)
+        """Two tables, some commands per port, and where LLDP is read, which the one-shot sets."""
+        return (*_commands(wanted, None), *(() if wanted.roce is None else (rows.RUNNING,)))
 
     def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
         """The commands that are still needed after the running configuration was read."""
@@ -76,24 +188,25 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read the answers about single ports, and the answers about all ports for the rest."""
-        whole, found = rows.whole_of(answers), dict[str, object]()
-        members = _members(answers, wanted, whole)
-        paused = dict[str, bool]()
-        if PFC in answers:
-            pfc, paused = show.read_pfc(Answer(PFC, answers[PFC]))
-            found |= pfc
+        whole, members = rows.whole_of(answers), _members(answers, wanted)
+        pfc, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
+        found: dict[str, object] = {**pfc}
         if whole is None or VLANS in answers:
-            found["vlans"] = show.read_vlans(Answer(VLANS, answers[VLANS]))
+            found["vlans"] = read_vlans(Answer(VLANS, answers[VLANS]))
         else:
             found["vlans"] = whole.vlans
         if rows.ROCE in answers:
-            found["roce"] = show.read_roce_mode(Answer(rows.ROCE, answers[rows.ROCE]))
-        if wanted.roce and whole and whole.lldp:
+            found["roce"] = read_roce_mode(Answer(rows.ROCE, answers[rows.ROCE]))
+        if (
+            wanted.roce
+            and whole
+            and re.search(r"^\s*lldp\s*$", answers[rows.RUNNING], re.MULTILINE)
+        ):
             found["native"] = {rows.LLDP: "on"}
         found["ports"] = {
             name: members[name].model_copy(
                 update=(whole.port(name, port) if whole else {})
-                | read_rows(rows.PORT_ROWS, rows.COMMANDS, answers, name, port)
+                | rows.fields_of(read_answers(rows.asked_rows(port), answers, name), port)
                 | {"pfc": paused.get(name)}
             )
             for name, port in wanted.ports.items()
@@ -107,12 +220,9 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """VLAN 1 on access ports, MTU 1500, trust L2, no ECN, no PFC, nothing strict."""
-        values = factory_values(rows.PORT_ROWS) | {
-            "mtu_bytes": FACTORY_MTU_BYTES,
-            "trunk_vlans": (),
-        }
         asked = (row for row in rows.PORT_ROWS if row.name not in {"ecn", "dscp_priorities"})
-        port = PortState().model_copy(update=fields_of(asked, values, values, PortState()))
+        values = factory_values(asked) | {"mtu_bytes": FACTORY_MTU_BYTES, "trunk_vlans": ()}
+        port = PortState().model_copy(update=rows.fields_of(values, PortState()))
         every = dict.fromkeys(ports, port)
         return SwitchState(
             vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none", ports=every
@@ -124,51 +234,49 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
 
     def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
         """Read what `neighbour_commands` asked for."""
-        return show.read_neighbours(answers[NEIGHBOURS])
+        return read_neighbours(answers[NEIGHBOURS])
 
     def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
         """Received per priority and sent per class, of all ports at once; marked ones by port."""
-        each = (show.CONGESTION, show.ROCE_COUNTERS)
         return (
-            show.TOTALS,
-            *(line.format(n) for n in PRIORITIES for line in (show.OF_PRIORITY, show.OF_CLASS)),
-            *(line.format(port) for port in ports for line in each),
+            TOTALS,
+            *(line.format(n) for n in PRIORITIES for line in (OF_PRIORITY, OF_CLASS)),
+            *(line.format(port) for port in ports for line in (show.CONGESTION, ROCE_COUNTERS)),
         )
 
     def parse_counters(
         self, answers: Mapping[str, str], ports: Sequence[str]
     ) -> dict[str, PortCounters]:
         """Read what `counter_commands` asked for."""
-        return {port: show.CounterReader(answers, port).read() for port in ports}
+        return {port: read_counters(answers, port) for port in ports}
 
 
 def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
     ports = wanted.ports.items()
     pfc = (wanted.pfc_priorities, wanted.pfc_enabled, *(port.pfc for _, port in ports))
     return (
-        *((VLANS, rows.SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
+        *((VLANS, show.SWITCHPORTS) if whole is None or whole.members(wanted) is None else ()),
         *((PFC,) if any(value is not None for value in pfc) else ()),
         *((rows.ROCE,) if wanted.roce is not None else ()),
         *(
-            rows.COMMANDS[topic].format(name)
+            command.format(name)
             for name, port in ports
-            for topic in (whole.opens(name, port) if whole else rows.asked_topics(port))
+            for command in (whole.opens(name, port) if whole else rows.asked_commands(port))
         ),
     )
 
 
-def _members(
-    answers: Mapping[str, str], wanted: SwitchState, whole: rows.Whole | None
-) -> dict[str, PortState]:
+def _members(answers: Mapping[str, str], wanted: SwitchState) -> dict[str, PortState]:
     """Ports and bundles with their VLANs."""
-    text = answers.get(rows.SWITCHPORTS)
+    text = answers.get(show.SWITCHPORTS)
     if text is None:
+        whole = rows.whole_of(answers)
         return (whole.members(wanted) if whole else None) or {}
-    members = show.read_members(Answer(rows.SWITCHPORTS, text))
+    members = show.read_members(Answer(show.SWITCHPORTS, text))
     for name in {*wanted.ports} - {*members}:
         why = f"port {name} is no switchport: it is routed (`no switchport`) or not there"
         fix = f"To make it one: interface ethernet {name} switchport force"
-        raise Unreadable(rows.SWITCHPORTS, text, f"{why}. {fix}")
+        raise Unreadable(show.SWITCHPORTS, text, f"{why}. {fix}")
     return members
 
 

@@ -1,0 +1,396 @@
+"""What of a Cumulus switch is no row: membership in the bridge, splits, and RoCE.
+
+Splits: NVUE reference, `link breakout`, from 5.4 on; page "Switch Port Attributes". RoCE is one
+profile for the switch; a profile of marking or of shares is named by ports. Ours is called by what
+it holds, `railyard-300-3000-20`, so that none is ever changed. A port that names one has nothing of
+the RoCE profile's in that section, so ours holds every class of it (page "Quality of Service").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+from components.fabric.native import is_written, read_fields, read_list, write_fields, write_list
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems.base import Unsettable
+from components.fabric.systems.cumulus import tree as nvue
+from components.fabric.systems.cumulus.rows import DOMAIN, ON, PORT, States, Tail, switched_on
+from components.fabric.systems.cumulus.tree import Line, Tree, child, spelled, value_at
+from components.fabric.systems.membership import fill_membership
+from components.fabric.systems.ranges import collapse_vlans
+
+
+def read_member(entry: Tree) -> dict[str, object]:
+    """Mode and VLANs of a port in the bridge."""
+    member = value_at(entry, DOMAIN)
+    if not isinstance(member, dict):
+        return {}
+    access, untagged = member.get("access"), member.get("untagged")
+    if access is not None:
+        return {"mode": "access", "access_vlan": int(str(access))}
+    # Without a list of its own a member carries every VLAN of the bridge.
+    vlans = tuple(sorted(int(name) for name in spelled(member, "vlan")))
+    trunk: dict[str, object] = {
+        "mode": "trunk",
+        "trunk_vlans": vlans if "vlan" in member else "all",
+    }
+    if untagged is None:
+        return trunk
+    vlan = 0 if untagged == "none" else int(str(untagged))
+    return {**trunk, "mode": "hybrid", "access_vlan": vlan}
+
+
+def _member(port: PortState) -> dict[str, str] | None:
+    """The keys below the bridge to their words; None: it is not in it.
+
+    Without `vlan` it carries every VLAN of the bridge; what is in that list has no word.
+    """
+    if port.mode in {None, "routed"}:
+        return None
+    if port.mode == "access":
+        return {} if port.access_vlan is None else {"access": str(port.access_vlan)}
+    words = {"untagged": str(port.access_vlan or "none")} if port.mode == "hybrid" else {}
+    if port.trunk_vlans in {None, "all"}:
+        return words
+    return {**words, "vlan": "", **{f"vlan {vlan}": "" for vlan in sorted(port.trunk_vlans or ())}}
+
+
+def member_lines(was: PortState, port: PortState) -> list[Tail]:
+    """Access, untagged and tagged VLANs exclude each other, so what goes is unset first."""
+    old, new = _member(was), _member(fill_membership(was, port))
+    if old == new:
+        return []
+    if new is None or (old is None and not new):
+        return [("unset" if new is None else "set", DOMAIN, None)]
+    held = old or {}
+    lines: list[Tail] = [
+        ("unset", f"{DOMAIN} {key}", None)
+        for key in held
+        if key not in new and ("vlan" in new or not key.startswith("vlan "))
+    ]
+    for key, word in new.items():
+        if word and held.get(key) != word:
+            lines.append(("set", f"{DOMAIN} {key}", word))
+    added = [int(key[5:]) for key in new if key.startswith("vlan ") and key not in held]
+    more: Tail = ("set", f"{DOMAIN} vlan {collapse_vlans(added)}", None)
+    return [*lines, more] if added else lines
+
+
+_HELD: Final = "split_held"
+"""Key of a switch's `native`: whole ports with settings that parts do not have."""
+_NAMED: Final = "split_named"
+"""The same: whole ports of which the configuration says something beside their split."""
+_SPLIT: Final = "link breakout"
+
+
+def count_parts(entry: Tree) -> int:
+    """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split."""
+    split = value_at(entry, _SPLIT)
+    word = next(iter(split), "") if isinstance(split, dict) else str(split)
+    return int(word[0]) if word[:1].isdecimal() and word[1:2] == "x" else 1
+
+
+def is_only_split(entry: Tree) -> bool:
+    """Whether an interface has no setting but its split."""
+    only = {*entry} <= {"link", "type"} and {*child(entry, "link")} == {"breakout"}
+    return only and count_parts(entry) > 1
+
+
+def read_splits(
+    entries: Mapping[str, Tree], ports: Mapping[str, PortState], wanted: SwitchState
+) -> tuple[dict[str, object], dict[str, str]]:
+    """Every port that is split, those that were asked for, and words on whole ports."""
+    splits: dict[str, tuple[str, ...]] = {name: (name,) for name in wanted.splits or {}}
+    for name, count in ((name, count_parts(entry)) for name, entry in entries.items()):
+        if count > 1:
+            splits[name] = tuple(f"{name}s{part}" for part in range(count))
+    swps = [name for name in entries if name.startswith("swp")]
+    parts = tuple(name for name in swps if not name[3:].isdecimal())
+    wholes = sorted({*swps} - {*parts})
+    held = (name for name in wholes if _has_more(entries[name], ports[name]))
+    named = (name for name in wholes if is_written(ports[name].native, "admin_up"))
+    words = {_HELD: write_list(held), _NAMED: write_list(named)}
+    return {"splits": splits, "configured_parts": parts}, words
+
+
+def _has_more(entry: Tree, port: PortState) -> bool:
+    """More than being up or down, and what a link runs at, which a split takes along."""
+    noted = any(is_written(port.native, key) for key in ("rest", *(row.setting for row in PORT)))
+    routed = child(entry, "ip", "address") or child(entry, "ipv4", "address")
+    return noted or bool(routed) or port.mode != "routed" or bool(named_of(entry))
+
+
+def split_lines(states: States) -> Iterator[Line]:
+    """Ports that become whole again, after the lines of their parts; then ports that are split.
+
+    Raises:
+        Unsettable: A port is split in another way, or has settings that parts do not have.
+    """
+    coming: dict[int, list[str]] = {}
+    for whole, parts in (states[1].splits or {}).items():
+        held = (states[0].splits or {}).get(whole, (whole,))
+        if len(parts) > 1 and held != parts:
+            _refuse_split(whole, held, len(parts), states)
+            coming.setdefault(len(parts), []).append(whole)
+        elif len(held) > len(parts):
+            # What stood there before stays, if it is blank; what did not goes.
+            bare = all(whole not in _list(state, _NAMED) for state in states)
+            yield Line("unset", f"interface {whole}" if bare else f"interface {whole} {_SPLIT}")
+    for count, wholes in coming.items():
+        yield from (Line("set", f"interface {whole} {_SPLIT} {count}x") for whole in wholes)
+
+
+def _list(state: SwitchState, key: str) -> tuple[str, ...]:
+    return read_list(state.native.get(key)) or ()
+
+
+def _refuse_split(whole: str, held: tuple[str, ...], wanted: int, states: States) -> None:
+    if len(held) > 1:
+        raise Unsettable(
+            f"port {whole} is split in {len(held)}, and the file wants {wanted} parts. "
+            "What is on its parts would be lost: take them out of the file, update, and put "
+            f"them back; or type `nv unset interface {','.join(held)}`, "
+            f"`nv unset interface {whole} {_SPLIT}` and `nv config apply`"
+        )
+    if whole in _list(states[0], _HELD) and whole not in states[1].ports:
+        raise Unsettable(
+            f"port {whole} has settings that are not ours, which its parts would not have. Look at "
+            f"`nv config show`; if they may go, type `nv unset interface {whole}` and "
+            "`nv config apply`"
+        )
+
+
+# The RoCE profile, by the table of defaults and the transcripts of the vendor's page on it.
+ROCE_PRIORITY: Final = 3
+CNP_PRIORITY: Final = 6
+"""Served strictly, from DSCP 48 to 55."""
+ECN_MIN_BYTES: Final = 150_000
+ECN_MAX_BYTES: Final = 1_500_000
+BYTES_PER_KIB: Final = 1024
+GIVEN: Final = EcnState(min_kib=146, max_kib=1464)
+"""These in KiB, by which it marks; `nv show qos roce` prints 146.48 KB and 1.43 MB."""
+MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
+"""`enabled-tc 0,3`."""
+_GIVEN_SHARES: Final = ({0: 50, ROCE_PRIORITY: 50}, (CNP_PRIORITY,))
+"""Its shares and strict classes."""
+OURS: Final = "railyard-"
+"""How the names of our profiles begin."""
+_MARKING: Final = "congestion-control"
+_SHARES: Final = "egress-scheduler"
+_SECTIONS: Final = {_MARKING: f"ecn_{ROCE_PRIORITY}", _SHARES: f"schedule_{ROCE_PRIORITY}"}
+"""Section of QoS to the key of a port's `native` that holds the profile that it names there."""
+_PROFILES: Final = "profiles"
+"""Key of a switch's `native`: our profiles, and who names them."""
+TRUST: Final[Mapping[str, Literal["L2", "L3", "both", "port"]]] = {
+    "pcp": "L2",
+    "dscp": "L3",
+    "pcp,dscp": "both",
+    "l2": "L2",
+    "l3": "L3",
+    "both": "both",
+    "port": "port",
+}
+"""Words of the RoCE profile, and those of a mapping profile."""
+
+
+def named_of(entry: Tree) -> dict[str, str]:
+    """Section to the profile that a port names in it."""
+    found = {section: value_at(entry, f"qos {section} profile") for section in _SECTIONS}
+    return {section: name for section, name in found.items() if isinstance(name, str)}
+
+
+def read_holders(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, str]:
+    """Our profiles, and the ports that name each of them, as a switch's `native` holds it."""
+    users: dict[str, list[str]] = {}
+    for section in _SECTIONS:
+        users |= {f"{section} {name}": [] for name in child(tree, "qos", section)}
+    for port, entry in entries.items():
+        for section, name in named_of(entry).items():
+            users.setdefault(f"{section} {name}", []).append(port)
+    ours = {name: ports for name, ports in sorted(users.items()) if f" {OURS}" in name}
+    found = {profile: ",".join(names) for profile, names in ours.items()}
+    return {_PROFILES: write_fields(found)} if found else {}
+
+
+def native_of(entry: Tree, wanted: PortState) -> dict[str, str]:
+    """What must be put back of a port, by the settings that are asked for."""
+    asked = {_MARKING: bool(wanted.ecn), _SHARES: wanted.strict_classes is not None}
+    return {_SECTIONS[key]: name for key, name in named_of(entry).items() if asked[key]}
+
+
+def read_qos(
+    tree: Tree, entry: Tree, given: SwitchState | None, wanted: PortState
+) -> dict[str, object]:
+    """What the RoCE profile gives to a port, and what is set over that."""
+
+    def own(section: str) -> Tree:
+        name = value_at(entry, f"qos {section} profile")
+        return child(tree, "qos", section, str("default-global" if name is None else name))
+
+    usual = given.ports[""] if given else PortState()
+    paused, mapping = own("pfc"), value_at(entry, "qos mapping profile")
+    trust = own("mapping").get("trust", "l2") if isinstance(mapping, str) else ""
+    classes = _numbered(own(_SHARES), "traffic-class")
+    marks = {tc: _ecn(row) for tc, row in _numbered(own(_MARKING), "traffic-class").items()}
+    strict = tuple(sorted(tc for tc, row in classes.items() if row.get("mode") == "strict"))
+    has_strict = classes and given and given.roce != "none"
+    found: dict[str, object] = {
+        "trust": TRUST.get(str(trust)) or usual.trust,
+        "ecn": {**usual.ecn, **marks} if given else {},
+        "pfc_priorities": tuple(sorted(_numbered(paused, "switch-priority"))) if paused else None,
+        "strict_classes": strict if has_strict else usual.strict_classes,
+    }
+    if wanted.class_shares:
+        shares = {tc: row.get("bw-percent") for tc, row in classes.items()}
+        set_here = {tc: share for tc, share in shares.items() if isinstance(share, int)}
+        found["class_shares"] = set_here if classes else usual.class_shares
+    if wanted.class_shares and wanted.rewrite_dscp is not None:
+        # Its own table: DSCP 24 to 31 are priority 3.
+        dscps = {dscp: dscp // 8 for dscp in range(64)}
+        for dscp, row in _numbered(own("mapping"), "dscp").items():
+            dscps[dscp] = int(str(row.get("switch-priority", dscps[dscp])))
+        rewrites = own("remark").get("rewrite") in {"l3", "both"}
+        found |= {"rewrite_dscp": rewrites, "dscp_priorities": dscps}
+    return found
+
+
+def _numbered(profile: Tree, key: str) -> dict[int, Tree]:
+    return {int(name): row for name, row in spelled(profile, key).items() if name.isdecimal()}
+
+
+def _ecn(row: Tree) -> EcnState | None:
+    """Both spellings of the thresholds are published, and both are bytes."""
+    marks, drops = (str(row.get(key, "")) in ON for key in ("ecn", "red"))
+    if not (marks or drops):
+        return None
+    ends = (
+        row.get(f"{end}-threshold-bytes", row.get(f"{end}-threshold", 0)) for end in ("min", "max")
+    )
+    low, high = (int(str(end)) // BYTES_PER_KIB for end in ends)
+    kind = "both" if marks and drops else "ecn" if marks else "red"
+    percent = int(str(row.get("probability", 100)))
+    return EcnState(min_kib=low, max_kib=high, percent=percent, kind=kind)
+
+
+_Wish = tuple[str, Mapping[str, Mapping[str, str | int]]]
+"""The profile that a port needs, blank for none; and in it classes, such as `0,3`, to words."""
+_Move = tuple[str, str, str, _Wish]
+"""A port, and in which section it names which profile, and is to name another one."""
+
+
+def profile_lines(states: States) -> Iterator[Line]:
+    """Profiles that ports need, the ports' names of them, and what nothing names any more."""
+    moves = tuple(_moves(states))
+    recorded = read_fields(states[0].native.get(_PROFILES))
+    users = {profile: {*filter(None, names.split(","))} for profile, names in recorded.items()}
+    named: dict[tuple[str, str], list[str]] = {}
+    for port, section, was, (name, _) in moves:
+        users.setdefault(f"{section} {was}", set()).discard(port)
+        named.setdefault((section, name), []).append(port)
+    made = {f"{section} {name}": words for _, section, _, (name, words) in moves}
+    for profile in (profile for profile in made if profile not in users):
+        for classes, words in made[profile].items():
+            head = f"qos {profile} traffic-class {classes}"
+            yield from (Line("set", f"{head} {key}", word) for key, word in words.items())
+    for (section, name), ports in named.items():
+        path = f"interface {nvue.collapse_ports(ports)} qos {section}"
+        yield Line("set", f"{path} profile", name) if name else Line("unset", path)
+    for profile, left in sorted(users.items()):
+        if not left and profile not in made and f" {OURS}" in profile:
+            yield Line("unset", f"qos {profile}")
+
+
+def _moves(states: States) -> Iterator[_Move]:
+    """The ports that are to name another profile; what others named stays unless it has to go."""
+    for name, port in states[1].ports.items():
+        was = states[0].ports.get(name, PortState())
+        for section, wish_of in ((_MARKING, _wish_marking), (_SHARES, _wish_shares)):
+            key = _SECTIONS[section]
+            held = was.native.get(key, "")
+            wish: _Wish | None = wish_of(was, port)
+            if key in port.native:
+                wish = port.native[key], {}
+            elif wish and not wish[0] and not held.startswith(OURS):
+                wish = None
+            if wish and wish[0] != held:
+                yield name, section, held, wish
+
+
+def _wish_marking(was: PortState, port: PortState) -> _Wish | None:
+    wanted = port.ecn.get(ROCE_PRIORITY)
+    if ROCE_PRIORITY not in port.ecn or wanted == was.ecn.get(ROCE_PRIORITY) != GIVEN:
+        return None
+    if wanted is None or wanted == GIVEN:
+        return "", {}
+    low, high, percent = wanted.min_kib, wanted.max_kib, wanted.percent
+    thresholds = {"min-threshold": low * BYTES_PER_KIB, "max-threshold": high * BYTES_PER_KIB}
+    words = {"ecn": "enable", **thresholds, "probability": percent}
+    return f"{OURS}{low}-{high}-{percent}", {collapse_vlans(MARKED_CLASSES): words}
+
+
+def _wish_shares(was: PortState, port: PortState) -> _Wish | None:
+    strict, held = port.strict_classes or (), was.native.get(_SECTIONS[_SHARES], "")
+    if not port.class_shares:
+        return None
+    if not any(port.class_shares.values()):
+        return "", {}
+    same = was.class_shares == port.class_shares and was.strict_classes == strict
+    if same and not held.startswith(OURS):
+        return None
+    shares = {tc: n for tc, n in sorted(port.class_shares.items()) if n and tc not in strict}
+    words = [f"{tc}x{share}" for tc, share in shares.items()]
+    name = OURS + "-".join([*words, "s" + "".join(map(str, sorted(strict)))])
+    needs_none = not held or (
+        held.startswith(OURS) and held != name
+    )  # what took the place of theirs stays
+    if (port.class_shares, strict) == _GIVEN_SHARES and needs_none:
+        return "", {}
+    rows = {str(tc): {"mode": "dwrr", "bw-percent": share} for tc, share in shares.items()}
+    return name, {**rows, **{str(tc): {"mode": "strict"} for tc in sorted(strict)}}
+
+
+def mode_lines(states: States) -> Iterator[Line]:
+    """The profile of the whole switch.
+
+    Raises:
+        Unsettable: The profile is the wanted one and does not give what it should.
+    """
+    actual, target = states
+    if target.roce == "none" != actual.roce:
+        yield Line("unset", "qos roce")
+    elif target.roce not in {None, actual.roce}:
+        yield Line("set", "qos roce mode", target.roce, (switched_on("qos roce", actual),))
+    elif target.roce not in {None, "none"}:
+        _require_profile(states)
+
+
+def _require_profile(states: States) -> None:
+    """What only the profile sets must be there with it.
+
+    A port that leaves the file would have less, and keeps what the profile gives to every port.
+    """
+    actual, target = states
+    moved = {(port, section) for port, section, *_ in _moves(states)}
+    found: list[str] = []
+    culprit = ""
+    if target.pfc_priorities not in {None, actual.pfc_priorities}:
+        found.append(f"pfc_priorities are {actual.pfc_priorities}, want {target.pfc_priorities}")
+    for name, port in target.ports.items():
+        was = actual.ports.get(name, PortState())
+        if port.trust not in {None, was.trust}:
+            found.append(f"trust of {name} is {was.trust}, want {port.trust}")
+        for tc, ecn in port.ecn.items() if (name, _MARKING) not in moved else ():
+            if ecn is not None and ecn != was.ecn.get(tc):
+                found.append(f"ECN of class {tc} is {was.ecn.get(tc)}, want {ecn}")
+        strict = {*(port.strict_classes or ())} - {*(was.strict_classes or ())}
+        if strict and (name, _SHARES) not in moved:
+            found.append(f"strict classes are {was.strict_classes}, want {port.strict_classes}")
+        culprit = culprit or (name if found else "")
+    if found:
+        raise Unsettable(
+            f"the RoCE profile {target.roce} is active, but other QoS settings on the switch "
+            f"override it: {'; '.join(dict.fromkeys(found))}. Find them under `qos` in `nv config "
+            f"show` and unset them, for example `nv unset interface {culprit or 'swp1'} qos "
+            "mapping`"
+        )

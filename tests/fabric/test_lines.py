@@ -1,0 +1,59 @@
+"""Lines of every system with a command line, errors in outputs, and what changes interrupt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.core.difference import Difference
+from components.core.errors import Bug
+from components.fabric.state import PortState, SwitchState
+from components.fabric.systems import driver_of
+from components.fabric.systems.base import flatten
+
+TABLE: dict[str, list[Any]] = yaml.load(
+    (Path(__file__).parent / "lines.yaml").read_text(), Loader=yaml.CSafeLoader
+)
+PORTS = {"eos": "Ethernet1/1", "onyx": "1/1"}
+
+
+@pytest.mark.parametrize("way", TABLE["ways"], ids=str)
+def test_the_way_from_one_port_state_to_another(way: dict[str, Any]) -> None:
+    driver, port = driver_of(way["system"]), PORTS[way["system"]]
+    was, now = (
+        SwitchState(ports={port: PortState.model_validate(way[key])}) for key in ("was", "now")
+    )
+    lines = flatten(driver.plan_changes(was, now))
+    if driver.system == "eos":
+        assert lines == (f"interface {port}", *way["lines"], "exit")
+    else:
+        assert lines == tuple(f"interface ethernet {port} {line}" for line in way["lines"])
+    assert driver.plan_changes(now, now) == ()
+
+
+@pytest.mark.parametrize(("system", "output", "refusal"), TABLE["refusals"])
+def test_an_error_in_an_output_is_found(system: str, output: str, refusal: str | None) -> None:
+    assert driver_of(system).find_refusal(output) == refusal
+
+
+@pytest.mark.parametrize(
+    ("system", "where", "setting", "was", "now", "breaks"), TABLE["interrupts"]
+)
+def test_what_interrupts_traffic(
+    system: str, where: str, setting: str, was: str, now: str, *, breaks: bool
+) -> None:
+    assert driver_of(system).interrupts(Difference(where, setting, was, now)) is breaks
+
+
+@pytest.mark.parametrize("system", ["mlnxos", "ufm"])
+def test_what_a_subnet_manager_has_not(system: str) -> None:
+    driver = driver_of(system)
+    assert (driver.list_ports_commands(), driver.counter_commands(("1",))) == ((), ())
+    assert driver.read_commands(SwitchState()) == ()
+    assert driver.parse({}, SwitchState()).state == SwitchState()
+    assert driver.plan_changes(SwitchState(), SwitchState()) == ()
+    with pytest.raises(Bug, match="no counters of InfiniBand ports"):
+        driver.parse_counters({}, ("1",))
