@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import BaseModel, Field, TypeAdapter
 
 from lab.routing.space import Space
-from lab.switches.lldp import Told
+from lab.switches.neighbours import Told
 
 SCRIPT: Final = "/usr/sbin/lldpd"
 """It returns once it answers."""

@@ -15,7 +15,7 @@ from lab.routing.lines import plan_lines
 from lab.routing.links import Wire, address_lines, port_lines, vlan_line
 from lab.routing.space import Space
 from lab.routing.vty import Reply, exchange
-from lab.switches.lldp import Told
+from lab.switches.neighbours import Told
 from lab.views import RouterView, RouteView
 
 _SCRIPT: Final = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast, runtime_checkable
 
 from components.core.errors import UsageError
-from lab.switches.lldp import Told
+from lab.switches.neighbours import Told
 from lab.views import BgpView, PortView, RouterView, SubnetView, SwitchConfig
 
 
@@ -22,11 +22,9 @@ class Switch(Protocol):
 
     async def start(self) -> None:
         """Listen."""
-        ...
 
     async def stop(self) -> None:
         """Stop listening."""
-        ...
 
     def fault(self, args: Sequence[str]) -> str:
         """Cause a fault and say in words what was done."""
@@ -102,7 +100,7 @@ class Daemons(Protocol):
 
 
 @runtime_checkable
-class FrrSwitch(Protocol):
+class FrrSwitch(RoutingSwitch, Protocol):
     """What the lab needs of a switch whose routing can be that of real daemons."""
 
     frr: Daemons | None
@@ -118,14 +116,6 @@ class FrrSwitch(Protocol):
     @property
     def in_force(self) -> object:
         """Equal to what it was as long as nothing has changed that ports or routes follow."""
-        ...
-
-    def port_view(self, port: str) -> PortView:
-        """What the physics may know of a port."""
-        ...
-
-    def router_view(self) -> RouterView:
-        """Its addresses, and what its BGP tells to whom."""
         ...
 
 

@@ -60,11 +60,7 @@ class Front(_Facts):
 
 
 def front_of(model: str, system: str) -> Front:
-    """The front panel of a model.
-
-    Raises:
-        UsageError: The lab does not know it with this system.
-    """
+    """The front panel of a model; a UsageError if the lab does not know it with this system."""
     known = _find(FOLDERS)
     if model in known and system in (front := _read(known[model])).systems:
         return front

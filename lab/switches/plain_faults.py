@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from lab.switches.ssh_switch import SshSwitch
 
 
+Fault = Callable[["SshSwitch[Any, Any]", list[str]], str]
+
+
 @dataclass(slots=True)
 class PlainFaults:
     """What a test or a person plants; nothing of it survives a restart of the lab."""
@@ -32,34 +35,40 @@ class PlainFaults:
 
 
 def is_on(text: str) -> bool:
-    """Whether a fault goes `on` or `off`.
-
-    Raises:
-        ValueError: It says neither.
-    """
+    """Whether a fault goes `on` or `off`; a ValueError if it says neither."""
     if text not in {"on", "off"}:
         raise ValueError(f"{text!r} is neither on nor off")
     return text == "on"
 
 
 def type_by_hand(switch: SshSwitch[Any, Any], line: str) -> str:
-    """Type one line, as a person would.
-
-    Raises:
-        ValueError: The switch refuses it.
-    """
+    """Type one line, as a person would; a ValueError if the switch refuses it."""
     refusal = switch.refusal_of(line)
     if refusal is not None:
         raise ValueError(refusal)
     return f"`{line}` was typed by hand and not saved"
 
 
-def by_hand(template: str) -> Callable[[SshSwitch[Any, Any], list[str]], str]:
+def by_hand(template: str) -> Fault:
     """A fault that is one line of the switch, with the fault's values in it."""
     return lambda switch, values: type_by_hand(switch, template.format(*values))
 
 
-def pace(of_what: str) -> Callable[[SshSwitch[Any, Any], list[str]], str]:
+def sets(field: str, read: Callable[[str], object], said: str) -> Fault:
+    """A fault that is a field of the faults: `off` or a value; `said` has a place for it."""
+
+    def set_field(switch: SshSwitch[Any, Any], values: list[str]) -> str:
+        setattr(switch.faults, field, read(values[0]))
+        return said.format(values[0])
+
+    return set_field
+
+
+def _number(text: str) -> int | None:
+    return None if text == "off" else int(text)
+
+
+def pace(of_what: str) -> Fault:
     """The fault `pace` of a system with times of commands: `real`, or `assumed` ones."""
 
     def set_pace(switch: SshSwitch[Any, Any], values: list[str]) -> str:
@@ -67,6 +76,18 @@ def pace(of_what: str) -> Callable[[SshSwitch[Any, Any], list[str]], str]:
         return f"commands take {switch.faults.pace:g} of their {of_what} time"
 
     return set_pace
+
+
+def timer(name: str) -> Callable[[Any, list[str]], str]:
+    """The fault `commit-timer` of a switch that takes back what nobody confirms."""
+
+    def expire(switch: Any, values: list[str]) -> str:  # noqa: ANN401 - only two systems have one
+        if values:
+            raise ValueError("it takes no value")
+        ran = switch.waiting.expire()
+        return f"the {name} timer ran out" if ran else f"no {name} timer is running"
+
+    return expire
 
 
 def cable(switch: SshSwitch[Any, Any], values: list[str]) -> str:
@@ -97,40 +118,17 @@ def _lose_link(switch: SshSwitch[Any, Any], values: list[str]) -> str:
     return f"a line that holds {' '.join(words)!r} takes the link of {port}"
 
 
-def _drop(switch: SshSwitch[Any, Any], values: list[str]) -> str:
-    switch.faults.drop_after = None if values[0] == "off" else int(values[0])
-    return f"the session drops after {values[0]} lines that change something"
-
-
-def _slow(switch: SshSwitch[Any, Any], values: list[str]) -> str:
-    switch.faults.slow_s = float(values[0])
-    return f"every answer waits {values[0]} s"
-
-
-def _sessions(switch: SshSwitch[Any, Any], values: list[str]) -> str:
-    switch.faults.sessions = None if values[0] == "off" else int(values[0])
-    return f"sessions at once: {values[0]}"
-
-
-def _disk_full(switch: SshSwitch[Any, Any], values: list[str]) -> str:
-    switch.faults.disk_full = is_on(values[0])
-    return f"disk full: {values[0]}"
-
-
-def _read_only(switch: SshSwitch[Any, Any], values: list[str]) -> str:
-    switch.faults.read_only = is_on(values[0])
-    return f"the login may {'only look' if switch.faults.read_only else 'configure'}"
-
-
-PLAIN_FAULTS: Final[dict[str, Callable[[SshSwitch[Any, Any], list[str]], str]]] = {
+PLAIN_FAULTS: Final[dict[str, Fault]] = {
     "link-down PORT on|off": _link_down,
     "lose-link PORT TEXT…|off": _lose_link,
     "cli LINE…": lambda switch, values: type_by_hand(switch, " ".join(values)),
     "reject TEXT…|off": _reject,
-    "drop LINES|off": _drop,
-    "slow SECONDS": _slow,
-    "sessions COUNT|off": _sessions,
-    "disk-full on|off": _disk_full,
-    "read-only on|off": _read_only,
+    "drop LINES|off": sets(
+        "drop_after", _number, "the session drops after {} lines that change something"
+    ),
+    "slow SECONDS": sets("slow_s", float, "every answer waits {} s"),
+    "sessions COUNT|off": sets("sessions", _number, "sessions at once: {}"),
+    "disk-full on|off": sets("disk_full", is_on, "disk full: {}"),
+    "read-only on|off": sets("read_only", is_on, "the login may only look: {}"),
 }
 """By what is typed for each, as the help has it; what runs gets the words after the first."""

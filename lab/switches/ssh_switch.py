@@ -11,17 +11,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from pydantic import JsonValue
+
 from components.core.errors import UsageError
 from components.remote.ssh_library import asyncssh
 from lab import keys
 from lab.switches.plain_faults import PLAIN_FAULTS, PlainFaults
-from lab.switches.stored import PortCounters, Stored, chassis_of
+from lab.switches.stored import Part, PortCounters, Stored, chassis_of
 from lab.views import BgpView, SwitchConfig
 
 Process = asyncssh.SSHServerProcess[str]
 StoredT = TypeVar("StoredT", bound=Stored)
+PartT = TypeVar("PartT", bound=Part)
 FaultsT = TypeVar("FaultsT", bound=PlainFaults)
 _ERROR: Final = re.compile(r"^%", re.MULTILINE)
+
+
+def load_stored(kind: type[StoredT], path: Path, factory: Callable[[], StoredT]) -> StoredT:
+    """The state of last time, or the factory's."""
+    return kind.model_validate_json(path.read_text()) if path.exists() else factory()
+
+
+def show_parts(
+    parts: Mapping[str, PartT], render: Callable[[PartT], JsonValue]
+) -> dict[str, JsonValue]:
+    """Configurations by name, canonical, each with its text."""
+    return {
+        name: {"config": part.model_dump(mode="json"), "text": render(part)}
+        for name, part in parts.items()
+    }
 
 
 def cut_connection(process: Process) -> None:
@@ -46,6 +64,8 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
     """Lines that a login is refused which may only look."""
     denial: ClassVar[str]
     """What such a line gets; `{}` is the line."""
+    factory_release: ClassVar[str]
+    """What it runs, if the lab file does not say."""
 
     def __init__(
         self, config: SwitchConfig, state_path: Path, stored: StoredT, faults: FaultsT
@@ -72,6 +92,24 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
     @abstractmethod
     async def serve(self, process: Process) -> None:
         """One session, from its greeting to its end."""
+
+    @property
+    def model(self) -> str:
+        """The model."""
+        return self._config.model
+
+    @property
+    def release(self) -> str:
+        """What it runs."""
+        return self._config.release or self.factory_release
+
+    def has_cable(self, port: str) -> bool:
+        """Whether a port is cabled, and its cable not pulled."""
+        return port in self.cabled and port not in self.stored.link_down
+
+    def counted(self, port: str) -> PortCounters:
+        """What a port has counted."""
+        return self.stored.counters.get(port, PortCounters())
 
     def set_login(self, authorized_key: str, enable_password: str = "") -> None:
         """Give its user a public key, and `enable` a password."""
@@ -107,11 +145,7 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         return None if found is None else self.planted_refusal.format(found)
 
     def require_port(self, port: str) -> None:
-        """Check a port's name.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """Check a port's name; a UsageError if the switch has no such port."""
         if port not in self.ports:
             raise UsageError(f"{self._config.name} has no port {port!r}")
 
@@ -157,10 +191,15 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
             tx_bytes: Bytes sent from that class.
             ecn_marked: Packets marked in that class.
         """
+        moved = {"rx_bytes": rx_bytes, "tx_bytes": tx_bytes, "ecn_marked": ecn_marked}
+        self._count(port, tc, moved)
+
+    def _count(self, port: str, key: int, moved: Mapping[str, int]) -> None:
+        """Move counters of one priority or class."""
         held = self.stored.counters.setdefault(port, PortCounters())
-        held.rx_bytes[tc] = held.rx_bytes.get(tc, 0) + rx_bytes
-        held.tx_bytes[tc] = held.tx_bytes.get(tc, 0) + tx_bytes
-        held.ecn_marked[tc] = held.ecn_marked.get(tc, 0) + ecn_marked
+        for field, count in moved.items():
+            by_key: dict[int, int] = getattr(held, field)
+            by_key[key] = by_key.get(key, 0) + count
         self.commit()
 
     def add_discards(self, port: str, rx_discards: int) -> None:
@@ -172,17 +211,11 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self, port: str, priority: int, rx: int = 0, tx: int = 0, storms: int = 0
     ) -> None:
         """Count PFC frames of one priority, and how often the watchdog found its queue stuck."""
-        held = self.stored.counters.setdefault(port, PortCounters())
-        held.rx_pauses[priority] = held.rx_pauses.get(priority, 0) + rx
-        held.tx_pauses[priority] = held.tx_pauses.get(priority, 0) + tx
-        held.storms[priority] = held.storms.get(priority, 0) + storms
-        self.commit()
+        self._count(port, priority, {"rx_pauses": rx, "tx_pauses": tx, "storms": storms})
 
     def add_drops(self, port: str, tc: int, packets: int) -> None:
         """Count packets that the full queue of a traffic class threw away."""
-        held = self.stored.counters.setdefault(port, PortCounters())
-        held.tx_drops[tc] = held.tx_drops.get(tc, 0) + packets
-        self.commit()
+        self._count(port, tc, {"tx_drops": packets})
 
     @property
     def unmodelled(self) -> tuple[str, ...]:

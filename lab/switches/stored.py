@@ -65,6 +65,10 @@ class Stored(Part):
     folders: list[str] = []
     """Folders that somebody made, on switches that are Linux machines."""
 
+    def flap(self, port: str) -> None:
+        """A link goes down and comes back."""
+        self.counters.setdefault(port, PortCounters()).flaps += 1
+
     def run_folders(self, words: Sequence[str], *, root: bool) -> tuple[str, int]:
         """`ls -1`, `mkdir -p` and `rmdir` of coreutils 9.1 (Debian 12): output and exit status."""
         tool, *paths = (word for word in words if word not in {"-1", "-p"})

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from components.core.key_values import HostState
 from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
@@ -123,7 +124,7 @@ def test_drift_on_a_host_touches_that_host_only(dev_graph: Graph, see: SeeFacts)
     facts = clean_facts(plan)
     gpu01 = next(host for host in plan.hosts if host.name == "gpu01")
     lost = {**gpu01.desired.values, "nic.0000:05:00.0.vfs": "0"}
-    facts["gpu01"] = replace(gpu01.desired, values=lost)
+    facts["gpu01"] = HostState(lost)
     see(facts)
     repair = record_main(next_run(dev_graph, observe="always"))
     assert changed_inputs(dev_graph, repair) == {"gpu01-host", "gpu01-reboot"} | ACCEPTANCE
@@ -258,9 +259,7 @@ def waiting_for_a_boot() -> dict[str, Facts]:
     plan = dev_plan()
     gpu02 = next(host for host in plan.hosts if host.name == "gpu02")
     waits = {"pending.boot.nic.0000:05:00.0.fw_num_of_vfs": "16 -> 32"}
-    return clean_facts(plan) | {
-        "gpu02": replace(gpu02.desired, values={**gpu02.desired.values, **waits})
-    }
+    return clean_facts(plan) | {"gpu02": HostState({**gpu02.desired.values, **waits})}
 
 
 def test_a_preview_lists_the_hosts_that_will_reboot(dev_graph: Graph, see: SeeFacts) -> None:

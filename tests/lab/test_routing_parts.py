@@ -12,7 +12,7 @@ from lab.routing.links import Wire, address_lines, port_lines
 from lab.routing.lldp import parse_neighbours
 from lab.routing.plugs import Cabling, plan_plugs
 from lab.routing.router import parse_routes
-from lab.switches.lldp import Told
+from lab.switches.neighbours import Told
 from lab.views import BfdView, PortView, RouterView, RouteView
 
 LEAF = RouterView(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.switches.indented import indented
+from lab.switches.text import indented
 
 
 def test_it_is_the_text_of_the_json_module() -> None:

@@ -78,9 +78,6 @@ def test_what_pfcwd_prints(switch: SonicSwitch) -> None:
     assert said == "SKIPPED: PFC is not enabled on port: Ethernet8\n"
     assert "bigger than one of the configured" in switch.run_line("sudo pfcwd interval 500")
     switch.run_line("sudo pfcwd interval 400")
-    shown = switch.run_line("pfcwd show config").splitlines()
-    assert shown[0] == "Changed polling interval to 400ms"
-    assert shown[3].split() == ["Ethernet0", "drop", "400", "400", "disable"]
     assert "Root privileges" in switch.run_line("pfcwd stop Ethernet0")
     assert switch.unmodelled == ()
     assert "No such command" in switch.run_line("sudo pfcwd show stats")

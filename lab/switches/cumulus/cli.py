@@ -10,24 +10,21 @@ import copy
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from lab.switches import bgp
+from lab.switches import neighbours
 from lab.switches.cumulus import show
-from lab.switches.cumulus.breakouts import names_of
-from lab.switches.cumulus.config import NV_S, Stored
+from lab.switches.cumulus.config import NV_S
+from lab.switches.cumulus.conflicts import names_of
 from lab.switches.cumulus.nvue import SINCE, change_tree, read_patch
-from lab.switches.cumulus.revisions import Revisions, parse_apply
+from lab.switches.cumulus.revisions import parse_apply
 from lab.switches.cumulus.values import NvueError
-from lab.switches.emulators import Daemons
-from lab.switches.front import Front
-from lab.switches.lldp import Told
-from lab.switches.plain_faults import PlainFaults
-from lab.switches.release import numbers
-from lab.switches.stored import Chassis
-from lab.views import BgpView, RouterView
+from lab.switches.text import numbers
+
+if TYPE_CHECKING:
+    from lab.switches.cumulus.server import CumulusSwitch
 
 _NVUE: Final = (5, 0)
 NOT_FOUND: Final = 127
@@ -38,64 +35,12 @@ _COMMENT: Final = re.compile(r"^\s*#.*\n?", re.MULTILINE)
 _PARTS: Final = re.compile(r"((?:(?!;|&&|\n).)+)(\s*(?:;|&&)\s*|\n|$)")
 
 
-class Switch(Protocol):
-    """What a session needs of its switch."""
-
-    stored: Stored
-    revisions: Revisions
-    faults: PlainFaults
-    chassis: Chassis
-
-    front: Front
-
-    @property
-    def ports(self) -> tuple[str, ...]:
-        """The ports that there are."""
-        ...
-
-    @property
-    def release(self) -> str:
-        """What it runs."""
-        ...
-
-    @property
-    def cabled(self) -> Collection[str]:
-        """The ports with a cable."""
-        ...
-
-    frr: Daemons | None
-    """Its real routing daemons, where the lab has them."""
-    told: Callable[[], BgpView]
-    """What its neighbours tell it by BGP, where the lab computes that."""
-
-    def router_view(self) -> RouterView:
-        """What it routes by."""
-        ...
-
-    def heard(self) -> Mapping[str, tuple[str, Told]]:
-        """Port to (system, what it tells) by LLDP."""
-        ...
-
-    def commit(self) -> None:
-        """Write the state to disk after a change."""
-        ...
-
-    def save_configuration(self) -> None:
-        """Make what is applied the configuration that boots; may refuse (disk full)."""
-        ...
-
-    def refuse(self, line: str) -> str | None:
-        """The text with which a planted fault rejects this line, or None."""
-        ...
-
-
 @dataclass(slots=True)
 class Session:
     """The state of one login."""
 
-    switch: Switch
+    switch: CumulusSwitch
     host: str
-    model: str = "SN3700"
     user: str = "cumulus"
     open: bool = True
     status: int = 0
@@ -140,7 +85,7 @@ class Session:
             return self._vtysh(text, words[words.index("vtysh") + 1 :])
         # 4.4 has NVUE as early access, switched off; before, there is none.
         if name != "nv" or numbers(self.switch.release) < _NVUE:
-            self._note(text)
+            self.switch.note_unmodelled(text)
             self.status = NOT_FOUND
             return f"-bash: {name}: command not found"
         try:
@@ -166,15 +111,11 @@ class Session:
         if frr is not None:
             self.status, output = frr.vtysh(*words)
             return output
-        found = bgp.vtysh(words, switch.router_view(), switch.told())
+        found = neighbours.vtysh(words, switch.router_view(), switch.told())
         if found is None:
-            self._note(text)
+            self.switch.note_unmodelled(text)
             self.status = NOT_FOUND
         return found or "% Unknown command\n"
-
-    def _note(self, text: str) -> None:
-        self.switch.stored.unmodelled.append(text)
-        self.switch.commit()
 
     def _nv(self, text: str, words: list[str]) -> str:
         refusal = self.switch.refuse(text)
@@ -182,7 +123,7 @@ class Session:
             raise NvueError(refusal)
         self.switch.revisions.tick()
         if words[:1] in (["set"], ["unset"]) and words[1:]:
-            return self._change(words[0], words[1:])
+            return self._take([(words[0], words[1:])], typed=True)
         if words[:2] == ["config", "patch"]:
             return self._patch(words[2])
         if words[:2] == ["config", "apply"]:
@@ -191,12 +132,9 @@ class Session:
         for pattern, handler in _COMMANDS:
             found = re.fullmatch(pattern, asked)
             if found is not None:
-                return handler(self, found[1] if found.re.groups else "")
-        self._note(text)
+                return handler(self, *found.groups())
+        self.switch.note_unmodelled(text)
         raise NvueError(f"Error: Invalid parameter\n  '{asked}'")  # the second line is a guess
-
-    def _change(self, verb: str, words: list[str]) -> str:
-        return self._take([(verb, words)], typed=True)
 
     def _patch(self, path: str) -> str:
         """`nv config patch FILE`: all of a document, or nothing (page "NVUE CLI")."""
@@ -226,29 +164,6 @@ class Session:
         if commands and self.switch.faults.pace:
             await asyncio.sleep(self.switch.faults.pace * commands * NV_S)
 
-    def exit(self) -> str:
-        """Leave the shell."""
-        self.open = False
-        return ""
-
-    def echo(self, words: list[str]) -> str:
-        """Print words; `$?` is the last exit status."""
-        text = " ".join(words).replace("$?", str(self.status))
-        self.status = 0
-        return f"{text}\n"
-
-    def succeed(self) -> str:
-        """`true`."""
-        self.status = 0
-        return ""
-
-    def groups(self, words: list[str]) -> str:
-        """`id -Gn`."""
-        self.status = 0 if words == ["-Gn"] else 1
-        # The groups of page "User Accounts": nvshow may look, sudo may do everything.
-        group = "nvshow" if self.switch.faults.read_only else "sudo"
-        return f"{self.user} {group}\n" if words == ["-Gn"] else "id: invalid option\n"
-
     def _apply(self, words: list[str]) -> str:
         """`nv config apply …`: all of the pending revision, or nothing of it."""
         pending = self.switch.stored.pending
@@ -259,109 +174,110 @@ class Session:
         self.changes += pending is not None and self.switch.stored.pending is None
         return printed
 
-    def detach(self) -> str:
-        """`nv config detach`; that it prints nothing without a pending revision is a guess."""
-        stored = self.switch.stored
-        if stored.pending is None:
-            return ""
-        stored.pending = None
-        self.switch.commit()
-        return f"detached [rev_id: changeset/{self.user}/{stored.revision}]"
 
-    def save(self) -> str:
-        """`nv config save`."""
-        self.switch.save_configuration()
-        return "saved [rev_id: applied]"
-
-    def port(self, name: str) -> str:
-        """The port of that name, or NVUE's refusal."""
-        if name not in self.switch.ports:
-            raise NvueError(f"Error: {name} is not a physical interface on this switch")
-        return name
-
-
-Handler = Callable[[Session, str], str]
-"""What answers a command; the text is the port that it names, if it names one."""
-
-
-def _config(session: Session, _port: str) -> str:
-    return show.show_config(session.switch.stored.applied, session.switch.release)
-
-
-def _diff(session: Session, _port: str) -> str:
-    stored = session.switch.stored
-    return show.show_diff(stored.applied, stored.pending)
-
-
-def _revisions(session: Session, _port: str) -> str:
+def _revisions(session: Session) -> str:
     if numbers(session.switch.release) < (5, 5):  # NVUE reference
         raise NvueError("Error: Invalid parameter\n  'revision'")
     return json.dumps(session.switch.revisions.show(), indent=2) + "\n"
 
 
-def _interfaces(session: Session, _port: str) -> str:
-    switch = session.switch
-    return show.show_interfaces(switch.stored, switch.ports, switch.cabled)
+def _detach(session: Session) -> str:
+    """That it prints nothing without a pending revision is a guess."""
+    stored = session.switch.stored
+    if stored.pending is None:
+        return ""
+    stored.pending = None
+    session.switch.commit()
+    return f"detached [rev_id: changeset/{session.user}/{stored.revision}]"
 
 
-def _roce(session: Session, _port: str) -> str:
-    return show.show_roce(session.switch.stored.applied, session.switch.release)
+def _save(session: Session) -> str:
+    session.switch.save_configuration()
+    return "saved [rev_id: applied]"
 
 
-def _gone(_session: Session, _port: str) -> str:
+def _gone(_session: Session) -> str:
     """What 5.8 had, and 5.9 took away (its release notes); the words are a guess."""
     raise NvueError("Error: Invalid parameter\n  'hardware'")
 
 
-def _watchdog(session: Session, port: str) -> str:
-    if numbers(session.switch.release) < SINCE["pfc-watchdog"]:
-        raise NvueError("Error: Invalid parameter\n  'pfc-watchdog'")
-    return show.show_watchdog(session.switch.stored, session.port(port))
-
-
-def _lldp(session: Session, _port: str) -> str:
-    return show.show_lldp(session.switch.heard())
-
-
-def _neighbors(session: Session, _port: str) -> str:
+def _neighbors(session: Session) -> str:
     switch = session.switch
     view = switch.router_view()
-    told = bgp.ask_frr(switch.frr) if switch.frr is not None else switch.told().sessions
-    return show.show_neighbors(view, bgp.every_session(view, told))
+    told = neighbours.ask_frr(switch.frr) if switch.frr is not None else switch.told().sessions
+    return show.show_neighbors(view, neighbours.every_session(view, told))
 
 
-_COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
-    (r"config show (?:-o|--output) json", _config),
-    (r"config diff", _diff),
-    (r"config revision -o json", _revisions),
-    (r"config detach", lambda session, _port: session.detach()),
-    (r"config save", lambda session, _port: session.save()),
-    (r"show platform -o json", lambda session, _port: show.show_platform(session.model)),
-    (r"show platform hardware -o json", _gone),
-    (r"show qos roce", _roce),
-    (r"show interface (?:-o|--output) json", _interfaces),
-    (r"show interface lldp (?:-o|--output) json", _lldp),
-    (r"show vrf default router bgp neighbor -o json", _neighbors),
-    (r"show router bgp", lambda session, _port: show.show_router(session.switch.stored)),
-    (
-        r"show interface (\S+) qos roce counters -o json",
-        lambda session, port: show.show_roce_counters(session.switch.stored, session.port(port)),
+def _of_port(
+    make: Callable[[CumulusSwitch, str], str], since: tuple[int, ...] = ()
+) -> Callable[[Session, str], str]:
+    """What is printed of one port, from a release on."""
+
+    def answer(session: Session, port: str) -> str:
+        if numbers(session.switch.release) < since:
+            raise NvueError("Error: Invalid parameter\n  'pfc-watchdog'")
+        if port not in session.switch.ports:
+            raise NvueError(f"Error: {port} is not a physical interface on this switch")
+        return make(session.switch, port)
+
+    return answer
+
+
+_JSON: Final = "(?:-o|--output) json"
+_ASKED: Final[dict[str, Callable[[Session], str]]] = {
+    rf"config show {_JSON}": lambda session: show.show_config(
+        session.switch.stored.applied, session.switch.release
     ),
-    (r"show interface (\S+) qos pfc-watchdog", _watchdog),
-    (
-        r"show interface (\S+) counters qos -o json",
-        lambda session, port: show.show_queue_counters(session.switch.stored, session.port(port)),
+    r"config diff": lambda session: show.show_diff(session.switch.stored),
+    r"config revision -o json": _revisions,
+    r"config detach": _detach,
+    r"config save": _save,
+    r"show platform -o json": lambda session: show.show_platform(session.switch.model),
+    r"show platform hardware -o json": _gone,
+    r"show qos roce": lambda session: show.show_roce(
+        session.switch.stored.applied, session.switch.release
     ),
-)
+    rf"show interface {_JSON}": lambda session: show.show_interfaces(session.switch),
+    rf"show interface lldp {_JSON}": lambda session: show.show_lldp(session.switch.heard()),
+    r"show vrf default router bgp neighbor -o json": _neighbors,
+    r"show router bgp": lambda session: show.show_router(session.switch.stored),
+}
+_OF_PORT: Final = {
+    r"show interface (\S+) qos roce counters -o json": _of_port(show.show_roce_counters),
+    r"show interface (\S+) qos pfc-watchdog": _of_port(show.show_watchdog, SINCE["pfc-watchdog"]),
+    r"show interface (\S+) counters qos -o json": _of_port(show.show_queue_counters),
+}
+_COMMANDS: Final[tuple[tuple[str, Callable[..., str]], ...]] = (*_ASKED.items(), *_OF_PORT.items())
+
+
+def _exit(session: Session, _words: list[str]) -> str:
+    session.open = False
+    return ""
+
+
+def _echo(session: Session, words: list[str]) -> str:
+    """`$?` is the last exit status."""
+    text = " ".join(words).replace("$?", str(session.status))
+    session.status = 0
+    return f"{text}\n"
+
+
+def _groups(session: Session, words: list[str]) -> str:
+    """`id -Gn`: the groups of page "User Accounts": nvshow may look, sudo may do everything."""
+    session.status = 0 if words == ["-Gn"] else 1
+    group = "nvshow" if session.switch.faults.read_only else "sudo"
+    return f"{session.user} {group}\n" if words == ["-Gn"] else "id: invalid option\n"
+
+
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], str]]] = {
-    "printf": lambda session, words: session.file(words),
-    "rm": lambda session, words: session.file(words),
-    "echo": lambda session, words: session.echo(words),
-    "true": lambda session, _words: session.succeed(),
+    "printf": Session.file,
+    "rm": Session.file,
+    "echo": _echo,
+    "true": lambda session, _: setattr(session, "status", 0) or "",
     # Its default user is in the group sudo (page "User Accounts").
-    "decode-syseeprom": lambda session, _words: show.show_eeprom(session.switch.chassis),
-    "id": lambda session, words: session.groups(words),
+    "decode-syseeprom": lambda session, _: show.show_eeprom(session.switch.chassis),
+    "id": _groups,
     "export": lambda _session, _words: "",
-    "exit": lambda session, _words: session.exit(),
-    "logout": lambda session, _words: session.exit(),
+    "exit": _exit,
+    "logout": _exit,
 }

@@ -1,24 +1,82 @@
-"""What NVUE finds at `nv config apply`; the wording of each refusal is a guess."""
+"""Split ports, and what NVUE finds at `nv config apply`; the wording of each refusal is a guess.
+
+Source of splits: the Cumulus Linux guide, page "Switch Port Attributes" (sources.md#cumulus).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pydantic import JsonValue
-
-from lab.switches.cumulus.breakouts import find_split_conflicts, parts_of
-from lab.switches.cumulus.config import Tree, child
+from lab.switches.cumulus.config import BRIDGE, Tree, child
 from lab.switches.front import Front
 
 _WHOLE: Final = 100
+"""Percent."""
+
+
+def parts_of(tree: Tree, whole: str) -> tuple[str, ...]:
+    """The ports that are there in the place of one."""
+    mode = next(iter(child(tree, "interface", whole, "link", "breakout")), "1x")
+    if mode in {"1x", "disabled"}:
+        return (whole,)
+    return tuple(f"{whole}s{number}" for number in range(int(mode[0])))
+
+
+def _split_ports(tree: Tree, front: Front) -> Mapping[str, tuple[str, ...]]:
+    """Whole port to its parts, for those that are split."""
+    found = {whole: parts_of(tree, whole) for whole in _wholes(front)}
+    return {whole: parts for whole, parts in found.items() if len(parts) > 1}
+
+
+def ports_of(tree: Tree, front: Front) -> tuple[str, ...]:
+    """The ports that there are: parts in place of their port, without those that a split blocks."""
+    split = _split_ports(tree, front)
+    there = (whole for whole in _wholes(front) if whole not in {*_blocked(split, front)})
+    return tuple(name for whole in there for name in split.get(whole, (whole,)))
+
+
+def names_of(tree: Tree, front: Front) -> tuple[str, ...]:
+    """The names that NVUE takes: a port that is split keeps what is set of it as a whole."""
+    split = _split_ports(tree, front)
+    return (*_wholes(front), *(part for parts in split.values() for part in parts))
+
+
+def _blocked(split: Mapping[str, tuple[str, ...]], front: Front) -> Iterator[str]:
+    """NVUE disables the port after one that is split in so many, by itself."""
+    for whole, parts in split.items():
+        number = int(whole[3:])
+        form = front.split(number, len(parts), "cumulus")
+        if form is not None and form.blocks_next:
+            yield f"swp{number + 1}"
+
+
+def _wholes(front: Front) -> tuple[str, ...]:
+    return tuple(f"swp{number}" for number in range(1, front.ports + 1))
 
 
 def find_conflict(tree: Tree, front: Front) -> str | None:
     """What does not go together in a revision, or is not there on the model; None: nothing."""
-    splits = (*find_split_conflicts(tree, front), *_link_conflicts(tree, front))
+    splits = (*_split_conflicts(tree, front), *_link_conflicts(tree, front))
     found = (*splits, *_schedule_conflicts(tree), *_bridge_conflicts(tree), *_bfd_conflicts(tree))
-    return next(iter((*found, *_bond_conflicts(tree))), None)
+    return next(iter(found), None)
+
+
+def _split_conflicts(tree: Tree, front: Front) -> Iterator[str]:
+    split = _split_ports(tree, front)
+    interfaces = child(tree, "interface")
+    for whole, parts in split.items():
+        if front.split(int(whole[3:]), len(parts), "cumulus") is None:
+            yield f"interface {whole}: breakout {len(parts)}x is not supported on this port"
+        if {*child(interfaces, whole)} - {"link", "type"}:
+            yield f"interface {whole}: a port with a breakout has settings of its own"
+    for name in _blocked(split, front):
+        if name in interfaces:
+            yield f"interface {name}: it is disabled by the breakout of the port before it"
+    known = {*names_of(tree, front)}
+    for name in interfaces:
+        if name.startswith("swp") and name not in known:
+            yield f"interface {name}: there is no breakout that makes it"
 
 
 def _link_conflicts(tree: Tree, front: Front) -> Iterator[str]:
@@ -32,33 +90,16 @@ def _link_conflicts(tree: Tree, front: Front) -> Iterator[str]:
         said = child(interfaces, name, "link").get("speed")
         if said is None or not name.startswith("swp"):
             continue
-        number, _, part = name.removeprefix("swp").partition("s")
-        most = front.speed(int(number))
-        split = front.split(int(number), len(parts_of(tree, f"swp{number}")), "cumulus")
-        if part and split is not None:
-            most = int(split.mode.split("x")[1])
+        most = fastest_gbit_s(tree, front, name)
         if said not in known or (said != "auto" and int(str(said)[:-1]) > most):
             yield f"interface {name}: speed {said} is not supported on this port"
 
 
-def _bond_conflicts(tree: Tree) -> Iterator[str]:
-    """Pages "Bonding - Link Aggregation" and "MLAG": a port is in one bundle; a pair has a link."""
-    interfaces = child(tree, "interface")
-    taken: dict[str, str] = {}
-    for name in interfaces:
-        for port in child(interfaces, name, "bond", "member"):
-            if taken.setdefault(port, name) != name:
-                yield f"interface {port}: it is in {taken[port]} and in {name}"
-            if {"bridge", "ip"} & {*child(interfaces, port)}:
-                yield f"interface {port}: a bond member is in no bridge and has no IP address"
-        numbered = child(interfaces, name, "bond", "mlag")
-        if numbered and not child(tree, "mlag"):
-            yield f"interface {name}: bond mlag needs mlag"
-    held = child(tree, "mlag")
-    if held and not {"backup", "peer-ip"} <= {*held}:
-        yield "mlag: backup and peer-ip are needed"
-    if held and "peerlink" not in interfaces:
-        yield "mlag: there is no peerlink"
+def fastest_gbit_s(tree: Tree, front: Front, port: str) -> int:
+    """Of a port or a part, as its card and cable have it at best."""
+    number, _, part = port.removeprefix("swp").partition("s")
+    split = front.split(int(number), len(parts_of(tree, f"swp{number}")), "cumulus")
+    return int(split.mode.split("x")[1]) if part and split else front.speed(int(number))
 
 
 def _bfd_conflicts(tree: Tree) -> Iterator[str]:
@@ -73,8 +114,10 @@ def _bfd_conflicts(tree: Tree) -> Iterator[str]:
 
 def _schedule_conflicts(tree: Tree) -> Iterator[str]:
     """Page "Quality of Service": at most 100 percent together, and one for each class of dwrr."""
-    for profile, table in child(tree, "qos", "egress-scheduler").items():
-        rows = _rows(table)
+    profiles = child(tree, "qos", "egress-scheduler")
+    for profile in profiles:
+        table = child(profiles, profile, "traffic-class")
+        rows = {number: child(table, number) for number in table}
         head = f"qos egress-scheduler {profile}"
         shares = [share for row in rows.values() if isinstance(share := row.get("bw-percent"), int)]
         if sum(shares) > _WHOLE:
@@ -84,25 +127,13 @@ def _schedule_conflicts(tree: Tree) -> Iterator[str]:
                 yield f"{head}: dwrr of {number} needs a bw-percent"
 
 
-def _rows(profile: JsonValue) -> dict[str, Tree]:
-    classes = child(profile, "traffic-class") if isinstance(profile, dict) else {}
-    return {number: row for number, row in classes.items() if isinstance(row, dict)}
-
-
 def _bridge_conflicts(tree: Tree) -> Iterator[str]:
-    interfaces = tree.get("interface")
-    for name, entry in interfaces.items() if isinstance(interfaces, dict) else ():
-        member = _member(entry)
-        if member is None or not isinstance(entry, dict):
-            continue
+    interfaces = child(tree, "interface")
+    for name in interfaces:
+        domains, member = (
+            child(interfaces, name, "bridge", "domain", *end) for end in ((), (BRIDGE,))
+        )
         if "access" in member and {"vlan", "untagged"} & {*member}:
             yield f"interface {name}: `access` excludes `vlan` and `untagged`"
-        if {"ip", "ipv4"} & {*entry}:
+        if BRIDGE in domains and {"ip", "ipv4"} & {*child(interfaces, name)}:
             yield f"interface {name}: a bridge port has no IP address"
-
-
-def _member(entry: JsonValue) -> Tree | None:
-    here: JsonValue = entry
-    for key in ("bridge", "domain", "br_default"):
-        here = here.get(key) if isinstance(here, dict) else None
-    return here if isinstance(here, dict) else None

@@ -16,97 +16,50 @@ import yaml
 from pydantic import JsonValue
 
 from lab.switches.cumulus.config import Tree
-from lab.switches.cumulus.values import VALUES, NvueError, bad
-from lab.switches.release import numbers
+from lab.switches.cumulus.values import NvueError, bad, read_value
+from lab.switches.text import numbers
 
 QOS_PROFILES: Final = ("mapping", "remark", "egress-scheduler", "congestion-control", "pfc")
 """What a port names a profile of, else it has `default-global` (page "Quality of Service")."""
+_PORT: Final = "interface <ports>"
+_MEMBER: Final = f"{_PORT} bridge domain <name>"
+_BGP: Final = "vrf <name> router bgp"
+_PEER: Final = f"{_BGP} neighbor <peer>"
+_FAMILY: Final = f"{_BGP} address-family ipv4-unicast"
+_CLASS: Final = "traffic-class <classes>"
+_MARKED: Final = f"qos congestion-control <name> {_CLASS}"
+_TIMES: Final = "detect-multiplier =number|min-rx-interval =number|min-tx-interval =number"
+_ON: Final = "enable =switch|state =state-word"
+_BELOW: Final = {
+    "bridge domain <name>": "|vlan <vlans>|stp priority =number",
+    "interface <any>": "|ip address <prefix>|ipv4 address <prefix>|type =type|vlan =number",
+    _PORT: "description =text|qos pfc-watchdog state =toggle",
+    f"{_PORT} link": "mtu =mtu|state <state>|speed =speed|fec =fec|auto-negotiate =autoneg",
+    "interface <wholes> link breakout <mode>": "|lanes-per-port =number",
+    _MEMBER: "|access =vlan|untagged =native|vlan <vlans>",
+    f"{_MEMBER} stp": "admin-edge =autoneg|bpdu-guard =autoneg",
+    f"{_PORT} qos": "|".join(f"{each} profile =name" for each in QOS_PROFILES),
+    f"{_PORT} router adaptive-routing": _ON,
+    "router adaptive-routing": _ON,
+    "router bgp": f"{_ON}|autonomous-system =number|router-id =text|graceful-shutdown =shutdown",
+    "router bfd": "state =state-word",
+    "router bfd profile <name>": _TIMES,
+    _BGP: _ON,
+    _PEER: "type =text|remote-as =text|description =text",
+    f"{_PEER} bfd": f"enable =switch|{_TIMES}|profile =name",
+    _FAMILY: f"{_ON}|network <prefix>|multipaths ebgp =number",
+    "qos mapping <name>": "trust =trust|dscp <dscps> switch-priority =class",
+    "qos remark <name>": "rewrite =layer|switch-priority <classes> dscp =dscp",
+    f"qos egress-scheduler <name> {_CLASS}": "mode =schedule|bw-percent =percent",
+    _MARKED: "ecn =toggle|red =toggle|min-threshold =number|max-threshold =number"
+    "|min-threshold-bytes =number|max-threshold-bytes =number|probability =percent",
+    "qos pfc <name>": "switch-priority <classes>|rx =toggle|tx =toggle",
+    "qos roce": f"|mode =roce|{_ON}|cable-length =length",
+    "system config auto-save": _ON,
+}
+"""Paths by how they begin; `<…>` is a key and `=…` a value (values.py)."""
 SET_PATHS: Final = tuple(
-    tuple(path.split())
-    for path in (
-        "bridge domain <name>",
-        "bridge domain <name> vlan <vlans>",
-        "bridge domain <name> stp priority =number",
-        "interface <any>",
-        "interface <member> description =text",
-        "interface <ports> link mtu =mtu",
-        "interface <ports> link state <state>",
-        "interface <ports> link speed =speed",
-        "interface <ports> link fec =fec",
-        "interface <ports> link auto-negotiate =autoneg",
-        "interface <wholes> link breakout <mode>",
-        "interface <wholes> link breakout <mode> lanes-per-port =number",
-        "interface <any> ip address <prefix>",
-        "interface <any> ipv4 address <prefix>",
-        "interface <any> type =type",
-        "interface <any> vlan =number",
-        "router bgp enable =switch",
-        "router bgp state =state-word",
-        "vrf <name> router bgp enable =switch",
-        "vrf <name> router bgp state =state-word",
-        "vrf <name> router bgp neighbor <peer> type =text",
-        "vrf <name> router bgp address-family ipv4-unicast enable =switch",
-        "vrf <name> router bgp address-family ipv4-unicast state =state-word",
-        "interface <ports> qos pfc-watchdog state =toggle",
-        "interface <member> bridge domain <name>",
-        "interface <member> bridge domain <name> access =vlan",
-        "interface <member> bridge domain <name> untagged =native",
-        "interface <member> bridge domain <name> vlan <vlans>",
-        "interface <member> bridge domain <name> stp admin-edge =autoneg",
-        "interface <member> bridge domain <name> stp bpdu-guard =autoneg",
-        *(f"interface <ports> qos {each} profile =name" for each in QOS_PROFILES),
-        "qos mapping <name> trust =trust",
-        "qos mapping <name> dscp <dscps> switch-priority =class",
-        "qos remark <name> rewrite =layer",
-        "qos remark <name> switch-priority <classes> dscp =dscp",
-        "qos egress-scheduler <name> traffic-class <classes> mode =schedule",
-        "qos egress-scheduler <name> traffic-class <classes> bw-percent =percent",
-        "qos congestion-control <name> traffic-class <classes> ecn =toggle",
-        "qos congestion-control <name> traffic-class <classes> red =toggle",
-        "qos congestion-control <name> traffic-class <classes> min-threshold-bytes =number",
-        "qos congestion-control <name> traffic-class <classes> max-threshold-bytes =number",
-        "qos congestion-control <name> traffic-class <classes> min-threshold =number",
-        "qos congestion-control <name> traffic-class <classes> max-threshold =number",
-        "qos congestion-control <name> traffic-class <classes> probability =percent",
-        "qos pfc <name> switch-priority <classes>",
-        "qos pfc <name> rx =toggle",
-        "qos pfc <name> tx =toggle",
-        "qos roce",
-        "qos roce mode =roce",
-        "qos roce enable =switch",
-        "qos roce state =state-word",
-        "qos roce cable-length =length",
-        "interface <ports> router adaptive-routing enable =switch",
-        "interface <ports> router adaptive-routing state =state-word",
-        "router adaptive-routing enable =switch",
-        "router adaptive-routing state =state-word",
-        "router bgp autonomous-system =number",
-        "router bgp router-id =text",
-        "router bgp graceful-shutdown =shutdown",
-        "vrf <name> router bgp neighbor <peer> remote-as =text",
-        "vrf <name> router bgp neighbor <peer> description =text",
-        "vrf <name> router bgp neighbor <peer> bfd enable =switch",
-        "vrf <name> router bgp neighbor <peer> bfd detect-multiplier =number",
-        "vrf <name> router bgp neighbor <peer> bfd min-rx-interval =number",
-        "vrf <name> router bgp neighbor <peer> bfd min-tx-interval =number",
-        "vrf <name> router bgp neighbor <peer> bfd profile =name",
-        "router bfd state =state-word",
-        "system config auto-save enable =switch",
-        "system config auto-save state =state-word",
-        "interface <bond> bond member <ports>",
-        "interface <bond> bond mlag id =number",
-        "interface <bond> bond mode =bond-mode",
-        "interface <bond> bond lacp-rate =lacp-rate",
-        "mlag mac-address =mac",
-        "mlag backup <peer>",
-        "mlag peer-ip =peer-ip",
-        "mlag init-delay =number",
-        "router bfd profile <name> detect-multiplier =number",
-        "router bfd profile <name> min-rx-interval =number",
-        "router bfd profile <name> min-tx-interval =number",
-        "vrf <name> router bgp address-family ipv4-unicast network <prefix>",
-        "vrf <name> router bgp address-family ipv4-unicast multipaths ebgp =number",
-    )
+    tuple(f"{head} {end}".split()) for head, ends in _BELOW.items() for end in ends.split("|")
 )
 
 
@@ -246,7 +199,7 @@ def _step(word: str, part: str, ports: Collection[str]) -> _Step:
     if part[0] not in "<=":
         return _Step((word,))
     kind = part.strip("<>=")
-    values = VALUES[kind](word, ports)
+    values = read_value(kind, word, ports)
     return _Step(tuple(map(str, values))) if part[0] == "<" else _Step(value=values[0])
 
 
@@ -291,7 +244,7 @@ def _settle(tree: Tree, steps: list[_Step], on: tuple[str, str]) -> None:
 
 def _type_interface(tree: Tree, name: str) -> None:
     entry = _below(tree, "interface", name)
-    kinds = {"lo": "loopback", "swp": "swp", "bond": "bond", "vlan": "svi", "peerlink": "peerlink"}
+    kinds = {"lo": "loopback", "swp": "swp", "vlan": "svi"}
     kind = kinds.get(name.rstrip("0123456789s") if name != "lo" else name)
     if kind is not None:
         entry.setdefault("type", kind)

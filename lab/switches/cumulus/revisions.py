@@ -40,21 +40,18 @@ class Apply:
 
 
 def parse_apply(words: Sequence[str]) -> Apply:
-    """Read the words after `nv config apply`.
-
-    Raises:
-        NvueError: An option that there is not (its wording is a guess).
-    """
-    found = Apply()
-    rest = list(words)
+    """The options after `nv config apply`; an NvueError if there is no such one (a guess)."""
+    found, rest = Apply(), [*words]
     while rest:
         word = rest.pop(0)
         if word in {"-y", "--y", "--assume-yes"}:
             found.yes = True
         elif word in {"--confirm-yes", "--confirm-no", "--confirm-status"}:
             found.answer = word.removeprefix("--confirm-")
-        elif word == "--confirm":
-            found.confirm_s = _seconds(rest)
+        elif word == "--confirm":  # its time may be missing
+            time = _TIME.fullmatch(rest[0]) if rest else None
+            found.confirm_s = int(time[1]) * _UNIT_S[time[2]] if time else DEFAULT_CONFIRM_S
+            rest = rest[1:] if time else rest
         elif word == "-m" and rest:
             found.message = rest.pop(0)
         elif word.isdigit() and found.revision is None:
@@ -62,15 +59,6 @@ def parse_apply(words: Sequence[str]) -> Apply:
         else:
             raise NvueError(f"Error: Invalid parameter\n  '{word}' is no option of apply")
     return found
-
-
-def _seconds(rest: list[str]) -> int:
-    """The time after `--confirm`, which may be missing."""
-    match = _TIME.fullmatch(rest[0]) if rest else None
-    if match is None:
-        return DEFAULT_CONFIRM_S
-    rest.pop(0)
-    return int(match[1]) * _UNIT_S[match[2]]
 
 
 class Revisions:
@@ -100,8 +88,7 @@ class Revisions:
         self._auto_save = auto_save
         self._clock = clock
         self._expires_at_s = 0.0
-        if stored.unconfirmed is not None:
-            self._take_back()
+        self._take_back()
 
     def tick(self) -> None:
         """Take back what was not confirmed in time."""
@@ -111,16 +98,11 @@ class Revisions:
     def expire(self) -> bool:
         """Let the timer run out now; whether there was one."""
         waited = self._stored.unconfirmed is not None
-        if waited:
-            self._take_back()
+        self._take_back()
         return waited
 
     def run(self, options: Apply) -> str:
-        """`nv config apply …`.
-
-        Raises:
-            NvueError: Nothing waits for this answer, or the revision is not valid.
-        """
+        """`nv config apply …`; an NvueError if nothing waits for this, or it is not valid."""
         if options.answer is not None:
             return self._answer(options)
         if self._stored.unconfirmed is not None:
@@ -184,11 +166,7 @@ class Revisions:
         if waiting is None:
             return
         self._stored.applied, self._stored.unconfirmed = waiting.before, None
-        self._set_state(waiting.revision, "confirm_fail")
-
-    def _set_state(self, number: str, state: str) -> None:
-        message = self._stored.history[number][1]
-        self._note(number, state, message)
+        self._note(waiting.revision, "confirm_fail", self._stored.history[waiting.revision][1])
 
     def _note(self, number: str, state: str, message: str) -> None:
         history = {**self._stored.history, number: (state, message)}

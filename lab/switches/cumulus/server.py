@@ -6,15 +6,13 @@ import copy
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
 
 from pydantic import JsonValue
 
-from components.remote.ssh_library import asyncssh
 from lab.switches.cumulus import show
-from lab.switches.cumulus.breakouts import parts_of, ports_of
 from lab.switches.cumulus.cli import Session
 from lab.switches.cumulus.config import (
     BRIDGE,
@@ -23,28 +21,22 @@ from lab.switches.cumulus.config import (
     Tree,
     admin_up,
     child,
-    front_number,
+    expand,
     mtu_bytes,
     port_trust,
     roce_mode,
+    router_view,
 )
+from lab.switches.cumulus.conflicts import fastest_gbit_s, ports_of
 from lab.switches.cumulus.revisions import Revisions
-from lab.switches.cumulus.routes import router_view
-from lab.switches.cumulus.values import NvueError, expand
-from lab.switches.emulators import Daemons
-from lab.switches.front import Front, front_of
-from lab.switches.lines import serve_bash
-from lab.switches.lldp import Told, tell
-from lab.switches.login import PasswordLogin
+from lab.switches.cumulus.values import NvueError
+from lab.switches.front import front_of
+from lab.switches.logins import LinuxSwitch, serve_bash
 from lab.switches.onyx.config import Mode
-from lab.switches.plain_faults import PlainFaults, by_hand, cable, pace, type_by_hand
-from lab.switches.release import numbers
-from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.plain_faults import PlainFaults, by_hand, cable, pace, timer, type_by_hand
+from lab.switches.ssh_switch import Process, load_stored
+from lab.switches.text import numbers
 from lab.views import PortView, RouterView, SwitchConfig
-
-
-def _load(path: Path) -> Stored:
-    return Stored.model_validate_json(path.read_text()) if path.exists() else Stored()
 
 
 def _trust(switch: CumulusSwitch, values: list[str]) -> str:
@@ -56,13 +48,6 @@ def _trust(switch: CumulusSwitch, values: list[str]) -> str:
     return type_by_hand(switch, lines)
 
 
-def _commit_timer(switch: CumulusSwitch, values: list[str]) -> str:
-    if values:
-        raise ValueError("it takes no value")
-    ran = switch.revisions.expire()
-    return "the confirm timer ran out" if ran else "no confirm timer is running"
-
-
 def _roce(switch: CumulusSwitch, values: list[str]) -> str:
     line = "nv unset qos roce" if values[0] == "none" else f"nv set qos roce mode {values[0]}"
     return type_by_hand(switch, line)
@@ -71,17 +56,19 @@ def _roce(switch: CumulusSwitch, values: list[str]) -> str:
 _FAULTS: Final[dict[str, Callable[[CumulusSwitch, list[str]], str]]] = {
     "mtu PORT BYTES": by_hand("nv set interface {0} link mtu {1}"),
     "trust PORT L2|L3|both|port": _trust,
-    "commit-timer": _commit_timer,
+    "commit-timer": timer("confirm"),
     "pace FACTOR|off": pace("real"),
     "roce none|lossless|lossy": _roce,
     "cable PORT HOST NIC|off": cable,
 }
 
 
-class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
+class CumulusSwitch(LinuxSwitch[Stored, PlainFaults]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
     own_faults = _FAULTS
+    host_mac = "48:b0:2d:76:ee:8e"
+    factory_release = show.RELEASE
     planted_refusal = "Error: Failure during apply"  # planted, not modelled
     writes = re.compile(r"nv (?:set|unset|config (?:apply|patch|save|detach))\b")
     denial = "Error: You do not have permission to execute that command."  # a guess
@@ -89,21 +76,10 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
     def __init__(
         self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Load the state of last time, or start from the factory's.
-
-        Args:
-            config: Of the lab file.
-            state_path: Where the state is kept.
-            clock: In seconds; a test lets it jump.
-
-        Raises:
-            UsageError: The lab does not know the model.
-        """
-        super().__init__(config, state_path, _load(state_path), PlainFaults())
-        self.frr: Daemons | None = None
-        """What routes in its stead, where the lab has real daemons."""
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
+        super().__init__(config, state_path, load_stored(Stored, state_path, Stored), PlainFaults())
         self.front = front_of(config.model, "cumulus")
-        self.revisions = Revisions(
+        self.revisions = self.waiting = Revisions(
             self.stored, clock, self.front, self._refused_by_frr, self._auto_save
         )
 
@@ -112,18 +88,9 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         """The front panel ports."""
         return ports_of(self.stored.applied, self.front)
 
-    @property
-    def release(self) -> str:
-        """What it runs."""
-        return self._config.release or show.RELEASE
-
-    def login(self) -> asyncssh.SSHServer:
-        """The one user's password."""
-        return PasswordLogin(self._config)
-
     def session(self) -> Session:
         """A new login."""
-        return Session(self, self._config.name, self._config.model, self._config.user)
+        return Session(self, self._config.name, self._config.user)
 
     async def serve(self, process: Process) -> None:
         """A shell, or one command."""
@@ -133,15 +100,9 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
     def _refused_by_frr(self, tree: Tree) -> str | None:
         return None if self.frr is None else self.frr.take(router_view(self._config.name, tree))
 
-    def heard(self) -> Mapping[str, tuple[str, Told]]:
-        """Port to (system, what it tells) by LLDP, at the ports that have link."""
-        if self.frr is not None:
-            return self.frr.heard()
-        return {
-            port: (system, tell(name, show.HOST_MAC))
-            for port, (system, name) in self.plugged.items()
-            if show.port_up(self.stored, self.cabled, port)
-        }
+    def up(self, port: str) -> bool:
+        """Whether a port has link: not shut, cabled, and its cable not pulled."""
+        return admin_up(self.stored.applied, port) and self.has_cable(port)
 
     def _auto_save(self) -> bool:
         """From 5.9 on an apply saves too (NVUE reference); `enable on` became `state enabled`."""
@@ -153,11 +114,7 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         return on and not self.faults.disk_full
 
     def save_configuration(self) -> None:
-        """Make what is applied the configuration that boots.
-
-        Raises:
-            NvueError: The planted fault "disk full" (its wording is a guess).
-        """
+        """Make what is applied the configuration that boots; a full disk refuses (a guess)."""
         if self.faults.disk_full:
             raise NvueError("Error: No space left on device")
         self.stored.startup = copy.deepcopy(self.stored.applied)
@@ -192,22 +149,18 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """What decides about a RoCE packet on this port; a UsageError if there is none."""
         self.revisions.tick()
         self.require_port(port)
         tree = self.stored.applied
-        up, roce = admin_up(tree, port), roce_mode(tree)
+        roce = roce_mode(tree)
         mode, access, allowed = _membership(tree, port)
         return PortView(
             switch=self._config.name,
             port=port,
-            admin_up=up,
-            oper_up=up and port in self.cabled and port not in self.stored.link_down,
-            speed_gbit_s=_speed(self.front, self.stored.applied, port),
+            admin_up=admin_up(tree, port),
+            oper_up=self.up(port),
+            speed_gbit_s=self._speed(port),
             mtu_bytes=mtu_bytes(tree, port),
             mode=mode,
             access_vlan=access,
@@ -221,6 +174,12 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
             pfc_priorities=frozenset((show.ROCE_PRIORITY,) if roce == "lossless" else ()),
         )
 
+    def _speed(self, port: str) -> int:
+        said = str(child(self.stored.applied, "interface", port, "link").get("speed", "auto"))
+        if said.endswith("G"):
+            return int(said[:-1])
+        return fastest_gbit_s(self.stored.applied, self.front, port)
+
     @property
     def in_force(self) -> object:
         """What ports and routes follow; a revision that is applied is another tree."""
@@ -231,16 +190,6 @@ class CumulusSwitch(SshSwitch[Stored, PlainFaults]):
         """What it routes by: addresses of the bridge's VLANs, and the BGP of the default VRF."""
         self.revisions.tick()
         return router_view(self._config.name, self.stored.applied)
-
-
-def _speed(front: Front, tree: Tree, port: str) -> int:
-    """Of a port or a part, as its card and cable have it at best."""
-    said = str(child(tree, "interface", port, "link").get("speed", "auto"))
-    if said.endswith("G"):
-        return int(said[:-1])
-    number = front_number(port)
-    split = front.split(number, len(parts_of(tree, f"swp{number}")), "cumulus")
-    return front.speed(number) if split is None else int(split.mode.split("x")[1])
 
 
 def own_marking(tree: Tree, port: str) -> dict[int, tuple[int, int]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import JsonValue
 
@@ -22,11 +22,13 @@ from lab.switches.cumulus.config import (
     mtu_bytes,
     roce_mode,
 )
-from lab.switches.indented import indented
-from lab.switches.lldp import Told
-from lab.switches.release import numbers
-from lab.switches.stored import Chassis, PortCounters
+from lab.switches.neighbours import Told
+from lab.switches.stored import Chassis
+from lab.switches.text import collapse, columns, indented, numbers
 from lab.views import RouterView, SessionView
+
+if TYPE_CHECKING:
+    from lab.switches.cumulus.server import CumulusSwitch
 
 RELEASE: Final = "5.9.2"
 ROCE_PRIORITY: Final = 3
@@ -48,13 +50,19 @@ def show_router(stored: Stored) -> str:
     """`nv show router bgp`: the vendor's transcript, page "Troubleshooting BGP"."""
     trees = [stored.applied, *([stored.pending] if stored.pending is not None else [])]
     found = [child(tree, "router", "bgp") for tree in trees]
-    heads = ["", "applied", "pending"][: len(trees) + 1]
-    fallback = {"enable": "off", "autonomous-system": "none", "router-id": "none",
-                "policy-update-timer": "5", "graceful-shutdown": "off"}  # fmt: skip
-    rows = [[key, *(str(each.get(key, was)) for each in found)] for key, was in fallback.items()]
-    lines = [heads, ["-" * 30, *["-" * 11] * len(trees)], *rows]
-    return "".join(f"{line[0]:<32}{''.join(f'{cell:<13}' for cell in line[1:])}".rstrip() + "\n"
-                   for line in lines)  # fmt: skip
+    rows = [["", "applied", "pending"][: len(trees) + 1], ["-" * 30, *["-" * 11] * len(trees)]]
+    for key, was in _ROUTER_DEFAULTS.items():
+        rows.append([key, *(str(each.get(key, was)) for each in found)])
+    return columns(rows, 32, 13)
+
+
+_ROUTER_DEFAULTS: Final = {
+    "enable": "off",
+    "autonomous-system": "none",
+    "router-id": "none",
+    "policy-update-timer": "5",
+    "graceful-shutdown": "off",
+}
 
 
 def show_platform(model: str) -> str:
@@ -103,35 +111,18 @@ def _group_keys(table: Tree) -> Tree:
             group = (found[1], json.dumps(value, sort_keys=True))
             groups.setdefault(group, []).append(int(found[2]))
     for (prefix, text), members in groups.items():
-        value: JsonValue = json.loads(text)
-        shown[f"{prefix}{','.join(_spans(sorted(members)))}"] = value
+        shown[f"{prefix}{collapse(members)}"] = cast("JsonValue", json.loads(text))
     return shown
 
 
-def _spans(numbers: list[int]) -> list[str]:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return [f"{run[0]}" + (f"-{run[-1]}" if run[1:] else "") for run in runs]
-
-
-def port_up(stored: Stored, cabled: Collection[str], port: str) -> bool:
-    """Whether a port has link: not shut, cabled, and its cable not pulled."""
-    return admin_up(stored.applied, port) and port in cabled and port not in stored.link_down
-
-
-def show_interfaces(stored: Stored, ports: Collection[str], cabled: Collection[str]) -> str:
+def show_interfaces(switch: CumulusSwitch) -> str:
     """`nv show interface -o json`: the keys that a public napalm driver reads."""
     table: Tree = {"eth0": {"link": {"mtu": 1500, "oper-status": "up"}, "type": "eth"}}
-    for port in ports:
-        up = port_up(stored, cabled, port)
+    for port in switch.ports:
         link: Tree = {
-            "admin-status": "up" if admin_up(stored.applied, port) else "down",
-            "mtu": mtu_bytes(stored.applied, port),
-            "oper-status": "up" if up else "down",
+            "admin-status": "up" if admin_up(switch.stored.applied, port) else "down",
+            "mtu": mtu_bytes(switch.stored.applied, port),
+            "oper-status": "up" if switch.up(port) else "down",
         }
         table[port] = {"link": link, "type": "swp"}
     return indented(table)
@@ -148,8 +139,6 @@ def show_lldp(heard: Mapping[str, tuple[str, Told]]) -> str:
     return indented(table)
 
 
-HOST_MAC: Final = "48:b0:2d:76:ee:8e"
-"""What a host tells as its port, where no real lldpd does."""
 _OFF: Final = """\
                     operational  applied
 ------------------  -----------  -------
@@ -222,36 +211,35 @@ def show_roce(tree: Tree, release: str) -> str:
         text = _described(text)
     if mode is None:
         return text
-    return text + _mapping() + _scheduler(mode) + _exceptions(tree)
+    return text + _mapping() + _scheduler(mode) + _EXCEPTIONS
 
 
 def _mapping() -> str:
-    lines = [
-        "",
-        "RoCE PCP/DSCP->SP mapping configurations",
-        "===========================================",
-        "       pcp  dscp                     switch-prio",
-        "    -  ---  -----------------------  -----------",
-    ]
-    for priority in range(8):
-        dscps = ",".join(str(priority * 8 + step) for step in range(8))
-        lines.append(f"    {priority}  {priority}    {dscps:<23}  {priority}")
-    return "\n".join(lines) + "\n"
+    rows = "".join(
+        f"    {n}  {n}    {','.join(str(n * 8 + step) for step in range(8)):<23}  {n}\n"
+        for n in range(8)
+    )
+    return f"""
+RoCE PCP/DSCP->SP mapping configurations
+===========================================
+       pcp  dscp                     switch-prio
+    -  ---  -----------------------  -----------
+{rows}"""
 
 
 def _scheduler(mode: str) -> str:
-    lines = [
-        "",
-        "RoCE SP->TC mapping and ETS configurations",
-        "=============================================",
-        "       switch-prio  traffic-class  scheduler-weight",
-        "    -  -----------  -------------  ----------------",
-    ]
-    for priority, tc in enumerate(priority_to_tc(roce=True)):
-        weight = "strict-priority" if tc == CNP_PRIORITY else "DWRR-50%"
-        lines.append(f"    {priority}  {priority}            {tc}              {weight}")
+    rows = "".join(
+        f"    {n}  {n}            {tc}              "
+        f"{'strict-priority' if tc == CNP_PRIORITY else 'DWRR-50%'}\n"
+        for n, tc in enumerate(priority_to_tc(roce=True))
+    )
     lossless = "    3  roce-reserved-egress   Dynamic  inf   -                  3\n"
-    pool = f"""
+    return f"""
+RoCE SP->TC mapping and ETS configurations
+=============================================
+       switch-prio  traffic-class  scheduler-weight
+    -  -----------  -------------  ----------------
+{rows}
 RoCE pool config
 ===================
        name                   mode     size  switch-priorities  traffic-class
@@ -259,13 +247,10 @@ RoCE pool config
     0  lossy-default-ingress  Dynamic  100%  0,1,2,3,4,5,6,7    -
     2  lossy-default-egress   Dynamic  100%  -                  0,6
 {lossless if mode == "lossless" else ""}"""
-    return "\n".join(lines) + "\n" + pool
 
 
-def _exceptions(tree: Tree) -> str:
-    """The list of ports that differ: no transcript shows one with an entry, so it stays empty."""
-    del tree
-    return "\nException List\n=================\nNo Data\n"
+_EXCEPTIONS: Final = "\nException List\n=================\nNo Data\n"
+"""The list of ports that differ: no transcript shows one with an entry, so it stays empty."""
 
 
 def priority_to_tc(*, roce: bool) -> tuple[int, ...]:
@@ -274,9 +259,9 @@ def priority_to_tc(*, roce: bool) -> tuple[int, ...]:
     return tuple(n if not roce or n in kept else 0 for n in range(8))
 
 
-def show_roce_counters(stored: Stored, port: str) -> str:
+def show_roce_counters(switch: CumulusSwitch, port: str) -> str:
     """`nv show interface X qos roce counters -o json`."""
-    held = stored.counters.get(port, PortCounters())
+    held = switch.counted(port)
     others = sum(count for priority, count in held.rx_bytes.items() if priority != ROCE_PRIORITY)
     shown: Mapping[str, JsonValue] = {
         "rx-stats": {
@@ -297,50 +282,45 @@ def show_roce_counters(stored: Stored, port: str) -> str:
     return indented(shown)
 
 
-def show_queue_counters(stored: Stored, port: str) -> str:
+def show_queue_counters(switch: CumulusSwitch, port: str) -> str:
     """`nv show interface X counters qos -o json`: the parts that public clients read."""
-    held = stored.counters.get(port, PortCounters())
-    rows: Tree = {
-        str(tc): {
-            "tx-frames": 0,
-            "tx-bytes": held.tx_bytes.get(tc, 0),
-            "tx-uc-buffer-discards": held.tx_drops.get(tc, 0),
+    held, rows, pauses = switch.counted(port), Tree(), Tree()
+    for n in range(8):
+        queue: Tree = {"tx-frames": 0, "tx-bytes": held.tx_bytes.get(n, 0)}
+        rows[str(n)] = queue | {
+            "tx-uc-buffer-discards": held.tx_drops.get(n, 0),
             "wred-discards": 0,
         }
-        for tc in range(8)
-    }
-    pauses: Tree = {
-        str(priority): {
-            "rx-pause-frames": held.rx_pauses.get(priority, 0),
+        pauses[str(n)] = {
+            "rx-pause-frames": held.rx_pauses.get(n, 0),
             "rx-pause-duration": 0,
-            "tx-pause-frames": held.tx_pauses.get(priority, 0),
+            "tx-pause-frames": held.tx_pauses.get(n, 0),
             "tx-pause-duration": 0,
         }
-        for priority in range(8)
-    }
     return indented({"egress-queue-stats": rows, "pfc-stats": pauses})
 
 
-def show_watchdog(stored: Stored, port: str) -> str:
+def show_watchdog(switch: CumulusSwitch, port: str) -> str:
     """`nv show interface X qos pfc-watchdog`: the text of the vendor's page.
 
     That a port without the watchdog has no table is a guess.
     """
-    state = child(stored.applied, "interface", port, "qos", "pfc-watchdog").get("state")
+    state = child(switch.stored.applied, "interface", port, "qos", "pfc-watchdog").get("state")
     word = "enabled" if state in {"enable", "enabled"} else "disabled"
     text = f"{'':17}operational  applied \n{'-' * 15}  {'-' * 11}  {'-' * 7} \n"
     text += f"{'state':17}{word:<13}{word:<8}\n"
     if word == "disabled":
         return text
-    storms = stored.counters.get(port, PortCounters()).storms
+    storms = switch.counted(port).storms
     rows = "".join(f"    {tc:<15}{'OK':<10}{storms.get(tc, 0)} \n" for tc in range(8))
     head = "    traffic-class  status    deadlock-count \n"
     head += f"    {'-' * 13}  {'-' * 8}  {'-' * 14} \n"
     return f"{text}\nPFC WD Status \n{'=' * 27} \n{head}\n{rows}"
 
 
-def show_diff(applied: Tree, pending: Tree | None) -> str:
+def show_diff(stored: Stored) -> str:
     """`nv config diff`: what the pending revision sets and unsets, as NVUE's YAML lists it."""
+    applied, pending = stored.applied, stored.pending
     if pending is None:
         return ""
     added, removed = _missing(pending, applied), _missing(applied, pending)

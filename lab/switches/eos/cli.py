@@ -1,4 +1,4 @@
-"""One login: its modes, and what one line prints.
+"""One login: its modes, the commands outside of the configuration, and what one line prints.
 
 Sources: docs/explanation/sources.md#eos. The session knows nothing of SSH.
 """
@@ -7,30 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lab.switches.eos import show
-from lab.switches.eos.commands import EXEC, IN_SESSION, LEAVING, USER, Context, Switch
-from lab.switches.eos.configure import (
-    CONFIG,
-    PORT,
-    QUEUE,
-    VLAN,
-    Place,
-    tidy,
-)
-from lab.switches.eos.grammar import INVALID, Command, EosError, UnknownCommandError, run
-from lab.switches.eos.link_lines import LINK
-from lab.switches.eos.maintenance import MAINTENANCE, UNIT, UNITS
-from lab.switches.eos.render import section
-from lab.switches.eos.routing import FAMILY, GLOBAL, ROUTED, ROUTER
+from lab.switches.command_line import CliError, Command, UnknownCommandError, table
+from lab.switches.eos import lines, routing, show
+from lab.switches.eos.config import Config
+from lab.switches.eos.lines import render, tidy
+from lab.switches.eos.place import GRAMMAR, INVALID, Place
 from lab.switches.plain_faults import PlainFaults
 
-_EDITING: Final = (
-    *(QUEUE, PORT, LINK, VLAN, CONFIG, ROUTED, FAMILY, ROUTER, GLOBAL, UNIT, UNITS, MAINTENANCE),
-)
+if TYPE_CHECKING:
+    from lab.switches.eos.server import EosSwitch
+
 SHOWN_NAME: Final = 6
 """The prompt shows that many characters of a session's name: `(config-s-railya)`."""
 
@@ -57,7 +47,7 @@ COMMAND_S: Final = {
 class Session:
     """The state of one login."""
 
-    switch: Switch
+    switch: EosSwitch
     user: str = "admin"
     enabled: bool = False
     height: int = 24
@@ -66,6 +56,8 @@ class Session:
     changes: int = 0
     place: Place | None = None
     config_session: str | None = None
+    wants_json: bool = False
+    """Whether the answer to the line that runs is JSON."""
 
     def prompt(self) -> str:
         """As `%H%R%v%P` gives it, EOS' default."""
@@ -78,9 +70,9 @@ class Session:
 
     async def wait_for(self, line: str) -> None:
         """A command takes its time."""
-        if self.switch.pace:
+        if self.switch.faults.pace:
             longer = (each_s for head, each_s in COMMAND_S.items() if line.startswith(head))
-            await asyncio.sleep(self.switch.pace * next(longer, LINE_S))
+            await asyncio.sleep(self.switch.faults.pace * next(longer, LINE_S))
 
     def run(self, line: str) -> str:
         """Run one line and return what it prints."""
@@ -91,10 +83,9 @@ class Session:
         try:
             output = self.switch.refuse(text) or self._piped(text)
         except UnknownCommandError as error:
-            self.switch.stored.unmodelled.append(text)
-            self.switch.commit()
+            self.switch.note_unmodelled(text)
             output = str(error)
-        except EosError as error:
+        except CliError as error:
             output = str(error)
         if self.config_session is None and not text.startswith("sh"):
             self.switch.commit()
@@ -102,19 +93,17 @@ class Session:
 
     def _piped(self, text: str) -> str:
         head, _, filters = text.partition("|")
-        wants_json = bool(re.match(r"\s*json\b", filters))
-        output = self._dispatch(head.split(), wants_json=wants_json)
-        return _filter(output, filters.strip())
+        self.wants_json = bool(re.match(r"\s*json\b", filters))
+        return _filter(self._dispatch(head.split()), filters.strip())
 
-    def _dispatch(self, words: list[str], *, wants_json: bool) -> str:
+    def _dispatch(self, words: list[str]) -> str:
         for commands, place in self._levels():
-            context = Context(self, place, wants_json=wants_json)
             try:
-                target = place if commands in _EDITING else context
-                output = run(commands, words, target)
+                handler, values = GRAMMAR.find(commands, words)
+                output = handler(place or self, *values) or ""
             except UnknownCommandError:
                 continue
-            if commands in _EDITING and place is not None:
+            if place is not None:
                 self._edited(place)
             return output
         raise UnknownCommandError(INVALID)
@@ -125,20 +114,17 @@ class Session:
         if self.config_session is None:
             tidy(self.switch.stored.running)
 
-    def _levels(self) -> Sequence[tuple[tuple[Command, ...], Place | None]]:
-        """The tables that a line is looked for in, the innermost first.
+    def _levels(self) -> Iterator[tuple[tuple[Command, ...], Place | None]]:
+        """The tables that a line is looked for in, the innermost first, and what each edits.
 
         A mode takes what the modes around it take, and leaves itself by that.
         """
-        place = self.place
-        levels: list[tuple[tuple[Command, ...], Place | None]] = []
-        if place is not None:
-            levels += _modes(place)
-            levels.append((LEAVING, place))
+        if self.place is not None:
+            yield from _modes(self.place)
+            yield LEAVING, None
             if self.config_session is not None:
-                levels.append((IN_SESSION, place))
-        levels.append((EXEC if self.enabled else USER, place))
-        return levels
+                yield IN_SESSION, None
+        yield (EXEC if self.enabled else USER), None
 
     def leave_config(self) -> None:
         """Back to where commands are run; a configuration session stays pending."""
@@ -156,7 +142,7 @@ def _inside(place: Place) -> Iterator[str]:
     if place.port is not None:
         yield f"-if-{show.short(place.port)}"
     if place.interface is not None:
-        yield f"-if-{show.short_svi(place.interface)}"
+        yield f"-if-{show.short(place.interface)}"
     yield from _MAINTENANCE.get(place.maintenance, ())
     if place.router:
         yield "-router-bgp" + ("-af" if place.family else "")
@@ -164,34 +150,188 @@ def _inside(place: Place) -> Iterator[str]:
         yield f"-uc-txq-{place.queue}"
 
 
-def _modes(place: Place) -> list[tuple[tuple[Command, ...], Place]]:
-    """The modes of a configuration that a login is in, the innermost first."""
+def _modes(place: Place) -> Iterator[tuple[tuple[Command, ...], Place]]:
+    """The modes of a configuration that a login is in, the innermost first, and where each is."""
     config, port = place.config, place.port
     modes = (
-        (QUEUE, place.queue is not None, Place(config, port, place.queue)),
-        (PORT, port is not None, Place(config, port)),
-        (LINK, port is not None, Place(config, port)),
-        (ROUTED, port is not None, Place(config, port)),
-        (ROUTED, place.interface is not None, Place(config, interface=place.interface)),
-        (UNIT, place.maintenance == "System", Place(config, maintenance="System")),
-        (UNITS, bool(place.maintenance), Place(config, maintenance="maintenance")),
-        (FAMILY, place.family, Place(config, router=True, family=True)),
-        (ROUTER, place.router, Place(config, router=True)),
-        (VLAN, bool(place.vlans), Place(config, vlans=place.vlans)),
-        (CONFIG, True, Place(config)),
-        (GLOBAL, True, Place(config)),
-        (MAINTENANCE, True, Place(config)),
+        (lines.QUEUE, place.queue is not None, Place(config, port, place.queue)),
+        (lines.PORT, port is not None, Place(config, port)),
+        (routing.ROUTED, place.interface is not None, Place(config, interface=place.interface)),
+        (lines.UNIT, place.maintenance == "System", Place(config, maintenance="System")),
+        (lines.UNITS, bool(place.maintenance), Place(config, maintenance="maintenance")),
+        (routing.FAMILY, place.family, Place(config, router=True, family=True)),
+        (routing.ROUTER, place.router, Place(config, router=True)),
+        (lines.VLAN, bool(place.vlans), Place(config, vlans=place.vlans)),
+        *((commands, True, Place(config)) for commands in (lines.CONFIG, routing.GLOBAL)),
     )
-    return [(commands, inside) for commands, is_in, inside in modes if is_in]
+    return ((commands, inside) for commands, is_in, inside in modes if is_in)
 
 
 def _filter(output: str, filters: str) -> str:
     verb, _, rest = filters.partition(" ")
     if verb == "section":  # takes the rest of the line, further pipes too (capture)
-        return section(output, rest.replace("|", r"\|"))
+        return show.section(output, rest.replace("|", r"\|"))
     if verb == "include":
         pattern = rest.partition("|")[0].strip()
         return "".join(f"{line}\n" for line in output.splitlines() if re.search(pattern, line))
     if verb in {"", "json", "no-more"}:
         return output
     raise UnknownCommandError(INVALID)
+
+
+def _exit(session: Session) -> None:
+    place = session.place
+    if place is None:
+        session.open = False
+    elif place.queue is not None:
+        place.queue = None
+    elif place.family:
+        place.family = False
+    elif place.is_inside:
+        session.place = Place(place.config)
+    else:
+        session.leave_config()
+
+
+def _require_unlocked(session: Session) -> None:
+    holder = session.switch.faults.locked_by
+    if holder is not None:  # words: a guess
+        raise CliError(f"% Unable to acquire the configuration lock: held by {holder}")
+
+
+def _configure(session: Session) -> None:
+    _require_unlocked(session)
+    session.place, session.config_session = Place(session.switch.stored.running), None
+
+
+def _open_session(session: Session, name: str) -> None:
+    _require_unlocked(session)
+    found = session.switch.config_sessions.open(name, session.user)
+    session.place, session.config_session = Place(found.candidate), name
+
+
+def _commit_named(session: Session, name: str) -> None:
+    _require_unlocked(session)
+    session.switch.config_sessions.commit(name, None)
+
+
+def _commit(session: Session, time: str = "") -> None:
+    _require_unlocked(session)
+    seconds = None
+    if time:
+        hours, minutes, rest = map(int, time.split(":"))
+        seconds = float(hours * 3600 + minutes * 60 + rest)
+    session.switch.config_sessions.commit(session.config_session or "", seconds)
+    session.changes += 1
+    session.leave_config()
+
+
+def _abort(session: Session) -> None:
+    session.switch.config_sessions.abort(session.config_session or "")
+    session.leave_config()
+
+
+def _text(session: Session, config: Config | None = None) -> str:
+    """A configuration; the running one by default."""
+    switch = session.switch
+    return render(config or switch.stored.running, switch.model, switch.release)
+
+
+def _candidate(session: Session) -> str:
+    """The configuration that is being edited."""
+    return _text(session, session.place.config if session.place else None)
+
+
+def _diffs(session: Session) -> str:
+    return show.diff(_text(session), _candidate(session), session.config_session or "")
+
+
+def _running_port(session: Session, text: str) -> str:
+    name = Place(session.switch.stored.running).known_port(text)
+    return show.section(_text(session), f"^interface {name}$")
+
+
+def _save(session: Session) -> str:
+    session.switch.save_configuration()
+    return "Copy completed successfully."
+
+
+def _tree(make: Callable[..., show.Tree]) -> Callable[..., str]:
+    """A command whose JSON alone is modelled."""
+
+    def answer(session: Session, *names: str) -> str:
+        if not session.wants_json:
+            raise UnknownCommandError(INVALID)
+        known = Place(session.switch.stored.running).known_port
+        return show.as_json(make(session.switch, *map(known, names)))
+
+    return answer
+
+
+def _version(session: Session) -> str:
+    if session.wants_json:
+        raise UnknownCommandError(INVALID)
+    return show.version(session.switch)
+
+
+def _length(session: Session, count: str) -> str:
+    session.height = int(count)
+    return "Pagination disabled." if count == "0" else f"Pagination set to {count} lines."
+
+
+_Plain = dict[str, Callable[[Session], str | None]]
+_WithWord = dict[str, Callable[[Session, str], str | None]]
+_ANYWHERE: Final[_Plain] = {
+    "show version": _version,
+    "enable": lambda session: setattr(session, "enabled", True),
+    "exit": _exit,
+    "logout": _exit,
+}
+_TERMINAL: Final[_WithWord] = {
+    "terminal length <int>": _length,
+    "terminal width <int>": lambda _, width: f"Width set to {width} columns.",
+}
+_ENABLED: Final[_Plain] = {
+    "disable": lambda session: setattr(session, "enabled", False),
+    "configure": _configure,
+    "configure terminal": _configure,
+    "show running-config": lambda session: f"! Command: show running-config\n{_text(session)}",
+    "show running-config sanitized": lambda session: (
+        f"! Command: show running-config\n{_text(session)}"
+    ),
+    "show startup-config": lambda session: _text(session, session.switch.stored.startup),
+    "write": _save,
+    "write memory": _save,
+    "copy running-config startup-config": _save,
+    "reload now": lambda session: session.switch.reload(),
+}
+_NAMED: Final[_WithWord] = {
+    "configure session <word>": _open_session,
+    "configure session <word> commit": _commit_named,
+    "configure session <word> abort": lambda session, name: session.switch.config_sessions.abort(
+        name
+    ),
+    "show running-config interfaces <port>": _running_port,
+}
+_COMMON: Final = (
+    *(_ANYWHERE | {f"show {words}": _tree(make) for words, make in show.TREES.items()}).items(),
+    *_TERMINAL.items(),
+)
+USER: Final = table(_COMMON)
+EXEC: Final = table(
+    (
+        *(*_COMMON, *_ENABLED.items(), *_NAMED.items()),
+        ("show configuration sessions", _tree(show.config_sessions)),
+        ("show configuration sessions detail", _tree(show.config_sessions)),
+    )
+)
+LEAVING: Final = table((("exit", _exit), ("end", Session.leave_config)))
+IN_SESSION: Final = table(
+    (
+        ("show session-config", _candidate),
+        ("show session-config diffs", _diffs),
+        ("commit", _commit),
+        ("commit timer <time>", _commit),
+        ("abort", _abort),
+    )
+)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Literal
 
 from lab.switches import stored
-from lab.switches.eos.routed import Routing
 from lab.switches.front import Front, front_of
 from lab.switches.stored import Part
 
 Trust = Literal["cos", "dscp", "none"]
 Mode = Literal["access", "trunk"]
 ChannelMode = Literal["active", "passive", "on"]
+Forwarding = Literal["off", "ipv4", "ipv6 interfaces"]
 SessionState = Literal["pending", "pendingCommitTimer", "completed"]
 
 FACTORY_MTU_BYTES = 9214
@@ -87,6 +87,66 @@ class Port(Part):
     bpduguard: str | None = None
     group: tuple[int, ChannelMode] | None = None
     """The bundle that it is in, and how."""
+
+
+class Interface(Part):
+    """A loopback, or the routed interface of a VLAN."""
+
+    description: str | None = None
+    shutdown: bool = False
+    mtu: int | None = None
+    address: str | None = None
+    ipv6: bool = False
+    autostate: bool = True
+    """Whether the interface of a VLAN is down while no port in the VLAN is up."""
+
+
+class Group(Part):
+    """A peer group."""
+
+    bfd: bool = False
+    shutdown: bool = False
+    active: bool = False
+    """`activate` in the address family of IPv4."""
+    over_ipv6: bool = False
+    """`next-hop address-family ipv6 originate`, there."""
+
+
+class Neighbor(Part):
+    """A neighbour that is an address."""
+
+    asn: int
+    description: str | None = None
+    bfd: bool = False
+    shutdown: bool = False
+    active: bool = False
+    """`activate` in words, which is needed only without `bgp default ipv4-unicast`."""
+
+
+class Bgp(Part):
+    """`router bgp` of the default VRF."""
+
+    asn: int
+    router_id: str | None = None
+    max_paths: int = 1
+    groups: dict[str, Group] = {}
+    ports: dict[str, tuple[str, int]] = {}
+    """Port to its group and to the number of its neighbour."""
+    addresses: dict[str, Neighbor] = {}
+    carries: bool = True
+    """`bgp default ipv4-unicast`."""
+    networks: list[str] = []
+
+
+class Routing(Part):
+    """All of it."""
+
+    model: Literal["multi-agent", "ribd"] = "multi-agent"
+    """A capture of 4.32.1F says the first; another one acts after a reload."""
+    forwarding: Forwarding = "off"
+    ipv6: bool = False
+    interfaces: dict[str, Interface] = {}
+    bgp: Bgp | None = None
 
 
 class Config(Part):

@@ -1,4 +1,4 @@
-"""Lines of routing: what each does to the configuration that is being edited.
+"""Routing: what its lines do, how they are printed, and what packets go by.
 
 Lines: configurations of aristanetworks/avd, captures of cEOS and vEOS (sources.md#eos).
 Refusals whose words no source shows are marked as guesses.
@@ -7,66 +7,66 @@ Refusals whose words no source shows are marked as guesses.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Final
 
-from lab.switches.eos.config import Port
-from lab.switches.eos.configure import Place
-from lab.switches.eos.grammar import INVALID, EosError, Handler, port_name, table, within
-from lab.switches.eos.routed import Bgp, Forwarding, Group, Interface, Neighbor
+from lab.switches.command_line import (
+    CliError,
+    Handler,
+    Row,
+    assign,
+    commands_of,
+    flag,
+    forget,
+    keyed_commands,
+    lines_of,
+    table,
+)
+from lab.switches.eos.config import (
+    Bgp,
+    Config,
+    Forwarding,
+    Group,
+    Interface,
+    Neighbor,
+    port_order,
+)
+from lab.switches.eos.place import INVALID, Place, between, indent, port_name, within
+from lab.views import BfdView, RouterView
 
 _MAX_ASN: Final = 4_294_967_295
 _MAX_PATHS: Final = 128
 _LONGEST: Final = 31
 """Prefix length of a link with two ends (RFC 3021)."""
+_FAMILY_NAME: Final = "address-family ipv4"
 
 
 def _forward(form: Forwarding) -> Handler:
-    def answer(place: Place) -> str:
-        place.config.routing.forwarding = form
-        return ""
-
-    return answer
+    return assign(lambda place: place.config.routing, "forwarding", form)
 
 
-def _ipv6(*, on: bool) -> Handler:
-    def answer(place: Place) -> str:
-        place.config.routing.ipv6 = on
-        return ""
-
-    return answer
+def _interface(place: Place, name: str) -> None:
+    place.interface = name.capitalize()
+    place.config.routing.interfaces.setdefault(place.interface, Interface())
 
 
-def _interface(place: Place, name: str) -> str:
-    name = name.capitalize()
-    place.config.routing.interfaces.setdefault(name, Interface())
-    place.interface = name
-    return ""
-
-
-def _no_interface(place: Place, name: str) -> str:
-    place.config.routing.interfaces.pop(name.capitalize(), None)
-    return ""
-
-
-def _router(place: Place, text: str) -> str:
+def _router(place: Place, text: str) -> None:
     asn, held = within(text, 1, _MAX_ASN), place.config.routing.bgp
     if held is not None and held.asn != asn:
-        raise EosError(f"% BGP is already running with AS number {held.asn}")
+        raise CliError(f"% BGP is already running with AS number {held.asn}")
     place.config.routing.bgp = held or Bgp(asn=asn)
     place.router = True
-    return ""
 
 
-def _no_router(place: Place, text: str) -> str:
+def _no_router(place: Place, text: str) -> None:
     held = place.config.routing.bgp
     if held is None or held.asn != int(text):
-        raise EosError("% BGP is not running with this AS number")  # a guess
+        raise CliError("% BGP is not running with this AS number")  # a guess
     place.config.routing.bgp = None
-    return ""
 
 
+_IPV6: Final = flag("ipv6 unicast-routing", "ipv6")
 GLOBAL: Final = table(
     (
         ("ip routing", _forward("ipv4")),
@@ -74,243 +74,254 @@ GLOBAL: Final = table(
         ("ip routing ipv6 interfaces", _forward("ipv6 interfaces")),
         # That plain IPv4 stays on is a guess, on which the driver does not depend.
         ("no ip routing ipv6 interfaces", _forward("ipv4")),
-        ("ipv6 unicast-routing", _ipv6(on=True)),
-        ("no ipv6 unicast-routing", _ipv6(on=False)),
+        *commands_of((_IPV6,), lambda place: place.config.routing),
         ("interface <svi>", _interface),
-        ("no interface <svi>", _no_interface),
+        (
+            "no interface <svi>",
+            forget(lambda place: place.config.routing.interfaces, str.capitalize),
+        ),
         ("router bgp <int>", _router),
         ("no router bgp <int>", _no_router),
     )
 )
 
 
-def _routed(place: Place) -> Interface | Port:
-    if place.interface is not None:
-        return place.config.routing.interfaces[place.interface]
-    return place.held()
-
-
-def _set(**values: object) -> Handler:
-    def answer(place: Place) -> str:
-        for key, value in values.items():
-            setattr(_routed(place), key, value)
-        return ""
-
-    return answer
-
-
 def _address(place: Place, text: str) -> str:
     try:
         address = IPv4Interface(text)
     except ValueError:
-        raise EosError(INVALID) from None
+        raise CliError(INVALID) from None
     loopback = (place.interface or "").startswith("Loopback")
     if "/" not in text or (not loopback and address.network.prefixlen > _LONGEST):
-        raise EosError(INVALID)  # a guess
-    _routed(place).address = text
-    return ""
+        raise CliError(INVALID)  # a guess
+    return text
 
 
-def _no_address(place: Place, text: str = "") -> str:
-    held = _routed(place)
-    if text in {"", held.address}:
-        held.address = None
-    return ""
+def _no_address(place: Place, text: str) -> None:
+    held = place.held_interface()
+    held.address = None if held.address == text else held.address
 
 
-def _mtu(place: Place, text: str) -> str:
-    return _set(mtu=within(text, 68, 65535))(place)
+ADDRESSES: Final = (
+    Row("ip address <word>", "address", read=_address),
+    flag("ipv6 enable", "ipv6"),
+)
+"""Of every routed interface; a port has more."""
+NO_ADDRESS: Final = ("no ip address <word>", _no_address)
+_AUTOSTATE: Final = flag("autostate", "autostate")
+_OF_INTERFACE: Final = (
+    Row("description <text>", "description"),
+    flag("shutdown", "shutdown"),
+    Row("mtu <int>", "mtu", read=between(68, 65535)),
+    _AUTOSTATE,
+    *ADDRESSES,
+)
 
 
-def _described(place: Place, text: str) -> str:
-    return _set(description=text)(place)
-
-
-def _autostate(*, on: bool) -> Handler:
-    def answer(place: Place) -> str:
-        if place.interface is None or not place.interface.startswith("Vlan"):
-            raise EosError(INVALID)
-        place.config.routing.interfaces[place.interface].autostate = on
-        return ""
-
-    return answer
+def _svi(place: Place) -> Interface:
+    """The routed interface of a VLAN."""
+    if not (place.interface or "").startswith("Vlan"):
+        raise CliError(INVALID)
+    return place.config.routing.interfaces[place.interface or ""]
 
 
 ROUTED: Final = table(
     (
-        ("description <text>", _described),
-        ("shutdown", _set(shutdown=True)),
-        ("no shutdown", _set(shutdown=False)),
-        ("mtu <int>", _mtu),
-        ("no mtu", _set(mtu=None)),
-        ("ip address <word>", _address),
-        ("no ip address", _no_address),
-        ("no ip address <word>", _no_address),
-        ("ipv6 enable", _set(ipv6=True)),
-        ("no ipv6 enable", _set(ipv6=False)),
-        ("autostate", _autostate(on=True)),
-        ("no autostate", _autostate(on=False)),
+        *commands_of([row for row in _OF_INTERFACE if row is not _AUTOSTATE], Place.held_interface),
+        *commands_of((_AUTOSTATE,), _svi),
+        NO_ADDRESS,
     )
 )
-"""Of every routed interface; a port has more."""
 
 
-def _bgp(place: Place) -> Bgp:
-    if place.config.routing.bgp is None:
-        raise EosError(INVALID)
-    return place.config.routing.bgp
+def _add_group(place: Place, name: str) -> None:
+    place.held_bgp().groups.setdefault(name, Group())
 
 
-def _known(place: Place, name: str) -> Group:
-    groups = _bgp(place).groups
-    if name not in groups:
-        raise EosError(f"% Peer group {name} does not exist")  # a guess
-    return groups[name]
-
-
-def _router_id(place: Place, text: str = "") -> str:
-    _bgp(place).router_id = text or None
-    return ""
-
-
-def _paths(place: Place, text: str = "1", _ecmp: str = "") -> str:
-    _bgp(place).max_paths = within(text, 1, _MAX_PATHS)
-    return ""
-
-
-def _group(place: Place, name: str) -> str:
-    _bgp(place).groups.setdefault(name, Group())
-    return ""
-
-
-def _no_group(place: Place, name: str) -> str:
+def _no_group(place: Place, name: str) -> None:
     """Its neighbours go with it: a guess, on which the driver does not depend."""
-    bgp = _bgp(place)
+    bgp = place.held_bgp()
     bgp.groups.pop(name, None)
     bgp.ports = {port: held for port, held in bgp.ports.items() if held[0] != name}
-    return ""
 
 
-def _of_group(key: str, *, on: bool) -> Callable[[Place, str], str]:
-    def answer(place: Place, name: str) -> str:
-        held = _bgp(place).addresses.get(name)
-        if held is not None:
-            setattr(held, key, on)
-        elif on or name in _bgp(place).groups:
-            setattr(_known(place, name), key, on)
-        return ""
-
-    return answer
+def _peers(place: Place, name: str, *, on: bool) -> Group | Neighbor | None:
+    """A neighbour or a group; nothing is taken from one that is not there."""
+    bgp = place.held_bgp()
+    found = bgp.addresses.get(name) or bgp.groups.get(name)
+    if found is None and on:
+        raise CliError(f"% Peer group {name} does not exist")  # a guess
+    return found
 
 
-def _peer(place: Place, port: str, group: str, asn: str) -> str:
-    name = port_name(port)
-    if name not in place.config.ports:
-        raise EosError(INVALID)
-    _known(place, group)
-    _bgp(place).ports[name] = (group, within(asn, 1, _MAX_ASN))
-    return ""
+def _described(place: Place, name: str, *, on: bool) -> Neighbor | None:
+    found = place.held_bgp().addresses.get(name)
+    if found is None and on:
+        raise CliError(INVALID)  # a guess: peer groups are not modelled with one
+    return found
 
 
-def _no_peer(place: Place, port: str) -> str:
-    _bgp(place).ports.pop(port_name(port), None)
-    return ""
+def _peer(place: Place, port: str, group: str, asn: str) -> None:
+    name = place.known_port(port)
+    _peers(place, group, on=True)
+    place.held_bgp().ports[name] = (group, within(asn, 1, _MAX_ASN))
 
 
-def _neighbor(place: Place, address: str, asn: str) -> str:
+def _neighbor(place: Place, address: str, asn: str) -> None:
     if not re.fullmatch(r"\d+(\.\d+){3}", address):
-        raise EosError(INVALID)
-    found = _bgp(place).addresses.setdefault(address, Neighbor(asn=1))
+        raise CliError(INVALID)
+    found = place.held_bgp().addresses.setdefault(address, Neighbor(asn=1))
     found.asn = within(asn, 1, _MAX_ASN)
-    return ""
 
 
-def _described_neighbor(place: Place, address: str, text: str) -> str:
-    if address not in _bgp(place).addresses:
-        raise EosError(INVALID)  # a guess: peer groups are not modelled with one
-    _bgp(place).addresses[address].description = text
-    return ""
+def _paths(place: Place, text: str, _ecmp: str) -> None:
+    place.held_bgp().max_paths = within(text, 1, _MAX_PATHS)
 
 
-def _no_described_neighbor(place: Place, address: str) -> str:
-    held = _bgp(place).addresses.get(address)
-    if held is not None:
-        held.description = None
-    return ""
-
-
-def _no_neighbor(place: Place, address: str) -> str:
-    _bgp(place).addresses.pop(address, None)
-    return ""
-
-
-def _carry(*, on: bool) -> Handler:
-    def answer(place: Place) -> str:
-        _bgp(place).carries = on
-        return ""
-
-    return answer
-
-
-def _network(place: Place, text: str) -> str:
+def _network(place: Place, text: str) -> None:
     try:
         name = str(IPv4Network(text))
     except ValueError:
-        raise EosError(INVALID) from None
-    networks = _bgp(place).networks
-    _bgp(place).networks = sorted({*networks, name}, key=IPv4Network)
-    return ""
+        raise CliError(INVALID) from None
+    place.held_bgp().networks = sorted({*place.held_bgp().networks, name}, key=IPv4Network)
 
 
-def _no_network(place: Place, text: str) -> str:
-    _bgp(place).networks = [each for each in _bgp(place).networks if each != text]
-    return ""
+def _no_network(place: Place, text: str) -> None:
+    bgp = place.held_bgp()
+    bgp.networks = [each for each in bgp.networks if each != text]
 
 
-def _family(place: Place) -> str:
-    place.family = True
-    return ""
-
-
+_OF_BGP: Final = (
+    Row("router-id <word>", "router_id"),
+    Row("maximum-paths <int>", "max_paths", without=1, read=between(1, _MAX_PATHS)),
+    flag("bgp default ipv4-unicast", "carries"),
+)
+_SHUT: Final = flag("shutdown", "shutdown")
+_DESCRIPTION: Final = Row("description <text>", "description")
+_BFD: Final = flag("bfd", "bfd")
+_ACTIVE: Final = flag("activate", "active")
+_OVER_IPV6: Final = flag("next-hop address-family ipv6 originate", "over_ipv6")
+_PEER: Final = "neighbor <word> "
+_NETWORKS: Final = (("network <word>", _network), ("no network <word>", _no_network))
 ROUTER: Final = table(
     (
-        ("router-id <word>", _router_id),
-        ("no router-id", _router_id),
-        ("maximum-paths <int>", _paths),
+        *commands_of(_OF_BGP, Place.held_bgp),
         ("maximum-paths <int> ecmp <int>", _paths),
-        ("no maximum-paths", _paths),
-        ("neighbor <word> peer group", _group),
-        ("no neighbor <word> peer group", _no_group),
-        ("neighbor <word> bfd", _of_group("bfd", on=True)),
-        ("no neighbor <word> bfd", _of_group("bfd", on=False)),
-        ("neighbor <word> shutdown", _of_group("shutdown", on=True)),
-        ("no neighbor <word> shutdown", _of_group("shutdown", on=False)),
+        (f"{_PEER}peer group", _add_group),
+        (f"no {_PEER}peer group", _no_group),
+        *keyed_commands((_SHUT, _BFD), _peers, _PEER),
         ("neighbor interface <port> peer-group <word> remote-as <int>", _peer),
-        ("no neighbor interface <port>", _no_peer),
-        ("neighbor <word> remote-as <int>", _neighbor),
-        ("neighbor <word> description <text>", _described_neighbor),
-        ("no neighbor <word> description", _no_described_neighbor),
-        ("no neighbor <word>", _no_neighbor),
-        ("bgp default ipv4-unicast", _carry(on=True)),
-        ("no bgp default ipv4-unicast", _carry(on=False)),
-        ("network <word>", _network),
-        ("no network <word>", _no_network),
-        ("address-family ipv4", _family),
+        ("no neighbor interface <port>", forget(lambda place: place.held_bgp().ports, port_name)),
+        (f"{_PEER}remote-as <int>", _neighbor),
+        *keyed_commands((_DESCRIPTION,), _described, _PEER),
+        ("no neighbor <word>", forget(lambda place: place.held_bgp().addresses)),
+        *_NETWORKS,
+        (_FAMILY_NAME, assign(lambda place: place, "family", value=True)),
     )
 )
-FAMILY: Final = table(
-    (
-        ("neighbor <word> activate", _of_group("active", on=True)),
-        ("no neighbor <word> activate", _of_group("active", on=False)),
-        (
-            "neighbor <word> next-hop address-family ipv6 originate",
-            _of_group("over_ipv6", on=True),
+FAMILY: Final = table((*keyed_commands((_ACTIVE, _OVER_IPV6), _peers, _PEER), *_NETWORKS))
+
+
+def svi_lines(config: Config, kind: str) -> Iterator[str]:
+    """The interfaces of one kind, `Loopback` or `Vlan`."""
+    named = config.routing.interfaces.items()
+    for name, held in sorted(named, key=lambda each: int(re.sub(r"\D", "", each[0]))):
+        if name.startswith(kind):
+            yield from (f"interface {name}", *indent(lines_of(_OF_INTERFACE, held)), "!")
+
+
+def global_lines(config: Config) -> Iterator[str]:
+    """Forwarding and BGP, at the end of a configuration."""
+    routing = config.routing
+    if routing.forwarding != "off":
+        rest = "" if routing.forwarding == "ipv4" else f" {routing.forwarding}"
+        yield from (f"ip routing{rest}", "!")
+    if routing.ipv6:
+        yield from (_IPV6.line, "!")
+    if routing.bgp is not None:
+        lines = indent(_router_lines(routing.bgp))
+        yield from (f"router bgp {routing.bgp.asn}", *lines, "!")
+
+
+def _router_lines(bgp: Bgp) -> Iterator[str]:
+    yield from lines_of(_OF_BGP, bgp)
+    groups, addresses = sorted(bgp.groups.items()), sorted(bgp.addresses.items())
+    for name, group in groups:
+        yield f"neighbor {name} peer group"
+        yield from _lines_of_peer(name, group, _SHUT, _BFD)
+    for name, peer in addresses:
+        yield f"neighbor {name} remote-as {peer.asn}"
+        yield from _lines_of_peer(name, peer, _SHUT, _DESCRIPTION, _BFD)
+    for port, (group, asn) in sorted(bgp.ports.items(), key=lambda each: port_order(each[0])):
+        short = port.replace("Ethernet", "Et")  # as captures show it
+        yield f"neighbor interface {short} peer-group {group} remote-as {asn}"
+    inner = [
+        *(
+            line
+            for name, held in groups
+            for line in _lines_of_peer(name, held, _ACTIVE, _OVER_IPV6)
         ),
-        (
-            "no neighbor <word> next-hop address-family ipv6 originate",
-            _of_group("over_ipv6", on=False),
-        ),
-        ("network <word>", _network),
-        ("no network <word>", _no_network),
+        *(line for name, held in addresses for line in _lines_of_peer(name, held, _ACTIVE)),
+        *(f"network {network}" for network in bgp.networks),
+    ]
+    if inner:
+        yield from ("!", _FAMILY_NAME, *indent(inner))
+
+
+def _lines_of_peer(name: str, held: Group | Neighbor, *rows: Row) -> Iterator[str]:
+    return (f"neighbor {name} {line}" for line in lines_of(rows, held))
+
+
+def router_view(switch: str, config: Config) -> RouterView:
+    """What packets go by: nothing is routed unless the configuration says so.
+
+    The interface of a VLAN that is not there stays down; a session needs the link-local address of
+    its port, and a group that carries IPv4.
+    """
+    routing, bgp = config.routing, config.routing.bgp or Bgp(asn=0)
+    routes = routing.forwarding != "off"
+    interfaces = {
+        name.lower().replace("loopback0", "lo"): held
+        for name, held in routing.interfaces.items()
+        if not held.shutdown and _is_up(config, name)
+    }
+    interfaces |= {name: port for name, port in config.ports.items() if port.routed}
+    over_ports = routing.forwarding == "ipv6 interfaces" and routing.ipv6
+    return RouterView(
+        switch=switch,
+        addresses={n: (each.address,) for n, each in interfaces.items() if each.address and routes},
+        asn=bgp.asn if bgp.asn and routes else None,
+        neighbors={**(dict(_sessions(config, bgp)) if over_ports else {}), **_addressed(bgp)},
+        networks=tuple(bgp.networks),
+        max_paths=bgp.max_paths,
+        drained=config.quiesced,
+        bfd=dict.fromkeys(_watched(bgp), BfdView()),
     )
-)
+
+
+def _watched(bgp: Bgp) -> Iterator[str]:
+    """Neighbours with BFD: by their group, or by a line of their own."""
+    yield from (name for name, (group, _) in bgp.ports.items() if bgp.groups[group].bfd)
+    yield from (name for name, peer in bgp.addresses.items() if peer.bfd)
+
+
+def _is_up(config: Config, name: str) -> bool:
+    vlan = name.removeprefix("Vlan")
+    return not vlan.isdigit() or int(vlan) in config.vlans
+
+
+def _addressed(bgp: Bgp) -> dict[str, str]:
+    """Neighbours that are addresses, and carry IPv4."""
+    return {
+        address: str(peer.asn)
+        for address, peer in bgp.addresses.items()
+        if not peer.shutdown and (bgp.carries or peer.active)
+    }
+
+
+def _sessions(config: Config, bgp: Bgp) -> Iterator[tuple[str, str]]:
+    for name, (group, number) in bgp.ports.items():
+        held, port = bgp.groups[group], config.ports[name]
+        carries = held.active and held.over_ipv6 and not held.shutdown
+        if carries and port.routed and port.ipv6:
+            yield name, str(number)

@@ -1,8 +1,10 @@
-"""`EosSwitch`: one emulated Arista EOS switch behind a real SSH server."""
+"""`EosSwitch`: one emulated Arista EOS switch behind a real SSH server, with its sessions.
+
+Sources: docs/explanation/sources.md#eos. Texts marked as guesses follow what public tools look for.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Collection
@@ -13,55 +15,170 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.remote.ssh_library import asyncssh
+from lab.switches.command_line import CliError
 from lab.switches.eos.cli import Faults, Session
 from lab.switches.eos.config import (
     EOS_RELEASE,
     QUEUES,
     Config,
+    ConfigSession,
     Port,
     Stored,
     class_of,
     factory_config,
+    is_active,
+    is_corrected,
 )
-from lab.switches.eos.configure import Place
-from lab.switches.eos.faults import FAULTS
-from lab.switches.eos.grammar import EosError
-from lab.switches.eos.render import render
-from lab.switches.eos.routing_text import router_view
-from lab.switches.eos.sessions import ConfigSessions
-from lab.switches.eos.show import Device, carried, mtu_bytes
+from lab.switches.eos.lines import render, tidy
+from lab.switches.eos.place import Place
+from lab.switches.eos.routing import router_view
+from lab.switches.eos.show import carried, mtu_bytes
 from lab.switches.front import front_of
-from lab.switches.lines import answer, serve_shell
-from lab.switches.login import KeyboardLogin
+from lab.switches.logins import KeyboardLogin, answer, serve_shell
 from lab.switches.onyx.config import Mode, Trust
-from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.plain_faults import by_hand, cable, pace, timer, type_by_hand
+from lab.switches.ssh_switch import Process, SshSwitch, load_stored, show_parts
 from lab.views import PortView, RouterView, SwitchConfig
 
-_TRUST_VIEW: Final[dict[str | None, Trust]] = {
-    "cos": "L2",
-    "dscp": "L3",
-    "none": "port",
-    None: "L2",
-}
+_TRUST_VIEW: Final[dict[str | None, Trust]] = {"cos": "L2", "dscp": "L3", "none": "port"}
 _KIB: Final = {"kbytes": 1024, "bytes": 1, "mbytes": 1024 * 1024}
 """Bytes in a unit; that EOS' kilobyte has 1024 is a guess. Segments have no fixed size."""
 _MORE: Final = " --More-- "
 
 
+MAX_PENDING: Final = 5
+"""`Maximum number of pending sessions: 5` (captures)."""
+_TOO_MANY: Final = (
+    "% Maximum number of pending sessions has been reached. "
+    "Please commit or abort previous sessions before creating a new one."
+)
+"""Public tools look for `maximum number of pending sessions`; the rest is a guess."""
+
+
+class ConfigSessions:
+    """All configuration sessions of one switch; a reboot forgets them."""
+
+    def __init__(self, stored: Stored, clock: Callable[[], float]) -> None:
+        self._stored = stored
+        self._clock = clock
+        self.held: dict[str, ConfigSession] = {}
+
+    def find_waiting(self) -> str | None:
+        """The session that is in force and not confirmed."""
+        waiting = (n for n, each in self.held.items() if each.state == "pendingCommitTimer")
+        return next(waiting, None)
+
+    def tick(self) -> None:
+        """Take back what was not confirmed in time."""
+        name = self.find_waiting()
+        if name is not None and self._clock() >= self.held[name].expires_at_s:
+            self._take_back(name)
+
+    def expire(self) -> bool:
+        """Let the timer run out now; whether there was one."""
+        name = self.find_waiting()
+        if name is not None:
+            self._take_back(name)
+        return name is not None
+
+    def open(self, name: str, user: str) -> ConfigSession:
+        """Enter a session, a new one or one that was left."""
+        found = self.held.get(name)
+        if found is None:
+            pending = [each for each in self.held.values() if each.state == "pending"]
+            if len(pending) >= MAX_PENDING:
+                raise CliError(_TOO_MANY)
+            candidate = self._stored.running.copied()
+            found = self.held[name] = ConfigSession(candidate=candidate, user=user)
+        elif found.state != "pending":
+            raise CliError(f"% Cannot enter session {name}: {found.state}")  # words: a guess
+        return found
+
+    def commit(self, name: str, seconds: float | None) -> None:
+        """Put a candidate into force, or confirm that it stays."""
+        found = self._find(name)
+        waiting = self.find_waiting()
+        if waiting not in {None, name}:
+            # The words between are a guess.
+            raise CliError(f"% Cannot commit: another session {waiting} is pending commit timer")
+        if found.state == "pending":
+            tidy(found.candidate)
+            found.checkpoint = self._stored.running
+            # The whole configuration: what somebody changed since the session began is lost.
+            self._stored.running = found.candidate.copied()
+        elif found.state == "completed":
+            raise CliError(f"% Session {name} is already completed")  # a guess
+        if seconds is None:
+            self._complete(name)
+            return
+        found.state, found.expires_at_s = "pendingCommitTimer", self._clock() + seconds
+        self._stored.unconfirmed = found.checkpoint
+
+    def abort(self, name: str) -> None:
+        """Forget a candidate; one that is in force is taken back."""
+        found = self._find(name)
+        if found.state == "pendingCommitTimer":
+            self._take_back(name)
+        else:
+            del self.held[name]
+
+    def _find(self, name: str) -> ConfigSession:
+        if name not in self.held:
+            raise CliError(f"% Session {name} does not exist")  # a guess
+        return self.held[name]
+
+    def _complete(self, name: str) -> None:
+        older = [n for n, each in self.held.items() if each.state == "completed"]
+        for each in older:  # `Maximum number of completed sessions: 1`
+            del self.held[each]
+        self.held[name].state = "completed"
+        self._stored.unconfirmed = None
+
+    def _take_back(self, name: str) -> None:
+        before = self.held.pop(name).checkpoint
+        if before is not None:
+            self._stored.running = before
+        self._stored.unconfirmed = None
+
+
 def _load(config: SwitchConfig, path: Path) -> Stored:
-    if path.exists():
-        stored = Stored.model_validate_json(path.read_text())
-        if stored.unconfirmed is not None:  # nobody can confirm it any more
-            stored.running, stored.unconfirmed = stored.unconfirmed, None
-        return stored
-    factory = factory_config(config.name, config.model, (*config.cables, *config.links))
-    return Stored(running=factory, startup=factory.copied())
+    def begin() -> Stored:
+        factory = factory_config(config.name, config.model, (*config.cables, *config.links))
+        return Stored(running=factory, startup=factory.copied())
+
+    stored = load_stored(Stored, path, begin)
+    if stored.unconfirmed is not None:  # nobody can confirm it any more
+        stored.running, stored.unconfirmed = stored.unconfirmed, None
+    return stored
+
+
+_TRUST_LINE: Final = {"L2": "qos trust cos", "L3": "qos trust dscp", "port": "no qos trust"}
+
+
+def _trust(switch: EosSwitch, values: list[str]) -> str:
+    return type_by_hand(switch, f"interface {values[0]};{_TRUST_LINE[values[1]]}")
+
+
+def _lock(switch: EosSwitch, values: list[str]) -> str:
+    switch.faults.locked_by = None if values[0] == "off" else values[0]
+    return f"the configuration lock is held by {switch.faults.locked_by or 'nobody'}"
+
+
+_FAULTS: Final[dict[str, Callable[[EosSwitch, list[str]], str]]] = {
+    "mtu PORT BYTES": by_hand("interface {0};l2 mtu {1}"),
+    "trust PORT L2|L3|port": _trust,
+    "lock USER|off": _lock,
+    "commit-timer": timer("commit"),
+    "pace FACTOR|off": pace("assumed"),
+    "cable PORT HOST NIC|off": cable,
+}
 
 
 class EosSwitch(SshSwitch[Stored, Faults]):
     """One emulated switch: state on disk, a command line over SSH, and faults on demand."""
 
-    own_faults = FAULTS
+    own_faults = _FAULTS
+    factory_release = EOS_RELEASE
     planted_refusal = "% Internal error"  # planted, not modelled
     writes = re.compile("conf|write|copy|reload")
     denial = "% Authorization denied for command '{}'"
@@ -69,29 +186,10 @@ class EosSwitch(SshSwitch[Stored, Faults]):
     def __init__(
         self, config: SwitchConfig, state_path: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Load the state of last time, or start from the factory's.
-
-        Args:
-            config: Of the lab file.
-            state_path: Where the state is kept.
-            clock: In seconds; a test lets it jump.
-
-        Raises:
-            UsageError: The lab does not know the model.
-        """
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
         super().__init__(config, state_path, _load(config, state_path), Faults())
-        self.config_sessions = ConfigSessions(self.stored, clock)
+        self.config_sessions = self.waiting = ConfigSessions(self.stored, clock)
         self._logins: list[Session] = []
-
-    @property
-    def locked_by(self) -> str | None:
-        """Who holds the configuration lock."""
-        return self.faults.locked_by
-
-    @property
-    def pace(self) -> float:
-        """Which part of its assumed time a command takes."""
-        return self.faults.pace
 
     @property
     def ports(self) -> Collection[str]:
@@ -116,13 +214,8 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         self._logins.append(session)
         try:
             if process.command is None:
-                await serve_shell(
-                    process,
-                    session,
-                    self.faults,
-                    partial(self._print, process, session),
-                    self._config.enable_password,
-                )
+                show = partial(self._print, process, session)
+                await serve_shell(process, session, self.faults, show, self._config.enable_password)
             else:
                 session.enabled = True
                 output = await answer(session, self.faults, process.command)
@@ -152,13 +245,9 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         channel.set_line_mode(True)
 
     def save_configuration(self) -> None:
-        """Make the running configuration the one that boots.
-
-        Raises:
-            EosError: The planted fault "disk full" (its wording is a guess).
-        """
+        """Make the running configuration the one that boots; a full disk refuses (a guess)."""
         if self.faults.disk_full:
-            raise EosError(
+            raise CliError(
                 "% Error copying system:/running-config to flash:/startup-config "
                 "(No space left on device)"
             )
@@ -175,12 +264,20 @@ class EosSwitch(SshSwitch[Stored, Faults]):
 
     reboot = reload
 
-    def device(self) -> Device:
-        """The view that show commands get."""
-        speed = max(front_of(self._config.model, "eos").speeds_gbit_s)
-        release = self._config.release or EOS_RELEASE
-        shown = (self.stored, self._config.model, speed, self.cabled, self.plugged)
-        return Device(*shown, release, self.chassis)
+    def up(self, port: str) -> bool:
+        """Whether a port has a link."""
+        config, front = self.stored.running, front_of(self.model, "eos")
+        held = config.ports[port]
+        corrected = is_corrected(held, max(front.speeds_gbit_s), front.lanes)
+        active = is_active(config, port, front.lanes)
+        return not held.shutdown and self.has_cable(port) and corrected and active
+
+    def speed(self, port: str) -> int:
+        """Of a port, in Gbit/s, as its card and cable have it at best."""
+        said = self.stored.running.ports[port].speed
+        if said:
+            return int(said.removeprefix("auto ").partition("g")[0])
+        return max(front_of(self.model, "eos").speeds_gbit_s)
 
     def run_line(self, line: str) -> str:
         """Run configuration lines, `;` between them, as if by hand; nothing is saved."""
@@ -192,14 +289,7 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         """The configurations, canonical: no counters, no clocks, no configuration sessions."""
         self.config_sessions.tick()
         parts = {"running": self.stored.running, "startup": self.stored.startup}
-        shown: dict[str, JsonValue] = {}
-        for name, part in parts.items():
-            dump = cast("JsonValue", json.loads(part.model_dump_json()))
-            shown[name] = {
-                "config": dump,
-                "text": render(part, self._config.model, self.device().release),
-            }
-        return shown
+        return show_parts(parts, lambda part: render(part, self.model, self.release))
 
     def router_view(self) -> RouterView:
         """What it routes by."""
@@ -207,27 +297,23 @@ class EosSwitch(SshSwitch[Stored, Faults]):
         return router_view(self._config.name, self.stored.running)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """What decides about a RoCE packet on this port; a UsageError if there is none."""
         self.config_sessions.tick()
         config = self.stored.running
         self.require_port(port)
-        held, device = config.ports[port], self.device()
+        held = config.ports[port]
         mode, access, allowed = _membership(config, held)
         return PortView(
             switch=self._config.name,
             port=port,
             admin_up=not held.shutdown,
-            oper_up=device.up(port),
-            speed_gbit_s=device.speed(port),
+            oper_up=self.up(port),
+            speed_gbit_s=self.speed(port),
             mtu_bytes=mtu_bytes(held),
             mode=mode,
             access_vlan=access,
             allowed_vlans=allowed,
-            trust="L3" if held.routed and held.trust is None else _TRUST_VIEW[held.trust],
+            trust="L3" if held.routed and held.trust is None else _TRUST_VIEW.get(held.trust, "L2"),
             dscp_to_priority=tuple(class_of(config, dscp) for dscp in range(64)),
             priority_to_tc=tuple(config.class_queues.get(tc, tc) for tc in QUEUES),
             ecn_kib=_thresholds(held),

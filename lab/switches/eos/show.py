@@ -5,68 +5,22 @@ Sources: docs/explanation/sources.md#eos. A table's text form that no source sho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import difflib
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
-from lab.switches.eos.config import (
-    EOS_RELEASE,
-    FACTORY_MTU_BYTES,
-    QUEUES,
-    ROUTED_MTU_BYTES,
-    Config,
-    ConfigSession,
-    Port,
-    Stored,
-    is_active,
-    is_corrected,
-)
-from lab.switches.front import front_of
-from lab.switches.indented import indented
-from lab.switches.lldp import Told, tell
-from lab.switches.release import numbers
-from lab.switches.stored import FACTORY_CHASSIS, Chassis, PortCounters
+from lab.switches.eos.config import FACTORY_MTU_BYTES, QUEUES, ROUTED_MTU_BYTES, Port
+from lab.switches.neighbours import every_session, tell
+from lab.switches.text import indented, numbers
+
+if TYPE_CHECKING:
+    from lab.switches.eos.server import EosSwitch
 
 Tree = dict[str, JsonValue]
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """The view that show commands get."""
-
-    stored: Stored
-    model: str
-    speed_gbit_s: int
-    cabled: frozenset[str]
-    """Ports with a cable."""
-    plugged: Mapping[str, tuple[str, str]]
-    """Port to who tells its name there by LLDP, and by which of its ports."""
-    release: str = EOS_RELEASE
-    chassis: Chassis = FACTORY_CHASSIS
-
-    @property
-    def running(self) -> Config:
-        """What is in force."""
-        return self.stored.running
-
-    def up(self, name: str) -> bool:
-        """Whether a port has a link."""
-        shut = self.running.ports[name].shutdown
-        linked = not shut and name in self.cabled and name not in self.stored.link_down
-        front = front_of(self.model, "eos")
-        port = self.running.ports[name]
-        corrected = is_corrected(port, self.speed_gbit_s, front.lanes)
-        return linked and corrected and is_active(self.running, name, front.lanes)
-
-    def speed(self, name: str) -> int:
-        """Of a port, in Gbit/s, as its card and cable have it at best."""
-        said = self.running.ports[name].speed
-        return int(said.removeprefix("auto ").partition("g")[0]) if said else self.speed_gbit_s
-
-    def counters(self, name: str) -> PortCounters:
-        """What a port has counted."""
-        return self.stored.counters.get(name, PortCounters())
+_HOST_MAC: Final = "2488.0700.0001"
 
 
 def as_json(tree: Tree) -> str:
@@ -75,48 +29,59 @@ def as_json(tree: Tree) -> str:
 
 
 def short(name: str) -> str:
-    """`Et1/1`."""
-    return name.replace("Ethernet", "Et")
+    """`Et1/1`, `Vl111`, `Lo0`."""
+    return re.sub("^(Et|Vl|Lo)[a-z]*", r"\1", name)
 
 
-def short_svi(name: str) -> str:
-    """`Vl111`, `Lo0`."""
-    return name.replace("Vlan", "Vl").replace("Loopback", "Lo")
+def section(text: str, pattern: str) -> str:
+    """`| section REGEX`: matching lines with their parents and children (ours is by `search`)."""
+    kept: list[str] = []
+    block: list[str] = []
+    for line in [*text.splitlines(), "!"]:
+        if line.startswith(" ") and block:
+            block.append(line)
+            continue
+        if any(re.search(pattern, each) for each in block):
+            kept += block
+        block = [line]
+    return "".join(f"{line}\n" for line in kept)
+
+
+def diff(running: str, candidate: str, name: str) -> str:
+    """`show session-config diffs`."""
+    names = ("system:/running-config", f"session:/{name}-session-config")
+    texts = (running.splitlines(), candidate.splitlines())
+    return "".join(f"{line}\n" for line in difflib.unified_diff(*texts, *names, lineterm=""))
 
 
 def mtu_bytes(port: Port) -> int:
     """The largest payload that a port forwards; routed ones have 1500 unless a line says more."""
-    if port.routed:
-        return min(port.mtu or ROUTED_MTU_BYTES, FACTORY_MTU_BYTES)
-    return FACTORY_MTU_BYTES if port.l2_mtu is None else min(port.l2_mtu, FACTORY_MTU_BYTES)
+    said = (port.mtu or ROUTED_MTU_BYTES) if port.routed else port.l2_mtu
+    return FACTORY_MTU_BYTES if said is None else min(said, FACTORY_MTU_BYTES)
 
 
-def version(device: Device) -> str:
+def version(switch: EosSwitch) -> str:
     """`show version`: a capture of 4.28.0F (sources.md)."""
-    serial, digits = device.chassis.serial, device.chassis.base_mac
+    digits = switch.chassis.base_mac
     mac = f"{digits[:4]}.{digits[4:8]}.{digits[8:]}"
     return (
-        f"Arista {device.model}-F\nHardware version: 11.05\nSerial number: {serial}\n"
+        f"Arista {switch.model}-F\nHardware version: 11.05\n"
+        f"Serial number: {switch.chassis.serial}\n"
         f"Hardware MAC address: {mac}\nSystem MAC address: {mac}\n\n"
-        f"Software image version: {device.release}\nArchitecture: x86_64\n"
+        f"Software image version: {switch.release}\nArchitecture: x86_64\n"
     )
 
 
-def vlans(device: Device) -> Tree:
-    """`show vlan | json`."""
-    config = device.running
-    held = {name: carried(port) for name, port in config.ports.items() if device.up(name)}
+def _vlans(switch: EosSwitch) -> Tree:
+    config = switch.stored.running
+    held = {name: carried(port) for name, port in config.ports.items() if switch.up(name)}
     table: Tree = {}
     for vlan, name in sorted(config.vlans.items()):
         members: Tree = {
             port: {"privatePromoted": False} for port, vlans in held.items() if vlan in vlans
         }
-        table[str(vlan)] = {
-            "name": name,
-            "dynamic": False,
-            "status": "active",
-            "interfaces": members,
-        }
+        fields: Tree = {"name": name, "dynamic": False, "status": "active", "interfaces": members}
+        table[str(vlan)] = fields
     return {"vlans": table, "sourceDetail": ""}
 
 
@@ -129,11 +94,10 @@ def carried(port: Port) -> set[int]:
     return {*range(1, 4095)} if port.allowed is None else {*port.allowed}
 
 
-def statuses(device: Device) -> Tree:
-    """`show interfaces status | json`."""
+def _statuses(switch: EosSwitch) -> Tree:
     table: Tree = {}
-    for name, port in device.running.ports.items():
-        state = "disabled" if port.shutdown else "notconnect"
+    for name, port in switch.stored.running.ports.items():
+        up = switch.up(name)
         mode: Tree = {"interfaceMode": "bridged", "vlanId": port.access_vlan}
         if port.routed:
             mode = {"interfaceMode": "routed"}
@@ -141,40 +105,29 @@ def statuses(device: Device) -> Tree:
             mode = {"interfaceMode": "trunk", "vlanExplanation": "trunk"}
         table[name] = {
             "description": port.description or "",
-            "linkStatus": "connected" if device.up(name) else state,
-            "lineProtocolStatus": "up" if device.up(name) else "down",
+            "linkStatus": "connected" if up else "disabled" if port.shutdown else "notconnect",
+            "lineProtocolStatus": "up" if up else "down",
             "vlanInformation": mode,
-            "bandwidth": device.speed(name) * 10**9,
+            "bandwidth": switch.speed(name) * 10**9,
         }
     table["Management1"] = {"linkStatus": "connected", "vlanInformation": {}}
     return {"interfaceStatuses": table}
 
 
-_HOST_MAC = "2488.0700.0001"
-
-
-def _told(device: Device) -> dict[str, tuple[str, Told]]:
-    """Port to the system that is plugged in there, and what it tells."""
-    return {
-        port: (system, tell(name, _HOST_MAC))
-        for port, (system, name) in device.plugged.items()
-        if port in device.running.ports and device.up(port)
-    }
-
-
-def lldp_detail(device: Device) -> Tree:
-    """`show lldp neighbors detail | json`: the keys that three public clients read."""
-    table: Tree = {
-        port: {"lldpNeighborInfo": []} for port in device.running.ports if device.up(port)
-    }
-    for port, (system, told) in _told(device).items():
-        far: Tree = {
-            "interfaceId": f'"{told.port}"',
-            "interfaceId_v2": told.port,
-            "interfaceDescription": told.description,
-        }
-        neighbour: Tree = {"systemName": system, "neighborInterfaceInfo": far}
-        table[port] = {"lldpNeighborInfo": [neighbour]}
+def _lldp_detail(switch: EosSwitch) -> Tree:
+    """The keys that three public clients read."""
+    ports = [port for port in switch.ports if switch.up(port)]
+    table: Tree = {port: {"lldpNeighborInfo": []} for port in ports}
+    for port, (system, name) in switch.plugged.items():
+        if port in ports:
+            told = tell(name, _HOST_MAC)
+            far: Tree = {
+                "interfaceId": f'"{told.port}"',
+                "interfaceId_v2": told.port,
+                "interfaceDescription": told.description,
+            }
+            neighbour: Tree = {"systemName": system, "neighborInterfaceInfo": far}
+            table[port] = {"lldpNeighborInfo": [neighbour]}
     return {"lldpNeighbors": table}
 
 
@@ -182,73 +135,54 @@ NEW_SESSIONS = (4, 32)
 """From this release on, a session that awaits confirmation is named beside the table (napalm)."""
 
 
-def config_sessions(
-    sessions: Mapping[str, ConfigSession], inside: Mapping[str, int], release: str
-) -> Tree:
-    """`show configuration sessions detail | json`; `inside` counts the logins in each."""
-    is_new, table, waiting = numbers(release) >= NEW_SESSIONS, Tree(), Tree()
-    for name, session in sessions.items():
+def config_sessions(switch: EosSwitch) -> Tree:
+    """`show configuration sessions detail | json`."""
+    is_new, table, waiting = numbers(switch.release) >= NEW_SESSIONS, Tree(), Tree()
+    for name, session in switch.config_sessions.held.items():
         logins: Tree = {
             str(4000 + number): {"user": session.user, "terminal": f"vty{number}"}
-            for number in range(inside.get(name, 0))
+            for number in range(switch.logins_in(name))
         }
         state: Tree = {"state": session.state}
         if session.state == "pendingCommitTimer" and is_new:
             # What the table itself says of it then is unproven.
             state = {"state": "committed"}
-            waiting = {
-                "commitTimerSessionName": name,
-                "commitTimerExpireTime": session.expires_at_s,
-            }
+            expires_at_s = session.expires_at_s
+            waiting = {"commitTimerSessionName": name, "commitTimerExpireTime": expires_at_s}
         elif session.state == "pendingCommitTimer":
             state["commitBy"] = session.expires_at_s
         table[name] = {**state, "instances": logins}
     return {"maxSavedSessions": 1, "maxOpenSessions": 5, "sessions": table, **waiting}
 
 
-def totals(device: Device, name: str) -> Tree:
-    """`show interfaces X counters | json`."""
-    held = device.counters(name)
+def _totals(switch: EosSwitch, name: str) -> Tree:
+    held = switch.counted(name)
     received, sent = sum(held.rx_bytes.values()), sum(held.tx_bytes.values())
     return {"interfaces": {name: {"inOctets": received, "outOctets": sent}}}
 
 
-def discards(device: Device, name: str) -> Tree:
-    """`show interfaces X counters discards | json`."""
-    lost = device.counters(name).rx_discards
-    return {
-        "interfaces": {name: {"inDiscards": lost, "outDiscards": 0}},
-        "inDiscardsTotal": lost,
-        "outDiscardsTotal": 0,
-    }
+def _discards(switch: EosSwitch, name: str) -> Tree:
+    lost = switch.counted(name).rx_discards
+    port: Tree = {name: {"inDiscards": lost, "outDiscards": 0}}
+    return {"interfaces": port, "inDiscardsTotal": lost, "outDiscardsTotal": 0}
 
 
-def queues(device: Device, name: str) -> Tree:
-    """`show interfaces X counters queue detail | json`."""
-    held = device.counters(name)
-    classes: Tree = {
-        f"TC{tc}": {
-            "dropPrecedences": {
-                "DP0": {
-                    "enqueuedPackets": 0,
-                    "enqueuedBytes": held.tx_bytes.get(tc, 0),
-                    "droppedPackets": held.tx_drops.get(tc, 0),
-                    "droppedBytes": 0,
-                }
-            }
-        }
-        for tc in QUEUES
-    }
-    port: Tree = {
-        "ucastQueues": {"trafficClasses": classes},
-        "mcastQueues": {"trafficClasses": {}},
-    }
+def _queues(switch: EosSwitch, name: str) -> Tree:
+    held = switch.counted(name)
+    classes: Tree = {}
+    for tc in QUEUES:
+        sent, lost = held.tx_bytes.get(tc, 0), held.tx_drops.get(tc, 0)
+        packets: Tree = {"enqueuedPackets": 0, "enqueuedBytes": sent}
+        packets |= {"droppedPackets": lost, "droppedBytes": 0}
+        classes[f"TC{tc}"] = {"dropPrecedences": {"DP0": packets}}
+    unicast: Tree = {"trafficClasses": classes}
+    port: Tree = {"ucastQueues": unicast, "mcastQueues": {"trafficClasses": {}}}
     return {"egressQueueCounters": {"interfaces": {name: port}}}
 
 
-def marked(device: Device, name: str) -> Tree:
-    """`show qos interfaces X ecn counters queue | json`: a dash where nothing is counted."""
-    held, port = device.counters(name), device.running.ports[name]
+def _marked(switch: EosSwitch, name: str) -> Tree:
+    """A dash where nothing is counted."""
+    held, port = switch.counted(name), switch.stored.running.ports[name]
     counts: Tree = {}
     for queue in QUEUES:
         counted = queue in port.queues and port.queues[queue].count
@@ -256,31 +190,115 @@ def marked(device: Device, name: str) -> Tree:
     return {"intfQueueCounters": {name: {"queueCounters": counts}}}
 
 
-def pfc_detail(device: Device) -> Tree:
-    """`show priority-flow-control counters detail | json`."""
+def _pfc_detail(switch: EosSwitch) -> Tree:
     table: Tree = {}
-    for name in device.running.ports:
-        held = device.counters(name)
+    for name in switch.ports:
+        rx, tx = switch.counted(name).rx_pauses, switch.counted(name).tx_pauses
         counted: Tree = {
-            str(number): {
-                "rxFrames": held.rx_pauses.get(number, 0),
-                "txFrames": held.tx_pauses.get(number, 0),
-            }
+            str(number): {"rxFrames": rx.get(number, 0), "txFrames": tx.get(number, 0)}
             for number in QUEUES
         }
         table[name] = {"priorities": counted}
     return {"interfaces": table}
 
 
-def pfc_watchdog(device: Device) -> Tree:
-    """`show priority-flow-control counters watchdog | json`: ports from their first event on."""
+def _pfc_watchdog(switch: EosSwitch) -> Tree:
+    """Ports from their first event on."""
     table: Tree = {}
-    for name in device.running.ports:
-        stuck = {n: count for n, count in device.counters(name).storms.items() if count}
+    for name in switch.ports:
         queues: Tree = {
             str(number): {"stuckCount": count, "recoveryCount": count}
-            for number, count in stuck.items()
+            for number, count in switch.counted(name).storms.items()
+            if count
         }
         if queues:
             table[name] = {"txQueues": queues}
     return {"interfaces": table}
+
+
+def _maintenance(switch: EosSwitch) -> Tree:
+    """The answers in ANTA's unit tests of VerifyMaintenance."""
+    nothing: Tree = {"units": {}, "interfaces": {}, "vrfs": {}}
+    if not switch.stored.running.quiesced:
+        return {**nothing, "warnings": ["Maintenance Mode is disabled."]}
+    unit: Tree = {
+        "state": "underMaintenance",
+        "adminState": "underMaintenance",
+        "stateChangeTime": 1741258774.3756502,
+        "onBootMaintenance": False,
+        "intfsViolatingTrafficThreshold": False,
+        "aggInBpsRate": 0,
+        "aggOutBpsRate": 0,
+    }
+    return {**nothing, "units": {"System": unit}}
+
+
+def _bgp_summary(switch: EosSwitch) -> Tree:
+    """A neighbour on a port is there once it was heard, by its link-local address.
+
+    Captures of aristanetworks/anta have `fe80::…%Vl4094`.
+    """
+    view, peers = switch.router_view(), Tree()
+    for name, each in every_session(view, switch.told().sessions).items():
+        if each.up or not name.startswith("Ethernet"):
+            peers[f"fe80::1%{short(name)}" if name.startswith("Ethernet") else name] = {
+                "version": 4,
+                "asn": view.neighbors[name],
+                "prefixAccepted": each.networks,
+                "prefixReceived": each.networks,
+                "underMaintenance": False,
+                "peerState": "Established" if each.up else "Idle",
+            }
+    vrf: Tree = {"vrf": "default", "asn": str(view.asn), "peers": peers}
+    return {"vrfs": {"default": vrf if view.asn else {"peers": {}}}}
+
+
+def _routes(switch: EosSwitch) -> Tree:
+    """Routes by BGP (aristanetworks/anta, `VerifyRoutingTableEntry`).
+
+    That a next hop over a port without an address has the port as others have it is a guess.
+    """
+    table: Tree = {
+        each.network: {
+            "hardwareProgrammed": True,
+            "routeType": "eBGP",
+            "kernelProgrammed": True,
+            "routeAction": "forward",
+            "directlyConnected": False,
+            "preference": 200,
+            "metric": 0,
+            "vias": [{"nexthopAddr": "fe80::1", "interface": port} for port in each.interfaces],
+        }
+        for each in switch.told().routes
+    }
+    return {"vrfs": {"default": {"routes": table}}}
+
+
+def _bfd_peers(switch: EosSwitch) -> Tree:
+    by_port, by_address = Tree(), Tree()
+    found = every_session(switch.router_view(), switch.told().sessions)
+    for number, (name, each) in enumerate(found.items(), start=1):
+        port = name if name.startswith("Ethernet") else ""
+        stats: Tree = {port: {"status": "up" if each.bfd else "down", "l3intf": port}}
+        if each.bfd is not None:
+            table = by_port if port else by_address
+            table[f"fe80::{number}" if port else name] = {"peerStats": stats}
+    return {"vrfs": {"default": {"ipv4Neighbors": by_address, "ipv6Neighbors": by_port}}}
+
+
+TREES: Final[dict[str, Callable[..., Tree]]] = {
+    "vlan": _vlans,
+    "interfaces status": _statuses,
+    "lldp neighbors detail": _lldp_detail,
+    "interfaces <port> counters": _totals,
+    "interfaces <port> counters discards": _discards,
+    "interfaces <port> counters queue detail": _queues,
+    "qos interfaces <port> ecn counters queue": _marked,
+    "ip bgp summary": _bgp_summary,
+    "ip route": _routes,
+    "bfd peers": _bfd_peers,
+    "maintenance": _maintenance,
+    "priority-flow-control counters detail": _pfc_detail,
+    "priority-flow-control counters watchdog": _pfc_watchdog,
+}
+"""What follows `show` to its JSON, of which a switch may print more."""

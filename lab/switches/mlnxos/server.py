@@ -1,4 +1,8 @@
-"""`MlnxosSwitch`: one emulated InfiniBand switch behind a real SSH server."""
+"""`MlnxosSwitch`: one emulated InfiniBand switch behind a real SSH server, and what it shows.
+
+`show ib partition`, `show ib sm`, `show ib smnode NAME sm-state` and `show ib sm priority` are as
+public sources print them; the rest is marked (docs/explanation/sources.md#mlnx-os).
+"""
 
 from __future__ import annotations
 
@@ -10,27 +14,39 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from lab.infiniband.topology import node_guid
-from lab.switches.mlnxos.config import FACTORY_ENGINE, PORTS_BY_MODEL, Stored, factory_config
-from lab.switches.mlnxos.configure import COMMANDS
-from lab.switches.mlnxos.show import RELEASE, SHOW_COMMANDS, Device, render_running_config
-from lab.switches.onyx.grammar import match_command
-from lab.switches.onyx.show import Answer
-from lab.switches.onyx.switch import EXIT_STATUS, CliSwitch
+from lab.switches.command_line import CliError, table
+from lab.switches.mlnxos.config import (
+    COMMANDS,
+    FACTORY_ENGINE,
+    PORTS_BY_MODEL,
+    Config,
+    Partition,
+    Stored,
+    factory_config,
+    render_running_config,
+    show_guid,
+)
+from lab.switches.onyx.cli import EXIT_STATUS, CliSwitch
+from lab.switches.onyx.config import GRAMMAR
+from lab.switches.onyx.show import Answer, inventory, version_of
 from lab.switches.plain_faults import is_on, type_by_hand
+from lab.switches.ssh_switch import load_stored, show_parts
 from lab.views import PartitionView, SubnetView, SwitchConfig
 
+RELEASE: Final = "3.11.2016"
 
-def _load(config: SwitchConfig, path: Path) -> Stored:
-    if path.exists():
-        return Stored.model_validate_json(path.read_text())
+
+def _factory(config: SwitchConfig) -> Stored:
     factory = factory_config(config.name, config.model)
     return Stored(running=factory, saved=factory.model_copy(deep=True))
 
 
+def _sm(switch: MlnxosSwitch, values: list[str]) -> str:
+    return type_by_hand(switch, "ib sm" if is_on(values[0]) else "no ib sm")
+
+
 _FAULTS: Final[dict[str, Callable[[MlnxosSwitch, list[str]], str]]] = {
-    "sm on|off": lambda switch, values: type_by_hand(
-        switch, "ib sm" if is_on(values[0]) else "no ib sm"
-    ),
+    "sm on|off": _sm,
     **EXIT_STATUS,
 }
 
@@ -39,60 +55,58 @@ class MlnxosSwitch(CliSwitch[Stored]):
     """One emulated switch: state on disk, Onyx' command line over SSH, and faults on demand."""
 
     own_faults = _FAULTS
+    factory_release = RELEASE
     banner = "Mellanox MLNX-OS Switch Management\n"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        """Load the state of last time, or start from the factory's.
-
-        Raises:
-            UsageError: The lab does not know the model.
-        """
-        super().__init__(config, state_path, _load(config, state_path))
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
+        stored = load_stored(Stored, state_path, lambda: _factory(config))
+        super().__init__(config, state_path, stored)
 
     @property
     def ports(self) -> tuple[str, ...]:
         """The InfiniBand ports."""
-        return PORTS_BY_MODEL[self._config.model][0]
+        return PORTS_BY_MODEL[self.model][0]
 
     @property
     def port_names(self) -> tuple[str, ...]:
         """It has no Ethernet port."""
         return ()
 
-    def device(self) -> Device:
-        """The view that show commands get."""
-        release = self._config.release or RELEASE
-        return Device(self.stored, self._config.model, self.cabled, release, self.chassis)
+    @property
+    def config(self) -> Config:
+        """What is running."""
+        return self.stored.running
+
+    def link_up(self, port: str) -> bool:
+        """Whether a port has a link."""
+        return self.has_cable(port) and port not in self.config.shut
 
     def show(self, words: list[str]) -> Answer:
         """Answer a show command."""
-        handler, values = match_command(SHOW_COMMANDS, words)
-        return handler(self.device(), values)
+        handler, values = GRAMMAR.find(_SHOW_COMMANDS, words)
+        found = handler(self, *values)
+        return found if isinstance(found, Answer) else Answer(found)
 
     def edit(self, words: list[str]) -> None:
         """Run a configuration line."""
-        handler, values = match_command(COMMANDS, words)
-        handler(self.stored.running, values)
+        handler, values = GRAMMAR.find(COMMANDS, words)
+        handler(self.config, *values)
 
     def snapshot(self) -> JsonValue:
         """The running and the saved configuration, canonical: the order of making is left out."""
-        stored = self.stored
-        shown: dict[str, JsonValue] = {}
-        for name, part in {"running": stored.running, "saved": stored.saved}.items():
-            dump = json.loads(part.model_dump_json())
-            text = sorted(render_running_config(part).splitlines())
-            ordered = cast("JsonValue", json.loads(json.dumps(dump, sort_keys=True)))
-            shown[name] = {"config": ordered, "text": [*text]}
-        return shown
+        parts = {"running": self.stored.running, "saved": self.stored.saved}
+        found = show_parts(parts, lambda part: [*sorted(render_running_config(part).splitlines())])
+        return cast("JsonValue", json.loads(json.dumps(found, sort_keys=True)))
 
     def subnet_view(self) -> SubnetView:
         """What this switch does for its subnet."""
-        config, device = self.stored.running, self.device()
-        ports, rate_gbit_s, _ = PORTS_BY_MODEL[self._config.model]
+        config = self.config
+        ports, rate_gbit_s, _ = PORTS_BY_MODEL[self.model]
         return SubnetView(
             switch=config.hostname,
             guid=node_guid(config.hostname),
-            model=self._config.model,
+            model=self.model,
             rate_gbit_s=rate_gbit_s,
             sm_runs=config.sm_runs,
             sm_priority=config.sm_priority,
@@ -102,7 +116,92 @@ class MlnxosSwitch(CliSwitch[Stored]):
                 for name, each in config.partitions.items()
             ),
             ports=ports,
-            up=frozenset(port for port in ports if device.link_up(port)),
+            up=frozenset(filter(self.link_up, ports)),
             cables=self._config.cables,
             links=self._config.links,
         )
+
+
+_WORD: Final = {True: "enable\n", False: "disable\n"}
+
+
+def _block(name: str, partition: Partition) -> str:
+    """Captured on 3.6.8012; `defmember` as Stacki reads it; mtu and rate are a guess."""
+    rows: tuple[tuple[str, object], ...] = (
+        ("PKey ", f"0x{partition.pkey:04X}"),
+        ("ipoib", "yes" if partition.ipoib else "no"),
+        ("mtu  ", partition.mtu),
+        ("rate ", partition.rate),
+        ("defmember ", partition.defmember),
+    )
+    lines = [f"{name}:", *(f"  {key}: {value}" for key, value in rows if value), "  members:"]
+    for guid, kind in partition.members.items():
+        lines.append(f"    GUID='{show_guid(guid)}' member='{kind}'")
+    return "\n".join([*lines, ""])
+
+
+def _partitions(switch: MlnxosSwitch) -> str:
+    return "\n".join(_block(name, each) for name, each in switch.config.partitions.items())
+
+
+def _node_state(switch: MlnxosSwitch, name: str) -> str:
+    if name not in switch.config.nodes:
+        raise CliError(f"% SM node {name} does not exist")  # guess
+    return _WORD[switch.config.nodes[name]]
+
+
+def _node_running(switch: MlnxosSwitch, name: str) -> str:
+    runs = name == switch.config.hostname and switch.config.sm_runs
+    return "active\n" if runs else "not active\n"
+
+
+def _routing(switch: MlnxosSwitch) -> str:
+    """The text while no subnet manager runs is captured; the form of the answer is a guess."""
+    if not switch.config.sm_runs:
+        raise CliError("% Connection to SM unavailable")
+    return f"Routing engine: {switch.config.routing_engine or FACTORY_ENGINE}\n"
+
+
+def _interface(switch: MlnxosSwitch, port: str) -> str:
+    """A capture of a QM8700."""
+    ports, rate, word = PORTS_BY_MODEL[switch.model]
+    if port not in ports:
+        raise CliError(f"% Interface ib {port} does not exist")  # guess
+    up = switch.link_up(port)
+    rows = (
+        ("Logical port state", "Active" if up else "Down"),
+        ("Physical port state", "LinkUp" if up else "Polling"),
+        ("Current line rate", f"{rate}.0 Gbps" if up else "-"),
+        ("Supported speeds", f"edr, {word}"),
+        ("Speed", word if up else "-"),
+        ("Supported widths", "1X, 2X, 4X"),
+        ("Width", "4X" if up else "-"),
+        ("Max supported MTUs", "4096"),
+        ("MTU", "4096"),
+        ("VL capabilities", "VL0 - VL7"),
+        ("Operational VLs", "VL0 - VL3"),
+        ("Description", ""),
+        ("IB Subnet", "infiniband-default"),
+    )
+    body = "".join(f"        {key:<28}: {value}".rstrip() + "\n" for key, value in rows)
+    return f"IB{port} state:\n{body}"
+
+
+_PLAIN: Final[dict[str, Callable[[MlnxosSwitch], str | Answer]]] = {
+    # Some lines of Onyx' answer, with the product's own name.
+    "show version": lambda switch: Answer(
+        version_of(switch, {"Product name": "MLNX-OS", "Product release": switch.release}).text
+    ),
+    "show inventory": inventory,
+    "show ib partition": _partitions,
+    "show ib sm": lambda switch: _WORD[switch.config.sm],
+    "show ib sm priority": lambda switch: f"{switch.config.sm_priority}\n",
+    "show ib sm routing-info": _routing,
+    "show running-config": lambda switch: render_running_config(switch.config),
+}
+_NAMED: Final[dict[str, Callable[[MlnxosSwitch, str], str]]] = {
+    "show ib smnode <word> sm-state": _node_state,
+    "show ib smnode <word> sm-running": _node_running,
+    "show interfaces ib <ports>": _interface,
+}
+_SHOW_COMMANDS: Final = table((*_PLAIN.items(), *_NAMED.items()))

@@ -1,65 +1,31 @@
-"""One command-line session: modes, prompts, and what one line prints.
+"""What Onyx and MLNX-OS have alike: a switch, its sessions with their modes, and their commands.
 
-Modes and prompts: docs/explanation/sources.md#onyx. The session knows nothing of SSH.
+Modes and prompts: docs/explanation/sources.md#onyx. A session knows nothing of SSH.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeVar
 
-from lab.switches.indented import indented
-from lab.switches.onyx.grammar import (
-    CliError,
-    Command,
-    UnknownCommandError,
-    expand_ports,
-    match_command,
-    split_words,
-)
+from components.remote.ssh_library import asyncssh
+from lab.switches.command_line import CliError, UnknownCommandError, table
+from lab.switches.logins import KeyboardLogin
+from lab.switches.onyx.config import GRAMMAR, UNKNOWN, SavedAndRunning, expand_ports, split_words
 from lab.switches.onyx.show import Answer
+from lab.switches.onyx.terminal import serve
 from lab.switches.plain_faults import PlainFaults
+from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.stored import Part
+from lab.switches.text import indented
+from lab.views import SwitchConfig
 
-
-class Switch(Protocol):
-    """What a session needs of its switch."""
-
-    @property
-    def hostname(self) -> str:
-        """As the prompt shows it."""
-        ...
-
-    @property
-    def port_names(self) -> Iterable[str]:
-        """Ethernet ports, whose mode may be entered."""
-        ...
-
-    def show(self, words: list[str]) -> Answer:
-        """Answer a show command."""
-        ...
-
-    def change(self, words: list[str]) -> None:
-        """Run a configuration line, whole or not at all, and write the state to disk."""
-        ...
-
-    def note_unmodelled(self, line: str) -> None:
-        """Record a line that nobody knows."""
-        ...
-
-    def save_configuration(self) -> None:
-        """Make the running configuration the one that boots; may refuse (disk full)."""
-        ...
-
-    def reload(self) -> None:
-        """Boot again, from the saved configuration."""
-        ...
-
-    def refuse(self, line: str) -> str | None:
-        """The text with which a planted fault rejects this line, or None."""
-        ...
+StoredT = TypeVar("StoredT", bound=SavedAndRunning[Any])
 
 
 class Mode(Enum):
@@ -74,7 +40,7 @@ class Mode(Enum):
 class Session:
     """The state of one login."""
 
-    switch: Switch
+    switch: CliSwitch[Any]
     mode: Mode = Mode.STANDARD
     context: str = ""
     """`interface ethernet 1/1` or `vlan 111` inside config mode."""
@@ -113,14 +79,13 @@ class Session:
         words = split_words(body)
         if _abbreviates(words[0], "show"):
             return _filtered(self.switch.show(words), filters)
-        tables = _SESSION_COMMANDS[self.mode]
         try:
-            handler, values = match_command(tables, words)
+            handler, values = GRAMMAR.find(_SESSION_COMMANDS[self.mode], words)
         except UnknownCommandError:
             if self.mode is not Mode.CONFIG:
                 raise
             return self._configure(words)
-        return handler(self, values)
+        return handler(self, *values) or ""
 
     def _configure(self, words: list[str]) -> str:
         """Run a configuration line: first within the context, then as a global one."""
@@ -139,43 +104,6 @@ class Session:
             self.context = f"vlan {words[1]}"
         return ""
 
-    def enter_ports(self, values: list[str]) -> str:
-        """`interface ethernet …` alone: enter that mode."""
-        expand_ports(values[0], self.switch.port_names)
-        self.context = f"interface ethernet {values[0]}"
-        return ""
-
-    def leave(self) -> str:
-        """`exit`: one level up; at the top the session ends."""
-        if self.context:
-            self.context = ""
-        elif self.mode is Mode.CONFIG:
-            self.mode = Mode.ENABLE
-        else:
-            self.open = False
-        return ""
-
-    def set_mode(self, mode: Mode) -> str:
-        """Change the mode at top level."""
-        self.mode = mode
-        return ""
-
-    def set_paging(self, *, on: bool) -> str:
-        """`[no] cli session paging enable`."""
-        self.paging = on
-        return ""
-
-    def save(self) -> str:
-        """`configuration write`."""
-        self.switch.save_configuration()
-        return ""
-
-    def reload(self) -> str:
-        """`reload`: the questions it may ask are a guess, so only the forced form is known."""
-        self.open = False
-        self.switch.reload()
-        return ""
-
 
 def _in_context(context: str, words: list[str]) -> list[str]:
     return [*context.split(), *words]
@@ -192,13 +120,10 @@ def _abbreviates(word: str, full: str) -> bool:
     return len(word) > 1 and full.startswith(word)
 
 
-_JSON: Final = "json-print"
-
-
 def _filtered(answer: Answer, filters: list[str]) -> str:
-    if _JSON in filters:
+    if "json-print" in filters:
         if answer.data is None:
-            raise UnknownCommandError('% Unrecognized command "json-print".\nType "?" for help.')
+            raise UnknownCommandError(UNKNOWN.format("json-print"))
         return indented(answer.data)
     if answer.text is None:
         # No capture of the text form exists (sources.md#onyx-unknown) and nobody here needs it.
@@ -207,59 +132,78 @@ def _filtered(answer: Answer, filters: list[str]) -> str:
     for item in filters:
         word, _, pattern = item.partition(" ")
         if not _abbreviates(word, "include"):
-            raise UnknownCommandError(f'% Unrecognized command "{word}".\nType "?" for help.')
+            raise UnknownCommandError(UNKNOWN.format(word))
         matcher = re.compile(pattern.strip().strip('"').replace("\\\\", "\\"))
         text = "".join(f"{line}\n" for line in text.splitlines() if matcher.search(line))
     return text
 
 
-SessionHandler = Callable[[Session, list[str]], str]
+def _leave(session: Session) -> None:
+    """`exit`: one level up; at the top the session ends."""
+    if session.context:
+        session.context = ""
+    elif session.mode is Mode.CONFIG:
+        session.mode = Mode.ENABLE
+    else:
+        session.open = False
 
 
-def _table(forms: dict[str, SessionHandler]) -> tuple[Command[SessionHandler], ...]:
-    return tuple(Command(tuple(pattern.split()), handler) for pattern, handler in forms.items())
+def _enter_ports(session: Session, ports: str) -> None:
+    """`interface ethernet …` alone: enter that mode."""
+    expand_ports(ports, session.switch.port_names)
+    session.context = f"interface ethernet {ports}"
 
 
-def _length(_session: Session, values: list[str]) -> str:
+def _save(session: Session) -> None:
+    session.switch.save_configuration()
+
+
+def _reload(session: Session) -> None:
+    """The questions that a `reload` may ask are a guess, so only the forced form is known."""
+    session.open = False
+    session.switch.reload()
+
+
+def _length(_session: Session, text: str) -> None:
     """`terminal length 0` is refused with exactly this text (netmiko #394)."""
-    if not 5 <= int(values[0]) <= 999:  # noqa: PLR2004 - the range in the text
+    if not 5 <= int(text) <= 999:  # noqa: PLR2004 - the range in the text
         raise CliError("% Please enter an integer between 5 and 999.")
-    return ""
 
 
-_ANYWHERE: Final[dict[str, SessionHandler]] = {
-    "exit": lambda session, _: session.leave(),
-    "no cli session paging enable": lambda session, _: session.set_paging(on=False),
-    "cli session paging enable": lambda session, _: session.set_paging(on=True),
-    "terminal length <int>": _length,
-    "cli session terminal length <int>": _length,
-    "terminal type <word>": lambda _session, _values: "",
-}
-_SAVING: Final[dict[str, SessionHandler]] = {
-    "configuration write": lambda session, _: session.save(),
-    "write memory": lambda session, _: session.save(),
-    "reload force": lambda session, _: session.reload(),
-    "reload noconfirm": lambda session, _: session.reload(),
-}
-_TO_ENABLE: Final[dict[str, SessionHandler]] = {
-    "enable": lambda session, _: session.set_mode(Mode.ENABLE),
-    "disable": lambda session, _: session.set_mode(Mode.STANDARD),
-}
-_TO_CONFIG: Final[dict[str, SessionHandler]] = {
-    # `enable` in enable mode changes nothing; bare `configure` is incomplete (sonic-mgmt PR 841).
-    "enable": lambda _session, _values: "",
-    "disable": lambda session, _: session.set_mode(Mode.STANDARD),
-    "configure terminal": lambda session, _: session.set_mode(Mode.CONFIG),
-}
-_CONFIG: Final[dict[str, SessionHandler]] = {
-    "interface ethernet <ports>": lambda session, values: session.enter_ports(values),
-    "configure terminal": lambda session, _: session.set_mode(Mode.CONFIG),
-    "enable": lambda _session, _values: "",
-}
+def _nothing(_session: Session, *_values: str) -> None:
+    """Changes nothing here."""
+
+
+def _set(field: str, value: object) -> Callable[[Session], None]:
+    return lambda session: setattr(session, field, value)
+
+
+_ANYWHERE: Final = (
+    ("exit", _leave),
+    ("no cli session paging enable", _set("paging", value=False)),
+    ("cli session paging enable", _set("paging", value=True)),
+    ("terminal length <int>", _length),
+    ("cli session terminal length <int>", _length),
+    ("terminal type <word>", _nothing),
+)
+_SAVING: Final = (
+    ("configuration write", _save),
+    ("write memory", _save),
+    ("reload force", _reload),
+    ("reload noconfirm", _reload),
+)
+_TO_STANDARD: Final = ("disable", _set("mode", Mode.STANDARD))
+_TO_CONFIG: Final = ("configure terminal", _set("mode", Mode.CONFIG))
 _SESSION_COMMANDS: Final = {
-    Mode.STANDARD: _table(_ANYWHERE | _TO_ENABLE),
-    Mode.ENABLE: _table(_ANYWHERE | _TO_CONFIG | _SAVING),
-    Mode.CONFIG: _table(_ANYWHERE | _CONFIG | _SAVING),
+    Mode.STANDARD: table((*_ANYWHERE, ("enable", _set("mode", Mode.ENABLE)), _TO_STANDARD)),
+    # `enable` in enable mode changes nothing; bare `configure` is incomplete (sonic-mgmt PR 841).
+    Mode.ENABLE: table((*_ANYWHERE, ("enable", _nothing), _TO_STANDARD, _TO_CONFIG, *_SAVING)),
+    Mode.CONFIG: table(
+        (
+            *(*_ANYWHERE, ("enable", _nothing), _TO_CONFIG, *_SAVING),
+            ("interface ethernet <ports>", _enter_ports),
+        )
+    ),
 }
 
 
@@ -269,3 +213,94 @@ class Faults(PlainFaults):
 
     exit_status: int | None = None
     """Status of an exec; None sends none, as xCAT tolerates."""
+
+
+def _exit_status(switch: CliSwitch[Any], values: list[str]) -> str:
+    switch.faults.exit_status = None if values[0] == "missing" else int(values[0])
+    return f"exit status of an exec: {values[0]}"
+
+
+EXIT_STATUS: Final[dict[str, Callable[[CliSwitch[Any], list[str]], str]]] = {
+    "exit-status NUMBER|missing": _exit_status
+}
+
+
+class CliSwitch(SshSwitch[StoredT, Faults]):
+    """A switch with Onyx' command line over SSH."""
+
+    line_editor = False
+    planted_refusal = "% Internal error: the command failed"  # planted, not modelled
+    writes = re.compile("conf|write|reload")
+    # A guess, after TMS base: a command that the user's capability lacks is not there for it.
+    denial = UNKNOWN
+    banner: ClassVar[str]
+    """Before the login."""
+
+    def __init__(self, config: SwitchConfig, state_path: Path, stored: StoredT) -> None:
+        """Nothing is planted."""
+        super().__init__(config, state_path, stored, Faults())
+
+    @abstractmethod
+    def show(self, words: list[str]) -> Answer:
+        """Answer a show command."""
+
+    @abstractmethod
+    def edit(self, words: list[str]) -> None:
+        """Run a configuration line; what it has done is taken back if it raises a CliError."""
+
+    def login(self) -> asyncssh.SSHServer:
+        """The one user's password."""
+        return KeyboardLogin(self._config, self.banner)
+
+    def session(self) -> Session:
+        """A new login."""
+        return Session(self, paging=self.stored.running.paging)
+
+    async def serve(self, process: Process) -> None:
+        """A shell, or one command."""
+        await serve(process, self.session(), self.faults)
+
+    def turn_away(self, process: Process) -> None:
+        """Tell it (a guess)."""
+        process.stdout.write("% Maximum number of sessions reached\n")
+        process.close()
+
+    @property
+    def hostname(self) -> str:
+        """As the prompt shows it."""
+        return self.stored.running.hostname
+
+    @property
+    def port_names(self) -> Collection[str]:
+        """Ethernet ports, whose mode may be entered."""
+        return self.ports
+
+    def change(self, words: list[str]) -> None:
+        """Run a configuration line, whole or not at all."""
+        running: Part = self.stored.running
+        before = running.model_dump_json()  # a tenth of a copy; a refusal is rare
+        try:
+            self.edit(words)
+        except CliError:
+            self.stored.running = type(running).model_validate_json(before)
+            raise
+        self.commit()
+
+    def save_configuration(self) -> None:
+        """Make the running configuration the one that boots; a full disk refuses (a guess)."""
+        if self.faults.disk_full:
+            raise CliError("% Failed to save configuration: No space left on device")
+        self.stored.saved = self.stored.running.model_copy(deep=True)
+        self.commit()
+
+    def reload(self) -> None:
+        """Boot again: sessions end and what was not saved is lost."""
+        self.stored.running = self.stored.saved.model_copy(deep=True)
+        self.commit()
+        self.drop_sessions()
+
+    reboot = reload
+
+    def run_line(self, line: str) -> str:
+        """Run a configuration line as somebody at the console would; nothing is saved."""
+        return Session(self, Mode.CONFIG, paging=False).run(line)

@@ -8,11 +8,17 @@ beyond 3 and 6, which `show roce` prints (capture C1).
 
 from __future__ import annotations
 
-from typing import Generic, Literal, TypeVar
+import re
+import shlex
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, Generic, Literal, TypeVar
 
 from lab.switches import stored
+from lab.switches.command_line import CliError, Command, Grammar
 from lab.switches.front import front_of
 from lab.switches.stored import Part
+from lab.switches.text import collapse, expand, numbers
 
 Mode = Literal["access", "trunk", "hybrid"]
 Trust = Literal["L2", "L3", "both", "port"]
@@ -22,6 +28,85 @@ FACTORY_MTU_BYTES = 1500
 FACTORY_VLAN = 1
 TRAFFIC_CLASSES = range(8)
 FACTORY_WEIGHTS = {tc: 12 + tc % 2 for tc in TRAFFIC_CLASSES}
+
+
+_SPAN: Final = r"\d+/\d+(/\d+)?(-\d+/\d+(/\d+)?)?"
+_HELP: Final = '\nType "?" for help.'
+UNKNOWN: Final = f'% Unrecognized command "{{}}".{_HELP}'
+"""TMS base, and MLNX-OS 3.6.8012 in capture C16."""
+GRAMMAR: Final = Grammar(
+    places={
+        "<ports>": re.compile(rf"{_SPAN}(,{_SPAN})*"),
+        "<vlans>": re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*"),
+        "<int>": re.compile(r"\d+"),
+        "<word>": re.compile(r"\S+"),
+    },
+    unknown=UNKNOWN,
+    incomplete=f"% Incomplete command.{_HELP}",  # the prefix that tools check (capture C12)
+    ambiguous=f'% Ambiguous command "{{}}".{_HELP}',  # guess
+)
+_SINCE: Final = {
+    "roce": (3, 8, 2000),
+    "traffic-class": (3, 6, 5000),
+    "trust": (3, 6, 5000),
+    "congestion-control": (3, 6, 5000),
+}
+"""Word of a command to the release that brought it: Onyx user manual, "RoCE Commands"; a public
+recipe for 3.7.1102 that 3.6.4114 refused."""
+
+
+def of_release(commands: Iterable[Command], release: str) -> tuple[Command, ...]:
+    """The commands that a release has."""
+    held = numbers(release)
+    return tuple(
+        command
+        for command in commands
+        if all(_SINCE.get(word, ()) <= held for word in command.pattern)
+    )
+
+
+def split_words(line: str) -> list[str]:
+    """Split a line at blanks outside of double quotes; a CliError if one is not closed."""
+    try:
+        return [*_words(line)]
+    except ValueError as error:
+        raise CliError(f"% {error}") from error
+
+
+@lru_cache(maxsize=1000)
+def _words(line: str) -> tuple[str, ...]:
+    """A driver asks the same of each port, again and again."""
+    return tuple(shlex.split(line))
+
+
+def expand_ports(text: str, known: Iterable[str]) -> list[str]:
+    """Expand `1/1-1/3,1/7` into ports that the switch has, in its order.
+
+    Raises:
+        CliError: A port is not there (the wording is a guess).
+    """
+    order = list(known)
+    ports: list[str] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        for end in (first, last or first):
+            if end not in order:
+                raise CliError(f"% Interface ethernet {end} does not exist")  # guess
+        ports += order[order.index(first) : order.index(last or first) + 1]
+    return ports
+
+
+def expand_vlans(text: str) -> list[int]:
+    """Expand `10,111-112`; a CliError if a VLAN is outside 1-4094 (the wording is a guess)."""
+    vlans = [*expand(text)]
+    if not vlans or min(vlans) < 1 or max(vlans) > 4094:  # noqa: PLR2004 - IEEE 802.1Q
+        raise CliError("% Please enter an integer between 1 and 4094.")  # guess, after netmiko #394
+    return vlans
+
+
+def collapse_ports(ports: Iterable[str], order: list[str]) -> str:
+    """Write ports as `1/1-1/3,1/7`, in the switch's order."""
+    return collapse(map(order.index, ports), order.__getitem__)
 
 
 class Congestion(Part):
@@ -67,6 +152,10 @@ class PortConfig(Part):
         """Which switch priority a DSCP gets."""
         return self.dscp_map.get(dscp, dscp // 8)
 
+    def carries(self, vlan: int) -> bool:
+        """Whether a trunk or hybrid port allows a VLAN."""
+        return self.allowed_vlans == "all" or vlan in self.allowed_vlans
+
     def add_allowed(self, vlans: list[int]) -> None:
         """Allow more VLANs on a trunk or hybrid port."""
         if self.allowed_vlans != "all":
@@ -106,16 +195,28 @@ class Config(CliConfig):
     roce: RoceMode = "none"
     lldp: bool = False
 
+    def add_vlans(self, vlans: list[int]) -> None:
+        """Make VLANs; one that is there keeps its name."""
+        self.vlans = dict(sorted((dict.fromkeys(vlans, "") | self.vlans).items()))
+
+    def remove_vlans(self, vlans: list[int]) -> None:
+        """Remove VLANs, also from ports; a CliError if one is not there, or the factory's."""
+        missing = [vlan for vlan in vlans if vlan not in self.vlans]
+        if FACTORY_VLAN in vlans or missing:
+            raise CliError(f"% VLAN {(missing or [FACTORY_VLAN])[0]} cannot be deleted")  # guess
+        self.vlans = {key: name for key, name in self.vlans.items() if key not in vlans}
+        for port in self.ports.values():
+            if port.access_vlan in vlans:
+                port.access_vlan = FACTORY_VLAN
+            if port.allowed_vlans != "all":
+                port.remove_allowed(vlans)
+
 
 Stored = SavedAndRunning[Config]
 
 
 def factory_config(hostname: str, model: str) -> Config:
-    """The configuration of a switch that nobody has touched.
-
-    Raises:
-        UsageError: No such model runs Onyx, as far as is known.
-    """
+    """Of a switch that nobody has touched; a UsageError if the lab does not know the model."""
     count = front_of(model, "onyx").ports
     ports = {f"1/{n}": PortConfig() for n in range(1, count + 1)}
     return Config(hostname=hostname, model=model, ports=ports)
@@ -134,3 +235,41 @@ def apply_roce(config: Config, mode: RoceMode) -> None:
         port.congestion = {3: ecn} if on else {}
         port.ets_strict = [6] if on else []
         port.ets_weights = {3: 50} if on else {}
+
+
+_MODULE: Final = re.compile(r"qsfp(?:-split-(?P<parts>[248]))?")
+
+
+def ask_split(stored: Stored, ports: str, _module: str) -> None:
+    """Without `force` the switch asks (public captures), and a session here cannot answer."""
+    names = " ".join(expand_ports(ports, stored.running.ports))
+    raise CliError(
+        f"the following interfaces will be unmapped: {names}\nType 'yes' to confirm split:"
+    )
+
+
+def split(stored: Stored, ports: str, module: str) -> None:
+    """A port becomes its parts, and what it had is gone (manual, "Ethernet Interfaces").
+
+    That it has to be shut is in public guides; the wording of the refusals is a guess.
+    """
+    config, found = stored.running, _MODULE.fullmatch(module)
+    parts = int(found["parts"] or 1) if found else 0
+    for name in expand_ports(ports, config.ports):
+        front = front_of(config.model, "onyx") if config.model else None
+        whole = "/".join(name.split("/")[:2])
+        form = front.split(int(whole.split("/")[1]), parts, "onyx") if front else None
+        if not found or (parts > 1 and (form is None or name != whole)):
+            raise CliError(f"% Module type {module} is not supported on this port")
+        held = [each for each in config.ports if each == whole or each.startswith(f"{whole}/")]
+        if any(config.ports[each].admin_up for each in held):
+            raise CliError("% Interface must be shut down to change its module type")
+        names = [f"{whole}/{part}" for part in range(1, parts + 1)] if parts > 1 else [whole]
+        rest = {each: port for each, port in config.ports.items() if each not in held}
+        rest |= {each: PortConfig() for each in names}
+        config.ports = dict(sorted(rest.items(), key=lambda item: port_order(item[0])))
+
+
+def port_order(name: str) -> tuple[int, ...]:
+    """Ports by number, not by letter."""
+    return tuple(int(part) for part in name.split("/"))

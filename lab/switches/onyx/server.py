@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -11,15 +10,21 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.core.errors import UsageError
+from lab.switches.command_line import Command
 from lab.switches.front import front_of
-from lab.switches.onyx.config import RoceMode, Stored, apply_roce, factory_config
-from lab.switches.onyx.configure import COMMANDS, Change
-from lab.switches.onyx.grammar import Command, match_command, of_release
-from lab.switches.onyx.running_config import RELEASE, render_running_config
-from lab.switches.onyx.show import SHOW_COMMANDS, Answer, Device, Show
-from lab.switches.onyx.show_ports import oper_up
-from lab.switches.onyx.switch import EXIT_STATUS, CliSwitch
+from lab.switches.onyx.cli import EXIT_STATUS, CliSwitch
+from lab.switches.onyx.config import (
+    GRAMMAR,
+    RoceMode,
+    Stored,
+    apply_roce,
+    factory_config,
+    of_release,
+)
+from lab.switches.onyx.lines import COMMANDS, RELEASE, render_running_config
+from lab.switches.onyx.show import SHOW_COMMANDS, Answer
 from lab.switches.plain_faults import by_hand, cable
+from lab.switches.ssh_switch import load_stored, show_parts
 from lab.views import PortView, SwitchConfig
 
 KIB_PER_KB = 1
@@ -27,18 +32,12 @@ KIB_PER_KB = 1
 
 
 @cache
-def _show_commands(release: str) -> tuple[Command[Show], ...]:
-    return of_release(SHOW_COMMANDS, release)
+def _commands(release: str) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
+    """What a release can be asked, and told."""
+    return of_release(SHOW_COMMANDS, release), of_release(COMMANDS, release)
 
 
-@cache
-def _commands(release: str) -> tuple[Command[Change], ...]:
-    return of_release(COMMANDS, release)
-
-
-def _load(config: SwitchConfig, path: Path) -> Stored:
-    if path.exists():
-        return Stored.model_validate_json(path.read_text())
+def _factory(config: SwitchConfig) -> Stored:
     if config.name == "":
         raise UsageError("a lab switch needs a name")
     factory = factory_config(config.name, config.model)
@@ -65,15 +64,12 @@ class OnyxSwitch(CliSwitch[Stored]):
     """One emulated switch: state on disk, a command line over SSH, and faults on demand."""
 
     own_faults = _FAULTS
+    factory_release = RELEASE
     banner = "Mellanox Onyx Switch Management\n"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        super().__init__(config, state_path, _load(config, state_path))
-
-    @property
-    def release(self) -> str:
-        """What it runs."""
-        return self._config.release or RELEASE
+        stored = load_stored(Stored, state_path, lambda: _factory(config))
+        super().__init__(config, state_path, stored)
 
     @property
     def ports(self) -> Collection[str]:
@@ -81,37 +77,26 @@ class OnyxSwitch(CliSwitch[Stored]):
         return self.stored.running.ports
 
     def show(self, words: list[str]) -> Answer:
-        """Answer a show command."""
-        # `show interface` is taken for `show interfaces` by the abbreviation rule.
-        handler, values = match_command(_show_commands(self.release), words)
-        return handler(self.device(), values)
+        """Answer a show command; the abbreviation rule takes `show interface` for `interfaces`."""
+        handler, values = GRAMMAR.find(_commands(self.release)[0], words)
+        return handler(self, *values)
 
     def edit(self, words: list[str]) -> None:
         """Run a configuration line."""
-        handler, values = match_command(_commands(self.release), words)
-        handler(self.stored, values)
+        handler, values = GRAMMAR.find(_commands(self.release)[1], words)
+        handler(self.stored, *values)
 
-    def device(self) -> Device:
-        """The view that show commands get."""
-        model = self._config.model
-        return Device(self.stored, model, self.cabled, self.plugged, self.release, self.chassis)
+    def up(self, port: str) -> bool:
+        """Whether the port has link: not shut, cabled, and its cable not pulled."""
+        return self.stored.running.ports[port].admin_up and self.has_cable(port)
 
     def snapshot(self) -> JsonValue:
         """The running and the saved configuration, canonical: no counters, no clocks."""
-        stored = self.stored
-        parts = {"running": stored.running, "saved": stored.saved}
-        shown: dict[str, JsonValue] = {}
-        for name, part in parts.items():
-            dump = cast("JsonValue", json.loads(part.model_dump_json()))
-            shown[name] = {"config": dump, "text": render_running_config(part)}
-        return shown
+        parts = {"running": self.stored.running, "saved": self.stored.saved}
+        return show_parts(parts, render_running_config)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """What decides about a RoCE packet on this port; a UsageError if there is none."""
         config = self.stored.running
         self.require_port(port)
         held = config.ports[port]
@@ -122,7 +107,7 @@ class OnyxSwitch(CliSwitch[Stored]):
             switch=self._config.name,
             port=port,
             admin_up=held.admin_up,
-            oper_up=oper_up(self.stored, self.cabled, port),
+            oper_up=self.up(port),
             speed_gbit_s=front_of(self._config.model, "onyx").speed(int(port.split("/")[1])),
             mtu_bytes=held.mtu_bytes,
             mode=held.mode,

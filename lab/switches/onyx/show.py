@@ -1,4 +1,4 @@
-"""The show commands: what the switch answers, as text and as `| json-print`.
+"""The show commands of ports, VLANs and the system: as text and as `| json-print`.
 
 Sources: docs/explanation/sources.md#onyx, the fixtures and captures that it names. A text
 form that nobody has captured is made by `_guessed_text` and says so here; Railyard's driver reads
@@ -7,32 +7,30 @@ none of those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import JsonValue
 
-from lab.switches.onyx import show_ports, show_qos
-from lab.switches.onyx.config import Stored
-from lab.switches.onyx.grammar import Command, collapse_vlans
-from lab.switches.onyx.running_config import RELEASE, render_running_config
-from lab.switches.stored import FACTORY_CHASSIS, Chassis
+from lab.switches.command_line import CliError, table
+from lab.switches.front import front_of
+from lab.switches.neighbours import tell
+from lab.switches.onyx import show_qos
+from lab.switches.onyx.config import expand_ports
+from lab.switches.onyx.lines import RELEASE, render_running_config
+from lab.switches.text import collapse, columns
 
+if TYPE_CHECKING:
+    from lab.switches.onyx.cli import CliSwitch
+    from lab.switches.onyx.server import OnyxSwitch
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """What a show command may look at."""
-
-    stored: Stored
-    model: str
-    cabled: frozenset[str]
-    """Ports with a cable to a host that has power."""
-    plugged: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Port to who tells its name there by LLDP, and by which of its ports."""
-    release: str = RELEASE
-    chassis: Chassis = FACTORY_CHASSIS
+FRAME_OVERHEAD_BYTES: Final = 22
+"""`Maximum packet size` is the MTU plus this in every capture found."""
+MEAN_FRAME_BYTES: Final = 4174
+"""A 4096-byte RDMA segment with its headers: packets are derived from bytes."""
+_HOST_MAC: Final = "24:8a:07:00:00:01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,6 @@ class Answer:
     text: str | None
     data: JsonValue = None
 
-
-Show = Callable[[Device, list[str]], Answer]
 
 _VERSION: Final = {
     "Product name": "Onyx",
@@ -59,141 +55,255 @@ _VERSION: Final = {
 """oxidized's capture of `show version` on 3.9.2504, without the clocks."""
 
 
-def chassis_lines(chassis: Chassis) -> dict[str, str]:
-    """The rest of `show version`: captures of 3.8.2004 and 3.9.0300 (sources.md)."""
-    return {"Host ID": chassis.base_mac.upper(), "System serial num": chassis.serial}
+def version_of(switch: CliSwitch[Any], rows: dict[str, str]) -> Answer:
+    """`show version`: its last two lines are in captures of 3.8.2004 and 3.9.0300 (sources.md)."""
+    chassis = switch.chassis
+    found = {key: value.replace(RELEASE, switch.release) for key, value in rows.items()}
+    found |= {"Host ID": chassis.base_mac.upper(), "System serial num": chassis.serial}
+    text = "".join(f"{key + ':':<19}{value}\n" for key, value in found.items())
+    return Answer(text, dict[str, JsonValue](found))
 
 
-def _version(device: Device, _values: list[str]) -> Answer:
-    table = {key: value.replace(RELEASE, device.release) for key, value in _VERSION.items()}
-    table |= chassis_lines(device.chassis)
-    lines = [f"{key + ':':<19}{value}" for key, value in table.items()]
-    return Answer("\n".join(lines) + "\n", dict[str, JsonValue](table))
-
-
-def inventory(model: str, chassis: Chassis) -> Answer:
+def inventory(switch: CliSwitch[Any]) -> Answer:
     """`show inventory`: a public client reads the first line of a chassis (NOC's profile).
 
     The rest of the table, and the end of a part number, are a guess.
     """
     head = ("Module", "Part Number", "Serial Number", "Asic Rev.", "HW Rev.")
-    rows = (head, ("CHASSIS", f"M{model}-CS2F", chassis.serial, "N/A", "A1"))
-    lines = ["".join(f"{cell:<18}" for cell in row).rstrip() for row in rows]
-    return Answer("".join(f"{line}\n" for line in lines))
+    row = ("CHASSIS", f"M{switch.model}-CS2F", switch.chassis.serial, "N/A", "A1")
+    return Answer(columns((head, row), *(18 for _ in head)))
 
 
-def _running(device: Device, _values: list[str]) -> Answer:
+def _running(switch: OnyxSwitch) -> Answer:
     clock = datetime.now(UTC).strftime("%Y/%m/%d %H:%M:%S +0000")
-    return Answer(render_running_config(device.stored.running, clock, device.release))
+    return Answer(render_running_config(switch.stored.running, clock, switch.release))
 
 
-def _saved(device: Device, _values: list[str]) -> Answer:
-    return Answer(render_running_config(device.stored.saved, release=device.release))
-
-
-def _vlan(device: Device, _values: list[str]) -> Answer:
+def _vlan(switch: OnyxSwitch) -> Answer:
     """JSON: fixture onyx_vlan_show.cfg, with its line break after each fifth port."""
-    config = device.stored.running
-    table: dict[str, JsonValue] = {}
+    config = switch.stored.running
+    found: dict[str, JsonValue] = {}
     for vlan, name in config.vlans.items():
         ports = [
             f"Eth{port}"
             for port, held in config.ports.items()
             if (held.mode != "trunk" and held.access_vlan == vlan)
-            or (held.mode != "access" and _carries(held.allowed_vlans, vlan))
+            or (held.mode != "access" and held.carries(vlan))
         ]
         lines = [", ".join(ports[at : at + 5]) for at in range(0, len(ports), 5)]
-        table[str(vlan)] = {"Name": name, "Ports": ",\n".join(lines)}
-    return Answer(_guessed_text(table), table)
+        found[str(vlan)] = {"Name": name, "Ports": ",\n".join(lines)}
+    return _guessed(found)
 
 
-def _carries(allowed: Literal["all"] | list[int], vlan: int) -> bool:
-    return allowed == "all" or vlan in allowed
-
-
-def _switchport(device: Device, _values: list[str]) -> Answer:
+def _switchport(switch: OnyxSwitch) -> Answer:
     """JSON: fixture onyx_l2_interface_show.cfg; `N/A` of a trunk: capture C9; `all` is a guess."""
-    table: dict[str, JsonValue] = {}
-    for name, port in device.stored.running.ports.items():
-        if port.routed:  # the fixture of a routed port has no `Switchport mode`
-            continue
-        allowed = port.allowed_vlans
-        table[f"Eth{name}"] = {
-            "Access vlan": "N/A" if port.mode == "trunk" else str(port.access_vlan),
-            "Allowed vlans": allowed if isinstance(allowed, str) else collapse_vlans(allowed),
-            "Mode": port.mode,
-        }
-    return Answer(_guessed_text(table), table)
+    found: dict[str, JsonValue] = {}
+    for name, port in switch.stored.running.ports.items():
+        if not port.routed:  # the fixture of a routed port has no `Switchport mode`
+            allowed = port.allowed_vlans
+            found[f"Eth{name}"] = {
+                "Access vlan": "N/A" if port.mode == "trunk" else str(port.access_vlan),
+                "Allowed vlans": allowed if isinstance(allowed, str) else collapse(allowed),
+                "Mode": port.mode,
+            }
+    return _guessed(found)
 
 
-def _guessed_text(table: dict[str, JsonValue]) -> str:
+def _guessed(found: dict[str, JsonValue]) -> Answer:
     """A readable text form where no capture exists (sources.md#onyx-unknown)."""
-    return "".join(f"{key}: {value}\n" for key, value in table.items())
+    return Answer("".join(f"{key}: {value}\n" for key, value in found.items()), found)
 
 
-Ports = Callable[[Stored, str], JsonValue]
+def _interfaces(switch: OnyxSwitch, ports: str) -> Answer:
+    """Layout of capture C5, Rx/Tx of capture C8; JSON: fixture."""
+    blocks: list[str] = []
+    found: list[JsonValue] = []
+    for port in expand_ports(ports, switch.ports):
+        rows = _rows(switch, port)
+        lines = [f"  {key:<42}: {value}" for key, value in rows.items()]
+        blocks.append("\n".join([f"Eth{port}:", *lines, "", *_totals(switch, port)]) + "\n")
+        found.append({"header": f"Eth{port}", **rows})
+    return Answer("\n".join(blocks), found)
 
 
-def _data(render: Ports) -> Show:
-    """An answer about ports that exists as JSON alone."""
-    return lambda device, values: Answer(None, render(device.stored, values[0]))
+def _rows(switch: OnyxSwitch, port: str) -> dict[str, JsonValue]:
+    config = switch.stored.running.ports[port]
+    up, mtu = switch.up(port), config.mtu_bytes
+    flaps = switch.counted(port).flaps
+    return {
+        "Admin state": "Enabled" if config.admin_up else "Disabled",
+        "Operational state": "Up" if up else "Down",
+        "Last change in operational status": f"0:00:48 ago ({flaps} oper change)",
+        "Boot delay time": "0 sec",
+        "Description": config.description or "N\\A",
+        "Mac address": f"00:02:c9:8e:e6:{int(port.split('/')[1]):02x}",
+        "MTU": f"{mtu} bytes (Maximum packet size {mtu + FRAME_OVERHEAD_BYTES} bytes)",
+        "Fec": "auto",
+        "Flow-control": "receive off send off",
+        "Actual speed": f"{_speed(switch, port)} Gbps" if up else "0 Gbps",
+    }
 
 
-def _of_all(render: Show) -> Show:
+def _speed(switch: OnyxSwitch, port: str) -> int:
+    return front_of(switch.model, "onyx").speed(int(port.split("/")[1]))
+
+
+def _status(switch: OnyxSwitch) -> Answer:
+    """Columns and row of capture C7."""
+    rows = [("Port", "Operational state", "Admin", "Speed", "MTU", "Description")]
+    for name, port in switch.stored.running.ports.items():
+        up = switch.up(name)
+        speed = f"{_speed(switch, name)}Gx4" if up else "Unknown"
+        admin = "Enabled" if port.admin_up else "Disabled"
+        state = "Up" if up else "Down"
+        rows.append(
+            (f"Eth{name}", state, admin, speed, f"{port.mtu_bytes}", port.description or "-")
+        )
+    return Answer(columns(rows, 17, 22, 19, 18, 8).rstrip("\n"))
+
+
+def _lldp(switch: OnyxSwitch) -> Answer:
+    """The lines that five public clients look for; that LLDP prints none while off is a guess."""
+    blocks: list[str] = []
+    for port, (system, name) in switch.plugged.items() if switch.stored.running.lldp else ():
+        if port not in switch.ports or not switch.up(port):
+            continue
+        told = tell(name, _HOST_MAC)
+        kind = "Interface Name (5)" if told.is_switch else "MAC Address (3)"
+        rows = {
+            "Remote Index": "1",
+            "Remote chassis id": f"{_HOST_MAC} ; chassis id subtype: MAC Address (4)",
+            "Remote port-id": f"{told.port} ; port id subtype: {kind}",
+            "Remote port description": told.description,
+            "Remote system name": system,
+            "Remote system description": "Not Advertised",
+        }
+        lines = (f"\n  {key:<28}: {value}" for key, value in rows.items())
+        blocks.append(f"Eth{port}{''.join(lines)}\n")
+    return Answer("\n".join(blocks))
+
+
+Counters = Callable[..., Iterator[str]]
+
+
+def _blocks(lines: Counters) -> Callable[..., Answer]:
+    """Counters of ports: `<number> <name>` under heads (capture C8)."""
+
+    def answer(switch: OnyxSwitch, ports: str, number: str = "0") -> Answer:
+        if int(number) > 7:  # noqa: PLR2004 - eight priorities and classes
+            raise CliError("% Please enter an integer between 0 and 7.")
+        return Answer(
+            "\n".join(
+                "\n".join([f"Eth{port}:", *lines(switch, port, int(number))]) + "\n"
+                for port in expand_ports(ports, switch.ports)
+            )
+        )
+
+    return answer
+
+
+def _of_all(answer: Callable[..., Answer]) -> Callable[..., Answer]:
     """Without a port it is about each of them."""
-    return lambda device, values: render(device, [",".join(device.stored.running.ports), *values])
+
+    def of_all(switch: OnyxSwitch, *values: str) -> Answer:
+        return answer(switch, ",".join(switch.ports), *values)
+
+    return of_all
 
 
-def _interfaces(device: Device, values: list[str]) -> Answer:
-    held = (device.stored, device.model, device.cabled)
-    return Answer(*show_ports.interfaces(*held, values[0]))
+def _counts(head: str, bytes_: int, *more: tuple[int, str]) -> Iterator[str]:
+    yield f"  {head}"
+    for number, name in ((bytes_ // MEAN_FRAME_BYTES, "packets"), (bytes_, "bytes"), *more):
+        yield f"    {number:<20} {name}"
 
 
-def _status(device: Device, _values: list[str]) -> Answer:
-    return Answer(show_ports.status(device.stored, device.model, device.cabled))
+def _totals(switch: OnyxSwitch, port: str, _number: int = 0) -> Iterator[str]:
+    held, errors = switch.counted(port), (0, "error packets")
+    lost = (held.rx_discards, "discard packets")
+    yield from _counts("Rx:", sum(held.rx_bytes.values()), errors, lost)
+    yield from _counts("Tx:", sum(held.tx_bytes.values()), errors, (0, "discard packets"))
 
 
-def _counters(device: Device, values: list[str]) -> Answer:
-    return Answer(show_ports.counters(device.stored, values[0]))
+def _of_priority(switch: OnyxSwitch, port: str, number: int) -> Iterator[str]:
+    """That the command exists and prints `<number> pause packets` is seen in public clients.
+
+    The rest of the layout is a guess after `counters`. What is received is counted by the priority
+    that the port gave it.
+    """
+    held, lasted = switch.counted(port), (0, "pause duration")
+    yield f"  PFC {number}:"
+    for head, sizes, frames in (
+        ("Rx:", held.rx_bytes, held.rx_pauses),
+        ("Tx:", held.tx_bytes, held.tx_pauses),
+    ):
+        pauses = (frames.get(number, 0), "pause packets")
+        yield from _counts(head, sizes.get(number, 0), pauses, lasted)
 
 
-def _priority_counters(device: Device, values: list[str]) -> Answer:
-    return Answer(show_ports.priority_counters(device.stored, values[0], int(values[1])))
+def _of_class(switch: OnyxSwitch, port: str, number: int) -> Iterator[str]:
+    """The command is seen in public clients; the layout is a guess."""
+    sent = switch.counted(port).tx_bytes.get(number, 0)
+    waiting = ((0, "queue depth"), (0, "unicast no buffer discard"))
+    return _counts(f"TC {number}:", sent, *waiting)
 
 
-def _class_counters(device: Device, values: list[str]) -> Answer:
-    return Answer(show_ports.class_counters(device.stored, values[0], int(values[1])))
+def _data(render: Callable[[OnyxSwitch, str], JsonValue]) -> Callable[..., Answer]:
+    """An answer about ports that exists as JSON alone."""
+
+    def answer(switch: OnyxSwitch, ports: str) -> Answer:
+        return Answer(None, [render(switch, port) for port in expand_ports(ports, switch.ports)])
+
+    return answer
 
 
-def _lldp(device: Device, _values: list[str]) -> Answer:
-    return Answer(show_ports.lldp(device.stored, device.cabled, device.plugged))
+def _congestion(switch: OnyxSwitch, ports: str) -> Answer:
+    found = expand_ports(ports, switch.ports)
+    return Answer(None, [row for port in found for row in show_qos.congestion(switch, port)])
 
 
 _PORT: Final = "show interfaces ethernet <ports>"
-_FORMS: Final[tuple[tuple[str, Show], ...]] = (
-    ("show version", _version),
-    ("show running-config", _running),
-    ("show configuration", _saved),
-    ("show vlan", _vlan),
-    ("show interfaces switchport", _switchport),
-    ("show interfaces ethernet status", _status),
-    (_PORT, _interfaces),
-    (f"{_PORT} counters", _counters),
-    ("show interfaces ethernet counters", _of_all(_counters)),
-    ("show interfaces ethernet counters pfc prio <int>", _of_all(_priority_counters)),
-    ("show interfaces ethernet counters tc <int>", _of_all(_class_counters)),
-    (f"{_PORT} counters pfc prio <int>", _priority_counters),
-    (f"{_PORT} counters tc <int>", _class_counters),
-    (f"{_PORT} counters roce", _data(show_ports.roce_counters)),
-    (f"{_PORT} congestion-control", _data(show_qos.congestion)),
-    ("show qos interface ethernet <ports>", _data(show_qos.qos)),
-    ("show dcb ets interface ethernet <ports>", _data(show_qos.ets)),
-    (
-        "show dcb priority-flow-control",
-        lambda device, _: Answer(*show_qos.pfc(device.stored, device.cabled)),
+
+
+def _roce_counters(switch: OnyxSwitch, port: str) -> JsonValue:
+    """The keys of capture C10."""
+    held, parts = switch.counted(port), list[JsonValue]()
+    for head, kind, sizes in (("Rx", "PG", held.rx_bytes), ("Tx", "TC", held.tx_bytes)):
+        count = sizes.get(3, 0)
+        packets = str(count // MEAN_FRAME_BYTES)
+        named = {f"RoCE {kind} packets": packets, f"RoCE {kind} bytes": str(count)}
+        parts.append({head: [dict[str, JsonValue](named)]})
+    return {f"Eth{port}": parts}
+
+
+_ALL: Final = "show interfaces ethernet"
+_PLAIN: Final[dict[str, Callable[[OnyxSwitch], Answer]]] = {
+    "show version": lambda switch: version_of(switch, _VERSION),
+    "show running-config": _running,
+    "show configuration": lambda switch: Answer(
+        render_running_config(switch.stored.saved, release=switch.release)
     ),
-    ("show roce", lambda device, _: Answer(show_qos.roce(device.stored))),
-    ("show inventory", lambda device, _: inventory(device.model, device.chassis)),
-    ("show lldp interfaces ethernet remote", _lldp),
+    "show vlan": _vlan,
+    "show interfaces switchport": _switchport,
+    f"{_ALL} status": _status,
+    "show dcb priority-flow-control": lambda switch: Answer(*show_qos.pfc(switch)),
+    "show roce": lambda switch: Answer(show_qos.roce(switch.stored.running)),
+    "show inventory": inventory,
+    "show lldp interfaces ethernet remote": _lldp,
+}
+_COUNTERS: Final = {
+    "": _blocks(_totals),
+    " pfc prio <int>": _blocks(_of_priority),
+    " tc <int>": _blocks(_of_class),
+}
+SHOW_COMMANDS: Final = table(
+    (
+        *_PLAIN.items(),
+        (_PORT, _interfaces),
+        *((f"{_PORT} counters{end}", answer) for end, answer in _COUNTERS.items()),
+        *((f"{_ALL} counters{end}", _of_all(answer)) for end, answer in _COUNTERS.items()),
+        (f"{_PORT} counters roce", _data(_roce_counters)),
+        (f"{_PORT} congestion-control", _congestion),
+        ("show qos interface ethernet <ports>", _data(show_qos.qos)),
+        ("show dcb ets interface ethernet <ports>", _data(show_qos.ets)),
+    )
 )
-SHOW_COMMANDS: Final = tuple(Command(tuple(form.split()), handler) for form, handler in _FORMS)

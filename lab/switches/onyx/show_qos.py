@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
-from lab.switches.onyx.config import FACTORY_WEIGHTS, TRAFFIC_CLASSES, Config, PortConfig, Stored
-from lab.switches.onyx.grammar import expand_ports
-from lab.switches.onyx.show_ports import oper_up
+from lab.switches.onyx.config import FACTORY_WEIGHTS, TRAFFIC_CLASSES, Config, PortConfig
+from lab.switches.text import columns
+
+if TYPE_CHECKING:
+    from lab.switches.onyx.server import OnyxSwitch
 
 
-def congestion(stored: Stored, ports: str) -> JsonValue:
+def congestion(switch: OnyxSwitch, name: str) -> Iterator[JsonValue]:
     """`show interfaces ethernet 1/1 congestion-control | json-print`: the Ansible fixture."""
-    table: list[JsonValue] = []
-    for name in expand_ports(ports, stored.running.ports):
-        counters = stored.counters.get(name)
-        marked = sum(counters.ecn_marked.values()) if counters else 0
-        table.append({"Interface ethernet": name, "ECN marked packets": str(marked)})
-        table += [_class_row(stored.running.ports[name], tc) for tc in TRAFFIC_CLASSES]
-    return table
+    marked = sum(switch.counted(name).ecn_marked.values())
+    yield {"Interface ethernet": name, "ECN marked packets": str(marked)}
+    yield from (_class_row(switch.stored.running.ports[name], tc) for tc in TRAFFIC_CLASSES)
 
 
 def _class_row(port: PortConfig, tc: int) -> JsonValue:
@@ -38,45 +37,41 @@ def _class_row(port: PortConfig, tc: int) -> JsonValue:
     }
 
 
-_TO_PRIORITY = "PCP(DEI); DSCP to switch-priority mapping"
-_FROM_PRIORITY = "PCP(DEI); DSCP rewrite mapping (switch-priority to PCP(DEI); DSCP; traffic-class)"
+_TO_PRIORITY: Final = "PCP(DEI); DSCP to switch-priority mapping"
+_FROM_PRIORITY: Final = (
+    "PCP(DEI); DSCP rewrite mapping (switch-priority to PCP(DEI); DSCP; traffic-class)"
+)
 
 
-def qos(stored: Stored, ports: str) -> JsonValue:
+def qos(switch: OnyxSwitch, name: str) -> JsonValue:
     """`show qos interface ethernet 1/1 | json-print`: fixture show_qos_interface_ethernet.cfg."""
-    table: list[JsonValue] = []
-    for name in expand_ports(ports, stored.running.ports):
-        port = stored.running.ports[name]
-        dscps: dict[int, list[str]] = {priority: [] for priority in range(8)}
-        for dscp in range(64):
-            dscps[port.priority_of(dscp)].append(str(dscp))
-        mapping: dict[str, JsonValue] = {
-            f"{priority}(0) {priority}(1)": [
-                {"switch-priority": str(priority), "DSCP": " ".join(held)}
-            ]
-            for priority, held in dscps.items()
-        }
-        pcp, dscp = ("enabled" if kind in port.rewrite else "disabled" for kind in ("pcp", "dscp"))
-        summary: dict[str, JsonValue] = {
-            "Trust mode": port.trust,
-            "PCP,DEI rewrite": pcp,
-            "IP PCP;DEI rewrite": "enable",
-            "DSCP rewrite": dscp,
-            "Default switch-priority": "0",
-            "Default PCP": "0",
-            "Default DEI": "0",
-        }
-        rewrites: dict[str, JsonValue] = {
-            str(tc): [{"PCP(DEI)": f"{tc}(0)", "DSCP": str(8 * tc), "TC": str(tc)}]
-            for tc in TRAFFIC_CLASSES
-        }
-        rewrite: JsonValue = [{"Egress Interface": f"Eth{name}"}, rewrites]
-        maps: list[JsonValue] = [{_TO_PRIORITY: [mapping]}, {_FROM_PRIORITY: rewrite}]
-        table.append({f"Eth{name}": [summary, *maps]})
-    return table
+    port = switch.stored.running.ports[name]
+    dscps: dict[int, list[str]] = {priority: [] for priority in range(8)}
+    for dscp in range(64):
+        dscps[port.priority_of(dscp)].append(str(dscp))
+    mapping: dict[str, JsonValue] = {
+        f"{n}(0) {n}(1)": [{"switch-priority": str(n), "DSCP": " ".join(held)}]
+        for n, held in dscps.items()
+    }
+    pcp, dscp = ("enabled" if kind in port.rewrite else "disabled" for kind in ("pcp", "dscp"))
+    summary: dict[str, JsonValue] = {
+        "Trust mode": port.trust,
+        "PCP,DEI rewrite": pcp,
+        "IP PCP;DEI rewrite": "enable",
+        "DSCP rewrite": dscp,
+        "Default switch-priority": "0",
+        "Default PCP": "0",
+        "Default DEI": "0",
+    }
+    rewrites: dict[str, JsonValue] = {
+        str(tc): [{"PCP(DEI)": f"{tc}(0)", "DSCP": str(8 * tc), "TC": str(tc)}]
+        for tc in TRAFFIC_CLASSES
+    }
+    rewrite: JsonValue = [{"Egress Interface": f"Eth{name}"}, rewrites]
+    return {f"Eth{name}": [summary, {_TO_PRIORITY: [mapping]}, {_FROM_PRIORITY: rewrite}]}
 
 
-_ETS_FLAGS: dict[str, JsonValue] = {
+_ETS_FLAGS: Final[dict[str, JsonValue]] = {
     "S.Mode": "Scheduling Mode [Strict/WRR]",
     "Bw.Sh": "Bandwidth Shaper",
     "D": "-",
@@ -85,70 +80,52 @@ _ETS_FLAGS: dict[str, JsonValue] = {
 }
 
 
-def ets(stored: Stored, ports: str) -> JsonValue:
+def ets(switch: OnyxSwitch, name: str) -> JsonValue:
     """`show dcb ets interface ethernet 1/1 | json-print`: the keys of the Ansible fixture."""
-    table: list[JsonValue] = []
-    for name in expand_ports(ports, stored.running.ports):
-        port = stored.running.ports[name]
-        weights = {
-            tc: port.ets_weights.get(tc, FACTORY_WEIGHTS[tc])
-            for tc in TRAFFIC_CLASSES
-            if tc not in port.ets_strict
+    port = switch.stored.running.ports[name]
+    given = FACTORY_WEIGHTS | port.ets_weights | dict.fromkeys(port.ets_strict, 0)
+    total, classes = sum(given.values()) or 1, dict[str, JsonValue]()
+    for tc in TRAFFIC_CLASSES:
+        row: dict[str, JsonValue] = {
+            "S.Mode": "Strict" if tc in port.ets_strict else "WRR",
+            "W": str(given[tc]),
+            "W(%)": str(100 * given[tc] // total),
+            "BW Sh.(Mbps)": "N/A",
+            "BW Gr.(Mbps)": "0",
         }
-        total = sum(weights.values()) or 1
-        classes: dict[str, JsonValue] = {}
-        for tc in TRAFFIC_CLASSES:
-            weight = weights.get(tc)
-            row: dict[str, JsonValue] = {
-                "S.Mode": "Strict" if weight is None else "WRR",
-                "W": str(weight or 0),
-                "W(%)": str(100 * (weight or 0) // total),
-                "BW Sh.(Mbps)": "N/A",
-                "BW Gr.(Mbps)": "0",
-            }
-            classes[str(tc)] = [row]
-        summary: dict[str, JsonValue] = {
-            "Multicast unaware mapping": "disabled",
-            "Interface Bandwidth Shape [Mbps]": "N/A",
-        }
-        # onyx_traffic_class.py reads element [2], then [0][tc][0]; W is a number even if strict.
-        parts: list[JsonValue] = [summary, {"Flags": [_ETS_FLAGS]}, {"ETS per TC": [classes]}]
-        table.append({f"Eth{name}": parts})
-    return table
+        classes[str(tc)] = [row]
+    summary: dict[str, JsonValue] = {
+        "Multicast unaware mapping": "disabled",
+        "Interface Bandwidth Shape [Mbps]": "N/A",
+    }
+    # onyx_traffic_class.py reads element [2], then [0][tc][0]; W is a number even if strict.
+    return {f"Eth{name}": [summary, {"Flags": [_ETS_FLAGS]}, {"ETS per TC": [classes]}]}
 
 
-def pfc(stored: Stored, cabled: Collection[str]) -> tuple[str, JsonValue]:
+def pfc(switch: OnyxSwitch) -> tuple[str, JsonValue]:
     """`show dcb priority-flow-control`: text of capture C2, JSON of capture C4."""
-    config = stored.running
-    on = [str(p) for p in range(8) if p in config.pfc_priorities]
-    off = [str(p) for p in range(8) if p not in config.pfc_priorities]
+    config = switch.stored.running
+    on = " ".join(str(p) for p in range(8) if p in config.pfc_priorities)
+    off = " ".join(str(p) for p in range(8) if p not in config.pfc_priorities)
     state = "enabled" if config.pfc_enabled else "disabled"
-    rows: dict[str, tuple[str, str]] = {}
+    rows: list[tuple[str, str, str]] = []
     for name, port in config.ports.items():
         wants = port.pfc or config.roce in {"lossless", "semi-lossless"}
-        active = config.pfc_enabled and wants and oper_up(stored, cabled, name)
-        rows[f"Eth{name}"] = ("on" if port.pfc else "Auto", "Enabled" if active else "Disabled")
-    text = [
-        f"PFC: {state}",
-        f"Priority Enabled List: {' '.join(on)}",
-        f"Priority Disabled List: {' '.join(off)}   ",
-        "-" * 49,
-        f"{'Interface':<17}{'PFC admin':<17}PFC oper",
-        "-" * 49,
-        *(f"{name:<17}{admin:<17}{oper}" for name, (admin, oper) in rows.items()),
-    ]
-    head: JsonValue = {
-        "PFC": state,
-        "Priority Enabled List": " ".join(on),
-        "Priority Disabled List": " ".join(off),
+        active = config.pfc_enabled and wants and switch.up(name)
+        admin, oper = "on" if port.pfc else "Auto", "Enabled" if active else "Disabled"
+        rows.append((f"Eth{name}", admin, oper))
+    rule = ("-" * 49,)
+    text = f"PFC: {state}\nPriority Enabled List: {on}\nPriority Disabled List: {off}   \n"
+    text += columns((rule, ("Interface", "PFC admin", "PFC oper"), rule, *rows), 17, 17)
+    head: dict[str, JsonValue] = {"PFC": state}
+    head |= {"Priority Enabled List": on, "Priority Disabled List": off}
+    found: dict[str, JsonValue] = {
+        name: [{"PFC admin": admin, "PFC oper": oper}] for name, admin, oper in rows
     }
-    table: dict[str, JsonValue] = {
-        name: [{"PFC admin": admin, "PFC oper": oper}] for name, (admin, oper) in rows.items()
-    }
-    return "\n".join(text) + "\n", [head, table]
+    return text, [head, found]
 
 
-_POOLS = """RoCE buffer pools:
+_POOLS: Final = """RoCE buffer pools:
   ----------------------------------------------------------------------------------------------
   Traffic                  Type      Memory   Switch        Memory actual   Usage    Max Usage
   Pool                               [%]      Priorities
@@ -157,7 +134,7 @@ _POOLS = """RoCE buffer pools:
                                               5, 6, 7
   roce-reserved            {kind}  auto     3             3.6M            0        1.8M
 """
-_CLASSES = """RoCE used TCs:
+_CLASSES: Final = """RoCE used TCs:
   ----------------------------------------------
   Switch-Priority   TC     Application   ETS
   ----------------------------------------------
@@ -166,12 +143,11 @@ _CLASSES = """RoCE used TCs:
 """
 
 
-def roce(stored: Stored) -> str:
+def roce(config: Config) -> str:
     """`show roce`: lossless as in capture C1; other modes keep its layout (a guess).
 
     While the one-shot is off: the example of the manual 3.10, "RoCE Commands".
     """
-    config = stored.running
     if config.roce == "none":
         return "RoCE mode: N/A\n"
     pfc_on = "enabled" if config.pfc_enabled else "disabled"

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from typing import TYPE_CHECKING
 
-from lab.switches.onyx.cli import Faults, Session
 from lab.switches.ssh_switch import Process, cut_connection
+
+if TYPE_CHECKING:
+    from lab.switches.onyx.cli import Faults, Session
 
 # Capture C12: what an exec request gets that does not start with `cli`.
 EXEC_REFUSAL = "UNIX shell commands cannot be executed using this account."

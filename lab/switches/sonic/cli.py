@@ -8,25 +8,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from lab.switches import bgp
-from lab.switches.emulators import Daemons
-from lab.switches.lldp import Told
+from lab.switches import neighbours
 from lab.switches.plain_faults import PlainFaults
-from lab.switches.sonic import show, show_bgp
-from lab.switches.sonic.config import RELOAD_LOCK, VERSION_FILE, Db, Platform, Stored
-from lab.switches.sonic.config_commands import run_config
-from lab.switches.sonic.counterpoll import run_counterpoll
-from lab.switches.sonic.database import Database
-from lab.switches.sonic.filters import grep, xargs
-from lab.switches.sonic.pfcwd import run_pfcwd
-from lab.switches.sonic.shell import Shell, ShellError
+from lab.switches.sonic.commands import CONFIG, COUNTERPOLL, PFCWD, options_first
+from lab.switches.sonic.config import RELOAD_LOCK, VERSION_FILE
+from lab.switches.sonic.shell import Shell, ShellError, grep, xargs
+from lab.switches.sonic.show import run_show
 from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
-from lab.switches.stored import Chassis
-from lab.views import BgpView, RouterView
+
+if TYPE_CHECKING:
+    from lab.switches.sonic.server import SonicSwitch
 
 _LOCK_S: Final = 5.0
 _LOCK_LOOKS: Final = 100
@@ -40,6 +35,7 @@ _TIMES_S: Final = (
 26827). That of sonic-db-cli, a program in C++, is a guess."""
 NOT_FOUND: Final = 127
 """bash's exit status for a command that there is not."""
+_OF_ROOT: Final = [["pfcwd", verb] for verb in ("start", "stop", "interval", "counter_poll")]
 _CHANGES: Final = ("config", "counterpoll", "pfcwd", "sonic-db-cli", "sonic-cfggen")
 
 
@@ -59,89 +55,11 @@ class Faults(PlainFaults):
     """Somebody took the right to sudo without a password away."""
 
 
-class Switch(Protocol):
-    """What a session needs of its switch."""
-
-    stored: Stored
-    faults: Faults
-    chassis: Chassis
-
-    @property
-    def name(self) -> str:
-        """Host name."""
-        ...
-
-    @property
-    def branch(self) -> int:
-        """The branch that the release is of, for example 202405."""
-        ...
-
-    @property
-    def release(self) -> str:
-        """What it runs."""
-        ...
-
-    @property
-    def platform(self) -> Platform:
-        """The hardware."""
-        ...
-
-    @property
-    def database(self) -> Database:
-        """The running configuration and its daemons."""
-        ...
-
-    @property
-    def cabled(self) -> Collection[str]:
-        """The ports with a cable."""
-        ...
-
-    holders: set[Session]
-    """The logins that hold the reload lock."""
-    frr: Daemons | None
-    """Its real routing daemons, where the lab has them."""
-
-    def heard(self) -> Mapping[str, tuple[str, Told]]:
-        """Port to (system, what it tells) by LLDP."""
-        ...
-
-    def supported_speeds(self, port: str) -> list[str]:
-        """What STATE_DB says of a port, in Mbit/s."""
-        ...
-
-    def supported_fecs(self, port: str) -> list[str]:
-        """The same of its error correction."""
-        ...
-
-    told: Callable[[], BgpView]
-    """What its neighbours tell it by BGP, where the lab computes that."""
-
-    def router_view(self) -> RouterView:
-        """What it routes by."""
-        ...
-
-    def commit(self) -> None:
-        """Write the state to disk after a change."""
-        ...
-
-    def save_configuration(self, path: str) -> None:
-        """Write the running configuration to a file; may refuse (disk full)."""
-        ...
-
-    def load_configuration(self, db: Db) -> None:
-        """Start again with this configuration, as `config reload` does."""
-        ...
-
-    def refuse(self, line: str) -> str | None:
-        """The planted refusal of a command, or None."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class Session:
     """The state of one login."""
 
-    switch: Switch
+    switch: SonicSwitch
     host: str
     user: str = "admin"
     open: bool = True
@@ -204,9 +122,11 @@ class Session:
             raise CommandError(refusal, 2)
         if changing and any(text in line for text in self.switch.faults.ignore):
             return ""
-        is_folder = words[0] in {"ls", "mkdir", "rmdir"}
-        if is_folder:
-            printed = self._folders(words, root=root)
+        if words[0] in {"ls", "mkdir", "rmdir"}:
+            printed, status = self.switch.stored.run_folders(words, root=root)
+            self.switch.commit()
+            if status:
+                raise CommandError(printed, status)
         else:
             printed = self._dispatch(words, given, root=root)
         if changing:
@@ -214,41 +134,28 @@ class Session:
             self.switch.commit()
         return printed
 
-    def _folders(self, words: list[str], *, root: bool) -> str:
-        printed, status = self.switch.stored.run_folders(words, root=root)
-        self.switch.commit()
-        if status:
-            raise CommandError(printed, status)
-        return printed
-
     def _dispatch(self, words: list[str], given: str, *, root: bool) -> str:
+        switch = self.switch
         tools: dict[str, Callable[[], str]] = {
-            "config": lambda: self._config(words, root=root),
-            "sonic-cfggen": lambda: run_cfggen(self.switch.database, words[1:], given),
-            "sonic-db-cli": lambda: run_db_cli(self.switch.database, words[1:]),
+            "config": lambda: CONFIG.run(switch, words),
+            "sonic-cfggen": lambda: run_cfggen(switch.database, words[1:], given),
+            "sonic-db-cli": lambda: run_db_cli(switch.database, words[1:]),
             "sonic-db-dump": lambda: self._dump(words[1:]),
-            "counterpoll": lambda: run_counterpoll(self.switch.database, self.switch.branch, words),
-            "pfcwd": lambda: run_pfcwd(self, words, root=root),
-            "show": lambda: self._show(words),
+            "counterpoll": lambda: COUNTERPOLL.run(switch, words),
+            "pfcwd": lambda: PFCWD.run(switch, words, options_first(words)),
+            "show": lambda: run_show(switch, words),
         }
         if words[0] not in tools:
-            self.note(" ".join(words))
+            switch.note_unmodelled(" ".join(words))
             raise CommandError(f"-bash: {words[0]}: command not found", NOT_FOUND)
-        return tools[words[0]]()
-
-    def _config(self, words: list[str], *, root: bool) -> str:
-        if not root:
+        if not root and (words[0] == "config" or words[:2] in _OF_ROOT):
             raise CommandError("Root privileges are required for this operation", 1)
-        return run_config(self, words)
-
-    def _show(self, words: list[str]) -> str:
-        told = show_bgp.tell(self.switch.frr, words[1:])
-        return show.run_show(self, words) if told is None else told
+        return tools[words[0]]()
 
     def _dump(self, words: list[str]) -> str:
         """`sonic-db-dump`, of the table of ports in STATE_DB."""
         if words != ["-n", "STATE_DB", "-y", "-k", "PORT_TABLE|*"]:
-            self.note(" ".join(("sonic-db-dump", *words)))
+            self.switch.note_unmodelled(" ".join(("sonic-db-dump", *words)))
             raise CommandError("sonic-db-dump: error: no such option", 2)
         found = {
             f"PORT_TABLE|{port}": {
@@ -263,15 +170,6 @@ class Session:
             for port in self.switch.database.db["PORT"]
         }
         return json.dumps(found, indent=2)
-
-    def note(self, text: str) -> None:
-        """Keep a command that this emulator does not know."""
-        self.switch.stored.unmodelled.append(text)
-        self.switch.commit()
-
-    def echo(self, words: list[str]) -> tuple[str, int]:
-        """Print words."""
-        return " ".join(words) + "\n", 0
 
     def leave(self) -> tuple[str, int]:
         """End the shell."""
@@ -316,9 +214,9 @@ class Session:
         if self.switch.frr is not None:
             status, printed = self.switch.frr.vtysh(*words)
             return printed, status
-        found = bgp.vtysh(words, self.switch.router_view(), self.switch.told())
+        found = neighbours.vtysh(words, self.switch.router_view(), self.switch.told())
         if found is None:
-            self.note(" ".join(("vtysh", *words)))
+            self.switch.note_unmodelled(" ".join(("vtysh", *words)))
             return "-bash: vtysh: command not found", NOT_FOUND
         return found, 0
 
@@ -333,15 +231,9 @@ class Session:
         """Delete a file that somebody wrote."""
         names = [word for word in words if word != "-f"]
         gone = [self.switch.stored.files.pop(name, None) for name in names]
-        failed = None in gone and "-f" not in words
-        return (
-            (f"rm: cannot remove '{names[0]}': No such file or directory", 1)
-            if failed
-            else (
-                "",
-                0,
-            )
-        )
+        if None in gone and "-f" not in words:
+            return f"rm: cannot remove '{names[0]}': No such file or directory", 1
+        return "", 0
 
 
 def _no_file(tool: str, path: str) -> str:
@@ -349,19 +241,16 @@ def _no_file(tool: str, path: str) -> str:
 
 
 _BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {
-    "echo": lambda session, words: session.echo(words),
+    "echo": lambda _session, words: (" ".join(words) + "\n", 0),
     # The lab's counters move at once: nothing has to be waited for.
-    "sleep": lambda _session, _words: ("", 0),
-    "true": lambda _session, _words: ("", 0),
+    **dict.fromkeys(("sleep", "true", "export"), lambda _session, _words: ("", 0)),
     "false": lambda _session, _words: ("", 1),
-    "export": lambda _session, _words: ("", 0),
-    "exit": lambda session, _words: session.leave(),
-    "logout": lambda session, _words: session.leave(),
-    "exec": lambda session, words: session.take(words),
-    "touch": lambda session, words: session.touch(words),
-    "flock": lambda session, words: session.flock(words),
-    "cat": lambda session, words: session.cat(words),
-    "rm": lambda session, words: session.remove(words),
+    **dict.fromkeys(("exit", "logout"), lambda session, _words: session.leave()),
+    "exec": Session.take,
+    "touch": Session.touch,
+    "flock": Session.flock,
+    "cat": Session.cat,
+    "rm": Session.remove,
     # Of the container `bgp`, which a person of the group docker may ask without sudo.
-    "vtysh": lambda session, words: session.vtysh(words),
+    "vtysh": Session.vtysh,
 }

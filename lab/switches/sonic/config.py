@@ -59,34 +59,28 @@ _Z9864F: Final = (
 )
 
 
-def _pools(size: str, xoff: str, static: str, lossy: tuple[str, str]) -> Db:
-    """`buffers_defaults_t0.j2` of a board; of lossy egress its size and its share."""
+def _pools(
+    xoff: str, sizes: tuple[str, ...], shares: tuple[str, ...], lossy: tuple[str, str]
+) -> Db:
+    """`buffers_defaults_t0.j2` of a board.
+
+    Args:
+        xoff: Headroom.
+        sizes: Of the pools of what comes in and of what goes out; one if they are alike.
+        shares: Of lossy traffic that comes in, and of lossless traffic that goes out; the same.
+        lossy: Size and share of lossy traffic that goes out.
+    """
+    pool = {"size": sizes[0], "type": "ingress", "mode": "dynamic", "xoff": xoff}
+    inside, outside = {"pool": "ingress_lossless_pool"}, {"pool": "egress_lossless_pool"}
     return {
         "BUFFER_POOL": {
-            "ingress_lossless_pool": {
-                "size": size,
-                "type": "ingress",
-                "mode": "dynamic",
-                "xoff": xoff,
-            },
-            "egress_lossless_pool": {"size": size, "type": "egress", "mode": "static"},
+            "ingress_lossless_pool": pool,
+            "egress_lossless_pool": {"size": sizes[-1], "type": "egress", "mode": "static"},
         },
         "BUFFER_PROFILE": {
-            "ingress_lossy_profile": {
-                "pool": "ingress_lossless_pool",
-                "size": "0",
-                "static_th": static,
-            },
-            "egress_lossless_profile": {
-                "pool": "egress_lossless_pool",
-                "size": "0",
-                "static_th": static,
-            },
-            "egress_lossy_profile": {
-                "pool": "egress_lossless_pool",
-                "size": lossy[0],
-                "dynamic_th": lossy[1],
-            },
+            "ingress_lossy_profile": {**inside, "size": "0", "static_th": shares[0]},
+            "egress_lossless_profile": {**outside, "size": "0", "static_th": shares[-1]},
+            "egress_lossy_profile": {**outside, "size": lossy[0], "dynamic_th": lossy[1]},
         },
     }
 
@@ -105,7 +99,9 @@ PLATFORMS: Final = {
             ("300m", "9144", "9144", "817372"),
         ),
         threshold="0",
-        pools=_pools("113620296", "50653696", "113620296", ("0", "2")),
+        pools=_pools(
+            "50653696", ("113620296", "113620296"), ("113620296", "113620296"), ("0", "2")
+        ),
     ),
     "Z9864F": Platform(
         platform="x86_64-dell_z9864f-r0",
@@ -120,7 +116,9 @@ PLATFORMS: Final = {
             ("300m", "18796", "0", "1621536"),
         ),
         threshold="0",
-        pools=_pools("162539680", "33374584", "165867080", ("1778", "0")),
+        pools=_pools(
+            "33374584", ("162539680", "162539680"), ("165867080", "165867080"), ("1778", "0")
+        ),
     ),
     "Z9332F": Platform(
         platform="x86_64-dellemc_z9332f_d1508-r0",
@@ -137,34 +135,7 @@ PLATFORMS: Final = {
             ("2000m", "2540", "2540", "1498092"),
         ),
         threshold="-2",
-        pools={
-            "BUFFER_POOL": {
-                "ingress_lossless_pool": {
-                    "size": "66394076",
-                    "type": "ingress",
-                    "mode": "dynamic",
-                    "xoff": "27200352",
-                },
-                "egress_lossless_pool": {"size": "38462204", "type": "egress", "mode": "static"},
-            },
-            "BUFFER_PROFILE": {
-                "ingress_lossy_profile": {
-                    "pool": "ingress_lossless_pool",
-                    "size": "0",
-                    "static_th": "66394076",
-                },
-                "egress_lossless_profile": {
-                    "pool": "egress_lossless_pool",
-                    "size": "0",
-                    "static_th": "67117468",
-                },
-                "egress_lossy_profile": {
-                    "pool": "egress_lossless_pool",
-                    "size": "1778",
-                    "dynamic_th": "1",
-                },
-            },
-        },
+        pools=_pools("27200352", ("66394076", "38462204"), ("66394076", "67117468"), ("1778", "1")),
     ),
 }
 
@@ -192,11 +163,7 @@ class Stored(stored.Stored):
 
 
 def platform_of(model: str) -> Platform:
-    """What is known of a model.
-
-    Raises:
-        UsageError: The lab does not know it with SONiC.
-    """
+    """What is known of a model; a UsageError if the lab does not know it with SONiC."""
     if model not in PLATFORMS:
         known = sorted(PLATFORMS)
         raise UsageError(f"the lab has no switch model {model!r} with SONiC; it has {known}")
@@ -282,7 +249,6 @@ def row(db: Db, table: str, key: str) -> Fields:
     return db.get(table, {}).get(key, {})
 
 
-def spread(span: str) -> range:
-    """The numbers of `3` or `3-4`."""
-    first, _, last = span.partition("-")
-    return range(int(first), int(last or first) + 1)
+def is_managed(db: Db) -> bool:
+    """Whether BGP is made of the rows of CONFIG_DB, by frrcfgd."""
+    return row(db, "DEVICE_METADATA", "localhost").get("frr_mgmt_framework_config") == "true"

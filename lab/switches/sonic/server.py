@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, cast
 
 from pydantic import JsonValue
 
-from components.remote.ssh_library import asyncssh
-from lab.switches.emulators import Daemons
 from lab.switches.front import front_of
-from lab.switches.lines import serve_bash
-from lab.switches.lldp import Told, tell
-from lab.switches.login import PasswordLogin
-from lab.switches.plain_faults import by_hand, cable, is_on, pace
-from lab.switches.release import numbers
+from lab.switches.logins import LinuxSwitch, serve_bash
+from lab.switches.plain_faults import by_hand, cable, is_on, pace, sets
 from lab.switches.sonic.cli import Faults, Session
 from lab.switches.sonic.config import (
     RELEASE,
@@ -31,20 +26,11 @@ from lab.switches.sonic.config import (
     platform_of,
 )
 from lab.switches.sonic.database import Database
-from lab.switches.sonic.routing import router_view
-from lab.switches.sonic.show import HOST_MAC, oper_up
 from lab.switches.sonic.tools import CommandError, dump
-from lab.switches.sonic.view import view_port
-from lab.switches.ssh_switch import Process, SshSwitch
+from lab.switches.sonic.view import router_view, view_port
+from lab.switches.ssh_switch import Process, load_stored
+from lab.switches.text import numbers
 from lab.views import PortView, RouterView, SwitchConfig
-
-
-def _load(config: SwitchConfig, path: Path) -> Stored:
-    platform_of(config.model)
-    if path.exists():
-        return Stored.model_validate_json(path.read_text())
-    return factory_stored(config.name, config.model)
-
 
 _TRUST_MAPS: Final = {
     "L2": (False, True),
@@ -82,11 +68,6 @@ def _lock(switch: SonicSwitch, values: list[str]) -> str:
     return f"the reload lock is held by {switch.stored.lock_owner or 'nobody'}"
 
 
-def _sudo(switch: SonicSwitch, values: list[str]) -> str:
-    switch.faults.sudo_password = is_on(values[0])
-    return f"sudo asks for a password: {values[0]}"
-
-
 def _first_boot(switch: SonicSwitch, values: list[str]) -> str:
     preset: Preset = "t1" if values[0] == "t1" else "l1"
     switch.first_boot(preset)
@@ -98,7 +79,7 @@ _FAULTS: Final[dict[str, Callable[[SonicSwitch, list[str]], str]]] = {
     "trust PORT L2|L3|both|port": _set_trust,
     "ignore TEXT…|off": _ignore,
     "lock USER|off": _lock,
-    "sudo-password on|off": _sudo,
+    "sudo-password on|off": sets("sudo_password", is_on, "sudo asks for a password: {}"),
     "cable PORT HOST NIC|off": cable,
     "factory t1|l1": _first_boot,
     "pace FACTOR|off": pace("real"),
@@ -109,24 +90,21 @@ _PAM4_LANE_MBIT_S: Final = 50_000
 """Lanes of 50 Gbit/s and more have Reed-Solomon alone (IEEE 802.3bs, 802.3cd)."""
 
 
-class SonicSwitch(SshSwitch[Stored, Faults]):
+class SonicSwitch(LinuxSwitch[Stored, Faults]):
     """One emulated switch: state on disk, bash over SSH, and faults on demand."""
 
     own_faults = _FAULTS
+    host_mac = "24:8a:07:00:00:01"
     planted_refusal = "Error: refused: {}"  # planted, not modelled
     writes = re.compile(r"sudo\b")
     denial = "sudo: a password is required"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        """Load the state of last time, or start from the factory's.
-
-        Raises:
-            UsageError: The lab does not know the model with SONiC.
-        """
-        super().__init__(config, state_path, _load(config, state_path), Faults())
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
+        platform_of(config.model)
+        stored = load_stored(Stored, state_path, lambda: factory_stored(config.name, config.model))
+        super().__init__(config, state_path, stored, Faults())
         self.holders: set[Session] = set()
-        self.frr: Daemons | None = None
-        """What routes in its stead, where the lab has real daemons."""
         self.platform = platform_of(config.model)
         self.database = Database(self.stored, self.platform, self.branch)
 
@@ -153,6 +131,11 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         """The rows of `PORT`."""
         return self.stored.running["PORT"]
 
+    def up(self, port: str) -> bool:
+        """Whether a port is open, cabled, and its cable is plugged."""
+        fields = self.stored.running["PORT"].get(port, {})
+        return fields.get("admin_status", "down") == "up" and self.has_cable(port)
+
     def supported_speeds(self, port: str) -> list[str]:
         """`supported_speeds` of STATE_DB, in Mbit/s: those of the model, by the port's lanes."""
         lanes = self.stored.running["PORT"][port].get("lanes", "").split(",")
@@ -165,10 +148,6 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         fields = self.stored.running["PORT"][port]
         lane_mbit_s = int(fields.get("speed", "0")) // len(fields.get("lanes", "").split(","))
         return ["rs"] if lane_mbit_s >= _PAM4_LANE_MBIT_S else ["rs", "fc", "none"]
-
-    def login(self) -> asyncssh.SSHServer:
-        """The one user's password."""
-        return PasswordLogin(self._config)
 
     def session(self) -> Session:
         """A new login."""
@@ -187,11 +166,7 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
             session.leave()  # its shell is over, and a lock that it held with it
 
     def save_configuration(self, path: str) -> None:
-        """Write the running configuration to a file.
-
-        Raises:
-            CommandError: The disk is full; the shell has cut the file short by then.
-        """
+        """Write the running configuration to a file, which a full disk cuts short."""
         saved = path == SAVED_FILE
         if self.faults.disk_full:
             if saved:
@@ -235,16 +210,6 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         parts = {"running": self.stored.running, "saved": self.stored.saved}
         return cast("JsonValue", json.loads(json.dumps(parts, sort_keys=True)))
 
-    def heard(self) -> Mapping[str, tuple[str, Told]]:
-        """Port to (system, what it tells) by LLDP, at the ports that have link."""
-        if self.frr is not None:
-            return self.frr.heard()
-        return {
-            port: (system, tell(name, HOST_MAC))
-            for port, (system, name) in self.plugged.items()
-            if oper_up(self, port)
-        }
-
     @property
     def in_force(self) -> object:
         """What ports and routes follow: rows change where they are, so that this is a copy."""
@@ -256,10 +221,6 @@ class SonicSwitch(SshSwitch[Stored, Faults]):
         return router_view(self.name, self.stored)
 
     def port_view(self, port: str) -> PortView:
-        """What decides about a RoCE packet on this port.
-
-        Raises:
-            UsageError: The switch has no such port.
-        """
+        """What decides about a RoCE packet on this port; a UsageError if there is none."""
         self.require_port(port)
         return view_port(self, port)

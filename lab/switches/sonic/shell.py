@@ -1,4 +1,4 @@
-"""As much of bash as people type at a switch: lists, pipes, `!`, groups and `>`: pure."""
+"""As much of bash as people type at a switch: lists, pipes, groups, `>`, grep and xargs: pure."""
 
 from __future__ import annotations
 
@@ -30,11 +30,7 @@ class Shell:
     _words: list[str] = field(default_factory=list[str])
 
     def run(self, line: str) -> str:
-        """Run a line and return what it prints.
-
-        Raises:
-            ShellError: The quotes or the groups of the line do not match.
-        """
+        """What a line prints; a ShellError if its quotes or groups do not match."""
         text = _COMMENT.sub("", line).replace("\\\n", "")
         lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
@@ -48,11 +44,7 @@ class Shell:
         return printed
 
     def type_line(self, line: str) -> str:
-        """Take one line of what is typed; a command runs once it is at its end.
-
-        Raises:
-            ShellError: See `run`.
-        """
+        """Take one line of what is typed; a command runs, as in `run`, once it is at its end."""
         text = f"{self.pending}{line}"
         if text.endswith(("\\", "&&")) or text.count("'") % 2:
             self.pending = f"{text}\n"
@@ -115,3 +107,39 @@ class Shell:
             return printed
         self.write_file(path, printed)
         return ""
+
+
+_BASIC: Final = re.compile(r"([|(){}+?])")
+"""Characters that mean themselves in a basic pattern."""
+XARGS_FAILED: Final = 123
+"""Exit status of xargs where a command that it ran has failed (its manual page)."""
+
+
+def grep(words: list[str], given: str) -> tuple[str, int]:
+    """`grep -q -x -v -c -E -F PATTERN` on what a pipe brings; 1 where no line is found."""
+    flags = {letter for word in words[:-1] for letter in word.removeprefix("-")}
+    pattern = words[-1]
+    if "F" in flags:
+        pattern = re.escape(pattern)
+    elif "E" not in flags:
+        pattern = _BASIC.sub(r"\\\1", pattern)
+    search = re.compile(pattern).fullmatch if "x" in flags else re.compile(pattern).search
+    found = [line for line in given.splitlines() if (search(line) is None) == ("v" in flags)]
+    status = 0 if found else 1
+    if "c" in flags:
+        return f"{len(found)}\n", status
+    return ("" if "q" in flags else "".join(f"{line}\n" for line in found)), status
+
+
+def xargs(
+    words: list[str], given: str, run: Callable[[list[str]], tuple[str, int]]
+) -> tuple[str, int]:
+    """`xargs -r -n 1 COMMAND…`: once for each word that a pipe brings."""
+    if words[:3] != ["-r", "-n", "1"]:
+        return f"xargs: the lab does not know {' '.join(words)}\n", 1
+    printed, failed = "", False
+    for item in given.split():
+        text, status = run([*words[3:], item])
+        printed += text if not text or text.endswith("\n") else f"{text}\n"
+        failed = failed or status != 0
+    return printed, XARGS_FAILED if failed else 0

@@ -6,79 +6,35 @@ Layouts: doc/Command-Reference.md and the expected outputs of sonic-utilities' o
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from lab.switches.sonic.config import Fields, Stored, row
-from lab.switches.sonic.counterpoll import WRED_SINCE
-from lab.switches.sonic.tools import CommandError, dump
-from lab.switches.stored import PortCounters
+from lab.switches.sonic.commands import WRED_SINCE
+from lab.switches.sonic.config import Fields, row
+from lab.switches.sonic.tools import Commands, dump, no_such_command
+from lab.switches.text import ruled
 
 if TYPE_CHECKING:
-    from lab.switches.sonic.cli import Session, Switch
+    from lab.switches.emulators import Daemons
+    from lab.switches.sonic.server import SonicSwitch
 
-_HEAD_MARGIN: Final = 2
-"""How much wider than its head a column is at least (tabulate: `MIN_PADDING`)."""
 UNICAST_QUEUES: Final = range(8)
 MULTICAST_QUEUES: Final = range(10, 20)
 """Queues of the chip beside the unicast ones; nothing of RoCE is in them."""
 
 
-def run_show(session: Session, words: list[str]) -> str:
-    """Run one `show` command.
-
-    Raises:
-        CommandError: It is unknown.
-    """
-    text = " ".join(words)
-    for pattern, handler in _COMMANDS:
-        found = re.fullmatch(pattern, text)
-        if found is not None:
-            return handler(session.switch, found[1] or "" if found.re.groups else "")
-    session.note(text)
-    usage = 'Usage: show [OPTIONS] COMMAND [ARGS]...\nTry "show -h" for help.'
-    raise CommandError(f'{usage}\n\nError: No such command "{" ".join(words[1:])}".', 2)
-
-
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: int = 0) -> str:
-    """A table as `tabulate` prints it; the first `right` columns, or all if negative, are right."""
-    lines = [header, *rows]
-    widths = [
-        max(len(head) + _HEAD_MARGIN, *(len(line[n]) for line in lines))
-        for n, head in enumerate(header)
-    ]
-    count = len(header) if right < 0 else right
-
-    def line(cells: Sequence[str]) -> str:
-        parts = [
-            cell.rjust(width) if n < count else cell.ljust(width)
-            for n, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        return "  ".join(parts).rstrip()
-
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([line(header), rule, *(line(cells) for cells in rows)]) + "\n"
+    """A table as `tabulate` prints it (its `MIN_PADDING` is 2)."""
+    return ruled(header, rows, right, margin=2)
 
 
-def oper_up(switch: Switch, port: str) -> bool:
-    """Whether a port is open, cabled, and its cable is plugged."""
-    fields = row(switch.database.db, "PORT", port)
-    plugged = port in switch.cabled and port not in switch.stored.link_down
-    return fields.get("admin_status", "down") == "up" and plugged
-
-
-def port_mode(db_rows: dict[str, Fields], port: str) -> str:
+def port_mode(members: dict[str, Fields], port: str) -> str:
     """The column `Vlan` of the status: routed, access or trunk."""
-    kinds = [
-        fields.get("tagging_mode") for key, fields in db_rows.items() if key.endswith(f"|{port}")
-    ]
-    if not kinds:
-        return "routed"
-    return "trunk" if "tagged" in kinds else "access"
+    kinds = [each.get("tagging_mode") for key, each in members.items() if key.endswith(f"|{port}")]
+    return "trunk" if "tagged" in kinds else "access" if kinds else "routed"
 
 
-def _status(switch: Switch, _: str) -> str:
+def _status(switch: SonicSwitch) -> str:
     db = switch.database.db
     rows = [
         (
@@ -89,7 +45,7 @@ def _status(switch: Switch, _: str) -> str:
             fields.get("fec", "N/A"),
             fields.get("alias", "N/A"),
             port_mode(db.get("VLAN_MEMBER", {}), port),
-            "up" if oper_up(switch, port) else "down",
+            "up" if switch.up(port) else "down",
             fields.get("admin_status", "down"),
             "N/A",
             fields.get("pfc_asym", "N/A"),
@@ -100,8 +56,8 @@ def _status(switch: Switch, _: str) -> str:
     return table((*header, "Type", "Asym PFC"), rows, right=-1)
 
 
-def _pfc_counters(switch: Switch, _: str) -> str:
-    held = {name: _counters(switch.stored, name) for name in switch.database.db["PORT"]}
+def _pfc_counters(switch: SonicSwitch) -> str:
+    held = {name: switch.counted(name) for name in switch.database.db["PORT"]}
     received = {name: each.rx_pauses for name, each in held.items()}
     sent = {name: each.tx_pauses for name, each in held.items()}
     tables: list[str] = []
@@ -114,27 +70,23 @@ def _pfc_counters(switch: Switch, _: str) -> str:
     return "\n".join(tables)
 
 
-def _pfcwd_stats(switch: Switch, _: str) -> str:
+def _pfcwd_stats(switch: SonicSwitch) -> str:
     """Queues that were found stuck; what they passed and dropped is not played."""
     header = ("QUEUE", "STATUS", "STORM DETECTED/RESTORED", "TX OK/DROP", "RX OK/DROP")
     rows = [
         (f"{name}:{queue}", "operational", f"{count}/{count}", *("0/0" for _ in range(4)))
         for name in switch.database.db["PORT"]
-        for queue, count in sorted(_counters(switch.stored, name).storms.items())
+        for queue, count in sorted(switch.counted(name).storms.items())
         if count
     ]
     return table((*header, "TX LAST OK/DROP", "RX LAST OK/DROP"), rows, right=-1)
 
 
-def _counters(stored: Stored, port: str) -> PortCounters:
-    return stored.counters.get(port, PortCounters())
-
-
-def _queue_json(switch: Switch, port: str) -> str:
+def _queue_json(switch: SonicSwitch, port: str) -> str:
     names = [port] if port else [*switch.database.db["PORT"]]
     found: dict[str, dict[str, dict[str, str] | str]] = {}
     for name in names:
-        held = _counters(switch.stored, name)
+        held = switch.counted(name)
         sent, lost = held.tx_bytes, held.tx_drops
         rows: dict[str, dict[str, str] | str] = {
             f"UC{n}": _queue_row(str(sent.get(n, 0)), str(lost.get(n, 0))) for n in UNICAST_QUEUES
@@ -149,20 +101,19 @@ def _queue_row(sent: str, lost: str = "0") -> dict[str, str]:
     return {"dropbytes": "0", "droppacket": lost, "totalbytes": sent, "totalpacket": "0"}
 
 
-def _wred_json(switch: Switch, _: str) -> str:
+def _wred_json(switch: SonicSwitch) -> str:
     """`N/A` until `counterpoll wredqueue enable` (the project's ECN_and_WRED_statistics_HLD.md).
 
     Keys: sonic-utilities, scripts/wredstat. click refuses it where the release has no such command.
     """
     if switch.branch < WRED_SINCE:
-        usage = 'Usage: show queue [OPTIONS] COMMAND [ARGS]...\nTry "show queue -h" for help.'
-        raise CommandError(f'{usage}\n\nError: No such command "wredcounters".', 2)
+        raise no_such_command("show queue", "wredcounters")
     polled = row(switch.database.db, "FLEX_COUNTER_TABLE", "WRED_ECN_QUEUE")
     is_on = polled.get("FLEX_COUNTER_STATUS") == "enable"
     keys = ("ecnmarkedbytes", "ecnmarkedpacket", "wreddropbytes", "wreddroppacket")
     found: dict[str, dict[str, dict[str, str] | str]] = {}
     for name in switch.database.db["PORT"]:
-        marked = _counters(switch.stored, name).ecn_marked
+        marked = switch.counted(name).ecn_marked
         rows: dict[str, dict[str, str] | str] = {
             f"UC{n}": dict.fromkeys(keys, "0") | {"ecnmarkedpacket": str(marked.get(n, 0))}
             if is_on
@@ -173,19 +124,16 @@ def _wred_json(switch: Switch, _: str) -> str:
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
-def _drops(switch: Switch, _: str) -> str:
+def _drops(switch: SonicSwitch) -> str:
     rows = [
-        (name, str(_counters(switch.stored, name).rx_discards), *("0" for _ in range(7)))
+        (name, str(switch.counted(name).rx_discards), *("0" for _ in range(7)))
         for name in switch.database.db["PORT"]
     ]
     header = ("Port", *(f"PG{n}" for n in range(8)))
     return "Ingress PG dropped packets:\n" + table(header, rows, right=-1)
 
 
-HOST_MAC: Final = "24:8a:07:00:00:01"
-
-
-def _lldp(switch: Switch, _: str) -> str:
+def _lldp(switch: SonicSwitch) -> str:
     rows = [
         (port, system, told.port, "BR" if told.is_switch else "O", told.description)
         for port, (system, told) in switch.heard().items()
@@ -198,7 +146,7 @@ def _lldp(switch: Switch, _: str) -> str:
     )
 
 
-def _version(switch: Switch, _: str) -> str:
+def _version(switch: SonicSwitch) -> str:
     return f"""
 SONiC Software Version: {switch.release}
 SONiC OS Version: 12
@@ -216,15 +164,91 @@ Serial Number: {switch.chassis.serial}
 """
 
 
-Handler = Callable[["Switch", str], str]
-_COMMANDS: Final[tuple[tuple[str, Handler], ...]] = (
-    (r"show version", _version),
-    (r"show interfaces status", _status),
-    (r"show pfc counters", _pfc_counters),
-    (r"show pfcwd stats", _pfcwd_stats),
-    (r"show queue counters(?: (Ethernet\d+))? (?:--json|-j)", _queue_json),
-    (r"show queue wredcounters --json", _wred_json),
-    (r"show priority-group drop counters", _drops),
-    (r"show lldp table", _lldp),
-    (r"show runningconfiguration all", lambda switch, _: dump(switch.database.db)),
+def _everything(switch: SonicSwitch) -> str:
+    return dump(switch.database.db)
+
+
+_COMMANDS: Final = Commands(
+    "show",
+    (
+        (r"show version", _version, ""),
+        (r"show interfaces status", _status, ""),
+        (r"show pfc counters", _pfc_counters, ""),
+        (r"show pfcwd stats", _pfcwd_stats, ""),
+        (r"show queue counters(?: (Ethernet\d+))? (?:--json|-j)", _queue_json, ""),
+        (r"show queue wredcounters --json", _wred_json, ""),
+        (r"show priority-group drop counters", _drops, ""),
+        (r"show lldp table", _lldp, ""),
+        (r"show runningconfiguration all", _everything, ""),
+    ),
 )
+
+
+def run_show(switch: SonicSwitch, words: list[str]) -> str:
+    """Run one `show` command; the real FRR, if it is there, is asked about BGP and routes.
+
+    Raises:
+        CommandError: It is unknown.
+    """
+    told = None if switch.frr is None else _ask_frr(switch.frr, words[1:])
+    return _COMMANDS.run(switch, words) if told is None else told
+
+
+_HEADER: Final = (
+    *("Neighbhor", "V", "AS", "MsgRcvd", "MsgSent", "TblVer", "InQ", "OutQ", "Up/Down"),
+    *("State/PfxRcd", "NeighborName"),
+)
+"""As it is spelled there."""
+_PASSED_ON: Final = {
+    ("ip", "route"): "show ip route",
+    ("ip", "bgp", "neighbors"): "show ip bgp neighbors",
+    ("runningconfiguration", "bgp"): "show running-config bgpd",
+}
+_SUMMARY: Final = ("ip", "bgp", "summary")
+
+
+_COLUMNS: Final = {
+    "version": 4,
+    "remoteAs": "",
+    "msgRcvd": "",
+    "msgSent": "",
+    "tableVersion": 0,
+    "inq": 0,
+    "outq": 0,
+    "peerUptime": "",
+}
+"""Keys of FRR's JSON of a neighbour, and what is shown where one is missing."""
+
+
+def _ask_frr(frr: Daemons, words: list[str]) -> str | None:
+    """The answer to `show` with these words; None: it is no question for FRR.
+
+    sonic-utilities ask vtysh: most is what it says, and `show ip bgp summary` makes a table of its
+    JSON (show/bgp_frr_v4.py, utilities_common/bgp_util.py and tests/bgp_commands_test.py).
+    """
+    if tuple(words) == _SUMMARY:
+        _, text = frr.vtysh("-c", "show ip bgp summary json")
+        found = json.loads(text).get("ipv4Unicast")
+        return _summary(found) if found else "IPv4 Unicast Summary:\nNo BGP neighbors found\n"
+    for head, question in _PASSED_ON.items():
+        if tuple(words[: len(head)]) == head:
+            return frr.vtysh("-c", " ".join((question, *words[len(head) :])))[1]
+    return None
+
+
+def _summary(found: dict[str, Any]) -> str:
+    peers: dict[str, dict[str, Any]] = found.get("peers", {})
+    rows: list[tuple[str, ...]] = []
+    for name, peer in sorted(peers.items()):
+        heard = peer.get("pfxRcd", 0) if peer["state"] == "Established" else peer["state"]
+        cells = (*(peer.get(key, default) for key, default in _COLUMNS.items()), heard)
+        rows.append((name, *map(str, cells), peer.get("desc", "NotAvailable")))
+    return (
+        "\nIPv4 Unicast Summary:\n"
+        f"BGP router identifier {found['routerId']}, local AS number {found['as']} "
+        f"vrf-id {found.get('vrfId', 0)}\n"
+        f"BGP table version {found['tableVersion']}\n"
+        f"RIB entries {found['ribCount']}, using {found['ribMemory']} bytes of memory\n"
+        f"Peers {found['peerCount']}, using {found['peerMemory']} KiB of memory\n\n\n"
+        f"{table(_HEADER, rows)}\nTotal number of neighbors {len(rows)}\n"
+    )

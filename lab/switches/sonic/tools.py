@@ -1,4 +1,4 @@
-"""`sonic-cfggen` and `sonic-db-cli`, as far as CONFIG_DB is concerned.
+"""Tables of click's commands; `sonic-cfggen` and `sonic-db-cli`, as far as CONFIG_DB is concerned.
 
 Sources: sonic-buildimage, src/sonic-config-engine/sonic-cfggen; sonic-swss-common, sonic-db-cli.
 """
@@ -6,14 +6,21 @@ Sources: sonic-buildimage, src/sonic-config-engine/sonic-cfggen; sonic-swss-comm
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from lab.switches.indented import indented
 from lab.switches.sonic.config import Db, Table, row
 from lab.switches.sonic.database import Database
+from lab.switches.text import indented
 
+if TYPE_CHECKING:
+    from lab.switches.sonic.server import SonicSwitch
+
+USAGE_STATUS: Final = 2
+"""click's exit status for a refusal."""
 _DATA: Final[TypeAdapter[dict[str, dict[str, dict[str, JsonValue]]]]] = TypeAdapter(
     dict[str, dict[str, dict[str, JsonValue]]]
 )
@@ -27,12 +34,44 @@ class CommandError(Exception):
         self.status = status
 
 
-def parse_data(text: str) -> Db:
-    """Tables as JSON.
+def usage_error(command: str, arguments: str, message: str) -> CommandError:
+    """A refusal as click prints it."""
+    lines = f'Usage: {command} [OPTIONS] {arguments}\nTry "{command} -h" for help.\n'
+    return CommandError(f"{lines}\nError: {message}", USAGE_STATUS)
 
-    Raises:
-        CommandError: It is no JSON of tables; the end of Python's traceback.
-    """
+
+def no_such_command(tool: str, words: str) -> CommandError:
+    """A word that click does not know."""
+    return usage_error(tool, "COMMAND [ARGS]...", f'No such command "{words}".')
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """One tool of click: patterns of its commands, what answers, and the arguments in usage."""
+
+    tool: str
+    rows: tuple[tuple[str, Callable[..., Any], str], ...]
+
+    def run(self, switch: SonicSwitch, words: Sequence[str], moved: Sequence[str] = ()) -> str:
+        """Run one command, as `words` or with options `moved`; a CommandError if it is refused."""
+        text = " ".join(moved or words)
+        for pattern, handler, arguments in self.rows:
+            found = re.fullmatch(pattern, text)
+            if found is None:
+                continue
+            try:
+                return handler(switch, *(group or "" for group in found.groups())) or ""
+            except CommandError as error:
+                if error.status != USAGE_STATUS or not arguments:
+                    raise
+                fixed = len(pattern.split(" (", maxsplit=1)[0].split())
+                raise usage_error(" ".join(words[:fixed]), arguments, str(error)) from error
+        switch.note_unmodelled(" ".join(words))
+        raise no_such_command(self.tool, " ".join(words[1:]))
+
+
+def parse_data(text: str) -> Db:
+    """Tables as JSON; a CommandError, the end of Python's traceback, if it is none."""
     try:
         data = _DATA.validate_json(text)
     except ValidationError as error:

@@ -1,22 +1,110 @@
-"""What decides about a RoCE packet on one port of an emulated SONiC switch."""
+"""What an emulated SONiC switch does with packets: its ports, and BGP as frrcfgd makes it of rows.
+
+frrcfgd runs only where `frr_mgmt_framework_config` is true; the other daemon, bgpcfgd, is not
+modelled. A number that is there is never changed: another one acts once the row is deleted. It
+gives FRR no `no bgp ebgp-requires-policy`, and FRR is started with its own defaults: a neighbour of
+another number without a route map in each direction gets and tells nothing
+(sonic-buildimage, src/sonic-frr-mgmt-framework/frrcfgd/frrcfgd.py; docker-fpm-frr,
+supervisord.conf.j2; issue 28482).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from lab.switches.onyx.config import Mode, Trust
-from lab.switches.sonic.config import FACTORY_MTU, Db, Fields, Stored, row, spread
-from lab.switches.sonic.routing import uses_link_local
-from lab.switches.sonic.show import oper_up
-from lab.views import PortView
+from lab.switches.sonic.config import FACTORY_MTU, Db, Fields, Stored, row
+from lab.switches.text import expand
+from lab.views import BfdView, PortView, RouterView
 
 if TYPE_CHECKING:
-    from lab.switches.sonic.cli import Switch
+    from lab.switches.sonic.server import SonicSwitch
+
+_FAMILY: Final = "ipv4_unicast"
+_INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
+_ON: Final = frozenset({"true", "up"})
+
+
+def router_view(switch: str, stored: Stored) -> RouterView:
+    """A VLAN that is not there has no interface that is up; an interface needs a row of its own."""
+    db, asn = stored.running, stored.bgp_asns.get("default")
+    addresses = {
+        name.lower().replace("loopback0", "lo") if "thernet" not in name else name: held
+        for name, held in _addresses(db).items()
+    }
+    if asn is None:
+        return RouterView(switch, addresses, None, {}, ())
+    head = f"default|{_FAMILY}|"
+    networks = (key for key in db.get("BGP_GLOBALS_AF_NETWORK", {}) if key.startswith(head))
+    paths = row(db, "BGP_GLOBALS_AF", head[:-1]).get("max_ebgp_paths")
+    peers, policies, maps = dict(_peers(db)), dict(_policies(db)), tuple(_statements(db))
+    taken = {each.split()[0] for each in maps if each.split()[1] == "permit"}
+    return RouterView(
+        switch=switch,
+        addresses=addresses,
+        asn=int(asn),
+        neighbors={name: _kind(fields) for name, fields in peers.items()},
+        networks=tuple(network.removeprefix(head) for network in networks),
+        router_id=row(db, "BGP_GLOBALS", "default").get("router_id"),
+        bfd={name: BfdView() for name, each in peers.items() if each.get("bfd") in _ON},
+        max_paths=int(paths) if paths else None,
+        drained=row(db, "BGP_GLOBALS", "default").get("graceful_shutdown") == "true",
+        route_maps=maps,
+        policies={name: policies[name] for name in peers},
+        barred=frozenset(
+            name
+            for name, fields in peers.items()
+            if _kind(fields) not in {"internal", asn} and not {*policies[name]} <= taken
+        ),
+    )
+
+
+def _addresses(db: Db) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for table in _INTERFACES:
+        for key in db.get(table, {}):
+            name, _, address = key.partition("|")
+            there = name in db[table] and (table != "VLAN_INTERFACE" or name in db.get("VLAN", {}))
+            if address and there:
+                found[name] = (*found.get(name, ()), address)
+    return found
+
+
+def _kind(fields: Fields) -> str:
+    return fields.get("asn", fields.get("peer_type", ""))
+
+
+def _peers(db: Db) -> Iterator[tuple[str, Fields]]:
+    """Neighbours that carry IPv4; FRR shuts one that is off, and opens none without a family."""
+    for key, fields in db.get("BGP_NEIGHBOR", {}).items():
+        vrf, _, name = key.partition("|")
+        family = row(db, "BGP_NEIGHBOR_AF", f"{key}|{_FAMILY}")
+        up = fields.get("admin_status", "true") in _ON and family.get("admin_status") in _ON
+        if vrf == "default" and up:
+            yield name, fields
+
+
+def _policies(db: Db) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Neighbour to its route maps; one that is no list gives frrcfgd its letters one by one."""
+    for key, fields in db.get("BGP_NEIGHBOR_AF", {}).items():
+        name = key.split("|")[1]
+        if key == f"default|{name}|{_FAMILY}":
+            yield name, (fields.get("route_map_in@", ""), fields.get("route_map_out@", ""))
+
+
+def _statements(db: Db) -> Iterator[str]:
+    """The statements of route maps; one that matches or sets anything is not modelled."""
+    for key, fields in db.get("ROUTE_MAP", {}).items():
+        name, _, number = key.partition("|")
+        if {*fields} <= {"route_operation", "name", "stmt_name"} and "route_operation" in fields:
+            yield f"{name} {fields['route_operation']} {number}"
+
 
 _BYTES_PER_KIB = 1024
 
 
-def view_port(switch: Switch, port: str) -> PortView:
+def view_port(switch: SonicSwitch, port: str) -> PortView:
     """The state of a port that is there."""
     db = switch.stored.running
     fields, qos = row(db, "PORT", port), row(db, "PORT_QOS_MAP", port)
@@ -25,7 +113,7 @@ def view_port(switch: Switch, port: str) -> PortView:
         switch=switch.name,
         port=port,
         admin_up=fields.get("admin_status", "down") == "up",
-        oper_up=oper_up(switch, port),
+        oper_up=switch.up(port),
         speed_gbit_s=switch.platform.speed_gbit_s,
         mtu_bytes=int(fields.get("mtu", FACTORY_MTU)),
         mode=mode,
@@ -37,7 +125,8 @@ def view_port(switch: Switch, port: str) -> PortView:
         priority_to_tc=_numbers(row(db, "TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", "")), 8),
         ecn_kib=_ecn(db, port),
         pfc_priorities=_paused(switch.stored, qos, port),
-        link_local=uses_link_local(db, port),
+        # intfmgrd lets the kernel give the port an IPv6 address of its own (intfmgr.cpp).
+        link_local=row(db, "INTERFACE", port).get("ipv6_use_link_local_only") == "enable",
     )
 
 
@@ -92,5 +181,5 @@ def _ecn(db: Db, port: str) -> dict[int, tuple[int, int]]:
         limits = [
             int(profile[f"green_{end}_threshold"]) // _BYTES_PER_KIB for end in ("min", "max")
         ]
-        found |= dict.fromkeys(spread(span), (limits[0], limits[1]))
+        found |= dict.fromkeys(expand(span), (limits[0], limits[1]))
     return found

@@ -1,4 +1,4 @@
-"""BGP's sessions of an emulated switch, in the forms of FRR: its own where the lab runs it.
+"""What a switch hears of its neighbours: by LLDP, and by BGP in the forms of FRR.
 
 Sources: docs/explanation/sources.md#cumulus.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from lab.switches.emulators import Daemons
 from lab.views import BgpView, RouterView, RouteView, SessionView
+
+if TYPE_CHECKING:
+    from lab.switches.emulators import Daemons
 
 SUMMARY = "show bgp ipv4 unicast summary json"
 BFD = "show bfd peers json"
@@ -102,3 +105,31 @@ def _bfd(found: Mapping[str, SessionView]) -> object:
         for name, each in found.items()
         if each.bfd is not None
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Port and description of one neighbour."""
+
+    port: str
+    description: str
+    is_switch: bool
+
+
+def tell(name: str, host_mac: str) -> Told:
+    """What the owner of a port tells.
+
+    A Linux host tells a MAC address as its port and the device as its description, as lldpd does
+    by default and as NVUE's reference shows. A switch tells the port's name, Onyx with `Eth` before
+    the number. A SONiC switch tells the port's alias and describes it by its name; here it tells
+    the name twice.
+
+    Args:
+        name: Network device of a host, or port of a switch.
+        host_mac: The address as the listening system writes one.
+    """
+    if name[:1].isdigit():
+        return Told(f"Eth{name}", f"Eth{name}", is_switch=True)
+    if name.startswith(("swp", "Ethernet")):
+        return Told(name, name, is_switch=True)
+    return Told(host_mac, name, is_switch=False)

@@ -1,0 +1,214 @@
+"""How emulated switches let somebody in, and sessions that take whole lines."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar, Protocol, cast, runtime_checkable
+
+from components.remote.ssh_library import asyncssh
+from lab.switches.emulators import Daemons
+from lab.switches.neighbours import Told, tell
+from lab.switches.plain_faults import PlainFaults
+from lab.switches.ssh_switch import FaultsT, Process, SshSwitch, StoredT, cut_connection
+from lab.views import SwitchConfig
+
+
+class Session(Protocol):
+    """One login."""
+
+    open: bool
+    changes: int
+    """Lines accepted so far that change something."""
+
+    def prompt(self) -> str:
+        """The prompt."""
+        ...
+
+    def run(self, line: str) -> str:
+        """Run one line and return what it prints."""
+        ...
+
+
+@runtime_checkable
+class Patient(Protocol):
+    """A login of which a command may wait for another login."""
+
+    async def wait_for(self, line: str) -> None:
+        """Wait as long as this line would."""
+        ...
+
+
+class BashSession(Session, Protocol):
+    """One login of bash."""
+
+    @property
+    def status(self) -> int:
+        """Exit status of the last command."""
+        ...
+
+
+async def answer(session: Session, faults: PlainFaults, line: str) -> str:
+    """What a line prints, late if the planted fault says so."""
+    if faults.slow_s:
+        await asyncio.sleep(faults.slow_s)
+    if isinstance(session, Patient):
+        await session.wait_for(line)
+    return session.run(line)
+
+
+async def serve_shell(
+    process: Process,
+    session: Session,
+    faults: PlainFaults,
+    show: Callable[[str], Awaitable[None]] | None = None,
+    enable_password: str = "",
+) -> None:
+    """Prompt and answer until somebody leaves.
+
+    Args:
+        process: The SSH channel.
+        session: The login.
+        faults: Of the switch.
+        show: Prints an answer; default: as it is.
+        enable_password: What `enable` asks for; empty where it asks for nothing.
+    """
+    process.stdout.write(session.prompt())
+    async for line in process.stdin:
+        asks = enable_password and line.strip() == "enable" and session.prompt().rstrip()[-1] == ">"
+        if asks and await ask(process, "Password: ") != enable_password:
+            process.stdout.write(f"% Bad secret\n{session.prompt()}")  # the words are a guess
+            continue
+        output = await answer(session, faults, line)
+        if show is None:
+            process.stdout.write(output)
+        else:
+            await show(output)
+        if faults.drop_after is not None and session.changes >= faults.drop_after:
+            faults.drop_after = None
+            cut_connection(process)
+            return
+        if not session.open:
+            break
+        process.stdout.write(session.prompt())
+    process.close()
+
+
+async def ask(process: Process, question: str) -> str:
+    """Ask for a password, which is not shown while it is typed."""
+    channel = cast("asyncssh.SSHLineEditorChannel", process.channel)
+    process.stdout.write(question)
+    channel.set_echo(False)
+    typed = await process.stdin.readline()
+    channel.set_echo(True)
+    process.stdout.write("\n")
+    return typed.rstrip("\r\n")
+
+
+async def serve_bash(
+    process: Process, session: BashSession, faults: PlainFaults, greeting: str
+) -> None:
+    """A shell that greets, or one command and its exit status."""
+    if process.command is None:
+        process.stdout.write(greeting)
+        await serve_shell(process, session, faults)
+    else:
+        process.stdout.write(await answer(session, faults, process.command))
+        process.exit(session.status)
+
+
+class _Login(asyncssh.SSHServer):
+    """What each way in has: a key where the lab's user has one, else something secret."""
+
+    def __init__(self, config: SwitchConfig, banner: str = "") -> None:
+        self._config = config
+        self._banner = banner
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        """Keep the connection, for its banner."""
+        self._connection = conn
+
+    def begin_auth(self, username: str) -> bool:
+        """Send the banner; a password is always needed."""
+        del username
+        if self._connection is not None and self._banner:
+            self._connection.send_auth_banner(self._banner)
+        return True
+
+    def public_key_auth_supported(self) -> bool:
+        """Where the lab's user has a key."""
+        return bool(self._config.authorized_key)
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        """Compare with the lab's."""
+        offered = key.export_public_key().decode().split()[1]
+        own = self._config.authorized_key.split()
+        return username == self._config.user and own[1:2] == [offered]
+
+
+class PasswordLogin(_Login):
+    """OpenSSH of Cumulus and SONiC."""
+
+    def password_auth_supported(self) -> bool:
+        """Yes."""
+        return True
+
+    def kbdint_auth_supported(self) -> bool:
+        """No."""
+        return False
+
+    def validate_password(self, username: str, password: str) -> bool:
+        """Compare with the lab's."""
+        return (username, password) == (self._config.user, self._config.password)
+
+
+class KeyboardLogin(_Login):
+    """Keyboard-interactive: Onyx and MLNX-OS (capture C15), and EOS by default."""
+
+    def password_auth_supported(self) -> bool:
+        """No."""
+        return False
+
+    def kbdint_auth_supported(self) -> bool:
+        """Yes."""
+        return True
+
+    def get_kbdint_challenge(
+        self, username: str, lang: str, submethods: str
+    ) -> tuple[str, str, str, Sequence[tuple[str, bool]]]:
+        """Ask for the password."""
+        del username, lang, submethods
+        return "", "", "", [("Password: ", False)]
+
+    def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
+        """Compare with the lab's."""
+        return username == self._config.user and list(responses) == [self._config.password]
+
+
+class LinuxSwitch(SshSwitch[StoredT, FaultsT]):
+    """A switch whose logins get bash, and whose routing can be that of real daemons."""
+
+    host_mac: ClassVar[str]
+    """What a host tells as its port, where no real lldpd does."""
+    frr: Daemons | None = None
+    """What routes in its stead, where the lab has real daemons."""
+
+    def login(self) -> asyncssh.SSHServer:
+        """The one user's password."""
+        return PasswordLogin(self._config)
+
+    @abstractmethod
+    def up(self, port: str) -> bool:
+        """Whether a port has link: not shut, cabled, and its cable not pulled."""
+
+    def heard(self) -> Mapping[str, tuple[str, Told]]:
+        """Port to (system, what it tells) by LLDP, at the ports that have link."""
+        if self.frr is not None:
+            return self.frr.heard()
+        return {
+            port: (system, tell(name, self.host_mac))
+            for port, (system, name) in self.plugged.items()
+            if self.up(port)
+        }

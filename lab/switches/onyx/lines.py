@@ -1,0 +1,394 @@
+"""The lines of the configuration: what each does to it, and how `show running-config` prints it.
+
+The forms are those of docs/explanation/sources.md#onyx, the source named per group. Refusal
+texts that no capture shows are marked `guess`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Final, cast
+
+from lab.switches.command_line import (
+    CliError,
+    Handler,
+    Lines,
+    Row,
+    commands_of,
+    flag,
+    lines_of,
+    listed,
+    table,
+)
+from lab.switches.onyx.config import (
+    FACTORY_VLAN,
+    FACTORY_WEIGHTS,
+    Config,
+    Congestion,
+    Mode,
+    PortConfig,
+    RoceMode,
+    Stored,
+    apply_roce,
+    ask_split,
+    collapse_ports,
+    expand_ports,
+    expand_vlans,
+    split,
+)
+from lab.switches.text import collapse
+
+MTU_RANGE_BYTES: Final = (1500, 9612)
+"""module_utils/network/onyx/onyx.py:231 of the Ansible collection."""
+RELEASE: Final = "3.9.2504"
+_PORT: Final = "interface ethernet <ports>"
+_PFC: Final = "dcb priority-flow-control"
+_ALLOWED: Final = "switchport trunk|hybrid allowed-vlan"
+_NAMING: Final = (
+    *("switchport access vlan <int>", f"{_ALLOWED} add <vlans>", f"{_ALLOWED} none|all|<vlans>"),
+)
+"""That a VLAN must exist before a port names it is a guess."""
+_FLAPS: Final = ("shutdown", "mtu <int> force")
+
+
+@dataclass(frozen=True, slots=True)
+class _OnPorts:
+    """A change to every port of the range in the first place."""
+
+    tail: str
+    change: Handler
+
+    def __call__(self, stored: Stored, ports: str, *values: str) -> None:
+        """Apply the change port by port; counts the flap of a port that was up."""
+        config = stored.running
+        named = self.tail in _NAMING and values[-1] not in {"none", "all"}
+        for vlan in expand_vlans(values[-1]) if named else []:
+            if vlan not in config.vlans:
+                raise CliError(f"% VLAN {vlan} does not exist")  # guess
+        for name in expand_ports(ports, config.ports):
+            port = config.ports[name]
+            flaps = self.tail in _FLAPS and port.admin_up
+            before = port.model_copy(deep=True) if flaps else port
+            self.change(port, *values)
+            if before != port:
+                stored.flap(name)
+
+
+def _number(text: str, most: int = 7, least: int = 0) -> int:
+    """A traffic class or a priority, of which there are eight; or another number."""
+    if not least <= int(text) <= most:
+        raise CliError(f"% Please enter an integer between {least} and {most}.")
+    return int(text)
+
+
+def _mtu(_port: PortConfig, text: str) -> int:
+    return _number(text, MTU_RANGE_BYTES[1], MTU_RANGE_BYTES[0])
+
+
+def _set_mtu_when_down(port: PortConfig, text: str) -> None:
+    if port.admin_up and int(text) != port.mtu_bytes:
+        raise CliError("% Interface must be shut down, or use 'force', to change the MTU")  # guess
+    port.mtu_bytes = _mtu(port, text)
+
+
+def _set_mode(port: PortConfig, mode: str = "access") -> None:
+    if port.routed:  # C17: such a port is first made a switchport again
+        raise CliError("% Configuration error, interface configured as a router port")
+    port.set_mode(cast("Mode", mode))
+
+
+def _route(port: PortConfig) -> None:
+    """A router port is in no VLAN (collection, `onyx_l3_interface.py`; capture C17)."""
+    port.set_mode("access")
+    port.access_vlan = FACTORY_VLAN
+    port.routed = True
+
+
+def _switch(port: PortConfig) -> None:
+    port.set_mode("access")
+
+
+def _access(port: PortConfig, text: str) -> int:
+    if port.mode == "trunk":
+        raise CliError("% Access VLAN cannot be set on a trunk port")  # guess
+    return int(text)
+
+
+def _allow(verb: str) -> Callable[[PortConfig, str, str], None]:
+    def change(port: PortConfig, mode: str, text: str) -> None:
+        if port.mode != mode:
+            raise CliError(f"% Interface is not in {mode} mode")  # guess
+        if verb == "add":
+            port.add_allowed(expand_vlans(text))
+        elif verb == "remove":
+            port.remove_allowed(expand_vlans(text))
+        elif text == "all":
+            port.allowed_vlans = "all"
+        else:
+            port.allowed_vlans = [] if text == "none" else expand_vlans(text)
+
+    return change
+
+
+def _map_dscp(port: PortConfig, *values: str) -> None:
+    dscp, priority = _number(values[0], 63), _number(values[1])
+    held = port.dscp_map | {dscp: priority}
+    port.dscp_map = {dscp: n for dscp, n in held.items() if n != dscp // 8}
+
+
+def _mark(word: str) -> Callable[..., None]:
+    def change(port: PortConfig, *values: str) -> None:
+        tc, low, high = _number(values[0]), int(values[2]), int(values[3])
+        if low > high:
+            raise CliError("% Minimum threshold must not exceed maximum threshold")  # guess
+        unit = "KB" if word == "absolute" else "%"
+        entry = {"kind": values[1], "unit": unit, "minimum": low, "maximum": high}
+        port.congestion = {**port.congestion, tc: Congestion.model_validate(entry)}
+
+    return change
+
+
+def _no_mark(port: PortConfig, text: str) -> None:
+    tc = _number(text)
+    port.congestion = {n: entry for n, entry in port.congestion.items() if n != tc}
+
+
+def _weigh(port: PortConfig, *values: str) -> None:
+    """A class is strict, or has a weight."""
+    tc = _number(values[0])
+    weights = {n: weight for n, weight in port.ets_weights.items() if n != tc}
+    strict = {*port.ets_strict} - {tc}
+    if len(values) == 1:
+        strict |= {tc}
+    elif int(values[1]) != FACTORY_WEIGHTS[tc]:
+        weights |= {tc: int(values[1])}
+    port.ets_strict, port.ets_weights = sorted(strict), weights
+
+
+def _of_qos(port: PortConfig) -> Iterator[str]:
+    yield from (f"qos rewrite {kind}" for kind in port.rewrite)
+    for dscp, priority in sorted(port.dscp_map.items()):
+        yield f"qos map dscp {dscp} to switch-priority {priority}"
+
+
+def _of_buffers(port: PortConfig) -> Iterator[str]:
+    for tc, entry in sorted(port.congestion.items()):
+        word = "absolute" if entry.unit == "KB" else "relative"
+        head = f"traffic-class {tc} congestion-control {entry.kind}"
+        yield f"{head} minimum-{word} {entry.minimum} maximum-{word} {entry.maximum}"
+    yield from (f"traffic-class {tc} dcb ets strict" for tc in port.ets_strict)
+    for tc, weight in sorted(port.ets_weights.items()):
+        yield f"traffic-class {tc} dcb ets wrr {weight}"
+
+
+_ACCESS: Final = Row("switchport access vlan <int>", "access_vlan", None, FACTORY_VLAN, _access)
+
+
+def _of_vlans(port: PortConfig) -> Iterator[str]:
+    if port.routed:
+        yield "no switchport force"
+        return
+    if port.mode != "access":
+        yield f"switchport mode {port.mode}"
+    if port.mode != "trunk":
+        yield from _ACCESS.lines(port)
+    if port.mode != "access" and port.allowed_vlans != ("all" if port.mode == "trunk" else []):
+        allowed = port.allowed_vlans
+        text = allowed if isinstance(allowed, str) else collapse(allowed) or "none"
+        yield f"switchport {port.mode} allowed-vlan {text}"
+
+
+_INTERFACE: Final = (
+    # sonic-mgmt mlnx_fanout.j2 (three lines), Ansible onyx_interface.py (force)
+    Row("mtu <int> force", "mtu_bytes", read=_mtu, removable=False),
+    Row("shutdown", "admin_up", value=False, without=True),
+    Row("description <text>", "description", without="", show='"{}"'.format),
+)
+_QOS: Final = (
+    Row("qos trust L2|L3|both|port", "trust", without="L2"),  # onyx_qos.py:84, manual
+    _of_qos,
+)
+_PAUSE: Final = (  # onyx_pfc_interface.py, lines 172 to 177
+    flag(f"{_PFC} mode on force", "pfc", f"{_PFC} mode force"),
+)
+_PAUSE_PLAIN: Final = flag(f"{_PFC} mode on", "pfc", f"{_PFC} mode")
+
+
+_MARKED: Final = "traffic-class <int> congestion-control ecn|red|both"
+_ON_PORTS: Final = (
+    *commands_of((*_INTERFACE, *_QOS, *_PAUSE, _PAUSE_PLAIN, _ACCESS), lambda port: port),
+    ("mtu <int>", _set_mtu_when_down),
+    # networking-generic-switch, onyx_l2_interface.py, mlnx_fanout.j2
+    ("switchport mode access|trunk|hybrid", _set_mode),
+    ("no switchport mode", _set_mode),
+    ("no switchport force", _route),
+    ("switchport force", _switch),
+    (f"{_ALLOWED} add <vlans>", _allow("add")),
+    (f"{_ALLOWED} remove <vlans>", _allow("remove")),
+    (f"{_ALLOWED} none|all|<vlans>", _allow("")),
+    # onyx_traffic_class.py, the DeepOps guide, oxidized simulation
+    *(
+        (f"{_MARKED} minimum-{word} <int> maximum-{word} <int>", _mark(word))
+        for word in ("absolute", "relative")
+    ),
+    ("no traffic-class <int> congestion-control", _no_mark),
+    ("traffic-class <int> dcb ets strict", _weigh),
+    ("traffic-class <int> dcb ets wrr <int>", _weigh),
+    ("qos rewrite pcp|dscp", listed(lambda port: port, "rewrite", on=True)),  # onyx_qos.py:85-88
+    ("no qos rewrite pcp|dscp", listed(lambda port: port, "rewrite", on=False)),
+    # That the map can be changed is in the manual's "QoS Commands"; these words are a guess.
+    ("qos map dscp <int> to switch-priority <int>", _map_dscp),
+)
+"""What follows `interface ethernet <ports>`, or stands alone inside that mode."""
+
+
+def _default_ports(stored: Stored, text: str) -> None:
+    for name in expand_ports(text, stored.running.ports):
+        stored.running.ports[name] = PortConfig()
+
+
+def _add_vlans(stored: Stored, text: str) -> None:
+    stored.running.add_vlans(expand_vlans(text))
+
+
+def _remove_vlans(stored: Stored, text: str) -> None:
+    stored.running.remove_vlans(expand_vlans(text))
+
+
+def _name_vlan(stored: Stored, vlan: str, name: str = "") -> None:
+    _add_vlans(stored, vlan)
+    stored.running.vlans[int(vlan)] = name
+
+
+def _roce(stored: Stored, mode: str = "lossless") -> None:
+    """The manual: entering or leaving a mode may toggle interfaces; here it always does."""
+    if stored.running.roce != mode:
+        apply_roce(stored.running, cast("RoceMode", mode))
+        for name in stored.running.ports:
+            stored.flap(name)
+
+
+_PAUSED: Final = f"{_PFC} priority <int> enable"  # fixture, capture C2
+_paused: Final = partial(listed, attrgetter("running"), "pfc_priorities", int)
+_RUNNING: Final = attrgetter("running")
+_HOSTNAME: Final = Row("hostname <word>", "hostname", removable=False)
+_LLDP: Final = flag("lldp", "lldp")
+_PAGING: Final = flag("cli default paging enable", "paging")
+_PAUSES: Final = flag(f"{_PFC} enable force", "pfc_enabled")
+_PAUSES_PLAIN: Final = flag(f"{_PFC} enable", "pfc_enabled")
+
+
+def _nothing(_stored: Stored) -> None:
+    """Nothing here depends on it."""
+
+
+COMMANDS: Final = table(
+    (
+        *((f"{_PORT} {tail}", _OnPorts(tail, change)) for tail, change in _ON_PORTS),
+        *commands_of(
+            (_HOSTNAME, _LLDP, _PAGING, _PAUSES, _PAUSES_PLAIN), lambda stored: stored.running
+        ),
+        # onyx_vlan.py:169-190, sonic-mgmt mlnx_fanout.j2
+        ("vlan <vlans>", _add_vlans),
+        ("no vlan <vlans>", _remove_vlans),
+        ("vlan <int> name <word>", _name_vlan),
+        ("vlan <int> no name", _name_vlan),
+        ("default interface ethernet <ports>", _default_ports),  # manual
+        (f"{_PORT} module-type <word>", ask_split),
+        (f"{_PORT} module-type <word> force", split),
+        ("roce", _roce),  # manual "RoCE Commands": `roce` is `roce lossless`
+        ("roce lossless|semi-lossless|lossy", _roce),
+        ("no roce", partial(_roce, mode="none")),
+        *((f"{no}cli default prefix-modes enable", _nothing) for no in ("", "no ")),
+        *((f"{_PAUSED}{end}", _paused(on=True)) for end in ("", " force")),
+        *((f"no {_PAUSED}{end}", _paused(on=False)) for end in ("", " force")),
+    )
+)
+"""Every line of config mode, in its one-line form."""
+
+
+_UNDONE: Final = {
+    "qos trust": "qos trust L2",
+    "traffic-class 3 congestion-control": "no traffic-class 3 congestion-control",
+    "traffic-class 3 dcb ets": f"traffic-class 3 dcb ets wrr {FACTORY_WEIGHTS[3]}",
+    "traffic-class 6 dcb ets": f"traffic-class 6 dcb ets wrr {FACTORY_WEIGHTS[6]}",
+}
+"""How the lines begin that belong to the one-shot, and what a port says that has none of them."""
+
+
+def _kind(line: str) -> str:
+    return next(kind for kind in (*_UNDONE, "") if line.startswith(kind))
+
+
+def _per_port(config: Config, rows: Iterable[Row | Lines]) -> list[str]:
+    """Equal lines of neighbouring ports are one line with a range.
+
+    The lines that the one-shot gives a port are left out, and one more undoes what it has not.
+    """
+    given = Config(hostname="", ports={"1/1": PortConfig()})
+    apply_roce(given, config.roce)
+    held = [*lines_of(rows, given.ports["1/1"])]
+    holders: dict[str, list[str]] = {}
+    for name, port in config.ports.items():
+        lines = [*lines_of(rows, port)]
+        kinds = {*map(_kind, lines)}
+        undone = [_UNDONE[_kind(line)] for line in held if _kind(line) not in kinds]
+        for line in (*(line for line in lines if line not in held), *undone):
+            holders.setdefault(line, []).append(name)
+    order = list(config.ports)
+    return [
+        f"   interface ethernet {ports} {line}"
+        for line, names in holders.items()
+        for ports in collapse_ports(names, order).split(",")
+    ]
+
+
+def _vlans(config: Config) -> Iterator[str]:
+    own = {vlan: name for vlan, name in config.vlans.items() if vlan != FACTORY_VLAN}
+    yield from (f"   vlan {vlan}" for vlan in own)
+    yield from (f'   vlan {vlan} name "{name}"' for vlan, name in own.items() if name)
+
+
+def _pauses(config: Config) -> Iterator[str]:
+    """With the one-shot the PFC lines belong to `roce` and are not printed (capture C1)."""
+    if config.roce == "none":
+        yield from (f"   {line}" for line in _PAUSES.lines(config))
+        yield from (f"   {_PFC} priority {each} enable" for each in config.pfc_priorities)
+
+
+def render_running_config(config: Config, generated_at: str = "", release: str = RELEASE) -> str:
+    """The whole configuration as `show running-config` prints it.
+
+    Layout: oxidized's capture of Onyx 3.9.2504 and the Ansible fixture onyx_config_config.cfg:
+    sections between `##` lines, positive lines indented by three blanks, `no …` and `hostname` at
+    column 0. With the one-shot, what it sets on ports has no lines: that capture has `roce lossy`
+    and no trust. What a port that differs then says is a guess, as is the order of lines.
+
+    Args:
+        config: What to print.
+        generated_at: Text of the clock in the head; empty in comparisons.
+        release: What the switch runs.
+    """
+    roce = [] if config.roce == "none" else [f"   roce {config.roce}"]
+    sections = (
+        ("Interface Ethernet configuration", _per_port(config, _INTERFACE)),
+        ("Interface Ethernet buffer configuration", [*roce, *_per_port(config, (_of_buffers,))]),
+        ("VLAN configuration", [*_vlans(config), *_per_port(config, (_of_vlans,))]),
+        ("QoS switch configuration", _per_port(config, _QOS)),
+        ("DCBX PFC configuration", [*_pauses(config), *_per_port(config, _PAUSE)]),
+        ("LLDP configuration", [f"   {line}" for line in _LLDP.lines(config)]),
+        ("Network management configuration", [f"hostname {config.hostname}"]),
+        ("CLI configuration", [*_PAGING.lines(config)]),
+    )
+    lines = ["##", '## Running database "initial"']
+    lines += [f"## Generated at {generated_at}"] if generated_at else []
+    lines += [f"## Hostname: {config.hostname}", f"## Product release: {release}", "##", ""]
+    lines += ["##", "## Running-config temporary prefix mode setting", "##"]
+    lines += ["no cli default prefix-modes enable", ""]
+    for title, body in sections:
+        lines += ["##", f"## {title}", "##", *body, "   "] if body else []
+    lines += ["##", "## Persistent prefix mode setting", "##", "cli default prefix-modes enable"]
+    return "\n".join(lines) + "\n"
