@@ -139,8 +139,9 @@ _WATCHDOG = "rdma.pfc_watchdog ports.*.pfc_watchdog"
 _CABLE = "ports.*.cable_length_m"
 _Row = tuple[str, str, str | _Why] | tuple[str, str, str | _Why, str]
 """Where the file asks for it, with spaces between, `*` for each port, and `=` before a value that
-it has if it does; what is said of an `_Asked`; the attribute of `SwitchSystem` that says why not or
-since when, or a function that does; and what to do, if that is not the same for the whole rule."""
+it has if it does; what is said of an `_Asked`; the name that `SwitchSystem.since` answers with the
+first release or the reason, or a function that does; and what to do, if that is not the same for
+the whole rule."""
 _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
     "roce-mode": (
         ("rdma.mode=semi_lossless", "there is no semi_lossless on {a.title}", "semi_lossless"),
@@ -208,7 +209,7 @@ _ROWS: Final[Mapping[str, tuple[_Row, ...]]] = {
             f"split the link into parts of {ADAPTIVE_GBIT_S} Gbit/s or less, or remove it",
         ),
     ),
-    "edge-ports": (("edge_ports", "no port has a BPDU guard on {a.title}", "edge_ports"),),
+    "edge-ports": (("edge_ports", "no port has a BPDU guard on {a.title}", "bpdu_guard"),),
     "routed-link": (
         ("routing.asn", "{a.switch.name} cannot route on {a.title}", _unless_routed),
         ("ports.*.mode=routed", "port {a.port} cannot be routed on {a.title}", "routing"),
@@ -295,9 +296,7 @@ def _lacks(spec: ClusterSpec, switch: Switch, topic: str) -> Iterator[tuple[_Ask
     found = set[tuple[str, ...]]()
     for places, what, since, *fix in _ROWS[topic] if switch.carries == "roce" else ():
         for asked in _asked(spec.rdma, switch, places):
-            why = asked.why(
-                getattr(asked.system, since) if isinstance(since, str) else since(asked)
-            )
+            why = asked.why(asked.system.since(since) if isinstance(since, str) else since(asked))
             if why is not None and asked.path not in found:
                 found.add(asked.path)
                 yield asked, f"{what.format(a=asked)}: {why}.", "".join(fix)

@@ -18,10 +18,10 @@ from components.fabric.systems.cumulus.driver import (
     CumulusDriver,
     parse_profile,
 )
+from components.fabric.systems.cumulus.rows import PORT
 
 DRIVER: Final = CumulusDriver()
-ALL_ROWS: Final = PortState(mtu_bytes=0, pfc_watchdog=False, adaptive_routing=False, speed="",
-                            fec="", autoneg="", edge_port="", bpdu_guard="")  # fmt: skip
+ALL_ROWS: Final = PortState.model_validate({row.setting: row.blank for row in PORT})
 FORMS: Final = Path(__file__).parent / "forms" / "cumulus"
 SINGLE_POOL: Final = (FORMS / "nv_show_qos_roce_single_ipool.txt").read_text()
 MULTI_TC: Final = (FORMS / "nv_show_qos_roce_multi_tc.txt").read_text()

@@ -185,8 +185,11 @@ class SwitchSystem:
     """How it says so."""
     drain: Drain | str = "its driver sets no BGP"
     """How traffic leaves it gracefully before it changes, or why it cannot."""
-    edge_ports: Release | str = "no line of its BPDU guard is known here"
-    """First release whose ports are spanning-tree edge ports with BPDU guard if a line says so."""
+    rows: Mapping[str, Release] = field(default_factory=dict[str, Release])
+    """Each setting of a port that has a row, as `PortState` calls it, to the first release that has
+    its line."""
+    lacking: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Why a setting has no row, if there is more to say than that no line of it is known."""
     native_apart: bool = False
     """A trunk has the VLAN of untagged frames beside that of an access port; else it is hybrid."""
     reserved_vlans: range = range(0)
@@ -206,6 +209,12 @@ class SwitchSystem:
     reading after the change decides, and puts back what the switch took in another way."""
     repairs: frozenset[str] = frozenset()
     """Kinds of guards whose harmless value the driver sets, and puts back exactly."""
+
+    def since(self, name: str) -> Release | str | None:
+        """Since when it has a feature or a setting of a port, or why it has not; None: it has."""
+        if name in SwitchSystem.__dataclass_fields__:
+            return getattr(self, name)
+        return self.rows.get(name) or self.lacking.get(name, "no line of it is known here")
 
 
 Lines = tuple[str, ...]

@@ -140,8 +140,7 @@ SYSTEM: Final = SwitchSystem(
         is_away=r"^graceful-shutdown +(?:on|enabled)\b",
         on=lambda state: "enabled" if rows.NEW_WORDS in rows.whole_words(state) else "on",
     ),
-    # NVUE reference: `nv set interface <interface-id> bridge domain <domain-id> stp`, 5.0.0.
-    edge_ports=(5, 0, 0),
+    rows={row.setting: row.since for row in rows.PORT},
     # NVUE reference: `nv set interface <interface-id> link breakout`, 5.4.0; before it, a mode has
     # a speed in it.
     splits=(5, 4, 0),

@@ -10,7 +10,7 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Drain
 from components.fabric.systems.eos.driver import EosDriver
 from components.fabric.systems.eos.routing import LINK_LOCAL
-from components.fabric.systems.eos.rows import default_class
+from components.fabric.systems.eos.rows import ROWS, default_class
 from components.fabric.systems.switch_system import (
     Intent,
     LinkForm,
@@ -122,8 +122,7 @@ SYSTEM: Final = SwitchSystem(
         is_away=r'"System": *\{[^{}]*"adminState": *"underMaintenance"',
         is_empty=r'"System": *\{[^{}]*"state": *"underMaintenance"',
     ),
-    # AVD's template of an Ethernet interface; Arista's manual, chapter "Spanning Tree Protocol".
-    edge_ports=MIN_RELEASE,
+    rows=dict.fromkeys((row.name for row in ROWS), MIN_RELEASE),
     native_apart=True,
     # `speed 200g-4` in AMD's guide for an Arista 7388; Arista's manual, page "Octal Port Renumber".
     splits=MIN_RELEASE,

@@ -206,8 +206,10 @@ SYSTEM: Final = SwitchSystem(
     ),
     links=LinkForm(_link_words),
     # sonic-utilities, config/stp.py, 202411: `portfast` with PVST, `edge_port` with MST.
-    edge_ports="it has no spanning tree unless the site switches it on, and the field of an edge "
-    "port depends on the mode of that",
+    lacking={
+        "bpdu_guard": "it has no spanning tree unless the site switches it on, and the field of an "
+        "edge port depends on the mode of that",
+    },
     mark_percent=None,
     class_shares=None,
     watchdog_ms=None,
