@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,9 +17,6 @@ class Chassis:
     serial: str = "MT2245X00000"
     base_mac: str = "0c42a1000000"
     """Twelve digits in small letters; each system writes it in its own way."""
-
-
-FACTORY_CHASSIS: Final = Chassis()
 
 
 def chassis_of(seed: str) -> Chassis:

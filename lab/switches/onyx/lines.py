@@ -273,7 +273,6 @@ def _roce(stored: Stored, mode: str = "lossless") -> None:
 
 _PAUSED: Final = f"{_PFC} priority <int> enable"  # fixture, capture C2
 _paused: Final = partial(listed, attrgetter("running"), "pfc_priorities", int)
-_RUNNING: Final = attrgetter("running")
 _HOSTNAME: Final = Row("hostname <word>", "hostname", removable=False)
 _LLDP: Final = flag("lldp", "lldp")
 _PAGING: Final = flag("cli default paging enable", "paging")
