@@ -87,16 +87,6 @@ def effect_of(system: str, change: Difference) -> Effect:
     return does.effect if does.new is None or change.actual != ABSENT else does.new
 
 
-class ByTable:
-    """What every driver has: the answer of the table for its system."""
-
-    system: str
-
-    def interrupts(self, change: Difference) -> bool:
-        """Whether making this one setting as wanted interrupts traffic."""
-        return effect_of(self.system, change).interrupts
-
-
 def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, ...]:
     """Every setting that moves on the way from what a switch has to a target.
 

@@ -18,7 +18,7 @@ from components.fabric.queues import plan_queues, with_repairs
 from components.fabric.splits import plan_link, plan_splits, splits_by_speed
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
-from components.fabric.systems.base import HandSplit, flatten
+from components.fabric.systems.base import flatten
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec, SwitchWaves
 from components.model.fabric import Switch, SwitchPort
@@ -116,11 +116,11 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
 
 def describe_start(plan: SwitchPlan) -> str:
     """From where those lines lead, for people: no factory has ports that people must split."""
-    driver, splits = driver_of(plan.os), plan.desired.splits
-    if not splits or not isinstance(driver, HandSplit):
+    by_hand, splits = driver_of(plan.os).by_hand, plan.desired.splits
+    if not splits or by_hand is None:
         return "From factory settings these commands lead there; an update sends what differs."
     whole, parts = next(iter(splits.items()))
-    typed = ", ".join(line.format(whole=whole, parts=len(parts)) for line in driver.by_hand.lines)
+    typed = ", ".join(line.format(whole=whole, parts=len(parts)) for line in by_hand.lines)
     return (
         f"Not from factory settings: people split {', '.join(splits)} before ({typed}). Then these "
         "commands lead there; an update sends what differs."
