@@ -25,7 +25,6 @@ from components.fabric.moves import (
     Stage,
     StoppedError,
     lost_text,
-    outcome_of,
     refuse_interruptions,
     shown,
     unreadable_error,
@@ -44,6 +43,7 @@ from components.fabric.systems.base import (
     Reading,
     Unreadable,
     Unsettable,
+    flatten,
 )
 from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports
 from components.remote.watched import Interrupted, InterruptedTwice, Session
@@ -271,7 +271,8 @@ class Exchange:
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
                 self._save(taken)
-                return outcome_of(before, reading, sent, describe_changes(stopped))
+                words = describe_changes(stopped)
+                return Outcome(before.state, reading.state, flatten(sent), words)
             effects = find_effects(self.driver.system, reading.state, aim(reading))
             stopped += interrupting(effects)
             if not may_interrupt:

@@ -124,7 +124,7 @@ Splits = dict[str, tuple[str, ...]]
 
 
 def find_splits(wanted: Splits, names: Collection[str]) -> Splits:
-    """How the ports are split of which `wanted` says so, from the names of all ports."""
+    """How the ports in `wanted` are split, from the names of all ports."""
     return {whole: _parts(whole, parts, names) for whole, parts in wanted.items()}
 
 
@@ -135,13 +135,8 @@ def _parts(whole: str, parts: tuple[str, ...], names: Collection[str]) -> tuple[
     # Where parts are called by their lanes, the next port begins where the last part ends.
     step = second[-1] - first[-1]
     end = first[-1] + step * len(parts) if whole in parts else 9
-    found = (
-        name
-        for name in names
-        if (key := port_key(name))[:-1] == first[:-1]
-        and len(key) == len(first)
-        and first[-1] <= key[-1] < end
-    )
+    place = {(*first[:-1], number) for number in range(first[-1], end)}
+    found = (name for name in names if port_key(name) in place)
     return tuple(sorted(found, key=port_key)) or (whole,)
 
 

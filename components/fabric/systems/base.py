@@ -48,9 +48,9 @@ class Reading:
 
     state: SwitchState
     vlan_holders: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    """VLAN to the ports, outside those that were asked for, that name it."""
+    """VLAN to the ports that name it, without those that were asked for."""
     others: OtherPorts = field(default_factory=OtherPorts)
-    """The same ports by what is in force: what they carry, whether or not they name it."""
+    """The same ports by the VLANs that they carry now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,4 +314,4 @@ class Driver(ABC):
         Raises:
             Bug: The system counts none: on InfiniBand, the adapters count.
         """
-        raise Bug(f"no counters of {self.title} ports are read: {', '.join(ports)}")
+        raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")
