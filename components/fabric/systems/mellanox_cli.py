@@ -26,7 +26,7 @@ IDENTITY: Final = IdentityQuestions(
     # The model in `show version`, `x86onie`, is that of the processor's board (public captures).
     model=(Field("show inventory", r"^CHASSIS +(\S+)"),),
     # Captures of `show version` of Onyx 3.8.2004 and 3.9.0300 (sources.md#switch-identity).
-    serial=Field("show version", r'^System serial num: +"?([^"\s]+)'),
+    serial=Field("show version", r'^System serial num: +[\\"]*([^\\"\s]+)'),
     base_mac=Field("show version", r"^Host ID: +([0-9A-F]{12})"),
     # A user with the capability `monitor` may not change the running configuration.
     tries=("configure terminal", "exit"),
