@@ -179,7 +179,7 @@ SHAPES: Final = (
     '{"Eth1/1": 3}',
     "[]",
     "% Unrecognized command",
-    '[{"header": "Vlan 1002", "Admin state": "Enabled"}]',  # fixture onyx_l3_vlan_interface_show.cfg
+    '[{"header": "Vlan 1002", "Admin state": "Enabled"}]',  # fixture onyx_l3_vlan_…
 )
 
 
