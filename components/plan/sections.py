@@ -220,6 +220,8 @@ def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
         ("destroy, to the factory's values and not to those of before", plan.undo),
     ):
         yield from texts(switch, title, text)
+    if plan.unproven:
+        yield f"# Unproven, no switch was seen to do so: {plan.unproven}."
 
 
 def _steps(plan: ClusterPlan) -> Iterator[Section]:

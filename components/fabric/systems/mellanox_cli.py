@@ -42,16 +42,8 @@ def find_refusal(output: str) -> str | None:
     return found.group(1).strip() if found else None
 
 
-EXEC: Final = ExecForm(
-    # A configuration line that is taken prints nothing.
-    expects=r"\s*",
-    head="cli ",
-    line='"{}"',
-    between=" ",
-    comment='cli "## {}" ',
-    longest=None,
-    resets=r"allowed-vlan none$|no switchport force$",
-)
+EXEC: Final = ExecForm(expects=r"\s*", cli=True)
+"""A configuration line that is taken prints nothing."""
 
 
 class MellanoxDriver:
