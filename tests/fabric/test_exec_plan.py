@@ -144,7 +144,7 @@ def _run(system: str, history: list[str], mode: str) -> None:
         asked, kept = every_key(others, SwitchState()), set[str]()
         if mode in system_of(system).one_shot_modes:  # it is one for the whole switch
             kept = {"trust", "ecn", "strict_classes", "pfc", "wrr_weights"}
-            unasked = {"trust": None, "ecn": {}, "strict_classes": None}
+            unasked: dict[str, object] = {"trust": None, "ecn": {}, "strict_classes": None}
             port = asked.ports[others[0]].model_copy(update=unasked)
             asked = SwitchState(ports=dict.fromkeys(others, port))
         before = exchange.read(asked).state.ports

@@ -15,7 +15,8 @@ from components.fabric.judge import OUTPUT_VARIABLE, judge_request, run_judge
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.model.cluster import ClusterSpec
 from lab.site import lab_file, load_document, overlay, secrets_of
-from lab.switches.emulators import make_switch
+from lab.switches.emulators import Switch, make_switch
+from tests.fabric.eos_lab import Clock
 from tests.fabric.switch_labs import K3S, LABS
 from tests.over_ssh.switch_room import SwitchRoom, switch_room
 
@@ -36,10 +37,18 @@ def room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchRoom]
         if each.name == plan.name
     )
     (switch,) = (each for each in SITE.switches if each.name == plan.name)
+    spec = SITE.model_copy(update={"switches": (switch,)})
+
+    def make(folder: Path, _clock: Clock) -> Switch:
+        return make_switch(config, folder / "switch.json")
+
+    def load(**_: object) -> ClusterSpec:
+        return spec
+
     lab = replace(
         LABS[plan.os],
-        make_switch=lambda folder, _clock: make_switch(config, folder / "switch.json"),
-        load_spec=lambda **_: SITE.model_copy(update={"switches": (switch,)}),
+        make_switch=make,
+        load_spec=load,
         address=config.address,
         user=switch.ssh.user,
         password=secrets_of("test")["switch_password"],
