@@ -40,7 +40,7 @@ class ExecPlan(BaseModel):
     interrupts: tuple[str, ...]
     """What `apply` interrupts at every run, in words."""
     unproven: str = ""
-    """What of `undo` no switch was seen to do, in words."""
+    """Behind the title of `undo`: what of it no switch was seen to do."""
 
 
 def find_form(system: str) -> ExecForm | None:
@@ -88,7 +88,7 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
         save=_render(form, *enter, driver.save),
         undo=_render(form, *enter, *undo, *form.commit, driver.save),
         interrupts=describe_changes(moved),
-        unproven=form.unproven,
+        unproven=f" (unproven: {form.unproven})" if form.unproven else "",
     )
 
 

@@ -142,7 +142,7 @@ def test_the_plan_shows_the_texts_and_the_same_state() -> None:
 
 def test_the_plan_says_what_no_switch_was_seen_to_do() -> None:
     spec = load_checked_site(EXAMPLES / "mixed-fabric/plain-exec.yaml").spec_or_raise()
-    unproven = "# Unproven, no switch was seen to do so: that `config qos reload --ports`"
+    unproven = "to those of before (unproven: that `config qos reload --ports` gives the ports"
     shown = {
         name: unproven in render_plan(make_plan(spec, "dev"), Choice(device=name))
         for name in ("leaf-01", "leaf-02", "leaf-03", "leaf-04")
