@@ -11,6 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
+from components.catalogue.switches.switch_model import UNRELEASED
 from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour
 from components.fabric.systems import frr
@@ -21,7 +22,7 @@ from components.fabric.systems.base import (
     SoftReader,
     Unreadable,
 )
-from components.fabric.systems.sonic.rows import PRIORITIES, Fields, Rows, parse_branch
+from components.fabric.systems.sonic.rows import PRIORITIES, Fields, Rows
 
 POLL: Final = "sleep 11"
 """Queues and groups are polled every 10 s (sonic-utilities, counterpoll/main.py): until then a
@@ -226,3 +227,19 @@ def parse_release(text: str) -> int:
     """The branch that `sonic_version.yml` says; 0: none."""
     found = re.search(r"^build_version: *'?([^'\s]+)", text, re.MULTILINE)
     return parse_branch(found[1]) if found else 0
+
+
+MIN_RELEASE: Final = 202205
+"""First branch whose buffermgrd makes lossless buffers for the priorities of `pfc_enable`
+(sonic-swss, cfgmgr/buffermgr.cpp); in 202106 and 202111 they are always 3 and 4."""
+
+
+def parse_branch(text: str) -> int:
+    """Read the branch of a release: `202405`, `202311.1`, `SONiC.202305.3-abc` give its number.
+
+    A release without one, `master.1234`, is taken for newer than all (a guess).
+    """
+    for part in re.split(r"[-_.]", text):
+        if re.fullmatch(r"20\d{4}(\d\d)?", part):
+            return int(part[:6])
+    return UNRELEASED if text.lower().startswith(("master", "sonic.master")) else 0

@@ -18,6 +18,7 @@ from components.fabric.systems import bash_cli
 from components.fabric.systems.base import ByHand, Guard, LinkForm, Reading, Script
 from components.fabric.systems.sonic import counters, read, routing, write
 from components.fabric.systems.sonic import rows as db
+from components.fabric.systems.sonic.port import OFFERS
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 VERSION: Final = "cat /etc/sonic/sonic_version.yml"
@@ -98,31 +99,25 @@ class SonicDriver(ByTable):
             WHOLE: write_list(config.implied),
             "held_rows": write_list(config.holders(wanted.ports)),
             **db.write_rows(config.rows()),
-            **routing.routing_words(routed),
+            routing.WORDS: write_text(routed),
         }
         if VERSION in answers:
-            native |= routing.release_words(counters.parse_release(answers[VERSION]))
+            native[routing.RELEASE] = str(counters.parse_release(answers[VERSION]))
         if PORTS in answers:
-            native[write.OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
-        ports: dict[str, PortState] = {}
-        for name, port in wanted.ports.items():
-            links = write.link_state(config.row("PORT", name))
-            beside = config.beside(name) if port.class_shares else {}
-            ports[name] = config.port(name).model_copy(update=links | beside)
+            native[OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
         state = SwitchState(
-            vlans=tuple(sorted(read.vlan_number(name) for name in tables.get("VLAN", {}))),
+            vlans=tuple(sorted(map(read.vlan_number, tables.get("VLAN", {})))),
             roce="lossless" if config.row("BUFFER_POOL", db.LOSSLESS_POOL) else "none",
             addresses=routing.addresses_of(routed),
             bgp=routing.bgp_of(routed),
             native=native,
-            ports=ports,
+            ports={
+                name: config.port(name, beside=bool(port.class_shares))
+                for name, port in wanted.ports.items()
+            },
         )
-        return Reading(
-            state,
-            read.vlan_holders(tables, wanted.ports),
-            # SONiC has no member of all VLANs.
-            OtherPorts(by_vlan=read.vlan_holders(tables, wanted.ports, interfaces=False)),
-        )
+        others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
+        return Reading(state, config.vlan_holders(wanted.ports), others)
 
     plan_changes = staticmethod(write.plan_changes)
 
@@ -138,7 +133,6 @@ class SonicDriver(ByTable):
 
         Those are there after `config qos reload`, which the first boot does not run everywhere.
         """
-        names = (name for name, _, _ in db.every_setting())
         port = PortState(
             admin_up=True,
             mtu_bytes=db.FACTORY_MTU_BYTES,
@@ -152,13 +146,13 @@ class SonicDriver(ByTable):
             lossless_buffers=(),
             pfc_watchdog=False,
             cable_m=0,
-            native=db.write_settings({each: {} for each in (*db.APART, *names)}),
+            native=db.write_settings({each: {} for each in (*db.APART, *db.SETTINGS)}),
         )
         return SwitchState(
             roce="lossless",
             addresses={},
             bgp=BgpState(),
-            native=db.write_rows({}) | routing.routing_words(routing.FACTORY),
+            native=db.write_rows({}) | {routing.WORDS: write_text(routing.FACTORY)},
             ports=dict.fromkeys(ports, port),
         )
 

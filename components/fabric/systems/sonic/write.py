@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from components.fabric.parts import is_default
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Change, Unsettable
-from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import rows as db
-from components.fabric.systems.sonic.port import PortPlan, plan_qos
+from components.fabric.systems.sonic.port import PortPlan, vlan_members
 from components.fabric.systems.sonic.routing import held_interfaces, plan_routing
-from components.fabric.systems.sonic.rows import Cell, Cells, Fields, Rows
+from components.fabric.systems.sonic.rows import Cell, Rows
 
 
 def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -29,15 +27,14 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     """
     _require_pool(actual, target)
     _require_free(actual, target)
-    plans = [_plan(name, actual, target) for name in {**actual.ports, **target.ports}]
-    routed = plan_routing(actual, target)
+    plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
+    goes, strips, (before, middle, after) = plan_routing(actual, target)
     written, stripped, gone = _own_rows(actual, target, plans)
-    forgets = _cells(plan.forgets() for plan in plans)
-    before, middle, after = routed.comes
+    forgets = db.by_row(plan.forgets() for plan in plans)
     first = {f"VLAN|Vlan{vlan}": {"vlanid": str(vlan)} for vlan in _only(target, actual)}
-    first |= {**written, **before, **_cells(plan.first for plan in plans)}
-    last = (plan.last | (plan.touches if plan.pause_list else {}) for plan in plans)
-    groups = [row for plan in plans for row in (*plan.gone_groups, *plan.renewed_groups)]
+    first |= {**written, **before, **db.by_row(plan.first for plan in plans)}
+    last = (plan.last | plan.touches for plan in plans)
+    groups = [row for plan in plans for row in plan.groups]
     leaves = [row for plan in plans for row in plan.gone_rows]
     spans = db.SPANNING in db.whole_words(actual)
     parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
@@ -45,15 +42,15 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
         Change((line,))
         for lines in (
             parts,
-            *map(db.delete_rows, (leaves, *routed.goes)),
-            db.delete_fields(routed.strips),
+            *map(db.delete_rows, (leaves, *goes)),
+            db.delete_fields(strips),
             db.document(forgets),
             db.delete_rows(groups),
             vlans,
             db.document(first),
             joins,
-            db.document({**_cells(plan.sets for plan in plans), **middle}),
-            db.document({**_cells(last), **after}),
+            db.document({**db.by_row(plan.sets for plan in plans), **middle}),
+            db.document({**db.by_row(last), **after}),
             db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
             db.delete_rows(gone),
             (f"sudo config vlan del {vlan}" for vlan in _only(actual, target)),
@@ -79,10 +76,6 @@ def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
         [f"sudo config vlan add {words[row][0]}" for row in new if row not in joins],
         [f"sudo config vlan member add {flags[row]}{' '.join(words[row])}" for row in joins],
     )
-
-
-def _cells(parts: Iterable[Cells]) -> Rows:
-    return db.by_row((cell, value) for cells in parts for cell, value in cells.items())
 
 
 def _only(these: SwitchState, those: SwitchState) -> tuple[int, ...]:
@@ -120,26 +113,6 @@ def _require_free(actual: SwitchState, target: SwitchState) -> None:
         )
 
 
-def _plan(name: str, actual: SwitchState, target: SwitchState) -> PortPlan:
-    plan = PortPlan(name, actual.ports.get(name, PortState()), target.ports.get(name, PortState()))
-    plan_qos(plan, actual)
-    _plan_members(plan)
-    _plan_link(plan, actual)
-    # MTU and state. If they were not written before us, their default goes before they do.
-    for key, field, value in (
-        ("mtu_bytes", "mtu", str(plan.port.mtu_bytes)),
-        ("admin_up", "admin_status", "up" if plan.port.admin_up else "down"),
-    ):
-        if getattr(plan.port, key) is None:
-            continue
-        moves = getattr(plan.port, key) != getattr(plan.was, key)
-        if moves:
-            plan.last[db.PORT.format(name), field] = value
-        if is_default(plan.port.native, key) and (moves or not is_default(plan.was.native, key)):
-            plan.deletes.append((db.PORT.format(name), field))
-    return plan
-
-
 _MADE: Final = f"BUFFER_PROFILE|{db.LOSSLESS_PROFILE}"
 """What the switch makes for PFC, and would miss while a port still has any."""
 
@@ -170,99 +143,3 @@ def _own_rows(
         for key in sorted({*fields} - {*before[row]})
     ]
     return written, stripped, sorted({*held} - kept)
-
-
-def vlan_members(port: PortState) -> dict[int, str]:
-    """VLAN to its `tagging_mode`."""
-    trunk = () if port.trunk_vlans in {None, "all"} else port.trunk_vlans
-    tagged = [vlan for vlan in trunk or () if isinstance(vlan, int)]
-    members = dict.fromkeys(tagged if port.mode in {"trunk", "hybrid"} else (), "tagged")
-    if port.mode in {"access", "hybrid"} and port.access_vlan is not None:
-        members[port.access_vlan] = "untagged"
-    return members
-
-
-def _plan_members(plan: PortPlan) -> None:
-    """A port has one untagged VLAN, so what goes, goes first."""
-    was, port = plan.was, plan.port
-    if port.mode is None and port.trunk_vlans is None:
-        return
-    before, after = vlan_members(was), vlan_members(fill_membership(was, port))
-    for vlan, tagging in sorted(after.items()):
-        if before.get(vlan) != tagging:
-            plan.first[f"VLAN_MEMBER|Vlan{vlan}|{plan.name}", "tagging_mode"] = tagging
-    gone = sorted(vlan for vlan, tagging in before.items() if after.get(vlan) != tagging)
-    plan.gone_rows += [f"VLAN_MEMBER|Vlan{vlan}|{plan.name}" for vlan in gone]
-    _plan_mode(plan, {*after.values()})
-
-
-def _plan_mode(plan: PortPlan, tagging: set[str]) -> None:
-    """Releases from 202405 on may have recorded a mode, which limits what a port may join."""
-    cell, port = (db.PORT.format(plan.name), "mode"), plan.port
-    now, wanted = (db.read_settings(each).get("mode", {}).get(cell) for each in (plan.was, port))
-    if wanted is None:
-        wanted = "trunk" if "tagged" in tagging else port.mode if port.mode == "routed" else now
-        wanted = "access" if tagging == {"untagged"} and now == "routed" else wanted
-    if now is not None and port.mode is not None and wanted not in {None, now}:
-        plan.first[cell] = wanted or ""
-
-
-OFFERS: Final = "offers"
-"""Key of a switch's `native`: port to the speeds and the FEC that it has, of STATE_DB."""
-_OFFER: Final = {"adv_speeds": "", "adv_speeds@": "@"}
-"""What is offered: the command line writes a text, a loaded file has a list. The mark of each."""
-_NOTHING: Final = "-"
-
-
-def link_state(row: Fields) -> dict[str, object]:
-    """`speed`, `fec` and `autoneg` of a `PortState`; blank if there is no field."""
-    offered = [f"{mark}{row[name]}" for name, mark in _OFFER.items() if name in row]
-    mode = row.get("autoneg", _NOTHING if offered else "")
-    return {
-        "speed": row.get("speed", ""),
-        "fec": row.get("fec", ""),
-        "autoneg": " ".join([mode, *offered]).strip(),
-    }
-
-
-def _link_fields(port: PortState) -> Fields:
-    """The other way."""
-    mode, *offers = (port.autoneg or _NOTHING).split()
-    fields = {
-        "speed": port.speed or "",
-        "fec": port.fec or "",
-        "autoneg": mode.removeprefix(_NOTHING),
-    }
-    fields |= {f"adv_speeds{'@' * each.startswith('@')}": each.removeprefix("@") for each in offers}
-    return {name: text for name, text in fields.items() if text}
-
-
-def _plan_link(plan: PortPlan, switch: SwitchState) -> None:
-    """Speed, FEC and auto-negotiation.
-
-    A field that vanishes changes nothing until the next boot, so its default goes before it; of
-    FEC there is none, and the chip keeps the last one.
-    """
-    row, held, wanted = db.PORT.format(plan.name), _link_fields(plan.was), _link_fields(plan.port)
-    moved = {name: text for name, text in wanted.items() if held.get(name) != text}
-    ours = ["fec"] if plan.port.fec is not None else []
-    ours += ["adv_speeds", "adv_speeds@", "autoneg"] if plan.port.autoneg is not None else []
-    gone = {name for name in ours if name in held and name not in wanted}
-    if "autoneg" in gone and held["autoneg"] != "off":
-        moved["autoneg"] = "off"
-    if gone & {*_OFFER} and not wanted.keys() & {*_OFFER}:
-        moved["adv_speeds"] = "all"
-        gone.add("adv_speeds")
-    plan.deletes += [(row, name) for name in ours if name in gone]
-    offers = (db.read_rows(switch, OFFERS) or {}).get(plan.name, {})
-    # As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig). What the chip
-    # has for FEC may follow the speed, so with another speed it is not known before.
-    for kind, key in (("speed", "supported_speeds"), ("fec", "supported_fecs")):
-        known = [each for each in offers.get(key, "").split(",") if each]
-        follows = kind == "fec" and "speed" in moved
-        if kind in moved and known and moved[kind] not in known and not follows:
-            raise Unsettable(
-                f"{kind} {moved[kind]} of {plan.name} is none that the port has: "
-                f"{', '.join(known)} ({key} of STATE_DB)"
-            )
-    plan.first |= {(row, name): text for name, text in moved.items()}
