@@ -13,7 +13,7 @@ from typing import Final
 
 from components.fabric.effects import ByTable
 from components.fabric.parts import WHOLE, write_list, write_text
-from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
+from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import ByHand, Guard, LinkForm, Reading, Script
 from components.fabric.systems.sonic import counters, read, routing, write
@@ -43,6 +43,26 @@ _ERRORS: Final = (
 and Redis' own."""
 _CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
 """The last part of a refusal of click, after two lines of usage."""
+
+
+def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
+    routed = routing.routing_rows(config.tables)
+    return SwitchState(
+        vlans=tuple(sorted(map(read.vlan_number, config.tables.get("VLAN", {})))),
+        roce="lossless" if config.row("BUFFER_POOL", db.LOSSLESS_POOL) else "none",
+        addresses=routing.addresses_of(routed),
+        bgp=routing.bgp_of(routed),
+        native={
+            WHOLE: write_list(config.implied),
+            "held_rows": write_list(config.holders(wanted.ports)),
+            **db.write_rows(config.rows()),
+            routing.WORDS: write_text(routed),
+        },
+        ports={
+            name: config.port(name, beside=bool(port.class_shares))
+            for name, port in wanted.ports.items()
+        },
+    )
 
 
 class SonicDriver(ByTable):
@@ -94,29 +114,14 @@ class SonicDriver(ByTable):
         """Read what `read_commands` asked for."""
         tables = read.parse_config(CONFIG, answers[CONFIG])
         read.require_ports(CONFIG, tables, wanted.ports)
-        config, routed = read.ConfigDb.of(tables), routing.routing_rows(tables)
-        native = {
-            WHOLE: write_list(config.implied),
-            "held_rows": write_list(config.holders(wanted.ports)),
-            **db.write_rows(config.rows()),
-            routing.WORDS: write_text(routed),
-        }
+        config, native = read.ConfigDb.of(tables), dict[str, str]()
         if VERSION in answers:
             native[routing.RELEASE] = str(counters.parse_release(answers[VERSION]))
         if PORTS in answers:
             native[OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
-        state = SwitchState(
-            vlans=tuple(sorted(map(read.vlan_number, tables.get("VLAN", {})))),
-            roce="lossless" if config.row("BUFFER_POOL", db.LOSSLESS_POOL) else "none",
-            addresses=routing.addresses_of(routed),
-            bgp=routing.bgp_of(routed),
-            native=native,
-            ports={
-                name: config.port(name, beside=bool(port.class_shares))
-                for name, port in wanted.ports.items()
-            },
-        )
         others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
+        state = _state_of(config, wanted)
+        state = state.model_copy(update={"native": state.native | native})
         return Reading(state, config.vlan_holders(wanted.ports), others)
 
     plan_changes = staticmethod(write.plan_changes)
@@ -131,30 +136,18 @@ class SonicDriver(ByTable):
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
 
-        Those are there after `config qos reload`, which the first boot does not run everywhere.
+        Those are there after `config qos reload`, which the first boot does not run everywhere. BGP
+        is made by frrcfgd, and there is none.
         """
-        port = PortState(
-            admin_up=True,
-            mtu_bytes=db.FACTORY_MTU_BYTES,
-            fec="",
-            autoneg="",
-            mode="routed",
-            trunk_vlans=(),
-            trust="port",
-            strict_classes=(),
-            pfc_priorities=(),
-            lossless_buffers=(),
-            pfc_watchdog=False,
-            cable_m=0,
-            native=db.write_settings({each: {} for each in (*db.APART, *db.SETTINGS)}),
-        )
-        return SwitchState(
-            roce="lossless",
-            addresses={},
-            bgp=BgpState(),
-            native=db.write_rows({}) | {routing.WORDS: write_text(routing.FACTORY)},
-            ports=dict.fromkeys(ports, port),
-        )
+        row = {"admin_status": "up", "mtu": str(db.FACTORY_MTU_BYTES)}
+        tables = {
+            "PORT": dict.fromkeys(ports, row),
+            "BUFFER_POOL": {db.LOSSLESS_POOL: {"type": "ingress"}},
+            "FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}},
+            "DEVICE_METADATA": {"localhost": {routing.MODE: "true"}},
+        }
+        wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
+        return _state_of(read.ConfigDb.of(tables), wanted)
 
     def neighbour_commands(self) -> tuple[str, ...]:
         """What every port heard; the container lldp runs by default."""

@@ -65,8 +65,6 @@ _KNOWN: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(_INTERFACES, frozenset(_USE_LINK_LOCAL)),
 }
 """The fields of routing that we write."""
-FACTORY: Final[Rows] = {METADATA: {MODE: "true"}}
-"""Of a switch whose BGP is made by frrcfgd, and has none."""
 
 
 def routing_rows(tables: Tables) -> Rows:
