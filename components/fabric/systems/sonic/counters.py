@@ -31,18 +31,15 @@ QUEUES: Final = "show queue counters --json"
 DROPS: Final = "show priority-group drop counters"
 PAUSES: Final = "show pfc counters"
 STORMS: Final = "show pfcwd stats"
-MARKS: Final = "show queue wredcounters --json"
-"""From 202505 on (sonic-utilities 2807)."""
+MARKS: Final = "show queue wredcounters --json"  # from 202505 on (sonic-utilities 2807)
 NEIGHBOURS: Final = "show lldp table"
 STATUS: Final = "show interfaces status"
 COMMANDS: Final = (POLL, QUEUES, DROPS, PAUSES, STORMS, MARKS)
 SUMMARY: Final = 'sudo vtysh -c "show bgp ipv4 unicast summary json"'
-WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'
-"""If bfdd does not run, vtysh says so and fails."""
+WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'  # if bfdd does not run, vtysh says so and fails
 NEXT_HOPS: Final = f'sudo vtysh -c "{frr.ROUTES}"'
 
-_UNKNOWN: Final = 'No such command "wredcounters"'
-"""How an older release refuses it (click)."""
+_UNKNOWN: Final = 'No such command "wredcounters"'  # how an older release refuses it (click)
 _PORT: Final = re.compile(r"Ethernet\d+")
 _RULE: Final = re.compile(r"^-+(?: +-+)+ *$", re.MULTILINE)
 """The line below the head of a table, which tells where its columns are: cells hold blanks."""

@@ -233,7 +233,7 @@ class PortPlan:
 
     def _want_watchdog(self) -> None:
         """Times that are already set are kept, unless the file says others."""
-        was, port, implied = self.was, self.port, db.whole_words(self.switch)
+        was, port, implied = self.was, self.port, db.words_of(self.switch)
         if not port.pfc_watchdog:
             self._set_watchdog({})
             return
@@ -291,7 +291,7 @@ class PortPlan:
         """In the dynamic model a lossless buffer is asked for; in the other it follows from PFC."""
         was, port = self.was, self.port
         lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
-        if "dynamic" in db.whole_words(self.switch):
+        if "dynamic" in db.words_of(self.switch):
             for priority in lacking:
                 self._put((db.GROUP.format(self.name, priority), "profile"), db.DYNAMIC_PROFILE)
         elif as_wanted and was.pfc_priorities == port.pfc_priorities and not self._length_moves:

@@ -123,14 +123,13 @@ def _length_in_force(said: Collection[str], groups: Cells, paused: Iterable[int]
     return length if {each for _, _, each in made_groups(groups, paused)} <= {length} else 0
 
 
-ACTION: Final = "drop"
-"""What `pfc_watchdog` promises; also the default of the switch."""
+ACTION: Final = "drop"  # what `pfc_watchdog` promises; also the default of the switch
 POLL_MS: Final = 100
 """How often watchdogs look by default (sonic-swss, orchdaemon.cpp: PFC_WD_POLL_MSECS)."""
 RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
 """sonic-pfcwd.yang. Without the second one a queue is never restored."""
 UNPOLLED: Final = "watchdog not polled"
-"""Of a switch, in `whole_words`: no watchdog of it sees anything."""
+"""Of a switch, in `words_of`: no watchdog of it sees anything."""
 _POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 
 
@@ -153,7 +152,7 @@ class ConfigDb:
     parts: Mapping[str, Tables]
     """QUEUE, BUFFER_PG and VLAN_MEMBER: port to the rest of each key (queues, VLAN) to fields."""
     implied: tuple[str, ...]
-    """What holds for all ports: `whole_words` of a state."""
+    """What holds for all ports: `words_of` of a state."""
 
     @classmethod
     def of(cls, tables: Tables) -> ConfigDb:

@@ -20,10 +20,8 @@ from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.rows import Cell, Fields, Rows, Tables
 
 LINK_LOCAL: Final = "link-local"
-WORDS: Final = "routing"
-"""Key of a switch's `native`: the rows as they are."""
-RELEASE: Final = "release"
-"""Key of a switch's `native`: the branch that it runs, if it was asked."""
+WORDS: Final = "routing"  # key of a switch's `native`: the rows as they are
+RELEASE: Final = "release"  # key of a switch's `native`: the branch that it runs, if it was asked
 UP_SINCE: Final = 202505
 """First branch whose frrcfgd takes `up`, the only word in SONiC's YANG (sonic-buildimage, change
 21697); an older one takes `true` alone (its issue 18865)."""

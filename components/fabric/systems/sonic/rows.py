@@ -24,7 +24,6 @@ from components.fabric.parts import (
     read_fields,
     read_list,
     write_fields,
-    write_text,
 )
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Script
@@ -37,12 +36,9 @@ Rows = dict[str, Fields]
 Tables = dict[str, dict[str, Fields]]
 _ROWS: Final[TypeAdapter[Rows]] = TypeAdapter(Rows)
 
-FACTORY_MTU_BYTES: Final = 9100
-"""sonic-buildimage, config_samples.py and sonic-port.yang."""
-MBIT_PER_GBIT: Final = 1000
-"""`speed` of a port is in Mbit/s (sonic-port.yang)."""
-BYTES_PER_KIB: Final = 1024
-"""WRED thresholds are bytes (sonic-wred-profile.yang: `units bytes`)."""
+FACTORY_MTU_BYTES: Final = 9100  # sonic-buildimage, config_samples.py and sonic-port.yang
+MBIT_PER_GBIT: Final = 1000  # `speed` of a port is in Mbit/s (sonic-port.yang)
+BYTES_PER_KIB: Final = 1024  # WRED thresholds are bytes (sonic-wred-profile.yang: `units bytes`)
 _DSCP_PER_PRIORITY: Final = 8
 """As on NICs and on the other switch systems: DSCP 24 to 31 are priority 3."""
 PRIORITIES: Final = range(8)
@@ -54,8 +50,7 @@ LOSSLESS_PROFILE: Final = "pg_lossless_"
 DYNAMIC_PROFILE: Final = "NULL"
 """The profile of a lossless priority group in the dynamic buffer model (buffers_config.j2)."""
 LOSSLESS_POOL: Final = "ingress_lossless_pool"
-SPANNING: Final = "spanning tree"
-"""Of a switch, in `whole_words`: spanning tree is on for all of it."""
+SPANNING: Final = "spanning tree"  # of a switch, in `words_of`: spanning tree is on for all of it
 
 MAP_TABLES: Final[Mapping[str, str]] = {
     "dscp_to_tc_map": "DSCP_TO_TC_MAP",
@@ -66,15 +61,11 @@ MAP_TABLES: Final[Mapping[str, str]] = {
     "scheduler": "SCHEDULER",
 }
 """Field to the table whose row it names (sonic-port-qos-map.yang, sonic-queue.yang)."""
-LIST_FIELD: Final = "pfcwd_sw_enable"
-"""The priorities that a port's PFC watchdog watches."""
+LIST_FIELD: Final = "pfcwd_sw_enable"  # the priorities that a port's PFC watchdog watches
 PORT: Final = "PORT|{}"
-QOS: Final = "PORT_QOS_MAP|{}"
-"""The row that binds maps and PFC to a port."""
-WATCHDOG: Final = "PFC_WD|{}"
-"""The row whose presence starts the PFC watchdog of a port."""
-GROUP: Final = "BUFFER_PG|{}|{}"
-"""The row of one ingress priority group, or of neighbours."""
+QOS: Final = "PORT_QOS_MAP|{}"  # the row that binds maps and PFC to a port
+WATCHDOG: Final = "PFC_WD|{}"  # the row whose presence starts the PFC watchdog of a port
+GROUP: Final = "BUFFER_PG|{}|{}"  # the row of one ingress priority group, or of neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +94,7 @@ ROWS: Final = (
         "QUEUE|{}|{}",
         {
             "scheduler": lambda p, tc: (
-                OUR_NAME if tc in (p.strict_classes or ()) else _share_row(p.class_shares[tc])
+                OUR_NAME if tc in (p.strict_classes or ()) else f"{OUR_NAME}_{p.class_shares[tc]}"
             )
         },
     ),
@@ -274,11 +265,6 @@ def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
         yield Script(" &&\n".join(lines))
 
 
-def _share_row(share: int) -> str:
-    """Name of our scheduler of one weight."""
-    return f"{OUR_NAME}_{share}"
-
-
 def is_our_name(name: str) -> bool:
     """Whether a row has our name."""
     return name.partition("_")[0] == OUR_NAME
@@ -302,7 +288,7 @@ def our_rows(port: PortState) -> Rows:
         rows["WRED_PROFILE"] = _wred(ecn)
     named = {f"{table}|{OUR_NAME}": fields for table, fields in rows.items()}
     return named | {
-        f"SCHEDULER|{_share_row(share)}": {"type": "DWRR", "weight": str(share)}
+        f"SCHEDULER|{OUR_NAME}_{share}": {"type": "DWRR", "weight": str(share)}
         for share in port.class_shares.values()
     }
 
@@ -344,25 +330,15 @@ def read_settings(port: PortState) -> dict[str, Cells]:
     return found
 
 
-def write_rows(rows: Rows) -> dict[str, str]:
-    """Rows as `SwitchState.native` holds them."""
-    return {"rows": write_text(rows)}
-
-
-def read_rows(switch: SwitchState, words: str = "rows") -> Rows | None:
-    """Rows with our name, and profiles that the switch made for our settings; None: not read."""
-    text = switch.native.get(words)
+def read_rows(switch: SwitchState, key: str = "rows") -> Rows | None:
+    """Rows of `SwitchState.native`; None: they were not read."""
+    text = switch.native.get(key)
     return None if text is None else _ROWS.validate_json(text)
 
 
-def read_held(switch: SwitchState) -> tuple[str, ...]:
-    """Those of `read_rows` that a port uses which was not asked for."""
-    return read_list(switch.native.get("held_rows")) or ()
-
-
-def whole_words(switch: SwitchState) -> tuple[str, ...]:
-    """What holds for all ports: `dynamic` buffers, and how often watchdogs look."""
-    return read_list(switch.native.get(WHOLE)) or ()
+def words_of(switch: SwitchState, key: str = WHOLE) -> tuple[str, ...]:
+    """Words there: what holds for all ports, or which of `rows` other ports use (`held_rows`)."""
+    return read_list(switch.native.get(key)) or ()
 
 
 def spread(row: str) -> range:
