@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from components.catalogue.switches import find_model
-from components.core.difference import Difference
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import flatten
@@ -131,20 +130,3 @@ def test_the_model_and_the_lab_have_the_same_ports() -> None:
         assert model.has_port("sonic", name) is there
     assert not model.has_port("sonic", "swp1")
     assert not model.has_port("onyx", "Ethernet0")
-
-
-@pytest.mark.parametrize(
-    ("setting", "interrupts"),
-    [
-        ("mtu_bytes", True),
-        ("pfc_priorities", True),
-        ("priority_3_buffer", True),
-        ("cable_m", True),
-        ("pfc_watchdog", False),
-        ("access_vlan", True),
-        ("tc3_ecn_kib", False),
-    ],
-)
-def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noqa: FBT001 - a table
-    change = Difference("port Ethernet0", setting, "a", "b")
-    assert SonicDriver().interrupts(change) is interrupts

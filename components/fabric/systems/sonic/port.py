@@ -65,10 +65,6 @@ def _is_group(cell: Cell) -> bool:
     return cell[0].startswith("BUFFER_PG|")
 
 
-def _rows_in(cells: Cells, row: str) -> Cells:
-    return {cell: value for cell, value in cells.items() if cell[0] == row}
-
-
 class PortPlan:
     """What changes on one port."""
 
@@ -171,19 +167,24 @@ class PortPlan:
                 self._put(cell, cells.get(cell))
             if name == "buffers":
                 self._put_back_groups({c: v for c, v in cells.items() if _is_group(c)})
-        if "pfc_watchdog" in recorded:
-            self._set_watchdog(recorded["pfc_watchdog"])
-        elif self.port.pfc_watchdog is not None:
-            self._want_watchdog()
+        self._plan_watchdog(recorded.get("pfc_watchdog"))
 
     def _plan_wanted(self, name: str, row: db.CellRow, tc: int, *, agrees: bool) -> None:
-        """`agrees`: the port has the setting already, by whichever names."""
+        """`agrees`: the port has the setting already, by whichever names.
+
+        A queue that shares its row with others cannot be set alone: which row wins is not said.
+        """
         cells = db.cells_of(self.name, row, tc)
         texts = (each(self.port, tc) if callable(each) else each for each in row.fields.values())
         wanted = dict(zip(cells, texts, strict=True))
         as_wanted = all(self.now.get(cell) == (text or None) for cell, text in wanted.items())
         if not agrees:
-            self._require_own_row(name, tc)
+            shared = (row for row, _ in db.read_settings(self.was).get(name, {}))
+            for each in (row for row in shared if row.startswith("QUEUE|") and "-" in row):
+                raise Unsettable(
+                    f"{each} is one row for several queues of {self.name}, and queue {tc} needs "
+                    "one of its own: write one row a queue, and run this again"
+                )
             if name == "buffers":
                 self._want_groups(as_wanted=as_wanted)
             for cell, text in wanted.items():
@@ -231,17 +232,29 @@ class PortPlan:
         name = next(held, None)
         return None if name is None else {(self.row, name): said[name][0] or ""}
 
-    def _want_watchdog(self) -> None:
-        """Times that are already set are kept, unless the file says others."""
-        was, port, implied = self.was, self.port, db.words_of(self.switch)
-        if not port.pfc_watchdog:
-            self._set_watchdog({})
-            return
-        paused, times = {*(port.pfc_priorities or ())}, port.pfc_watchdog_ms
+    def _plan_watchdog(self, target: Cells | None) -> None:
+        """A running watchdog takes neither another row nor another list: it starts again.
+
+        A row that changes under it is half taken (sonic-swss, pfcwdorch.cpp).
+        """
         listed, row = (db.QOS.format(self.name), db.LIST_FIELD), db.WATCHDOG.format(self.name)
+        target = self._want_watchdog(listed, row) if target is None else target
+        if target is not None:
+            self._put(listed, target.get(listed))
+            held, wanted = (
+                {cell: text for cell, text in cells.items() if cell[0] == row}
+                for cells in (self.now, target)
+            )
+            self._renew(self.last, held, wanted, anew=self.now.get(listed) != target.get(listed))
+
+    def _want_watchdog(self, listed: Cell, row: str) -> Cells | None:
+        """Its cells: times that are already set are kept, unless the file says others."""
+        was, port, implied = self.was, self.port, db.words_of(self.switch)
+        paused, times = {*(port.pfc_priorities or ())}, port.pfc_watchdog_ms
         lists_all = paused <= db.numbers_of(self.now.get(listed, ""))
-        if was.pfc_watchdog and times in {None, was.pfc_watchdog_ms} and lists_all:
-            return
+        settled = was.pfc_watchdog and times in {None, was.pfc_watchdog_ms} and lists_all
+        if not port.pfc_watchdog or settled:
+            return {} if port.pfc_watchdog is False else None
         polled = poll_ms(implied)
         if UNPOLLED in implied:
             raise Unsettable(
@@ -255,37 +268,15 @@ class PortPlan:
                 "How often they look is one setting for all ports, so we do not change it: run "
                 f"`sudo pfcwd interval {min(times)}`, save, and run this again"
             )
-        wanted = _rows_in(self.now, row) | {(row, "action"): ACTION}
+        wanted = {cell: text for cell, text in self.now.items() if cell[0] == row}
+        wanted[row, "action"] = ACTION
         for number, time in enumerate(RANGES_MS):
             if times is not None:
                 wanted[row, time] = str(times[number])
             elif not is_time(wanted.get((row, time), ""), time, implied):
                 wanted[row, time] = str(max(_TIME_MS, polled))
         wanted[listed] = self.now[listed] if lists_all else ",".join(map(str, sorted(paused)))
-        self._set_watchdog(wanted)
-
-    def _set_watchdog(self, target: Cells) -> None:
-        """A running watchdog takes no other list either.
-
-        A row that changes under it is half taken (sonic-swss, pfcwdorch.cpp).
-        """
-        listed, row = (db.QOS.format(self.name), db.LIST_FIELD), db.WATCHDOG.format(self.name)
-        self._put(listed, target.get(listed))
-        held, wanted = _rows_in(self.now, row), _rows_in(target, row)
-        self._renew(self.last, held, wanted, anew=self.now.get(listed) != target.get(listed))
-
-    def _require_own_row(self, setting: str, tc: int) -> None:
-        """A queue that shares its row with others cannot be set alone: which row wins is not said.
-
-        Raises:
-            Unsettable: It does.
-        """
-        for row, _ in db.read_settings(self.was).get(setting, {}):
-            if row.startswith("QUEUE|") and len(db.spread(row)) > 1:
-                raise Unsettable(
-                    f"{row} is one row for several queues of {self.name}, and queue {tc} needs one "
-                    "of its own: write one row a queue, and run this again"
-                )
+        return wanted
 
     def _want_groups(self, *, as_wanted: bool) -> None:
         """In the dynamic model a lossless buffer is asked for; in the other it follows from PFC."""
