@@ -169,10 +169,6 @@ def _require_free(actual: SwitchState, target: SwitchState) -> None:
         )
 
 
-_MADE: Final = f"BUFFER_PROFILE|{db.LOSSLESS_PROFILE}"
-"""What the switch makes for PFC, and would miss while a port still has any."""
-
-
 def _own_rows(
     actual: SwitchState, target: SwitchState, plans: Sequence[PortPlan]
 ) -> tuple[Rows, list[Cell], list[str]]:
@@ -191,11 +187,9 @@ def _own_rows(
         *wanted,
         *before,
     }
-    kept |= {
-        row
-        for row in held
-        if row.startswith(_MADE) and any(plan.uses(row.partition("|")[2]) for plan in plans)
-    }
+    # What the switch makes for PFC, and would miss while a port still has any.
+    made = [row for row in held if row.startswith(f"BUFFER_PROFILE|{db.LOSSLESS_PROFILE}")]
+    kept |= {row for row in made if any(plan.uses(row.partition("|")[2]) for plan in plans)}
     stripped = [
         (row, key)
         for row, fields in sorted(held.items())

@@ -77,6 +77,7 @@ class PortPlan:
         self.name, self.switch = name, actual
         self.was, self.port = (each.ports.get(name, PortState()) for each in (actual, target))
         self.row, self.pause = db.PORT.format(name), (db.QOS.format(name), "pfc_enable")
+        self._texts = db.texts_of(self.was), db.texts_of(self.port)
         settings = db.read_settings(self.was).values()
         # Every cell of the port's settings that is there.
         self.now: Cells = {cell: value for cells in settings for cell, value in cells.items()}
@@ -224,13 +225,15 @@ class PortPlan:
         It looks at a length alone in images from March 2026 on only (sonic-swss 67198295). Nothing
         is needed if MTU or state is written anyway.
         """
-        fields = [field for field in db.PORT_FIELDS if field.native]
-        said = {f.name: (f.read(self.was), f.read(self.port)) for f in fields}
-        if any(now not in {None, was} for was, now in said.values()):
+        was, now = self._texts
+        names = [name for name, field in db.PORT_FIELDS.items() if field.native]
+        if any(now[name] not in {None, was[name]} for name in names):
             return {}
-        held = (f.name for f in fields if not f.is_absent(self.was) and said[f.name][0])
-        name = next(held, None)
-        return None if name is None else {(self.row, name): said[name][0] or ""}
+        for name in names:
+            text = was[name]
+            if text and not db.PORT_FIELDS[name].is_absent(self.was, text):
+                return {(self.row, name): text}
+        return None
 
     def _plan_watchdog(self, target: Cells | None) -> None:
         """A running watchdog takes neither another row nor another list: it starts again.
@@ -332,20 +335,20 @@ class PortPlan:
 
     def _plan_fields(self) -> None:
         """Speed, FEC, auto-negotiation, MTU and state, by `PORT_FIELDS`."""
-        texts = {each: (each.read(self.was) or "", each.read(self.port)) for each in db.PORT_FIELDS}
-        offer, listed = (each for each in db.PORT_FIELDS if each.name.startswith("adv_speeds"))
-        if texts[offer] == ("", "") and texts[listed][1] == "":
-            texts[offer] = (texts[listed][0], "")  # the default of a list is the text `all`
+        was, now = self._texts
+        if now["adv_speeds"] == now["adv_speeds@"] == "" == was["adv_speeds"]:
+            was["adv_speeds"] = was["adv_speeds@"]  # the default of a list is the text `all`
         defaults, gone = Cells(), dict[int, Cell]()
-        for field, (was, now) in texts.items():
-            cell, moves = (self.row, field.name), now != was
-            if now is None:
+        for name, field in db.PORT_FIELDS.items():
+            cell, text, before = (self.row, name), now[name], was[name] or ""
+            if text is None:
                 continue
-            value = now or field.default
-            if moves and value and value != was:
-                self._require_offer(field.name, value)
-                (self.last if field.native else self.first if now else defaults)[cell] = value
-            if field.is_absent(self.port) and (moves or not field.is_absent(self.was)):
+            value = text or field.default
+            if text != before and value and value != before:
+                self._require_offer(name, value)
+                (self.last if field.native else self.first if text else defaults)[cell] = value
+            stays_absent = text == before and field.is_absent(self.was, before)
+            if field.is_absent(self.port, text) and not stays_absent:
                 gone[field.leaves] = cell
         self.first |= defaults
         self.deletes += [cell for _, cell in sorted(gone.items())]

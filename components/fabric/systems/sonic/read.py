@@ -27,13 +27,6 @@ _OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
 _NAMED_TABLES: Final = {**db.MAP_TABLES, "profile": "BUFFER_PROFILE"}
 _MARKS: Final = {"ecn_all", "ecn_green", "ecn_green_yellow"}
 _HIDDEN: Final = "    (not shown: it may hold secrets)"
-_TRUSTS: Final[Mapping[tuple[bool, bool], Literal["port", "L2", "L3", "both"]]] = {
-    (False, False): "port",
-    (False, True): "L2",
-    (True, False): "L3",
-    (True, True): "both",
-}
-"""Whether a port has a map of DSCPs, and one of the tag's priorities."""
 Mode = Literal["access", "trunk", "hybrid", "routed"]
 
 
@@ -198,7 +191,7 @@ class ConfigDb:
             mode=mode,
             access_vlan=access,
             trunk_vlans=trunk,
-            trust=_TRUSTS[bool(dscps), tagged],
+            trust=("both" if tagged else "L3") if dscps else "L2" if tagged else "port",
             ecn={tc: self._ecn(name, tc) for tc in db.PRIORITIES},
             strict_classes=strict,
             dscp_priorities=self._numbers("DSCP_TO_TC_MAP", dscps, len(db.DSCPS)),

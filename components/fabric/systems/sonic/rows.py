@@ -153,51 +153,49 @@ def link_state(row: Fields) -> dict[str, object]:
     return {"speed": row.get("speed", ""), "fec": row.get("fec", ""), "autoneg": negotiated}
 
 
-def _negotiated(port: PortState, name: str) -> str | None:
-    """The other way: a field of those that `autoneg` holds."""
+def texts_of(port: PortState) -> dict[str, str | None]:
+    """The other way: the text of each of `PORT_FIELDS`, blank if the row does not have it.
+
+    None: the state does not say. MTU and state have a text even if it is only the default.
+    """
     mode, *offers = (port.autoneg or _NOTHING).split()
-    fields = {"autoneg": mode.removeprefix(_NOTHING)}
-    fields |= {f"adv_speeds{'@' * each.startswith('@')}": each.removeprefix("@") for each in offers}
-    return None if port.autoneg is None else fields.get(name, "")
+    said = {"autoneg": mode.removeprefix(_NOTHING), **dict.fromkeys(_OFFERS, "")}
+    said |= {f"adv_speeds{'@' * each.startswith('@')}": each.removeprefix("@") for each in offers}
+    return {
+        "speed": port.speed or None,
+        "fec": port.fec,
+        **(said if port.autoneg is not None else dict.fromkeys(said)),
+        "mtu": str(port.mtu_bytes) if port.mtu_bytes else None,
+        "admin_status": None if port.admin_up is None else "up" if port.admin_up else "down",
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class PortField:
     """A field of a port's own row."""
 
-    name: str
-    read: Callable[[PortState], str | None]
-    """Its text, blank if the row does not have it; None: the state does not say."""
     leaves: int
     """Its place among those that are deleted."""
     default: str = ""
     """Sent before it is deleted: a field that vanishes changes nothing until the next boot."""
     native: str = ""
-    """Where `PortState.native` says whether the row has it; `read` then gives the default too, and
-    it is sent last."""
+    """Where `PortState.native` says that its text is only the default. It is sent last."""
 
-    def is_absent(self, port: PortState) -> bool:
-        """Whether the row does not have it."""
-        return is_default(port.native, self.native) if self.native else not self.read(port)
+    def is_absent(self, port: PortState, text: str | None) -> bool:
+        """Whether the row of a port does not have it."""
+        return is_default(port.native, self.native) if self.native else not text
 
 
-PORT_FIELDS: Final = (
-    PortField("speed", lambda p: p.speed or None, 0),
-    PortField("fec", lambda p: p.fec, 1),  # nothing is the default: the chip keeps the last one
-    PortField("autoneg", lambda p: _negotiated(p, "autoneg"), 4, "off"),
-    PortField("adv_speeds", lambda p: _negotiated(p, "adv_speeds"), 2, "all"),
-    PortField("adv_speeds@", lambda p: _negotiated(p, "adv_speeds@"), 3),
-    PortField("mtu", lambda p: str(p.mtu_bytes or "") or None, 5, native="mtu_bytes"),
-    PortField(
-        "admin_status",
-        lambda p: None if p.admin_up is None else "up" if p.admin_up else "down",
-        6,
-        native="admin_up",
-    ),
-)
+PORT_FIELDS: Final = {
+    "speed": PortField(0),
+    "fec": PortField(1),  # nothing is the default: the chip keeps the last one
+    "autoneg": PortField(4, "off"),
+    "adv_speeds": PortField(2, "all"),
+    "adv_speeds@": PortField(3),
+    "mtu": PortField(5, native="mtu_bytes"),
+    "admin_status": PortField(6, native="admin_up"),
+}
 """In the order of writing."""
-
-
 _LINE: Final = 400
 """Characters of a typed line: the terminal of the session has 511 columns, and bash begins to
 scroll sideways if a line with its prompt is longer."""
