@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 import yaml
@@ -25,27 +25,21 @@ TABLES: Final[dict[str, dict[str, Any]]] = CASES["tables"]
 TEXT: Final = json.dumps(TABLES, indent=4)
 
 
-def changed(change: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def changed(change: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
     """The tables with other rows or fields; null takes a table or a row away."""
     tables = copy.deepcopy(TABLES)
     for table, rows in change.items():
+        held = tables.pop(table, {})
         for key, fields in (rows or {}).items():
-            held = tables.setdefault(table, {}).get(key)
-            both = (
-                {**held, **fields}
-                if isinstance(held, dict) and isinstance(fields, dict)
-                else fields
-            )
-            tables[table][key] = both
-            if fields is None:
-                del tables[table][key]
-        if rows is None:
-            del tables[table]
+            is_more = isinstance(fields, dict) and key in held
+            held[key] = held[key] | fields if is_more else fields
+        if rows is not None:
+            tables[table] = {key: fields for key, fields in held.items() if fields is not None}
     return tables
 
 
 @pytest.mark.parametrize(("name", "change", "found"), CASES["ports"], ids=str)
-def test_a_port(name: str, change: dict[str, dict[str, Any]], found: dict[str, Any]) -> None:
+def test_a_port(name: str, change: dict[str, dict[str, Any] | None], found: dict[str, Any]) -> None:
     """Each key of a case is a field of the state; of a map, those entries that are something."""
     config = ConfigDb.of(parse_config(CONFIG, json.dumps(changed(change))))
     port = config.port(name)
@@ -55,7 +49,8 @@ def test_a_port(name: str, change: dict[str, dict[str, Any]], found: dict[str, A
         if key == "native":
             held = {setting: held.get(setting) for setting in want}
         elif isinstance(held, dict):
-            held = {entry: value for entry, value in held.items() if value is not None}
+            entries = cast("dict[int, object]", held)
+            held = {entry: value for entry, value in entries.items() if value is not None}
         assert held == want, key
 
 

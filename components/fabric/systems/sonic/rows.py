@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 
@@ -120,9 +120,10 @@ def values_of(port: PortState) -> dict[str, Values]:
         value: Any = getattr(port, name)
         if value is None or not setting.native:
             continue
-        entries: dict[object, object] = value if isinstance(value, dict) else {"": value}
-        if "{}" in (setting.text or "") and entries is not value:
-            entries = {each: each for each in value}
+        entries: Mapping[object, object] = {"": value}
+        if "{}" in (setting.text or ""):
+            is_map = isinstance(value, Mapping)
+            entries = cast("Mapping[object, object]", value) if is_map else {n: n for n in value}
         for key, entry in entries.items():
             if entry != setting.blank:
                 found.setdefault(setting.native.format(key), {})[name, key] = entry
