@@ -39,7 +39,9 @@ def changed(change: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any
 
 
 @pytest.mark.parametrize(("name", "change", "found"), CASES["ports"], ids=str)
-def test_a_port(name: str, change: dict[str, dict[str, Any] | None], found: dict[str, Any]) -> None:
+def test_a_port_is_read(
+    name: str, change: dict[str, dict[str, Any] | None], found: dict[str, Any]
+) -> None:
     """Each key of a case is a field of the state; of a map, those entries that are something."""
     config = ConfigDb.of(parse_config(CONFIG, json.dumps(changed(change))))
     port = config.port(name)
