@@ -9,10 +9,11 @@ from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain, Script
+from components.fabric.systems.sonic import counters
 from components.fabric.systems.sonic import routing as bgp
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.driver import SonicDriver
-from components.fabric.systems.sonic.write import vlan_members
+from components.fabric.systems.sonic.port import vlan_members
 from components.fabric.systems.switch_system import (
     Caution,
     ExecForm,
@@ -155,26 +156,26 @@ SYSTEM: Final = SwitchSystem(
         serial=Field("show version", r"^Serial Number: (\S+)"),
         marks=True,
     ),
-    min_release=(db.MIN_RELEASE, 0, 0),
+    min_release=(counters.MIN_RELEASE, 0, 0),
     older="makes lossless buffers for priorities 3 and 4 only",
-    reads_release=lambda text: db.parse_branch(text) > 0,
+    reads_release=lambda text: counters.parse_branch(text) > 0,
     a_release="202405",
-    native_of=lambda release: bgp.release_words(release[0]),
-    parse_release=lambda text: (db.parse_branch(text), 0, 0),
+    native_of=lambda release: {bgp.RELEASE: str(release[0])},
+    parse_release=lambda text: (counters.parse_branch(text), 0, 0),
     semi_lossless="its ports pause and are paused together",
     # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
-    pfc_watchdog=(db.MIN_RELEASE, 0, 0),
-    cable_length=(db.MIN_RELEASE, 0, 0),
+    pfc_watchdog=(counters.MIN_RELEASE, 0, 0),
+    cable_length=(counters.MIN_RELEASE, 0, 0),
     cable_per_port=True,
     # Queues 3 and 4 mark after `config qos reload` (sonic-buildimage, qos_config.j2).
     template_marks=frozenset({3, 4}),
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
-    routing=(db.MIN_RELEASE, 0, 0),
+    routing=(counters.MIN_RELEASE, 0, 0),
     routed=RoutedForm(
-        loopback=bgp.LOOPBACK,
+        loopback="Loopback0",
         vlan="Vlan{}",
         link=(bgp.LINK_LOCAL,),
-        max_paths=bgp.MAX_PATHS,
+        max_paths=64,  # of 256 (sonic-bgp-global.yang, whose default is 1)
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
         cautions=(
@@ -188,7 +189,8 @@ SYSTEM: Final = SwitchSystem(
             ),
             Caution(
                 f"SONiC's BGP before {bgp.UP_SINCE} takes rows that its own YANG refuses, so that "
-                f"{bgp.NO_UP}",
+                "`config apply-patch`, `config replace`, `config rollback` and `config interface "
+                "breakout` are refused as long as our sessions are there",
                 f"upgrade it to {bgp.UP_SINCE} or later, or do such changes before the first "
                 "update.",
                 until=(bgp.UP_SINCE, 0, 0),
