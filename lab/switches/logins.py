@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from typing import ClassVar, Protocol, cast, runtime_checkable
 
 from components.remote.ssh_library import asyncssh
@@ -58,28 +65,19 @@ async def answer(session: Session, faults: PlainFaults, line: str) -> str:
     return session.run(line)
 
 
-async def serve_shell(
+Show = Callable[[str], Awaitable[None]]
+"""Prints an answer in its own way."""
+
+
+async def serve_lines(
     process: Process,
     session: Session,
     faults: PlainFaults,
-    show: Callable[[str], Awaitable[None]] | None = None,
-    enable_password: str = "",
-) -> None:
-    """Prompt and answer until somebody leaves.
-
-    Args:
-        process: The SSH channel.
-        session: The login.
-        faults: Of the switch.
-        show: Prints an answer; default: as it is.
-        enable_password: What `enable` asks for; empty where it asks for nothing.
-    """
-    process.stdout.write(session.prompt())
-    async for line in process.stdin:
-        asks = enable_password and line.strip() == "enable" and session.prompt().rstrip()[-1] == ">"
-        if asks and await ask(process, "Password: ") != enable_password:
-            process.stdout.write(f"% Bad secret\n{session.prompt()}")  # the words are a guess
-            continue
+    lines: AsyncIterable[str],
+    show: Show | None = None,
+) -> bool:
+    """Answer lines until somebody leaves; False: the planted fault has cut the connection."""
+    async for line in lines:
         output = await answer(session, faults, line)
         if show is None:
             process.stdout.write(output)
@@ -88,11 +86,34 @@ async def serve_shell(
         if faults.drop_after is not None and session.changes >= faults.drop_after:
             faults.drop_after = None
             cut_connection(process)
-            return
+            return False
         if not session.open:
             break
+    return True
+
+
+async def serve_shell(
+    process: Process,
+    session: Session,
+    faults: PlainFaults,
+    show: Show | None = None,
+    enable_password: str = "",
+) -> None:
+    """Prompt and answer until somebody leaves; `enable` asks for its password, if it has one."""
+    lines = _prompted(process, session, enable_password)
+    if await serve_lines(process, session, faults, lines, show):
+        process.close()
+
+
+async def _prompted(process: Process, session: Session, enable_password: str) -> AsyncIterator[str]:
+    process.stdout.write(session.prompt())
+    async for line in process.stdin:
+        asks = enable_password and line.strip() == "enable" and session.prompt().rstrip()[-1] == ">"
+        if asks and await ask(process, "Password: ") != enable_password:
+            process.stdout.write("% Bad secret\n")  # the words are a guess
+        else:
+            yield line
         process.stdout.write(session.prompt())
-    process.close()
 
 
 async def ask(process: Process, question: str) -> str:

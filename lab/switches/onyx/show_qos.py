@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
-from lab.switches.onyx.config import FACTORY_WEIGHTS, TRAFFIC_CLASSES, Config, PortConfig
+from lab.switches.onyx.config import (
+    FACTORY_WEIGHTS,
+    ONE_SHOT_ECN,
+    TRAFFIC_CLASSES,
+    Config,
+    PortConfig,
+)
 from lab.switches.text import columns
 
 if TYPE_CHECKING:
@@ -22,17 +28,16 @@ def congestion(switch: OnyxSwitch, name: str) -> Iterator[JsonValue]:
 
 
 def _class_row(port: PortConfig, tc: int) -> JsonValue:
-    entry = port.congestion.get(tc)
-    if entry is None:
+    if tc not in port.congestion:
         return {"header": f"TC-{tc}", "Mode": "none"}
-    absolute = entry.unit == "KB"
-    unit = " KB" if absolute else "%"
+    kind, unit, low, high = port.congestion[tc]
+    word = " KB" if unit == "absolute" else "%"
     return {
         "header": f"TC-{tc}",
-        "Mode": entry.kind.upper(),
-        "Threshold mode": "absolute" if absolute else "relative",
-        "Minimum threshold": f"{entry.minimum}{unit}",
-        "Maximum threshold": f"{entry.maximum}{unit}",
+        "Mode": kind.upper(),
+        "Threshold mode": unit,
+        "Minimum threshold": f"{low}{word}",
+        "Maximum threshold": f"{high}{word}",
         "RED dropped packets": "0",
     }
 
@@ -82,14 +87,13 @@ _ETS_FLAGS: Final[dict[str, JsonValue]] = {
 
 def ets(switch: OnyxSwitch, name: str) -> JsonValue:
     """`show dcb ets interface ethernet 1/1 | json-print`: the keys of the Ansible fixture."""
-    port = switch.stored.running.ports[name]
-    given = FACTORY_WEIGHTS | port.ets_weights | dict.fromkeys(port.ets_strict, 0)
-    total, classes = sum(given.values()) or 1, dict[str, JsonValue]()
-    for tc in TRAFFIC_CLASSES:
+    given = FACTORY_WEIGHTS | switch.stored.running.ports[name].ets
+    total, classes = sum(filter(None, given.values())) or 1, dict[str, JsonValue]()
+    for tc, weight in given.items():
         row: dict[str, JsonValue] = {
-            "S.Mode": "Strict" if tc in port.ets_strict else "WRR",
-            "W": str(given[tc]),
-            "W(%)": str(100 * given[tc] // total),
+            "S.Mode": "Strict" if weight is None else "WRR",
+            "W": str(weight or 0),
+            "W(%)": str(100 * (weight or 0) // total),
             "BW Sh.(Mbps)": "N/A",
             "BW Gr.(Mbps)": "0",
         }
@@ -176,11 +180,10 @@ def _exceptions(config: Config) -> list[str]:
     """Ports that somebody set apart from the one-shot; the format is a guess."""
     lines: list[str] = []
     for name, port in config.ports.items():
-        entry = port.congestion.get(3)
         if port.trust != "L3":
             lines.append(f"  Eth{name}: trust mode {port.trust}")
-        if entry is None or (entry.kind, entry.minimum, entry.maximum) != ("ecn", 150, 1500):
+        if port.congestion.get(3) != ONE_SHOT_ECN:
             lines.append(f"  Eth{name}: congestion-control of TC 3")
-        if 6 not in port.ets_strict:  # noqa: PLR2004 - the CNP class of the one-shot
+        if port.ets.get(6, 0) is not None:
             lines.append(f"  Eth{name}: ETS of TC 6")
     return lines
