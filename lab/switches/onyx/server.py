@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import cache, partial
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from pydantic import JsonValue
 
@@ -32,7 +32,7 @@ def _commands(release: str) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
 
 
 def _roce(switch: OnyxSwitch, values: list[str]) -> str:
-    if values[0] not in {"none", "lossless", "semi-lossless", "lossy"}:
+    if values[0] not in get_args(RoceMode):
         raise ValueError(f"{values[0]!r} is no RoCE mode")
     apply_roce(switch.stored.running, cast("RoceMode", values[0]))
     return f"roce {values[0]} was typed by hand and not saved"
