@@ -139,8 +139,11 @@ async def serve_bash(
         process.exit(session.status)
 
 
-class _Login(asyncssh.SSHServer):
-    """What each way in has: a key where the lab's user has one, else something secret."""
+class PasswordLogin(asyncssh.SSHServer):
+    """A password, as OpenSSH of Cumulus and SONiC has it; or a key, if the lab's user has one."""
+
+    by_keyboard: ClassVar[bool] = False
+    """Whether the password is asked for by keyboard-interactive."""
 
     def __init__(self, config: SwitchConfig, banner: str = "") -> None:
         self._config = config
@@ -168,33 +171,17 @@ class _Login(asyncssh.SSHServer):
         own = self._config.authorized_key.split()
         return username == self._config.user and own[1:2] == [offered]
 
-
-class PasswordLogin(_Login):
-    """OpenSSH of Cumulus and SONiC."""
-
     def password_auth_supported(self) -> bool:
-        """Yes."""
-        return True
-
-    def kbdint_auth_supported(self) -> bool:
-        """No."""
-        return False
+        """Unless the keyboard is asked."""
+        return not self.by_keyboard
 
     def validate_password(self, username: str, password: str) -> bool:
         """Compare with the lab's."""
         return (username, password) == (self._config.user, self._config.password)
 
-
-class KeyboardLogin(_Login):
-    """Keyboard-interactive: Onyx and MLNX-OS (capture C15), and EOS by default."""
-
-    def password_auth_supported(self) -> bool:
-        """No."""
-        return False
-
     def kbdint_auth_supported(self) -> bool:
-        """Yes."""
-        return True
+        """If the keyboard is asked."""
+        return self.by_keyboard
 
     def get_kbdint_challenge(
         self, username: str, lang: str, submethods: str
@@ -205,7 +192,13 @@ class KeyboardLogin(_Login):
 
     def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
         """Compare with the lab's."""
-        return username == self._config.user and list(responses) == [self._config.password]
+        return len(responses) == 1 and self.validate_password(username, responses[0])
+
+
+class KeyboardLogin(PasswordLogin):
+    """Keyboard-interactive: Onyx and MLNX-OS (capture C15), and EOS by default."""
+
+    by_keyboard = True
 
 
 class LinuxSwitch(SshSwitch[StoredT, FaultsT]):

@@ -156,9 +156,8 @@ def _status(switch: OnyxSwitch) -> Answer:
     """Columns and row of capture C7."""
     rows = [("Port", "Operational state", "Admin", "Speed", "MTU", "Description")]
     for name, port in switch.stored.running.ports.items():
-        state, speed = (
-            ("Up", f"{_speed(switch, name)}Gx4") if switch.up(name) else ("Down", "Unknown")
-        )
+        up = switch.up(name)
+        state, speed = ("Up", f"{_speed(switch, name)}Gx4") if up else ("Down", "Unknown")
         admin = "Enabled" if port.admin_up else "Disabled"
         text = port.description or "-"
         rows.append((f"Eth{name}", state, admin, speed, str(port.mtu_bytes), text))
@@ -191,9 +190,8 @@ Counters = Callable[["OnyxSwitch", str, int], Iterator[str]]
 
 def _counters(lines: Counters, switch: OnyxSwitch, *said: str) -> Answer:
     """`<number> <name>` under heads (capture C8); without a port it is about each of them."""
-    ports, number = (
-        (*said, "0")[:2] if said and "/" in said[0] else (",".join(switch.ports), *said, "0")[:2]
-    )
+    named = bool(said) and "/" in said[0]
+    ports, number = said[0] if named else ",".join(switch.ports), [*said[named:], "0"][0]
     if int(number) not in TRAFFIC_CLASSES:
         raise CliError("% Please enter an integer between 0 and 7.")
     return Answer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import JsonValue
 
@@ -106,18 +106,14 @@ def pfc(switch: OnyxSwitch) -> tuple[str, JsonValue]:
     rows: list[tuple[str, str, str]] = []
     for name, port in config.ports.items():
         wants = port.pfc or config.roce in {"lossless", "semi-lossless"}
-        active = config.pfc_enabled and wants and switch.up(name)
-        rows.append(
-            (f"Eth{name}", "on" if port.pfc else "Auto", "Enabled" if active else "Disabled")
-        )
+        oper = "Enabled" if config.pfc_enabled and wants and switch.up(name) else "Disabled"
+        rows.append((f"Eth{name}", "on" if port.pfc else "Auto", oper))
     rule = ("-" * 49,)
     text = f"PFC: {state}\nPriority Enabled List: {on}\nPriority Disabled List: {off}   \n"
     text += columns((rule, ("Interface", "PFC admin", "PFC oper"), rule, *rows), 17, 17)
     head: JsonValue = {"PFC": state, "Priority Enabled List": on, "Priority Disabled List": off}
-    return text, [
-        head,
-        {name: [{"PFC admin": each, "PFC oper": oper}] for name, each, oper in rows},
-    ]
+    found = {name: [{"PFC admin": admin, "PFC oper": oper}] for name, admin, oper in rows}
+    return text, [head, cast("JsonValue", found)]
 
 
 _POOLS: Final = """RoCE buffer pools:
