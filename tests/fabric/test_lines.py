@@ -61,9 +61,9 @@ def test_what_interrupts_traffic(
 @pytest.mark.parametrize("system", ["mlnxos", "ufm"])
 def test_what_a_subnet_manager_has_not(system: str) -> None:
     driver = driver_of(system)
-    assert (driver.list_ports_commands(), driver.counter_commands(("1",))) == ((), ())
+    assert (driver.ports.commands, driver.ports.parse({})) == ((), ())
     assert driver.read_commands(SwitchState()) == ()
     assert driver.parse({}, SwitchState()).state == SwitchState()
     assert driver.plan_changes(SwitchState(), SwitchState()) == ()
     with pytest.raises(Bug, match="no counters of InfiniBand ports"):
-        driver.parse_counters({}, ("1",))
+        driver.counters(("1",))

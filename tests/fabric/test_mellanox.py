@@ -140,9 +140,9 @@ def test_the_emulators_print_every_form(tmp_path: Path) -> None:
 def test_counters_of_one_port_among_all(tmp_path: Path) -> None:
     session, driver = prepared(tmp_path).session(), OnyxDriver()
     session.run("enable")
-    commands = driver.counter_commands(("1/1", "1/2"))
-    assert len(commands) == 17 + 2 * 2
-    found = driver.parse_counters({each: session.run(each) for each in commands}, ("1/1", "1/2"))
+    asked = driver.counters(("1/1", "1/2"))
+    assert len(asked.commands) == 17 + 2 * 2
+    found = asked.parse({each: session.run(each) for each in asked.commands})
     assert (found["1/1"].by_priority[3].rx_bytes, found["1/1"].ecn_marked) == (4174000, 9)
     assert found["1/1"].pauses[3] == PauseCounters(5, 6)
     assert found["1/2"].by_priority[3].tx_bytes == 0

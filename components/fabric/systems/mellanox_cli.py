@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.systems.base import Guard
+from components.fabric.systems.base import Driver
 from components.fabric.systems.switch_system import ExecForm
 from components.remote.session_profile import SessionProfile
 
@@ -37,13 +36,11 @@ EXEC: Final = ExecForm(expects=r"\s*", cli=True)
 """A configuration line that is taken prints nothing."""
 
 
-class MellanoxDriver:
+class MellanoxDriver(Driver):
     """How the drivers of this command line come in, change, save and read an error."""
 
-    enter: Sequence[str] = ("enable",)
-    configure: Sequence[str] = ("configure terminal",)
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
+    enter = ("enable",)
+    configure = ("configure terminal",)
     save = "configuration write"
 
     def find_refusal(self, output: str) -> str | None:

@@ -13,12 +13,11 @@ from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
 
-from components.fabric.effects import ByTable
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Change, Guard, Reading, Uncounted, Unreadable, Unsettable
+from components.fabric.systems.base import Change, Driver, Reading, Unreadable, Unsettable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.remote.session_profile import SessionProfile
 
@@ -52,16 +51,11 @@ _PKEYS: Final = TypeAdapter(dict[str, _Pkey])
 _KINDS: Final = TypeAdapter(dict[str, MemberKind])
 
 
-class UfmDriver(ByTable, Uncounted):
+class UfmDriver(Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "ufm"
     title = "UFM"
-    enter: Sequence[str] = ()
-    configure: Sequence[str] = ()
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
-    save = ""
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """All partitions, since those of others decide what may be removed."""

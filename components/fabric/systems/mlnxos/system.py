@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from components.fabric.effects import ByTable
 from components.fabric.parts import ALL_PORTS, IbState, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Change, Reading, Uncounted
+from components.fabric.systems.base import Change, Reading
 from components.fabric.systems.rows import Row, by_word, read_answers, take_line, write_rows
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.infiniband import DEFAULT_PARTITION
@@ -151,7 +150,7 @@ def _changes(actual: IbState, target: IbState) -> Iterator[Change]:
             yield Change((f"no ib partition {name}",))
 
 
-class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
+class MlnxosDriver(mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "mlnxos"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from components.fabric.effects import ByTable
 from components.fabric.queues import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
@@ -14,13 +13,15 @@ from components.fabric.systems import onyx as show
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
     ByHand,
-    LinkForm,
+    Change,
     PauseCounters,
     PortCounters,
     PriorityCounters,
+    Question,
     Reading,
     SoftReader,
     Unreadable,
+    ask_once,
 )
 from components.fabric.systems.membership import holders_of, named_vlans, others_of
 from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
@@ -142,12 +143,20 @@ def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
     )
 
 
-class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
+def _port_names(command: str, text: str) -> tuple[str, ...]:
+    """Every Ethernet port, by number: the switchport table names them all."""
+    members = show.read_members(Answer(command, text))
+    return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
+
+
+class OnyxDriver(mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "onyx"
     title = "Onyx"
-    links = LinkForm(
+    ports = ask_once(show.SWITCHPORTS, _port_names)
+    neighbours = ask_once(NEIGHBOURS, lambda _command, text: read_neighbours(text))
+    links = ask_once(
         rows.STATUS,
         lambda _command, text: {p: bool(row["link"]) for p, row in show.read_status(text).items()},
     )
@@ -164,17 +173,14 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
             "interface ethernet {whole} module-type qsfp-split-{parts} force",
         ),
     )
-    whole_command = staticmethod(rows.whole_command)
-    plan_changes = staticmethod(rows.plan_changes)
 
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """The switchport table names every port."""
-        return (show.SWITCHPORTS,)
+    def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
+        """The running configuration, the one-shot, and the table of ports."""
+        return rows.whole_command(answers, wanted)
 
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """Every Ethernet port, by number."""
-        members = show.read_members(Answer(show.SWITCHPORTS, answers[show.SWITCHPORTS]))
-        return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """Steps in order; the one-shot comes alone."""
+        return rows.plan_changes(actual, target)
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """Two tables, some commands per port, and where LLDP is read, which the one-shot sets."""
@@ -220,27 +226,14 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
         off = SwitchState(vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none")
         return off.model_copy(update={"ports": dict.fromkeys(ports, port)})
 
-    def neighbour_commands(self) -> tuple[str, ...]:
-        """What every port heard; nothing while `lldp` is off."""
-        return (NEIGHBOURS,)
-
-    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
-        """Read what `neighbour_commands` asked for."""
-        return read_neighbours(answers[NEIGHBOURS])
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
         """Received per priority and sent per class, of all ports at once; marked ones by port."""
-        return (
+        commands = (
             TOTALS,
             *(line.format(n) for n in PRIORITIES for line in (OF_PRIORITY, OF_CLASS)),
             *(line.format(port) for port in ports for line in (show.CONGESTION, ROCE_COUNTERS)),
         )
-
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Read what `counter_commands` asked for."""
-        return {port: read_counters(answers, port) for port in ports}
+        return Question(commands, lambda got: {port: read_counters(got, port) for port in ports})
 
 
 def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
