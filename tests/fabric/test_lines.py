@@ -34,6 +34,16 @@ def test_the_way_from_one_port_state_to_another(way: dict[str, Any]) -> None:
     assert driver.plan_changes(now, now) == ()
 
 
+@pytest.mark.parametrize("way", TABLE["states"], ids=str)
+def test_the_way_from_one_switch_state_to_another(way: dict[str, Any]) -> None:
+    driver = driver_of(way["system"])
+    was, now = (SwitchState.model_validate(way[key]) for key in ("was", "now"))
+    changes = driver.plan_changes(was, now)
+    assert flatten(changes) == (*way["lines"],)
+    assert any(each.settles for each in changes) == way.get("settles", False)
+    assert driver.plan_changes(now, now) == ()
+
+
 @pytest.mark.parametrize(("system", "output", "refusal"), TABLE["refusals"])
 def test_an_error_in_an_output_is_found(system: str, output: str, refusal: str | None) -> None:
     assert driver_of(system).find_refusal(output) == refusal

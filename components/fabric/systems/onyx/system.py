@@ -62,8 +62,8 @@ def read_pfc(answer: Answer) -> tuple[dict[str, object], dict[str, bool]]:
 
     `Auto` with an active PFC is what the one-shot gives (capture C2): it pauses, so it is on.
     """
-    head, *_, table = answer.find(TABLES) or [{}, {}]
-    first, ports = answer.typed(CELLS, {"": head})[""], answer.typed(LISTS, table)
+    tables = answer.find(TABLES) or [{}]
+    first, ports = answer.typed(CELLS, {"": tables[0]})[""], answer.typed(LISTS, tables[-1])
     is_on = answer.cell(first, "PFC", "enabled", "disabled") == "enabled"
     priorities = answer.cell(first, "Priority Enabled List").split()
     found: dict[str, object] = {"pfc_enabled": is_on, "pfc_priorities": tuple(map(int, priorities))}
@@ -87,9 +87,9 @@ def read_neighbours(text: str) -> dict[str, Neighbour]:
     for row in _HEARD.finditer(text.replace("\r", "")):
         port, key = row["port"] or port, row["key"]
         if port and key:
-            is_known = row["value"] not in {"Not Advertised", "N\\A", ""}
-            known = {_HEARD_KEYS[key]: row["value"]} if is_known else {}
-            found[port] = found.get(port, Neighbour(system="")).model_copy(update=known)
+            is_told = row["value"] not in {"Not Advertised", "N\\A", ""}
+            told = {_HEARD_KEYS[key]: row["value"]} if is_told else {}
+            found[port] = found.get(port, Neighbour(system="")).model_copy(update=told)
     return found
 
 
@@ -113,11 +113,10 @@ def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
         found = ((n, ask(command.format(n)), head.format(n)) for n in PRIORITIES)
         return {n: read_counter(answer, under, name) for n, answer, under in found}
 
-    def sent_or_received(way: Literal["rx", "tx"], command: str, head: str) -> dict[int, int]:
+    def bytes_of(way: Literal["rx", "tx"], kind: str, command: str, head: str) -> dict[int, int]:
         """Bytes by priority or class; as a fallback the RoCE class, with the remainder under 0."""
 
         def of_roce() -> dict[int, int]:
-            kind = "PG" if way == "rx" else "TC"
             ours = ask(ROCE_COUNTERS.format(port)).find(COUNT, f"RoCE {kind} bytes")
             every = read_counter(ask(TOTALS), way.capitalize(), "bytes")
             return {ONE_SHOT_PRIORITY: ours, 0: max(every - ours, 0)}
@@ -132,8 +131,8 @@ def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
         rx, tx = (by_number(OF_PRIORITY, head, "pause packets") for head in ("Rx", "Tx"))
         return {number: PauseCounters(rx[number], tx[number]) for number in PRIORITIES}
 
-    received = sent_or_received("rx", OF_PRIORITY, "Rx")
-    sent = sent_or_received("tx", OF_CLASS, "TC {}")
+    received = bytes_of("rx", "PG", OF_PRIORITY, "Rx")
+    sent = bytes_of("tx", "TC", OF_CLASS, "TC {}")
     marked = ask(show.CONGESTION.format(port))
     return PortCounters(
         {n: PriorityCounters(received.get(n), sent.get(n)) for n in sorted({*received, *sent})},
@@ -195,19 +194,14 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read the answers about single ports, and the answers about all ports for the rest."""
         whole, members = rows.whole_of(answers), _members(answers, wanted)
-        pfc, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
-        found: dict[str, object] = {**pfc}
+        found, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
         if whole is None or VLANS in answers:
             found["vlans"] = read_vlans(Answer(VLANS, answers[VLANS]))
         else:
             found["vlans"] = whole.vlans
         if rows.ROCE in answers:
             found["roce"] = read_roce_mode(Answer(rows.ROCE, answers[rows.ROCE]))
-        if (
-            wanted.roce
-            and whole
-            and re.search(r"^\s*lldp\s*$", answers[rows.RUNNING], re.MULTILINE)
-        ):
+        if wanted.roce and whole and re.search(r"(?m)^\s*lldp\s*$", answers[rows.RUNNING]):
             found["native"] = {rows.LLDP: "on"}
         found["ports"] = {
             name: members[name].model_copy(
@@ -229,10 +223,8 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
         asked = (row for row in rows.PORT_ROWS if row.name not in {"ecn", "dscp_priorities"})
         values = factory_values(asked) | {"mtu_bytes": FACTORY_MTU_BYTES, "trunk_vlans": ()}
         port = PortState().model_copy(update=rows.fields_of(values, PortState()))
-        every = dict.fromkeys(ports, port)
-        return SwitchState(
-            vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none", ports=every
-        )
+        off = SwitchState(vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none")
+        return off.model_copy(update={"ports": dict.fromkeys(ports, port)})
 
     def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
         """Received per priority and sent per class, of all ports at once; marked ones by port."""
@@ -273,10 +265,9 @@ def _members(answers: Mapping[str, str], wanted: SwitchState) -> dict[str, PortS
     return members
 
 
-_ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"] | None]] = {
+_ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"]]] = {
     "lossless": "lossless",
     "semi_lossless": "semi-lossless",
-    "lossy_ecn": None,
 }
 
 
@@ -285,19 +276,19 @@ def plan_intent(rdma: Rdma) -> Intent:
 
     `rdma.dscp` reaches no line: the switch's own map gives DSCP 24 to 31 priority 3.
     """
-    lossless = rdma.mode == "lossless"
+    pauses = True if rdma.mode == "lossless" else None
     return Intent(
         SwitchState(
-            pfc_priorities=(rdma.priority,) if lossless else None,
-            pfc_enabled=True if lossless else None,
+            pfc_priorities=(rdma.priority,) if pauses else None,
+            pfc_enabled=pauses,
             # A pause needs a buffer pool of its own: the one-shot makes it, and PFC with it. What
             # PFC shows in semi-lossless mode is not public, so nothing is wanted of it there.
-            roce=_ONE_SHOT[rdma.mode],
+            roce=_ONE_SHOT.get(rdma.mode),
         ),
         PortState(
             trust="L3",
             ecn={rdma.traffic_class: marking_of(rdma, "onyx")},
-            pfc=True if lossless else None,
+            pfc=pauses,
             # Priority n is in class n (Onyx' default, printed by `show roce` for 3 and 6).
             strict_classes=(rdma.cnp_priority,),
         ),
