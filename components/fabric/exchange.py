@@ -110,8 +110,8 @@ class Exchange:
     def read(self, wanted: SwitchState, *, each: bool = False) -> Reading:
         """Read the settings that `wanted` names.
 
-        With `each`, ask about each port by itself, as for a baseline: then also what no line of a
-        running configuration says is read, which is else taken to be the factory's.
+        With `each`, ask about each port by itself, as for a baseline: this also reads what no line
+        of the running configuration says, and what would otherwise count as the factory's.
 
         Raises:
             DeviceError: An answer cannot be read; the text holds it.

@@ -1,7 +1,7 @@
-"""The gate behind a change: what was up before must be up again, or the later waves do not start.
+"""The gate behind a change: what was up before must be up again, or later waves do not start.
 
-What a step knows of its wave is in a file of `.railyard`, not in its request, so that an edit that
-moves a switch to another wave changes no step.
+A file in `.railyard` says in which wave a switch is. The request does not, so an edit that moves a
+switch to another wave changes no step.
 """
 
 from __future__ import annotations
@@ -105,11 +105,10 @@ def read_health(exchange: Exchange, owned: SwitchState) -> Health:
 
 
 def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]:
-    """What was up and is not, in words.
+    """What was up and is not, in words, without what the change itself ends.
 
-    What the change itself ends is not missed; nor a link or a session of which it changes what both
-    ends must share, since the other end may change in a later wave; nor any neighbour if the change
-    gives Onyx' one-shot back, and LLDP with it.
+    A link or session whose shared settings change is not missed, as the other end may change in a
+    later wave; nor are neighbours if the change takes Onyx' one-shot back, and LLDP with it.
     """
     changed, kept = {*_changed_ports(outcome)}, _kept_sessions(outcome)
     down = {port for port, up in before.links.items() if up and now.links.get(port) is False}
@@ -164,8 +163,8 @@ def _kept_sessions(outcome: Outcome) -> set[str]:
 class Shift:
     """Traffic that leaves a switch with BGP sessions before it changes, and comes back after it.
 
-    While it is away, a file says that Railyard did that, so that the run after one that was killed
-    brings it back. What a person sent away has no file, and stays away.
+    While it is away, a file says that Railyard sent it away, so the run after a killed one brings
+    it back. Without that file, a person sent it away, and it stays away.
     """
 
     endpoint: Endpoint

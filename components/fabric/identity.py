@@ -1,12 +1,13 @@
-"""What a switch says that it is: its model, its release, and whether a login may configure it."""
+"""Which switch it is, by its own answers: model, release, and the rights of a login."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final
+
+from pydantic import BaseModel, ValidationError
 
 from components.core.errors import DeviceError
 
@@ -142,15 +143,14 @@ def other_stack_text(stack: str, other: str) -> str:
     )
 
 
+class _Record(BaseModel):
+    identity: Identity | None = None
+
+
 def recorded_identity(stdout: str) -> Identity | None:
     """What an apply, a restore or a baseline recorded of its switch; None if it says nothing."""
-    if not stdout.startswith("{"):
-        return None
     try:
-        found = cast("Mapping[str, object]", json.loads(stdout)).get("identity")
-    except ValueError:
+        found = _Record.model_validate_json(stdout).identity
+    except ValidationError:
         return None
-    if not isinstance(found, dict):
-        return None
-    said = cast("Mapping[str, str]", found)
-    return Identity(serial=said.get("serial", ""), base_mac=said.get("base_mac", ""))
+    return found and Identity(serial=found.serial, base_mac=found.base_mac)

@@ -48,16 +48,12 @@ def list_ends(spec: ClusterSpec) -> tuple[LinkEnd, ...]:
 def list_links(spec: ClusterSpec) -> tuple[Link, ...]:
     """Every pair of ends that name each other, once."""
     ends = {end.key: end for end in list_ends(spec)}
-    links: list[Link] = []
-    seen: set[tuple[str, str]] = set()
+    links: dict[frozenset[tuple[str, str]], Link] = {}
     for end in ends.values():
         other = ends.get(end.port.peer or ("", ""))
-        if other is None or other.port.peer != end.key or other is end:
-            continue
-        if other.key not in seen:
-            links.append(Link(end, other))
-        seen.add(end.key)
-    return tuple(links)
+        if other is not None and other is not end and other.port.peer == end.key:
+            links.setdefault(frozenset({end.key, other.key}), Link(end, other))
+    return tuple(links.values())
 
 
 @once

@@ -1,4 +1,4 @@
-"""How the changes of one exchange are sent, what came of them, and its evidence. Pure."""
+"""How an exchange sends its changes, what they came to, and the evidence. Pure."""
 
 from __future__ import annotations
 
@@ -146,9 +146,9 @@ def describe_moves(
 ) -> tuple[set[tuple[str, str]], tuple[str, ...]]:
     """The settings that moved, and a line for each; one for all VLANs or DSCPs that moved alike.
 
-    A trunk that carried every VLAN would else bring 4,093 lines, and a map of DSCPs 64 a port, and
-    the engine hands the evidence on in one environment variable, of which the kernel takes 128 KiB.
-    What a one-shot moved on ports other than `ports`, those of the file, is one line too.
+    A trunk with every VLAN would otherwise give 4,093 lines, and the engine passes the evidence in
+    one environment variable, of at most 128 KiB. What a one-shot moved on ports outside `ports`,
+    those of the file, is one line too.
     """
     was, now = before.settings(), after.settings()
     moved = {key for key in {*was, *now} if was.get(key, "") != now.get(key, "")}

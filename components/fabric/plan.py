@@ -39,8 +39,7 @@ class SwitchPlan(Frozen):
     commands_from_factory: tuple[str, ...]
     """The lines that an untouched switch would get, for people."""
     exec: Annotated[ExecPlan | None, Field(exclude_if=lambda plan: plan is None)] = None
-    """The texts, where the whole configuration goes as one exec; None: `railyard device` does it.
-    """
+    """The texts if the whole configuration goes as one exec; None: `railyard device` does it."""
     # What follows changes nothing that is set, so it is no part of the plan's digest.
     cables: dict[str, CableEnd] = Field(default={}, exclude=True)
     """Port to what the file says is plugged in there, for the comparison with LLDP."""
@@ -80,10 +79,7 @@ class SwitchPlan(Frozen):
 
     @property
     def step(self) -> str:
-        """Name of the apply step: it becomes the resource name, so it is an API.
-
-        With `exec` it judges what the exec printed; its input is the same watched state.
-        """
+        """Name of the apply step, or of the judge of `exec`. The state has it, so it is an API."""
         return f"{self.name}-apply"
 
     @property

@@ -44,28 +44,18 @@ def port_key(port: str) -> tuple[int, ...]:
     return tuple(int(part) for part in _NUMBER.findall(port))
 
 
-def port_runs(ports: Iterable[str], whole: int) -> Iterator[list[str]]:
-    """Neighbouring ports together, by number.
-
-    A part of a split port is alone: whether a range may cross a split is not documented.
-
-    Args:
-        ports: Their names.
-        whole: How many numbers the name of a whole port has: 1 in `swp3`, 2 in `1/3`.
-    """
-    run: list[str] = []
-    for port in sorted(ports, key=port_key):
-        if run and not _follows(port_key(run[-1]), port_key(port), whole):
-            yield run
-            run = []
-        run.append(port)
-    if run:
-        yield run
-
-
 def collapse_ports(ports: Iterable[str]) -> list[str]:
-    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`."""
-    runs = port_runs(ports, whole=2)
+    """Group neighbouring ports: `1/1`, `1/2`, `1/4` becomes `1/1-1/2`, `1/4`.
+
+    A part of a split port stays alone: whether a range may cross a split is not documented.
+    """
+    runs: list[list[str]] = []
+    for port in sorted(ports, key=port_key):
+        *card, number = port_key(port)
+        if runs and len(card) == 1 and port_key(runs[-1][-1]) == (*card, number - 1):
+            runs[-1].append(port)
+        else:
+            runs.append([port])
     return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
 
 
@@ -80,7 +70,3 @@ def expand_ports(text: str) -> list[str] | None:
         if span
         for number in range(int(span[2]), int(span[3] or span[2]) + 1)
     ]
-
-
-def _follows(one: tuple[int, ...], other: tuple[int, ...], whole: int) -> bool:
-    return len(one) == len(other) == whole and (*one[:-1], one[-1] + 1) == other
