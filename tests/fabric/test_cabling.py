@@ -85,13 +85,13 @@ def test_eos_answers_of_two_ages() -> None:
     ports = {"Ethernet1/1": [new], "Ethernet2/1": [old], "Ethernet3/1": list[object]()}
     table = {port: {"lldpNeighborInfo": heard} for port, heard in ports.items()}
     driver = EosDriver()
-    found = driver.parse_neighbours({EOS_LLDP: json.dumps({"lldpNeighbors": table})})
+    found = driver.neighbours.parse({EOS_LLDP: json.dumps({"lldpNeighbors": table})})
     assert found == {
         "Ethernet1/1": Neighbour(system="gpu01", port="2488.0700.0001"),
         "Ethernet2/1": Neighbour(system="spine-01", port="Ethernet49/1", description="to leaf 1"),
     }
     with pytest.raises(Unreadable):
-        driver.parse_neighbours({EOS_LLDP: "{}"})
+        driver.neighbours.parse({EOS_LLDP: "{}"})
 
 
 def test_silence_is_no_finding() -> None:
@@ -100,9 +100,9 @@ def test_silence_is_no_finding() -> None:
 
 
 def test_cumulus_answers_that_say_nothing() -> None:
-    driver = CumulusDriver()
-    assert driver.parse_neighbours({CUMULUS_LLDP: "{}"}) == {}
-    assert driver.parse_neighbours({CUMULUS_LLDP: '{"swp1": {"type": "swp"}, "eth0": {}}'}) == {}
+    parse = CumulusDriver().neighbours.parse
+    assert parse({CUMULUS_LLDP: "{}"}) == {}
+    assert parse({CUMULUS_LLDP: '{"swp1": {"type": "swp"}, "eth0": {}}'}) == {}
 
 
 @pytest.mark.parametrize("system", KINDS)

@@ -65,7 +65,8 @@ PORTS = {
     ("AS9716-32D", "sonic"): ("Ethernet248", ""),
     ("DCS-7060X6-64PE", "eos"): ("Ethernet64/5", ""),
     ("DCS-7050CX3-32S", "eos"): ("Ethernet32/4", "Ethernet32/5"),
-    ("Z9332F", "sonic"): ("Ethernet248 Ethernet255", "Ethernet256"),
+    ("Z9332F", "sonic"): ("Ethernet2 Ethernet248 Ethernet255", "Ethernet256 swp1"),
+    ("Z9332F", "onyx"): ("", "Ethernet0"),
     ("Z9332F", "eos"): ("", "Ethernet1/1"),
     ("DCS-7060DX5-64S", "eos"): (
         "Ethernet64/1 Ethernet64/8",

@@ -21,7 +21,7 @@ from components.fabric.parts import Session, Sessions
 from components.fabric.plan import plan_fabric
 from components.fabric.state import BgpState
 from components.fabric.systems import driver_of
-from components.fabric.systems.base import SessionReader, Unreadable
+from components.fabric.systems.base import Unreadable
 from lab.physics.sessions import join
 from lab.site import lab_file
 from tests.fabric.fabric_lab import Room, port_name, rooms_of, routed_of, units_of
@@ -179,10 +179,10 @@ def test_bfd_that_the_other_end_has_not_is_down(system: str, line: str, tmp_path
 
 def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> None:
     for system, words in WORDS.items():
-        driver = driver_of(system)
-        assert isinstance(driver, SessionReader)
-        assert driver.session_commands(bfd=False) == words.commands
-    assert not isinstance(driver_of("onyx"), SessionReader)
+        asked = driver_of(system).sessions(bfd=False)
+        assert asked is not None
+        assert asked.commands == words.commands
+    assert driver_of("onyx").sessions(bfd=False) is None
     leaf, *_ = joined("cumulus", tmp_path)
     assert leaf.talk().read_sessions(bgp=False, bfd=False) is None
 
@@ -282,9 +282,9 @@ HOPS = {"eos": EOS_ROUTES, "sonic": FRR_ROUTES, "cumulus": "sudo: a password is 
 
 def parsed(system: str, text: str, *rest: str) -> Sessions:
     """The routes come second."""
-    driver, texts = driver_of(system), (text, HOPS[system], *rest)
-    assert isinstance(driver, SessionReader)
-    return driver.parse_sessions(dict(zip(driver.session_commands(bfd=True), texts, strict=True)))
+    asked, texts = driver_of(system).sessions(bfd=True), (text, HOPS[system], *rest)
+    assert asked is not None
+    return asked.parse(dict(zip(asked.commands, texts, strict=True)))
 
 
 def test_the_answers_of_each_system_are_read() -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.systems.base import Guard
+from components.fabric.systems.base import Driver
 from components.fabric.systems.switch_system import ExecForm
 from components.remote.session_profile import SessionProfile
 
-ENTER: Final = ("enable",)
-CONFIGURE: Final = ("configure terminal",)
-SAVE: Final = "configuration write"
 SESSION: Final = SessionProfile(
     # `HOST [standalone: master] (config) # `; the host name may be empty (public captures).
     prompt=r"(?P<own>.*?) ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] ",
@@ -26,7 +22,7 @@ IDENTITY: Final = IdentityQuestions(
     # The model in `show version`, `x86onie`, is that of the processor's board (public captures).
     model=(Field("show inventory", r"^CHASSIS +(\S+)"),),
     # Captures of `show version` of Onyx 3.8.2004 and 3.9.0300 (sources.md#switch-identity).
-    serial=Field("show version", r'^System serial num: +"?([^"\s]+)'),
+    serial=Field("show version", r'^System serial num: +[\\"]*([^\\"\s]+)'),
     base_mac=Field("show version", r"^Host ID: +([0-9A-F]{12})"),
     # A user with the capability `monitor` may not change the running configuration.
     tries=("configure terminal", "exit"),
@@ -36,33 +32,18 @@ _REFUSAL: Final = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
 """A line that starts with `%`, and the hint under it (Ansible's terminal_stderr_re)."""
 
 
-def find_refusal(output: str) -> str | None:
-    """The error in what a command printed, or None; exit statuses mean nothing here."""
-    found = _REFUSAL.search(output)
-    return found.group(1).strip() if found else None
+EXEC: Final = ExecForm(expects=r"\s*", cli=True)
+"""A configuration line that is taken prints nothing."""
 
 
-EXEC: Final = ExecForm(
-    # A configuration line that is taken prints nothing.
-    expects=r"\s*",
-    head="cli ",
-    line='"{}"',
-    between=" ",
-    comment='cli "## {}" ',
-    longest=None,
-    resets=r"allowed-vlan none$|no switchport force$",
-)
-
-
-class MellanoxDriver:
+class MellanoxDriver(Driver):
     """How the drivers of this command line come in, change, save and read an error."""
 
-    enter: Sequence[str] = ENTER
-    configure: Sequence[str] = CONFIGURE
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
-    save = SAVE
+    enter = ("enable",)
+    configure = ("configure terminal",)
+    save = "configuration write"
 
     def find_refusal(self, output: str) -> str | None:
-        """Errors are lines that start with `%`; exit statuses mean nothing."""
-        return find_refusal(output)
+        """Errors are lines that start with `%`; exit statuses mean nothing here."""
+        found = _REFUSAL.search(output)
+        return found.group(1).strip() if found else None
