@@ -9,14 +9,23 @@ the RoCE profile's in that section, so ours holds every class of it (page "Quali
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal
+from typing import Final
 
 from components.fabric.parts import is_written, read_fields, read_list, write_fields, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.cumulus import tree as nvue
-from components.fabric.systems.cumulus.rows import DOMAIN, ON, PORT, States, Tail, switched_on
-from components.fabric.systems.cumulus.tree import Line, Tree, child, spelled, value_at
+from components.fabric.systems.cumulus.patch import Line
+from components.fabric.systems.cumulus.rows import DOMAIN, PORT, States, Tail, switched_on
+from components.fabric.systems.cumulus.tree import (
+    BYTES_PER_KIB,
+    ON,
+    TRUST,
+    Tree,
+    child,
+    spelled,
+    value_at,
+)
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans
 
@@ -56,7 +65,7 @@ def _member(port: PortState) -> dict[str, str] | None:
     return {**words, "vlan": "", **{f"vlan {vlan}": "" for vlan in sorted(port.trunk_vlans or ())}}
 
 
-def member_lines(was: PortState, port: PortState) -> list[Tail]:
+def member_lines(was: PortState, port: PortState, _release: object) -> list[Tail]:
     """Access, untagged and tagged VLANs exclude each other, so what goes is unset first."""
     old, new = _member(was), _member(fill_membership(was, port))
     if old == new:
@@ -167,7 +176,6 @@ CNP_PRIORITY: Final = 6
 """Served strictly, from DSCP 48 to 55."""
 ECN_MIN_BYTES: Final = 150_000
 ECN_MAX_BYTES: Final = 1_500_000
-BYTES_PER_KIB: Final = 1024
 GIVEN: Final = EcnState(min_kib=146, max_kib=1464)
 """These in KiB, by which it marks; `nv show qos roce` prints 146.48 KB and 1.43 MB."""
 MARKED_CLASSES: Final = frozenset({0, ROCE_PRIORITY})
@@ -182,16 +190,6 @@ _SECTIONS: Final = {_MARKING: f"ecn_{ROCE_PRIORITY}", _SHARES: f"schedule_{ROCE_
 """Section of QoS to the key of a port's `native` that holds the profile that it names there."""
 _PROFILES: Final = "profiles"
 """Key of a switch's `native`: our profiles, and who names them."""
-TRUST: Final[Mapping[str, Literal["L2", "L3", "both", "port"]]] = {
-    "pcp": "L2",
-    "dscp": "L3",
-    "pcp,dscp": "both",
-    "l2": "L2",
-    "l3": "L3",
-    "both": "both",
-    "port": "port",
-}
-"""Words of the RoCE profile, and those of a mapping profile."""
 
 
 def named_of(entry: Tree) -> dict[str, str]:
@@ -360,7 +358,7 @@ def mode_lines(states: States) -> Iterator[Line]:
     if target.roce == "none" != actual.roce:
         yield Line("unset", "qos roce")
     elif target.roce not in {None, actual.roce}:
-        yield Line("set", "qos roce mode", target.roce, (switched_on("qos roce", actual),))
+        yield Line("set", "qos roce mode", target.roce, switched_on(actual, "qos roce"))
     elif target.roce not in {None, "none"}:
         _require_profile(states)
 

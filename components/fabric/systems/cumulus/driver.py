@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, Literal, cast
+from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from components.fabric.parts import WHOLE, Session, Sessions, is_default, sources, write_list
-from components.fabric.state import BgpState, EcnState, Neighbour, PortState, SwitchState
+from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli, frr
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
@@ -28,14 +28,14 @@ from components.fabric.systems.base import (
     Unreadable,
     ask_once,
 )
-from components.fabric.systems.cumulus import beside, rows, tree
-from components.fabric.systems.cumulus.rows import ON, States, Tail
-from components.fabric.systems.cumulus.tree import SWP, Line, Tree, child, value_at
+from components.fabric.systems.cumulus import beside, patch, rows, tree
+from components.fabric.systems.cumulus.patch import Line
+from components.fabric.systems.cumulus.rows import States, Tail
+from components.fabric.systems.cumulus.tree import ROCE, SWP, Tree, child, parse_profile, value_at
 from components.fabric.systems.membership import holders_of, named_vlans, others_of
 from components.fabric.systems.ranges import port_key
 
 CONFIG: Final = "nv config show -o json"
-ROCE: Final = "nv show qos roce"
 INTERFACES: Final = "nv show interface -o json"
 NEIGHBOURS: Final = "nv show interface lldp -o json"
 _COUNTERS: Final = (
@@ -60,13 +60,13 @@ _GUARD: Final = Guard(
     abandon="nv config detach",
     revert="nv config apply {id} --confirm-no",
     rollback_s=_ROLLBACK_S,
-    list_command=tree.REVISIONS,
-    find_stale=tree.find_stale,
-    find_id=tree.find_id,
+    list_command=patch.REVISIONS,
+    find_stale=patch.find_stale,
+    find_id=patch.find_id,
     plain=(_DIFF, "nv config apply -y"),
     since=(5, 5),  # first release with that list (NVUE reference)
     saves_itself=lambda state: rows.SAVES in rows.whole_words(state),
-    pack=lambda lines: (*tree.documents(lines),),
+    pack=lambda lines: (*patch.documents(lines),),
 )
 _ERRORS: Final = (
     *("Invalid config", "Config invalid at", "Error: Invalid parameter"),
@@ -190,7 +190,7 @@ class CumulusDriver(Driver):
         moves = (
             *rows.vlan_lines(states),
             *beside.profile_lines(states),
-            *rows.SPREADS.line(actual, target, actual),
+            *rows.SPREADS.lines(actual, target, actual),
             *_port_lines(states),
             *rows.routing_lines(states),
         )
@@ -199,7 +199,7 @@ class CumulusDriver(Driver):
         splits = (*beside.split_lines(states),)
         going = [line for line in moves if splits and line.verb == "unset"]
         coming = [line for line in moves if not splits or line.verb == "set"]
-        cable = () if target.roce == "none" else rows.CABLE.line(actual, target, actual)
+        cable = () if target.roce == "none" else rows.CABLE.lines(actual, target, actual)
         lines = (*going, *splits, *coming, *cable, *beside.mode_lines(states))
         return tuple(Change((line,)) for line in lines)
 
@@ -242,67 +242,9 @@ class CumulusDriver(Driver):
         return Question((*chain(*asked.values()),), parse)
 
 
-_Mode = Literal["lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"]
-_MODES: Final = frozenset({"lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"})
-_SCHEDULE: Final = re.compile(
-    r"^ +\d+ +\d+ +(\d+) +(DWRR\S*|strict\S*)", re.MULTILINE | re.IGNORECASE
-)
-"""A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
 _VERSION: Final = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
 _SVI: Final = re.compile(r"vlan(\d+)")
 """The routed interface of a VLAN, which NVUE names after it."""
-
-
-def parse_profile(text: str) -> SwitchState:
-    """`nv show qos roce`, the text form: the vendor's page shows it for three profiles.
-
-    A switch without a profile has no transcript; what shows neither `enable on` nor
-    `state enabled` is one without. What every port gets is under no name.
-    """
-    none = SwitchState(pfc_priorities=(), pfc_enabled=False, roce="none", ports={"": PortState()})
-    if not {_row(text, "enable"), _row(text, "state")} & ON:
-        return none
-    mode, schedule = _row(text, "mode"), _SCHEDULE.findall(text)
-    low, high = (tree.read_size(_row(text, f"{end}-threshold")) for end in ("min", "max"))
-    if mode not in _MODES:
-        raise Unreadable(ROCE, text, "no RoCE mode in the answer")
-    if low is None or high is None:
-        raise Unreadable(ROCE, text, "no ECN thresholds in the answer")
-    if not schedule:
-        raise Unreadable(ROCE, text, "no scheduler of the traffic classes in the answer")
-    ecn = EcnState(min_kib=low // beside.BYTES_PER_KIB, max_kib=high // beside.BYTES_PER_KIB)
-    is_paused = _row(text, "rx-enabled") in ON and _row(text, "tx-enabled") in ON
-    paused = _numbers(_row(text, "pfc-priority")) if is_paused else ()
-    port = PortState(
-        trust=beside.TRUST.get(_row(text, "trust-mode")),
-        ecn=dict.fromkeys(_numbers(_row(text, "enabled-tc")), ecn),
-        strict_classes=tuple(sorted(int(tc) for tc, kind in schedule if kind[0] in "sS")),
-        class_shares={
-            int(tc): int(n) for tc, kind in schedule for n in re.findall(r"(\d+)%", kind)
-        },
-    )
-    given = {"pfc_priorities": paused, "pfc_enabled": bool(paused), "roce": cast("_Mode", mode)}
-    return none.model_copy(update={**given, "ports": {"": port}})
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text))
-
-
-def _row(text: str, name: str) -> str:
-    """The value of a row: what is applied, else what is operational; blank if there is no row.
-
-    The rule of dashes below the head tells where its columns begin. Up to Cumulus 5.3 a third
-    column describes the setting (tests/fabric/forms/README.md).
-    """
-    rule = re.search(r"^-+ +-+ +-+.*$", text, re.MULTILINE)
-    row = re.search(rf"^ *{name} +\S.*$", text, re.MULTILINE)
-    if rule is None or row is None:
-        return ""
-    _, operational, applied, *more = (cell.start() for cell in re.finditer(r"-+", rule.group()))
-    line = row.group()
-    cells = (line[operational:applied], line[applied : more[0] if more else None])
-    return cells[1].strip() or cells[0].strip()
 
 
 def _read(
@@ -325,7 +267,8 @@ def _read(
     for name, port in wanted.ports.items():
         entry, was = plain.get(name, {}), ports.get(name, _read_port(None))
         more = beside.native_of(entry, port)
-        if any(row.read_beside(was, port) for row in rows.PORT):
+        # A line gives a setting of ours without anyone asking for it.
+        if any(row.cell(port).value is None and row.cell(was).written for row in rows.PORT):
             more |= sources(rest=True)
         qos = beside.read_qos(config if name in plain else {}, entry, given, port)
         asked[name] = was.model_copy(update={**qos, "native": was.native | more})
@@ -367,21 +310,15 @@ def _port_lines(states: States) -> Iterator[Line]:
         if held and (target.addresses or {}).get(name, held):
             # It keeps an address: it does not leave as a whole.
             was = was.model_copy(update={"native": was.native | sources(rest=True)})
-        for tail in (
-            # Before a port leaves the bridge: what is below `bridge` goes with it.
-            *rows.tails(rows.EDGE, was, port, release),
-            *beside.member_lines(was, port),
-            *rows.tails(rows.LINK, was, port, release),
-            *_admin_lines(was, port),
-            *rows.tails((rows.WATCHDOG, rows.SPREADS), was, port, release),
-        ):
-            groups.setdefault(tail, []).append(name)
+        for step in _STEPS:
+            for tail in step(was, port, release):
+                groups.setdefault(tail, []).append(name)
     # What goes is unset first on every port: a VLAN is either the access one or in the list.
     for (verb, path, word), names in sorted(groups.items(), key=lambda item: item[0][0] == "set"):
         yield Line(verb, f"interface {tree.collapse_ports(names)} {path}".rstrip(), word)
 
 
-def _admin_lines(was: PortState, port: PortState) -> Iterator[Tail]:
+def _admin_lines(was: PortState, port: PortState, _release: rows.Release) -> Iterator[Tail]:
     if port.admin_up in {None, was.admin_up}:
         return
     unnamed = is_default(port.native, "admin_up") and is_default(was.native, "rest")
@@ -390,3 +327,14 @@ def _admin_lines(was: PortState, port: PortState) -> Iterator[Tail]:
         yield "unset", "", None
     else:
         yield "set", f"link state {'up' if port.admin_up else 'down'}", None
+
+
+_STEPS: Final = (
+    # Before a port leaves the bridge: what is below `bridge` goes with it.
+    *(row.tails for row in rows.EDGE),
+    beside.member_lines,
+    *(row.tails for row in rows.LINK),
+    _admin_lines,
+    rows.WATCHDOG.tails,
+    rows.SPREADS.tails,
+)

@@ -12,20 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel
 
-from components.fabric.parts import WHOLE, is_default, is_written, read_list, sources
+from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list, sources
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.cumulus import tree as nvue
-from components.fabric.systems.cumulus.tree import SWP, Line, Tree, child, spelled, value_at
+from components.fabric.systems.cumulus.patch import Line, Verb
+from components.fabric.systems.cumulus.tree import BRIDGE, ON, SWP, Tree, child, spelled, value_at
 from components.fabric.systems.ranges import collapse_vlans, port_key
 
 Release = tuple[int, ...]
-Tail = tuple[nvue.Verb, str, str | None]
+Tail = tuple[Verb, str, str | None]
 """Verb, path and value of a line; for a port the path below its interface."""
 Value = str | int | bool | None
-Keys = Mapping[str, Value] | tuple[str, ...]
-"""Of a map, with the values of their leaves if they have any."""
+Keys = Mapping[str, Value]
+"""Of a map, with the values of their leaves; None: they have none."""
 States = tuple[SwitchState, SwitchState]
 """What a switch has, and what it is to have."""
 MIN_RELEASE: Final[tuple[int, int]] = (5, 0)
@@ -38,7 +39,6 @@ NEGOTIATES: Final = (5, 16)
 says so of 5.15 too; there `on` is sent, which is unproven."""
 AUTO_SAVE: Final = (5, 9)
 """First release that saves what it applies unless a line says otherwise (NVUE reference)."""
-ON: Final = frozenset({"on", "enabled", "enable", "yes", "true"})
 
 
 class Cell(NamedTuple):
@@ -64,7 +64,7 @@ class Row:
     """What undo unsets; blank: the leaf."""
     since: tuple[int, int, int] = (*MIN_RELEASE, 0)
     """First release that has it (NVUE reference)."""
-    new: tuple[Release, str, Mapping[Any, str]] | None = None
+    new: tuple[Release, str, Mapping[Any, str]] = ((), "", {})
     """From which release on it has another path and other words."""
     noted: bool = False
     """Its source is in `native`: a line may give the value that is there without it."""
@@ -76,18 +76,28 @@ class Row:
     @property
     def paths(self) -> tuple[str, ...]:
         """In both forms."""
-        return tuple(dict.fromkeys((self.path, self.new[1] if self.new else self.path)))
+        return (self.path, self.new[1]) if self.new[0] else (self.path,)
 
     def form(self, release: Release) -> tuple[str, Mapping[Any, str]]:
         """Path and words of a release."""
-        return self.new[1:] if self.new and release >= self.new[0] else (self.path, self.words)
+        is_new = self.new[0] and release >= self.new[0]
+        return self.new[1:] if is_new else (self.path, self.words)
 
     def read(self, entry: Tree) -> Cell:
         """What is written, in either form."""
-        for said in (value_at(entry, path) for path in self.paths):
+        for path in self.paths:
+            said = value_at(entry, path)
             if said is not None and not isinstance(said, dict):
-                return Cell(self._value(said), written=True)
+                return Cell(self._value(str(said)), written=True)
         return Cell(self.blank, written=False)
+
+    def _value(self, said: str) -> Value:
+        if isinstance(self.blank, bool):
+            return said in ON
+        if isinstance(self.blank, int):
+            return int(said) if said.isdecimal() else self.blank
+        known = {word: value for value, word in {**self.words, **self.new[2]}.items()}
+        return known.get(said, said)
 
     def read_keys(self, entry: Tree) -> dict[str, str]:
         """The keys of a map, each with the word of its leaf; blank: it has none."""
@@ -97,14 +107,6 @@ class Row:
                 found[key] = found.get(key) or str((leaf and value_at(below, leaf)) or "")
         return found
 
-    def _value(self, said: JsonValue) -> Value:
-        if isinstance(self.blank, bool):
-            return str(said) in ON
-        if isinstance(self.blank, int):
-            return int(str(said)) if str(said).isdecimal() else self.blank
-        known = {**self.words, **(self.new[2] if self.new else {})}
-        return next((value for value, word in known.items() if word == str(said)), str(said))
-
     def cell(self, state: BaseModel) -> Cell:
         """The same as a state has it, or wants it."""
         value = getattr(state, self.setting)
@@ -112,58 +114,47 @@ class Row:
             return Cell(self.blank, written=False) if self.whole else Cell(None, None)
         if value != self.blank or not self.noted:
             return Cell(value, value != self.blank)
-        native: Mapping[str, str] = getattr(state, "native", {})
-        known = is_default(native, self.setting) or is_written(native, self.setting)
-        return Cell(value, is_written(native, self.setting) if known else None)
+        source = getattr(state, "native", {}).get(self.setting)
+        return Cell(value, {WRITTEN: True, DEFAULT: False}.get(source or ""))
 
-    def read_beside(self, state: BaseModel, wanted: BaseModel) -> bool:
-        """Whether a line gives it, without anyone asking for it."""
-        return getattr(wanted, self.setting) is None and bool(self.cell(state).written)
-
-    def tail(self, was: BaseModel, now: BaseModel, release: Release) -> Tail | None:
-        """Verb, path and word from one state to the other; None: there is nothing to do."""
+    def tails(self, was: BaseModel, now: BaseModel, release: Release) -> Iterator[Tail]:
+        """Verb, path and word from one state to the other, if there is anything to do."""
         held, wanted = self.cell(was), self.cell(now)
-        if wanted.value is None:
-            return None
         path, words = self.form(release)
-        if wanted.written is False:
-            return ("unset", self.unset or path, None) if held.written else None
         # What was not read is off, or blank; an MTU that was not read is any.
         value = self.blank if held.value is None and not self.blank else held.value
-        if wanted.value == value and not (wanted.written and held.written is False):
-            return None
-        return "set", path, words.get(wanted.value, str(wanted.value))
+        if wanted.written is False:
+            if held.written:
+                yield "unset", self.unset or path, None
+        elif wanted.value is not None and (
+            wanted.value != value or (wanted.written and held.written is False)
+        ):
+            yield "set", path, words.get(wanted.value, str(wanted.value))
 
-    def line(self, was: BaseModel, now: BaseModel, actual: SwitchState) -> Iterator[Line]:
+    def lines(self, was: BaseModel, now: BaseModel, actual: SwitchState) -> Iterator[Line]:
         """The line of a setting of the whole switch."""
-        for verb, path, word in tails((self,), was, now, release_of(actual)):
-            yield Line(verb, path, word, self._beside(actual) if verb == "set" else ())
+        for tail in self.tails(was, now, release_of(actual)):
+            yield Line(*tail, switched_on(actual, *self.on))
 
-    def key_lines(self, was: Keys, now: Keys, actual: SwitchState, head: str = "") -> list[Line]:
+    def key_lines(
+        self, held: Keys, wanted: Keys, actual: SwitchState, head: str = ""
+    ) -> Iterator[Line]:
         """The lines of a map, below `head`: keys that go, and those that come or change."""
         path, words = self.form(release_of(actual))
-        both = (keys if isinstance(keys, Mapping) else dict.fromkeys(keys) for keys in (was, now))
-        held, wanted = both
-        entry = head + path.partition("{}")[0]
-        lines = [Line("unset", f"{entry}{key}") for key in held if key not in wanted]
+        for key in (key for key in held if key not in wanted):
+            yield Line("unset", f"{head}{path.partition('{}')[0]}{key}")
         for key, value in wanted.items():
-            if key not in held or value != held[key]:
-                word = words.get(value, None if value is None else str(value))
-                lines.append(
-                    Line("unset", head + (self.unset or path).format(key))
-                    if value == self.blank
-                    else Line("set", head + path.format(key), word, self._beside(actual))
-                )
-        return lines
-
-    def _beside(self, actual: SwitchState) -> nvue.Beside:
-        return tuple(switched_on(branch, actual) for branch in self.on)
+            if value == self.blank and value != held.get(key):
+                yield Line("unset", head + (self.unset or path).format(key))
+            elif key not in held or value != held[key]:
+                word = words.get(value, value)
+                yield Line("set", head + path.format(key), word, switched_on(actual, *self.on))
 
 
 _SWITCH: Final = {True: "on", False: "off"}
 _STATE: Final = {True: "enabled", False: "disabled"}
 _WORDS: Final = {"on": "enabled", "off": "disabled"}
-DOMAIN: Final = f"bridge domain {nvue.BRIDGE}"
+DOMAIN: Final = f"bridge domain {BRIDGE}"
 GLOBAL: Final = "router bgp"
 VRF: Final = "vrf default router bgp"
 FAMILY: Final = f"{VRF} address-family ipv4-unicast"
@@ -247,11 +238,6 @@ def read_ports(entry: Tree) -> tuple[dict[str, Value], dict[str, str]]:
     return values, sources(**noted)
 
 
-def tails(rows: Iterable[Row], was: BaseModel, now: BaseModel, release: Release) -> Iterator[Tail]:
-    """What some rows of a port need."""
-    yield from filter(None, (row.tail(was, now, release) for row in rows))
-
-
 def read_own(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, object]:
     """The settings of the switch itself, its addresses and the BGP of its default VRF."""
     spreads, cable = SPREADS.read(tree), CABLE.read(tree)
@@ -320,10 +306,10 @@ def release_of(state: SwitchState) -> Release:
     return NEGOTIATES if _NEW_LINK in words else STATES if NEW_WORDS in words else MIN_RELEASE
 
 
-def switched_on(branch: str, state: SwitchState) -> tuple[str, str]:
+def switched_on(state: SwitchState, *branches: str) -> tuple[tuple[str, str], ...]:
     """What NVUE itself writes beside the first setting of a branch."""
-    new = release_of(state) >= STATES
-    return (f"{branch} state", "enabled") if new else (f"{branch} enable", "on")
+    key, word = ("state", "enabled") if release_of(state) >= STATES else ("enable", "on")
+    return tuple((f"{branch} {key}", word) for branch in branches)
 
 
 def _below(
@@ -357,7 +343,9 @@ def routing_lines(states: States) -> Iterator[Line]:
     actual, target = states
     held = actual.addresses or {}
     for name, now in (target.addresses or {}).items():
-        lines = ADDRESSES.key_lines(held.get(name, ()), now, actual, f"interface {name} ")
+        lines = ADDRESSES.key_lines(
+            dict.fromkeys(held.get(name, ())), dict.fromkeys(now), actual, f"interface {name} "
+        )
         yield from _below(f"interface {name}", states, name in held, now, lines)
     if target.bgp is not None:
         yield from _bgp_lines(actual.bgp or BgpState(), target.bgp, states)
@@ -365,10 +353,10 @@ def routing_lines(states: States) -> Iterator[Line]:
 
 def _bgp_lines(was: BgpState, now: BgpState, states: States) -> Iterator[Line]:
     actual = states[0]
-    numbers = [line for row in NUMBERS for line in row.line(was, now, actual)]
+    numbers = [line for row in NUMBERS for line in row.lines(was, now, actual)]
     yield from _below(GLOBAL, states, was.asn or was.router_id, now.asn or now.router_id, numbers)
     before, after = ({name: name in bgp.bfd for name in now.neighbors} for bgp in (was, now))
-    networks = NETWORKS.key_lines(was.networks, now.networks, actual)
+    networks = NETWORKS.key_lines(dict.fromkeys(was.networks), dict.fromkeys(now.networks), actual)
     lines = [
         *PEERS.key_lines(was.neighbors, now.neighbors, actual),
         *BFD.key_lines(before, after, actual),

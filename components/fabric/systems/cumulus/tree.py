@@ -1,33 +1,30 @@
-"""NVUE itself: its tree of keys, our lines as documents, the revisions of them, and counters.
-
-A change is a list of `nv set` and `nv unset` lines, which people see. They are sent as documents
-for `nv config patch`, since each `nv set` starts a program and takes a second or two. A document
-takes no order, and no `unset` beside a `set` of the same object (page "NVUE CLI"), so one document
-unsets, and the next one sets.
-"""
+"""What NVUE prints: its tree of keys, the names in them, the RoCE profile, and counters."""
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
-from typing import Final, Literal, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, Literal
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 
-from components.core.errors import Bug
-from components.fabric.moves import Packed
-from components.fabric.systems import base
+from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import PauseCounters, PortCounters, PriorityCounters
+from components.fabric.systems.base import (
+    PauseCounters,
+    PortCounters,
+    PriorityCounters,
+    SoftReader,
+    Unreadable,
+)
 from components.fabric.systems.ranges import port_key
 
 Tree = dict[str, JsonValue]
 _JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue)
 BRIDGE: Final = "br_default"
+ON: Final = frozenset({"on", "enabled", "enable", "yes", "true"})
+BYTES_PER_KIB: Final = 1024
 SWP: Final = re.compile(r"swp\d+(s\d+)?")
 """A front panel port, or a part of a split one."""
 MOST: Final = 4096
@@ -49,16 +46,18 @@ def load(command: str, text: str) -> JsonValue:
 
 def load_tree(command: str, text: str) -> Tree:
     """The same; what is no object is empty."""
-    value = load(command, text)
+    return _object(load(command, text))
+
+
+def _object(value: JsonValue) -> Tree:
     return value if isinstance(value, dict) else {}
 
 
 def child(tree: Tree, *path: str) -> Tree:
     """The subtree at a path; what is not there is empty."""
-    here: JsonValue = tree
     for key in path:
-        here = here.get(key) if isinstance(here, dict) else None
-    return here if isinstance(here, dict) else {}
+        tree = _object(tree.get(key))
+    return tree
 
 
 def value_at(tree: Tree, path: str) -> JsonValue:
@@ -76,7 +75,7 @@ def spelled(tree: Tree, path: str) -> dict[str, Tree]:
     found: dict[str, Tree] = {}
     for key, value in child(tree, *path.split()).items():
         for name in expand_names(key):
-            found[name] = _merged(found.get(name, {}), value if isinstance(value, dict) else {})
+            found[name] = _merged(found.get(name, {}), _object(value))
     return found
 
 
@@ -109,19 +108,24 @@ def expand_names(key: str) -> Iterator[str]:
     Raises:
         ValueError: It is not clear which names the key means, or they are too many.
     """
+
+    def span(first: str, last: str | None) -> range:
+        found = range(int(first), int(last or first) + 1)
+        if not 0 < len(found) <= MOST:
+            raise ValueError(f"the key {key!r} has a range that no switch can mean")
+        return found
+
     head, port, count = "", "", 0
-    for text in key.split(","):
-        part = text.strip()
+    for part in map(str.strip, key.split(",")):
         found = _PART.fullmatch(part)
         if found is None:
-            head, port = "", ""
-            names = [part]
+            head, port, names = "", "", [part]
         elif port and (found["head"] == "s" or part.replace("-", "").isdecimal()):
-            names = [f"{port}s{lane}" for lane in _span(key, found["first"], found["last"])]
+            names = [f"{port}s{lane}" for lane in span(found["first"], found["last"])]
         else:
             head = found["head"] or head
-            ports = [f"{head}{number}" for number in _span(key, found["first"], found["last"])]
-            lanes = found["lane"] and _span(key, found["lane"], found["end"])
+            ports = [f"{head}{number}" for number in span(found["first"], found["last"])]
+            lanes = found["lane"] and span(found["lane"], found["end"])
             port = ports[0] if lanes and len(ports) == 1 else ""
             names = [f"{each}s{lane}" for each in ports for lane in lanes] if lanes else ports
         count += len(names)
@@ -130,175 +134,88 @@ def expand_names(key: str) -> Iterator[str]:
         yield from names
 
 
-def _span(key: str, first: str, last: str | None) -> range:
-    span = range(int(first), int(last or first) + 1)
-    if not 0 < len(span) <= MOST:
-        raise ValueError(f"the key {key!r} has a range that no switch can mean")
-    return span
-
-
 def collapse_ports(names: Iterable[str]) -> str:
     """Write ports as one argument: `swp1-3,swp7,swp9s0-1`."""
-    runs: list[list[str]] = []
-    for name in sorted(names, key=port_key):
-        *same, last = port_key(runs[-1][-1]) if runs else (0,)
-        if runs and (*same, last + 1) == port_key(name):
-            runs[-1].append(name)
-        else:
-            runs.append([name])
-    return ",".join(
-        run[0] if len(run) == 1 else f"{run[0]}-{port_key(run[-1])[-1]}" for run in runs
+
+    def run_of(each: tuple[int, str]) -> tuple[int, ...]:
+        *above, last = port_key(each[1])
+        return (*above, last - each[0])
+
+    words: list[str] = []
+    for _, run in groupby(enumerate(sorted(names, key=port_key)), run_of):
+        first, *rest = (name for _, name in run)
+        words.append(f"{first}-{port_key(rest[-1])[-1]}" if rest else first)
+    return ",".join(words)
+
+
+ROCE: Final = "nv show qos roce"
+_MODES: Final = frozenset({"lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"})
+TRUST: Final[Mapping[str, Literal["L2", "L3", "both", "port"]]] = {
+    "pcp": "L2",
+    "dscp": "L3",
+    "pcp,dscp": "both",
+    "l2": "L2",
+    "l3": "L3",
+    "both": "both",
+    "port": "port",
+}
+"""Words of the RoCE profile, and those of a mapping profile."""
+_SCHEDULE: Final = re.compile(
+    r"^ +\d+ +\d+ +(\d+) +(DWRR\S*|strict\S*)", re.MULTILINE | re.IGNORECASE
+)
+"""A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
+
+
+def parse_profile(text: str) -> SwitchState:
+    """`nv show qos roce`, the text form: the vendor's page shows it for three profiles.
+
+    A switch without a profile has no transcript; what shows neither `enable on` nor
+    `state enabled` is one without. What every port gets is under no name.
+    """
+    none = SwitchState(pfc_priorities=(), pfc_enabled=False, roce="none", ports={"": PortState()})
+    if not {_row(text, "enable"), _row(text, "state")} & ON:
+        return none
+    mode, schedule = _row(text, "mode"), _SCHEDULE.findall(text)
+    low, high = (_read_size(_row(text, f"{end}-threshold")) for end in ("min", "max"))
+    if mode not in _MODES:
+        raise Unreadable(ROCE, text, "no RoCE mode in the answer")
+    if low is None or high is None:
+        raise Unreadable(ROCE, text, "no ECN thresholds in the answer")
+    if not schedule:
+        raise Unreadable(ROCE, text, "no scheduler of the traffic classes in the answer")
+    ecn = EcnState(min_kib=low // BYTES_PER_KIB, max_kib=high // BYTES_PER_KIB)
+    is_paused = _row(text, "rx-enabled") in ON and _row(text, "tx-enabled") in ON
+    paused = _numbers(_row(text, "pfc-priority")) if is_paused else ()
+    port = PortState(
+        trust=TRUST.get(_row(text, "trust-mode")),
+        ecn=dict.fromkeys(_numbers(_row(text, "enabled-tc")), ecn),
+        strict_classes=tuple(sorted(int(tc) for tc, kind in schedule if kind[0] in "sS")),
+        class_shares={
+            int(tc): int(n) for tc, kind in schedule for n in re.findall(r"(\d+)%", kind)
+        },
     )
+    given = {"pfc_priorities": paused, "pfc_enabled": bool(paused), "roce": mode}
+    return none.model_copy(update={**given, "ports": {"": port}})
 
 
-Verb = Literal["set", "unset"]
-Beside = Sequence[tuple[str, str]]
-"""Paths and words that NVUE writes by itself beside a line; a document says them."""
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)))
 
 
-class Line(str):
-    """One `nv set` or `nv unset`, with what it means in the tree."""
+def _row(text: str, name: str) -> str:
+    """The value of a row: what is applied, else what is operational; blank if there is no row.
 
-    __slots__ = ("beside", "path", "value", "verb")
-    verb: Verb
-    path: str
-    """The words of the path; a list such as `swp1-4` means several keys."""
-    value: JsonValue
-    """What ends it; None: the path ends with a key."""
-    beside: Beside
-
-    def __new__(cls, verb: Verb, path: str, value: int | str | None = None,
-                beside: Beside = ()) -> Self:  # fmt: skip
-        """Write it as a person would type it."""
-        line = super().__new__(cls, f"nv {verb} {path}{'' if value is None else f' {value}'}")
-        line.verb, line.path, line.beside = verb, path, beside
-        line.value = int(value) if value is not None and str(value).isdecimal() else value
-        return line
-
-
-FILE: Final = "~/.railyard.yaml"
-"""On the switch, in the home of the login. It holds no secret, and goes when it was taken."""
-PATCH: Final = f"nv config patch {FILE} && rm {FILE}"
-PIECE: Final = 400
-"""Characters of a document in one command: the terminal of the session may have 511 columns."""
-_LISTS: Final = frozenset({"interface", "vlan", "traffic-class"})
-"""Words of a path that a list of keys may follow."""
-
-
-def documents(lines: Sequence[str]) -> Iterator[Packed]:
-    """The commands that put lines into the pending revision, each once.
-
-    Raises:
-        Bug: A line is no `Line`.
+    The rule of dashes below the head tells where its columns begin. Up to Cumulus 5.3 a third
+    column describes the setting (tests/fabric/forms/README.md).
     """
-    for verb in ("unset", "set"):
-        some = [line for line in lines if isinstance(line, Line) and line.verb == verb]
-        text = json.dumps([{verb: _tree_of(some)}])
-        pieces = textwrap.wrap(text, PIECE, break_long_words=False, break_on_hyphens=False)
-        for number, piece in enumerate(pieces if some else ()):
-            ends = ">>" if number else ">"
-            yield Packed(f"printf '%s\\n' {shlex.quote(piece)} {ends} {FILE}")
-        if some:
-            yield Packed(PATCH, some)
-    if not all(isinstance(line, Line) for line in lines):
-        raise Bug(f"lines without a place in the tree: {lines}")
-
-
-def _tree_of(lines: Iterable[Line]) -> Tree:
-    tree: Tree = {}
-    for line in lines:
-        end = None if line.verb == "unset" else {} if line.value is None else line.value
-        for path in _paths(line.path):
-            _place(tree, path, end)
-            for place, word in _types_beside(path) if line.verb == "set" else ():
-                _place(tree, place, word)
-        for path, word in line.beside:
-            _place(tree, path.split(), word)
-    return tree
-
-
-def _types_beside(path: Sequence[str]) -> Iterator[tuple[Sequence[str], JsonValue]]:
-    """What NVUE writes by a name by itself (page "BGP, Configuration Example")."""
-    *entry, last = path
-    if last == "remote-as":
-        kind = "unnumbered" if SWP.fullmatch(entry[-1]) else "numbered"
-        yield (*entry, "type"), kind
-    if path[0] == "interface":
-        name = path[1]
-        if name.startswith("vlan"):
-            yield (*path[:2], "type"), "svi"
-            yield (*path[:2], "vlan"), int(name[4:])
-        else:
-            yield (*path[:2], "type"), "loopback" if name == "lo" else "swp"
-
-
-def _paths(path: str) -> Iterable[tuple[str, ...]]:
-    words = path.split()
-    keys = [
-        [*expand_names(word)] if number and words[number - 1] in _LISTS else [word]
-        for number, word in enumerate(words)
-    ]
-    return product(*keys)
-
-
-def _place(tree: Tree, path: Sequence[str], end: JsonValue) -> None:
-    """Write the end of a path; a branch that goes takes what is below it along."""
-    here = tree
-    for key in path[:-1]:
-        below = here.setdefault(key, {})
-        if not isinstance(below, dict):
-            return
-        here = below
-    held = here.get(path[-1])
-    if not (isinstance(held, dict) and end == {}):
-        here[path[-1]] = end
-
-
-REVISIONS: Final = "nv config revision -o json"
-"""An older release refuses it, and is applied to for good."""
-WAITING: Final = "confirm"
-"""State of a revision that is in force and not confirmed (public clients)."""
-_ROWS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
-
-
-def _waiting(text: str) -> dict[str, str]:
-    """Revision to its row as text, of those that await confirmation."""
-    try:
-        rows = _ROWS.validate_json(text.strip())
-    except ValidationError as error:
-        why = f"no table of revisions: {error.errors()[0]['msg']}"
-        raise base.Unreadable(REVISIONS, text, why) from error
-    return {name: json.dumps(row) for name, row in rows.items() if row.get("state") == WAITING}
-
-
-def find_stale(text: str) -> tuple[str, ...]:
-    """Revisions of ours that a killed run left unconfirmed.
-
-    Which key holds the message of an apply is not public, so our mark is looked for in the row.
-
-    Raises:
-        Unreadable: The answer is no table of revisions.
-        Occupied: Another user's revision awaits confirmation, and our apply would end it.
-    """
-    waiting = _waiting(text)
-    others = [name for name, row in waiting.items() if base.CANDIDATE_PREFIX not in row]
-    if others:
-        raise base.Occupied(
-            f"revision {others[0]} awaits confirmation and is not Railyard's; wait for it, confirm"
-            f" it by `nv config apply {others[0]} --confirm-yes`, or end it by `--confirm-no`"
-        )
-    return tuple(waiting)
-
-
-def find_id(text: str, name: str) -> str:
-    """The revision that was applied under our name; empty where none awaits confirmation.
-
-    Raises:
-        Unreadable: The answer is no table of revisions.
-    """
-    waiting = _waiting(text)
-    named = [revision for revision, row in waiting.items() if name in row]
-    return next(iter((*named, *waiting)), "")
+    rule = re.search(r"^-+ +-+ +-+.*$", text, re.MULTILINE)
+    row = re.search(rf"^ *{name} +\S.*$", text, re.MULTILINE)
+    if rule is None or row is None:
+        return ""
+    _, operational, applied, *more = (cell.start() for cell in re.finditer(r"-+", rule.group()))
+    line = row.group()
+    cells = (line[operational:applied], line[applied : more[0] if more else None])
+    return cells[1].strip() or cells[0].strip()
 
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) (Bytes|KB|MB|GB|TB)")
@@ -309,40 +226,43 @@ _STORM_ROW: Final = re.compile(r"^ *([0-7]) +(?:OK|DEADLOCK) +(\d+) *$", re.MULT
 _STATE_ROW: Final = re.compile(r"^state +\S", re.MULTILINE)
 
 
-def read_size(text: str) -> int | None:
+def _read_size(text: str) -> int | None:
     """Bytes of `146.48 KB`; None: it is no size."""
     found = _SIZE.fullmatch(text)
-    return int(float(found[1]) * 1024 ** _UNITS.index(found[2])) if found else None
+    return int(float(found[1]) * BYTES_PER_KIB ** _UNITS.index(found[2])) if found else None
 
 
-def read_counters(roce: Answer, queues: Answer, storms: Answer | None, roce_class: int
-                  ) -> PortCounters:  # fmt: skip
+def read_counters(
+    roce: Answer, queues: Answer, storms: Answer | None, roce_class: int
+) -> PortCounters:
     """The counters of a port, as far as they can be read.
 
     Received bytes are counted as RoCE or not, so the first are those of the RoCE class and the
     others are under 0; sent bytes are counted per class.
     """
-    soft = base.SoftReader()
-    received = soft.read(
-        "rx",
-        lambda: {
-            roce_class: _count(roce, "rx-stats rx-roce-stats roce-bytes"),
-            0: _count(roce, "rx-stats rx-non-roce-stats non-roce-bytes"),
-        },
+    soft = SoftReader()
+    received = {roce_class: "rx-roce-stats roce-bytes", 0: "rx-non-roce-stats non-roce-bytes"}
+    lost = [f"rx-stats {part} no-buffer-discard" for part in ("rx-roce-stats", "rx-non-roce-stats")]
+    arrived = soft.read(
+        "rx", lambda: {tc: _count(roce, f"rx-stats {path}") for tc, path in received.items()}
     )
-    arrived: dict[int, int] = received or {}
-    sent = soft.read("tx", lambda: _sent(queues)) or dict[int, int]()
-    rest = None if received is None else 0
-    lost = (f"rx-stats {part} no-buffer-discard" for part in ("rx-roce-stats", "rx-non-roce-stats"))
+    sent = soft.read("tx", lambda: _sent(queues))
+    frames = ("pfc-stats", "rx-pause-frames", "tx-pause-frames")
+    ways = {**(sent or {}), **(arrived or {})}
+    rest = None if arrived is None else 0
     return PortCounters(
         {
-            tc: PriorityCounters(arrived.get(tc, rest), sent.get(tc))
-            for tc in sorted({*sent, *arrived})
+            tc: PriorityCounters((arrived or {}).get(tc, rest), (sent or {}).get(tc))
+            for tc in sorted(ways)
         },
         soft.read("marked", lambda: _count(roce, "tx-stats tx-ecn-stats ecn-marked-packets")),
         soft.read("discards", lambda: sum(_count(roce, path) for path in lost)),
-        pauses=soft.read("pauses", lambda: _pauses(queues)) or {},
-        storms=soft.read("storms", lambda: read_storms(storms) if storms else {}) or {},
+        pauses=soft.read(
+            "pauses",
+            lambda: {tc: PauseCounters(*each) for tc, each in _by_class(queues, *frames).items()},
+        )
+        or {},
+        storms=soft.read("storms", lambda: _read_storms(storms) if storms else {}) or {},
         unread=soft.found,
     )
 
@@ -350,41 +270,29 @@ def read_counters(roce: Answer, queues: Answer, storms: Answer | None, roce_clas
 def _count(answer: Answer, path: str) -> int:
     """A number, or the size that the text form prints in its place."""
     value = str(value_at(load_tree(answer.command, answer.text), path))
-    count = int(value) if value.isdigit() else read_size(value)
+    count = int(value) if value.isdigit() else _read_size(value)
     if count is None:
         raise answer.unreadable(f"no {path.rsplit(maxsplit=1)[-1]} in the answer")
     return count
 
 
-def _classes(answer: Answer, table: str) -> list[int]:
-    rows = child(load_tree(answer.command, answer.text), table)
-    return [int(tc) for tc in rows if tc.isdecimal()]
+def _by_class(answer: Answer, table: str, *keys: str) -> dict[int, list[int]]:
+    classes = filter(str.isdecimal, child(load_tree(answer.command, answer.text), table))
+    return {int(tc): [_count(answer, f"{table} {tc} {key}") for key in keys] for tc in classes}
 
 
 def _sent(queues: Answer) -> dict[int, int]:
-    table = "egress-queue-stats"
-    found = {tc: _count(queues, f"{table} {tc} tx-bytes") for tc in _classes(queues, table)}
+    found = _by_class(queues, "egress-queue-stats", "tx-bytes")
     if not found:
         raise queues.unreadable("no egress queue in the answer")
-    return found
+    return {tc: count for tc, (count,) in found.items()}
 
 
-def _pauses(queues: Answer) -> dict[int, PauseCounters]:
-    found: dict[int, PauseCounters] = {}
-    for tc in _classes(queues, "pfc-stats"):
-        rx, tx = (_count(queues, f"pfc-stats {tc} {way}-pause-frames") for way in ("rx", "tx"))
-        found[tc] = PauseCounters(rx, tx)
-    return found
-
-
-def read_storms(answer: Answer) -> dict[int, int]:
-    """How often each class was found in a deadlock; nothing where the port has no table of them.
+def _read_storms(answer: Answer) -> dict[int, int]:
+    """How often each class was found in a deadlock; nothing if the port has no table of them.
 
     The table of the vendor's page is below the state; whether it is there while the watchdog is off
     is not published, so both count as read.
-
-    Raises:
-        Unreadable: It is no such answer.
     """
     head = _STORM_HEAD.search(answer.text)
     if head is None and _STATE_ROW.search(answer.text):
