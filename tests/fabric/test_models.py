@@ -8,7 +8,6 @@ from components.catalogue.switches import MODELS, find_model
 from components.catalogue.switches.port_names import PortPlace
 from components.catalogue.switches.switch_model import parse_release
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.site import check_site
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
 from components.fabric.systems import system_of
@@ -17,7 +16,6 @@ from components.model.cluster import ClusterSpec
 from lab.switches.mlnxos import config as mlnxos
 from lab.switches.sonic import config as sonic
 from tests.fabric import conftest as onyx_lab
-from tests.fabric.fabric_lab import chain_of, port_name
 from tests.graph.example_sites import example_spec
 
 LAB = {
@@ -139,94 +137,9 @@ def test_a_system_that_says_the_least_can_do_nothing_optional() -> None:
     assert None not in {unknown.semi_lossless, unknown.port_ecn}
 
 
-def _changed_port(spec: ClusterSpec, name: str, **changes: object) -> ClusterSpec:
-    switch = spec.switches[0]
-    port = switch.ports[name].model_copy(update=changes)
-    changed = switch.model_copy(update={"ports": {**switch.ports, name: port}})
-    return spec.model_copy(update={"switches": (changed, *spec.switches[1:])})
-
-
-@pytest.mark.parametrize(
-    ("mode", "word", "priorities", "paused"),
-    [
-        ("lossless", "lossless", (3,), True),
-        ("semi_lossless", "semi-lossless", None, None),
-    ],
-)
-def test_a_mode_is_a_one_shot_of_onyx(
-    mode: str, word: str, priorities: tuple[int, ...] | None, *, paused: bool | None
-) -> None:
-    plan = plan_fabric(onyx_lab.load_spec(mode=mode))[0]
-    assert (plan.desired.roce, plan.desired.pfc_priorities) == (word, priorities)
-    assert plan.desired.ports["1/1"].pfc is paused
-    assert f"roce {word}" in plan.commands_from_factory
-
-
 def test_hosts_pause_in_both_modes_with_pfc() -> None:
     for mode, pauses in {"lossy_ecn": False, "semi_lossless": True, "lossless": True}.items():
         assert onyx_lab.load_spec(mode=mode).rdma.host_pfc is pauses
-
-
-def test_the_watchdog_and_its_exceptions() -> None:
-    spec = _changed_port(chain_of("cumulus", 1, mode="lossless"), "swp1", pfc_watchdog=True)
-    ports = plan_fabric(spec)[0].desired.ports
-    assert (ports["swp1"].pfc_watchdog, ports["swp2"].pfc_watchdog) == (True, None)
-    everywhere = chain_of("cumulus", 1, mode="lossless", pfc_watchdog=True)
-    ports = plan_fabric(_changed_port(everywhere, "swp1", pfc_watchdog=False))[0].desired.ports
-    assert (ports["swp1"].pfc_watchdog, ports["swp2"].pfc_watchdog) == (None, True)
-
-
-@pytest.mark.parametrize(("length", "wanted"), [(None, None), (30, 100), (300, 300)])
-def test_one_length_for_the_switch(length: int | None, wanted: int | None) -> None:
-    """A port that says nothing is as long as the system assumes."""
-    spec = _changed_port(chain_of("cumulus", 1, mode="lossless"), "swp1", cable_length_m=length)
-    assert plan_fabric(spec)[0].desired.roce_cable_m == wanted
-    both = _changed_port(spec, "swp2", cable_length_m=length)
-    assert plan_fabric(both)[0].desired.roce_cable_m == length
-
-
-THRESHOLDS = {
-    "onyx": "traffic-class 3 congestion-control ecn minimum-absolute {} maximum-absolute {}",
-    "eos": "minimum-threshold {} kbytes maximum-threshold {} kbytes",
-}
-
-
-@pytest.mark.parametrize("system", THRESHOLDS)
-def test_a_port_has_thresholds_of_its_own(system: str) -> None:
-    own = {"ecn_min_kib": 300, "ecn_max_kib": 3000}
-    plan = plan_fabric(_changed_port(chain_of(system, 1), port_name(system, 2), **own))[0]
-    for number, pair in enumerate(((150, 1500), (300, 3000)), start=1):
-        line = THRESHOLDS[system].format(*pair)
-        if system == "onyx":
-            line = f"interface ethernet 1/{number} {line}"
-        assert any(line in each for each in plan.commands_from_factory)
-
-
-def test_a_trunk_carries_every_rail_or_those_it_names() -> None:
-    spec = chain_of("onyx", 2)
-    assert plan_fabric(spec)[0].desired.ports["1/32"].trunk_vlans == (111, 112)
-    fewer = _changed_port(spec, "1/32", rails=("rail-1",))
-    assert plan_fabric(fewer)[0].desired.ports["1/32"].trunk_vlans == (112,)
-
-
-@pytest.mark.parametrize(
-    ("system", "mode", "changes", "words"),
-    [
-        ("onyx", "lossless", {"mode": "routed"}, "cannot be routed on"),
-        ("onyx", "lossless", {"cable_length_m": 5}, "the length of a cable"),
-        ("onyx", "lossless", {"pfc_watchdog": True}, "PFC watchdog"),
-        ("sonic", "lossless", {"cable_length_m": 2001}, "headroom for 5, 40, 300, 1000, 2000 m"),
-        ("sonic", "lossy_ecn", {"ecn_min_kib": 300}, "one profile of thresholds for the whole"),
-        ("eos", "lossless", {"cable_length_m": 5}, "how many a length needs"),
-        ("eos", "semi_lossless", {}, "no semi_lossless on EOS"),
-        ("cumulus", "semi_lossless", {}, "none of them pauses one way only"),
-    ],
-)
-def test_what_a_system_lacks_is_refused(
-    system: str, mode: str, changes: dict[str, object], words: str
-) -> None:
-    spec = _changed_port(chain_of(system, 2, mode=mode), port_name(system, 32), **changes)
-    assert any(words in problem.what for problem in check_site(spec))
 
 
 @pytest.mark.parametrize(
@@ -279,37 +192,6 @@ def test_names_of_steps_are_an_api(plan: SwitchPlan) -> None:
         "leaf-01-save",
         "leaf-01-saved",
     )
-
-
-UNTAGGED = {
-    "onyx": (
-        "interface ethernet 1/1 switchport mode hybrid",
-        "interface ethernet 1/1 switchport access vlan 402",
-        "interface ethernet 1/1 switchport hybrid allowed-vlan none",
-        "interface ethernet 1/1 switchport hybrid allowed-vlan add 111",
-    ),
-    "cumulus": (
-        "nv set interface swp1 bridge domain br_default untagged 402",
-        "nv set interface swp1 bridge domain br_default vlan 111",
-    ),
-    "eos": ("switchport trunk native vlan 402", "switchport trunk allowed vlan 111,402"),
-    "sonic": (
-        '"Vlan111|Ethernet0":{"tagging_mode":"tagged"}',
-        '"Vlan402|Ethernet0":{"tagging_mode":"untagged"}',
-    ),
-}
-
-
-@pytest.mark.parametrize("system", UNTAGGED)
-def test_a_trunk_has_a_vlan_for_frames_without_a_tag(system: str) -> None:
-    site = chain_of(system, 1).model_dump(mode="json")
-    site["switches"][0]["ports"][port_name(system, 1)]["untagged"] = 402
-    plan = plan_fabric(ClusterSpec.model_validate(site))[0]
-    assert plan.desired.vlans == (111, 112, 402)
-    lines = "\n".join(plan.commands_from_factory)
-    places = [lines.find(line) for line in UNTAGGED[system]]
-    assert places == sorted(places)
-    assert -1 not in places
 
 
 def test_a_renamed_switch_is_still_the_node_of_its_subnet_manager() -> None:

@@ -22,7 +22,7 @@ from tests.fabric.fabric_lab import Room
 from tests.fabric.lives import check_life
 from tests.fabric.switch_labs import LABS
 from tests.fabric.test_sonic_exchange import merge
-from tests.fabric.whole_intents import EVERYTHING, SHARED
+from tests.fabric.whole_intents import EVERYTHING
 
 
 def desired_of(system: str, **rdma: Any) -> SwitchState:  # noqa: ANN401 - any key of it
@@ -216,16 +216,6 @@ def test_a_cumulus_switch_spreads_and_stops_as_it_was(tmp_path: Path) -> None:
     )
     room.switch.run_line("nv set interface swp1 router adaptive-routing enable off")
     assert [d.setting for d in diff_states(room.read(), desired)] == ["adaptive_routing"]
-
-
-def test_a_class_that_somebody_made_strict_again_is_drift(tmp_path: Path) -> None:
-    room = room_of("eos", tmp_path, schedule=SHARED)
-    room.apply()
-    room.switch.run_line("interface Ethernet1/1;uc-tx-queue 3;priority strict")
-    found = diff_states(room.read(), room.plan.desired)
-    assert [(d.where, d.setting, d.actual, d.desired) for d in found] == [
-        ("port Ethernet1/1", "tc3_share", "strict", "60")
-    ]
 
 
 def test_the_page_has_every_recommendation() -> None:

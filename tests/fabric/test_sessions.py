@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 import pytest
 
 from components.core.beside import LostWay
 from components.fabric.cabling import (
-    FarEnd,
     RoutedLinks,
     Way,
     applied_networks,
@@ -17,68 +16,18 @@ from components.fabric.cabling import (
     plan_links,
     plan_networks,
 )
-from components.fabric.parts import Session, Sessions
-from components.fabric.plan import plan_fabric
+from components.fabric.parts import Sessions
 from components.fabric.state import BgpState
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader, Unreadable
 from lab.physics.sessions import join
 from lab.site import lab_file
 from tests.fabric.fabric_lab import Room, port_name, rooms_of, routed_of, units_of
+from tests.fabric.in_process import load_table
 
-
-class Words(NamedTuple):
-    """What a system is told and tells, beside what all have alike.
-
-    The word for a session that is down, lines after which BGP takes one path of several, what to
-    ask next of a link without a session and of a network that goes over too few links, a part of
-    the command for the sessions, and that for the routes.
-    """
-
-    idle: str
-    one_path: tuple[str, ...]
-    lost: str
-    narrow: str
-    asked: str
-    commands: tuple[str, str]
-
-
-VTYSH = "sudo vtysh -c 'show bgp ipv4 unicast 10.255.0.9/32'"
-WORDS = {
-    "cumulus": Words(
-        "idle",
-        (
-            "nv set vrf default router bgp address-family ipv4-unicast multipaths ebgp 1",
-            "nv config apply -y",
-        ),
-        "nv show vrf default router bgp neighbor swp29",
-        VTYSH,
-        "router bgp neighbor",
-        (
-            "nv show vrf default router bgp neighbor -o json",
-            'sudo -n vtysh -c "show ip route bgp json"; true',
-        ),
-    ),
-    "eos": Words(
-        "Idle",
-        ("router bgp 65101; maximum-paths 1",),
-        "show ip bgp summary",
-        "show ip bgp 10.255.0.9/32",
-        "show ip bgp",
-        ("show ip bgp summary | json", "show ip route | json"),
-    ),
-    "sonic": Words(
-        "Idle",
-        ("sonic-db-cli CONFIG_DB hset 'BGP_GLOBALS_AF|default|ipv4_unicast' max_ebgp_paths 1",),
-        "show ip bgp neighbors Ethernet224",
-        VTYSH,
-        "vtysh",
-        (
-            'sudo vtysh -c "show bgp ipv4 unicast summary json"',
-            'sudo vtysh -c "show ip route bgp json"',
-        ),
-    ),
-}
+FORMS: Final = Path(__file__).parent / "forms"
+TABLE: Final[dict[str, Any]] = load_table("sessions.yaml")
+WORDS: Final[dict[str, dict[str, Any]]] = TABLE["systems"]
 SYSTEMS = tuple(WORDS)
 SPECS = {system: routed_of(system, mode="lossless") for system in SYSTEMS}
 
@@ -117,12 +66,12 @@ def test_every_system_says_which_link_has_no_session(
     leaf, _, spine = rooms
     far = port_name(system, 2)
     spine.switch.fault(["link-down", far, "on"])
-    what = f"BGP with spine-01:{far} is {WORDS[system].idle}, not Established"
+    what = f"BGP with spine-01:{far} is {WORDS[system]['idle']}, not Established"
     if system == "eos" and not numbered:
         what = f"there is no BGP session with spine-01:{far}: it was never heard on this link"
     (found,) = lost(leaf)
     assert (found.where, found.what) == (f"port {port_name(system, 29)}", what)
-    assert numbered or found.fix == WORDS[system].lost
+    assert numbered or found.fix == WORDS[system]["lost"]
     assert [where for where, _ in said(spine)] == [f"port {far}"]
     assert leaf.switch.unmodelled == spine.switch.unmodelled == ()
 
@@ -150,7 +99,7 @@ def test_one_way_where_the_file_has_two_is_found_while_both_sessions_are_up(
     system: str, tmp_path: Path
 ) -> None:
     leaf, *_ = joined(system, tmp_path)
-    for line in WORDS[system].one_path:
+    for line in WORDS[system]["one_path"]:
         leaf.switch.run_line(line)
     (found,) = lost(leaf)
     # Of the spine a loopback; of leaf-02 another one and a part of two rails.
@@ -158,7 +107,7 @@ def test_one_way_where_the_file_has_two_is_found_while_both_sessions_are_up(
     far = f"spine-01:{port_name(system, 3)}"
     what = f"{far} is no next hop to {some}, which goes over 1 of 2 links"
     assert (found.where, found.what) == (f"port {port_name(system, 30)}", what)
-    assert found.fix == WORDS[system].narrow
+    assert found.fix == WORDS[system]["narrow"]
     assert leaf.switch.unmodelled == ()
 
 
@@ -181,7 +130,7 @@ def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> N
     for system, words in WORDS.items():
         driver = driver_of(system)
         assert isinstance(driver, SessionReader)
-        assert driver.session_commands(bfd=False) == words.commands
+        assert driver.session_commands(bfd=False) == tuple(words["commands"])
     assert not isinstance(driver_of("onyx"), SessionReader)
     leaf, *_ = joined("cumulus", tmp_path)
     assert leaf.talk().read_sessions(bgp=False, bfd=False) is None
@@ -190,7 +139,7 @@ def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> N
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_refused_question_is_not_known_and_no_pass(system: str, tmp_path: Path) -> None:
     leaf, *_ = joined(system, tmp_path)
-    leaf.switch.fault(["reject", WORDS[system].asked])
+    leaf.switch.fault(["reject", WORDS[system]["asked"]])
     (found,) = lost(leaf)
     assert (found.where, found.kind) == ("switch", "unread")
     assert found.what.startswith("the state of its BGP sessions is not known: `")
@@ -227,102 +176,43 @@ def test_switches_of_one_tier_with_numbers_of_their_own_are_not_counted() -> Non
     }
 
 
-LINKS = RoutedLinks(
-    os="cumulus",
-    ends={"swp51": FarEnd(port="swp51", to="spine-01:swp1", networks=3)},
-    bfd=("swp51",),
-)
+@pytest.mark.parametrize("case", TABLE["judged"], ids=lambda case: case["name"])
+def test_what_is_lost(case: dict[str, Any]) -> None:
+    sessions = None if case["sessions"] is None else Sessions.model_validate(case["sessions"])
+    applied = BgpState.model_validate(case["applied"]) if "applied" in case else None
+    found = find_lost(RoutedLinks.model_validate(case["links"]), sessions, applied)
+    wanted: list[dict[str, str]] = case["lost"]
+    assert [
+        {key: getattr(each, key) for key in keys} for each, keys in zip(found, wanted, strict=True)
+    ] == wanted
 
 
-def test_a_neighbour_that_was_never_applied_is_not_missed() -> None:
-    bgp = plan_fabric(routed_of("cumulus", mode="lossless"))[0].desired.bgp
-    assert bgp is not None
-    assert find_lost(LINKS, Sessions(), bgp.model_copy(update={"neighbors": {}})) == ()
-    assert find_lost(LINKS, None, bgp) == ()
-
-
-@pytest.mark.parametrize(
-    ("session", "what"),
-    [
-        (Session(state="Established", networks=3, bfd="up"), None),
-        (Session(state="established", networks=9, bfd="up"), None),
-        (Session(state="established"), None),
-        (Session(state="Active"), "BGP with spine-01:swp1 is Active, not Established"),
-        (
-            Session(state="Established", networks=3, bfd="down"),
-            "BFD with spine-01:swp1 is down: a loss there is noticed by BGP's hold time",
-        ),
-    ],
-)
-def test_a_session_is_judged(session: Session, what: str | None) -> None:
-    found = find_lost(LINKS, Sessions(neighbors={"swp51": session}))
-    assert [each.what for each in found] == ([what] if what else [])
-
-
-def test_bfd_that_may_not_be_asked_is_said_and_is_no_fault() -> None:
-    text, up = "sudo: a password is required", Session(state="established", networks=3)
-    (found,) = find_lost(LINKS, Sessions(neighbors={"swp51": up}, bfd_unread=text))
-    assert (found.kind, found.what) == ("unsaid", f"whether BFD is up is not known: {text}")
-
-
-def form(name: str) -> str:
-    return (Path(__file__).parent / "forms" / name).read_text(encoding="utf-8")
-
-
-FRR = form("sonic/frr_bgp_and_bfd.txt")
-"""With a link that is idle, and no BFD of it."""
-NVUE = form("cumulus/nv_show_neighbors.txt")
-EOS_SUMMARY = form("eos/ip_bgp_summary_two_links.json")
-EOS_BFD = form("eos/bfd_peers_two_links.json")
-EOS_ROUTES = form("eos/ip_route_two_ways.json")
-FRR_ROUTES = form("sonic/frr_routes.json")
-"""With a next hop that is not used and one that is lost."""
-HOPS = {"eos": EOS_ROUTES, "sonic": FRR_ROUTES, "cumulus": "sudo: a password is required"}
-
-
-def parsed(system: str, text: str, *rest: str) -> Sessions:
-    """The routes come second."""
-    driver, texts = driver_of(system), (text, HOPS[system], *rest)
+def parsed(system: str, *texts: str) -> Sessions:
+    driver = driver_of(system)
     assert isinstance(driver, SessionReader)
     return driver.parse_sessions(dict(zip(driver.session_commands(bfd=True), texts, strict=True)))
 
 
-def test_the_answers_of_each_system_are_read() -> None:
-    assert parsed("sonic", FRR) == Sessions(
-        neighbors={
-            "swp51": Session(state="Established", networks=1, bfd="up"),
-            "10.254.0.1": Session(state="Idle", networks=0, bfd="down"),
-        },
-        routes={"10.255.0.2/32": ("swp51", "swp52")},
-    )
-    assert parsed("cumulus", NVUE) == Sessions(
-        neighbors={
-            "swp51": Session(state="established", networks=12),
-            "swp52": Session(state="no state"),
-        },
-        bfd_unread="sudo: a password is required",
-        routes_unread="sudo: a password is required",
-    )
-    assert parsed("eos", EOS_SUMMARY, EOS_BFD) == Sessions(
-        neighbors={
-            "10.1.255.0": Session(state="Established", networks=3, bfd="up"),
-            "Ethernet49/1": Session(state="Idle", bfd="down"),
-        },
-        routes={"10.1.0.1/32": ("Ethernet1/1", "Ethernet2/1")},
-    )
+def text_of(answer: str) -> str:
+    """A form by the name of its file, or the answer itself."""
+    path = FORMS / answer
+    return path.read_text(encoding="utf-8") if path.suffix in {".txt", ".json"} else answer
+
+
+@pytest.mark.parametrize(("system", "answers", "wanted"), TABLE["read"])
+def test_the_answers_of_each_system_are_read(
+    system: str, answers: list[str], wanted: dict[str, Any]
+) -> None:
+    assert parsed(system, *map(text_of, answers)) == Sessions.model_validate(wanted)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("text", ["", "no such table", "[1]", '{"vrfs": 1, "peers": 2, "swp1": 3}'])
 def test_an_answer_of_another_form_is_unreadable(system: str, text: str) -> None:
-    answers = (text,) if system != "eos" else (text, "{}")
+    (_, answers, _) = next(row for row in TABLE["read"] if row[0] == system)
+    routes_and_bfd = [text_of(answers[1]), "{}"][: len(answers) - 1]
     with pytest.raises(Unreadable):
-        parsed(system, *answers)
-
-
-def test_eos_bfd_of_another_form_leaves_the_sessions_known() -> None:
-    found = parsed("eos", EOS_SUMMARY, "% Invalid input")
-    assert (found.bfd_unread, len(found.neighbors)) == ("% Invalid input", 2)
+        parsed(system, text, *routes_and_bfd)
 
 
 def test_ways_are_those_that_bgp_takes_together() -> None:
@@ -340,55 +230,6 @@ def test_ways_are_those_that_bgp_takes_together() -> None:
         ("super-01",): ("swp5",),
         ("super-02",): ("swp6",),
     }
-
-
-TWO = RoutedLinks(
-    os="eos",
-    ends={
-        f"10.254.0.{number}": FarEnd(port=f"Ethernet{number}/1", to=f"spine-0{number}:Ethernet1/1")
-        for number in (1, 2)
-    },
-    ways=(Way(to=("leaf-02", "leaf-03"), ports=("Ethernet1/1", "Ethernet2/1")),),
-    networks={"leaf-02": ("10.0.2.0/24",)},
-)
-"""Of leaf-03 nothing is known yet: it is in the file, and nothing has set it up."""
-UP = {f"10.254.0.{number}": Session(state="Established") for number in (1, 2)}
-
-
-@pytest.mark.parametrize(
-    ("routes", "what"),
-    [
-        ({"10.0.2.0/24": ("Ethernet1/1", "Ethernet2/1")}, []),
-        ({"10.0.2.0/24": ("Ethernet1/1", "Ethernet2/1", "Vlan1")}, []),
-        (
-            {"10.0.2.0/24": ("Ethernet1/1",)},
-            ["spine-02:Ethernet1/1 is no next hop to 10.0.2.0/24, which goes over 1 of 2 links"],
-        ),
-        (
-            {},
-            [
-                f"there is no route to 10.0.2.0/24, over spine-0{each}:Ethernet1/1 or another link"
-                for each in (1, 2)
-            ],
-        ),
-        (None, []),
-    ],
-)
-def test_next_hops_are_judged(routes: dict[str, tuple[str, ...]] | None, what: list[str]) -> None:
-    found = find_lost(TWO, Sessions(neighbors=UP, routes=routes))
-    assert [each.what for each in found] == what
-
-
-def test_a_link_without_a_session_is_named_once() -> None:
-    half = UP | {"10.254.0.2": Session(state="Idle")}
-    (found,) = find_lost(TWO, Sessions(neighbors=half, routes={"10.0.2.0/24": ("Ethernet1/1",)}))
-    assert found.what == "BGP with spine-02:Ethernet1/1 is Idle, not Established"
-
-
-def test_next_hops_that_may_not_be_asked_are_said_and_are_no_fault() -> None:
-    (found,) = find_lost(TWO, Sessions(neighbors=UP, routes_unread="% Invalid input"))
-    assert (found.kind, found.fix) == ("unsaid", "show ip route bgp")
-    assert found.what == "which next hops are in use is not known: % Invalid input"
 
 
 def test_only_what_was_applied_to_both_ends_is_looked_for() -> None:
