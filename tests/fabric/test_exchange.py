@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from components.fabric.systems.onyx.rows import parse_running
 from lab.switches.onyx.config import PortConfig
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.conftest import load_spec, make_switch, talk
-from tests.fabric.in_process import answer, apply, baseline_of, edit, restore
+from tests.fabric.in_process import answer, apply, baseline_of, edit, load_table, restore
 
 DESIRED = plan_fabric(load_spec())[0].desired
 UNTAGGED = DESIRED.model_copy(
@@ -37,41 +38,15 @@ LOSSLESS, SEMI = (
 )
 
 
+TYPED: Final = load_table("histories.yaml")
+
+
 def _line(port: int) -> st.SearchStrategy[str]:
-    head = f"interface ethernet 1/{port}"
-    return st.sampled_from(
-        [
-            f"{head} mtu 9216 force",
-            f"{head} mtu 4200 force",
-            f"{head} shutdown",
-            f"{head} description rack-4",
-            f"{head} switchport mode trunk",
-            f"{head} switchport mode hybrid",
-            f"{head} switchport access vlan 10",
-            f"{head} switchport trunk allowed-vlan none",
-            f"{head} switchport trunk allowed-vlan add 10,111",
-            f"{head} switchport hybrid allowed-vlan add 20",
-            f"{head} qos trust L3",
-            f"{head} qos trust both",
-            f"{head} qos rewrite dscp",
-            f"{head} traffic-class 3 congestion-control ecn minimum-absolute 1 maximum-absolute 2",
-            f"{head} traffic-class 3 congestion-control red minimum-relative 9 maximum-relative 90",
-            f"{head} traffic-class 5 congestion-control both minimum-relative 9 maximum-relative 9",
-            f"{head} traffic-class 6 dcb ets strict",
-            f"{head} traffic-class 6 dcb ets wrr 40",
-            f"{head} traffic-class 2 dcb ets strict",
-            f"{head} dcb priority-flow-control mode on force",
-        ]
-    )
+    return st.sampled_from([f"interface ethernet 1/{port} {line}" for line in TYPED["onyx port"]])
 
 
 HISTORIES = st.lists(
-    st.one_of(
-        st.integers(1, 6).flatmap(_line),
-        st.sampled_from(
-            ["vlan 10,20", "vlan 111", "no vlan 111", "dcb priority-flow-control enable force"]
-        ),
-    ),
+    st.one_of(st.integers(1, 6).flatmap(_line), st.sampled_from(TYPED["onyx switch"])),
     max_size=14,
 )
 

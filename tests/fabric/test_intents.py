@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import pytest
 
@@ -24,10 +25,9 @@ from tests.fabric.lives import check_life, live_in
 ROWS: Final[list[dict[str, Any]]] = load_table("intents.yaml")
 REFUSALS: Final = {"cumulus": "Error: Failure during apply", "eos": "% Invalid input"}
 FABRICS: Final[dict[str, Callable[..., ClusterSpec]]] = {
-    "leaf": lambda system, **rdma: chain_of(system, 1, **rdma),
-    "two leaves": lambda system, **rdma: chain_of(system, 2, **rdma),
+    "leaf": partial(chain_of, leaves=1),
+    "two leaves": partial(chain_of, leaves=2),
     "split": split_of,
-    "split in 4": lambda system, **rdma: split_of(system, 4, **rdma),
 }
 
 
@@ -77,6 +77,7 @@ class Intent:
         return rooms_of(self.spec(asked), folder)[0]
 
 
+MAPS: Final = {"emulator_refuses", "stopped_by"}
 INTENTS: Final = tuple(Intent(**row) for row in ROWS)
 
 
@@ -92,8 +93,8 @@ def entries(key: str) -> pytest.MarkDecorator:
 
     def cases() -> Iterator[Any]:
         for intent in INTENTS:
-            held = getattr(intent, key)
-            for number, entry in enumerate(held.items() if isinstance(held, dict) else held, 1):
+            held: Any = getattr(intent, key)
+            for number, entry in enumerate(held.items() if key in MAPS else held, 1):
                 yield pytest.param(intent, entry, id=f"{intent.name} {number}")
 
     return pytest.mark.parametrize(("intent", "entry"), cases())
@@ -101,10 +102,14 @@ def entries(key: str) -> pytest.MarkDecorator:
 
 def part_of(state: Any, wanted: Any) -> Any:  # noqa: ANN401 - a state, a value or a map of them
     """What a state has under the keys that are wanted."""
-    if not isinstance(wanted, dict):
-        return [*state] if isinstance(state, tuple) else state
-    found: dict[str, Any] = state if isinstance(state, dict) else dict(state)
+    if not is_map(wanted):
+        return [*state] if isinstance(wanted, list) else state
+    found: dict[str, Any] = dict(state)
     return {key: part_of(found[key], inner) for key, inner in wanted.items()}
+
+
+def is_map(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
 
 
 def typed(room: Room, line: str) -> None:
