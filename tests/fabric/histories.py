@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
@@ -17,11 +17,16 @@ from tests.fabric.in_process import load_table
 from tests.fabric.test_sonic_exchange import merge
 
 Lines = st.SearchStrategy[list[str]]
+
+
+def as_line(typed: str | dict[str, Any]) -> str:
+    """A line, or the one that merges rows into CONFIG_DB of SONiC."""
+    return typed if isinstance(typed, str) else merge(json.dumps(typed, separators=(",", ":")))
+
+
 TYPED: Final = load_table("histories.yaml")
 EOS_ROUTING = st.sampled_from(TYPED["eos"])
-SONIC_ROUTING = st.sampled_from(
-    [merge(json.dumps(rows, separators=(",", ":"))) for rows in TYPED["sonic"]]
-)
+SONIC_ROUTING = st.sampled_from([*map(as_line, TYPED["sonic"])])
 CUMULUS_ROUTING = st.sampled_from(TYPED["cumulus"])
 CUMULUS_ANY = st.one_of(CUMULUS_ROUTING, test_cumulus_exchange.HISTORIES.map(" ; ".join))
 EOS_ANY = st.one_of(EOS_ROUTING, st.integers(1, 6).flatmap(test_eos_exchange.line_of))
