@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric.exchange import Exchange
 from components.fabric.guards import with_looks
-from components.fabric.plan import SwitchPlan, plan_fabric
+from components.fabric.plan import plan_fabric
 from components.fabric.state import SwitchState, diff_states
 from components.fabric.systems.base import PauseCounters
 from components.fabric.systems.onyx.rows import parse_running
@@ -248,24 +248,6 @@ def test_a_switch_that_refuses_its_configuration_is_asked_port_by_port(switch: O
     assert len(asked) == 1 + 2 + 4 * len(DESIRED.ports)
     assert apply(exchange, DESIRED)
     assert diff_states(exchange.read(DESIRED).state, DESIRED) == ()
-
-
-def test_drift_is_told_in_words(switch: OnyxSwitch, plan: SwitchPlan) -> None:
-    exchange = talk(switch)
-    apply(exchange, plan.desired)
-    switch.fault(["mtu", "1/2", "1500"])
-    switch.fault(["trust", "1/3", "L2"])
-    found = [str(each) for each in diff_states(exchange.read(DESIRED).state, DESIRED)]
-    assert found == [
-        "mtu_bytes of port 1/2 is 1500, want 9216",
-        "trust of port 1/3 is L2, want L3",
-    ]
-    assert apply(exchange, DESIRED) == (
-        "interface ethernet 1/3 qos trust L3",
-        "interface ethernet 1/2 shutdown",
-        "interface ethernet 1/2 mtu 9216",
-        "interface ethernet 1/2 no shutdown",
-    )
 
 
 def test_counters_tell_the_class(switch: OnyxSwitch) -> None:

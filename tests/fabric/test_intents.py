@@ -50,8 +50,9 @@ class Intent:
     """What somebody typed before the first apply, in one case after the other."""
     edits: tuple[dict[str, Any], ...] = ()
     """What the file asks for later, in place of `asks`."""
-    drift: tuple[tuple[str, str, str], ...] = ()
-    """A line that somebody types, the difference that it makes, and the effect of its repair."""
+    drift: tuple[tuple[str, ...], ...] = ()
+    """A line that somebody types, the difference that it makes, the effect of its repair, and
+    all lines of the repair if they are said."""
     preview: tuple[str, ...] = ()
     interrupts: tuple[str, ...] = ()
     """What the preview says before and after the word INTERRUPTS."""
@@ -146,15 +147,17 @@ def test_what_was_there_comes_back(intent: Intent, entry: list[str], tmp_path: P
 
 @entries("drift")
 def test_a_change_by_hand_is_found_and_mended(
-    intent: Intent, entry: tuple[str, str, str], tmp_path: Path
+    intent: Intent, entry: list[str], tmp_path: Path
 ) -> None:
-    line, difference, effect = entry
+    line, difference, effect, *repair = entry
     room = intent.room(tmp_path)
     room.apply()
     typed(room, line)
     (found,) = diff_states(room.read(), room.plan.desired)
     assert (str(found), str(effect_of(intent.system, found))) == (difference, effect)
-    assert room.apply()
+    sent = [*room.apply()]
+    assert sent
+    assert sent == (repair or sent)
     assert diff_states(room.read(), room.plan.desired) == ()
 
 
