@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,80 +53,41 @@ def lost(room: Room) -> tuple[LostWay, ...]:
     return find_lost(links, room.talk().look(room.plan.desired).sessions)
 
 
-def said(room: Room) -> list[tuple[str, str]]:
-    return [(each.where, each.what) for each in lost(room)]
-
-
-@pytest.mark.parametrize("numbered", [False, True], ids=["unnumbered", "numbered"])
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_says_which_link_has_no_session(
-    system: str,
-    numbered: bool,  # noqa: FBT001 - a table
-    tmp_path: Path,
-) -> None:
-    rooms = joined(system, tmp_path, bfd=True, numbered=numbered)
-    assert [said(room) for room in rooms] == [[], [], []]
-    leaf, _, spine = rooms
-    far = port_name(system, 2)
-    spine.switch.fault(["link-down", far, "on"])
-    what = f"BGP with spine-01:{far} is {WORDS[system]['idle']}, not Established"
-    if system == "eos" and not numbered:
-        what = f"there is no BGP session with spine-01:{far}: it was never heard on this link"
-    (found,) = lost(leaf)
-    assert (found.where, found.what) == (f"port {port_name(system, 29)}", what)
-    assert numbered or found.fix == WORDS[system]["lost"]
-    assert [where for where, _ in said(spine)] == [f"port {far}"]
-    assert leaf.switch.unmodelled == spine.switch.unmodelled == ()
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_link_lost_behind_a_neighbour_shows_in_what_it_brings(
-    system: str, tmp_path: Path
-) -> None:
-    leaf, other, _ = joined(system, tmp_path)
-    for number in (29, 30):
-        other.switch.fault(["link-down", port_name(system, number), "on"])
-    # Of leaf-02 a loopback and a part of two rails; of the spine its loopback.
-    why = "a link behind it is lost, and traffic to the others takes fewer ways"
-    assert said(leaf) == [
-        (
-            f"port {port_name(system, number)}",
-            f"spine-01:{port_name(system, number - 27)} brings 1 of 4 networks: {why}",
-        )
-        for number in (29, 30)
+def parts_of(found: Sequence[LostWay], wanted: list[dict[str, str]]) -> list[dict[str, str]]:
+    """What is lost, each under the keys that are wanted of it."""
+    return [
+        {key: getattr(each, key) for key in keys} for each, keys in zip(found, wanted, strict=True)
     ]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_one_way_where_the_file_has_two_is_found_while_both_sessions_are_up(
-    system: str, tmp_path: Path
-) -> None:
-    leaf, *_ = joined(system, tmp_path)
-    for line in WORDS[system]["one_path"]:
-        leaf.switch.run_line(line)
-    (found,) = lost(leaf)
-    # Of the spine a loopback; of leaf-02 another one and a part of two rails.
-    some = "10.255.0.9/32 and 3 more networks"
-    far = f"spine-01:{port_name(system, 3)}"
-    what = f"{far} is no next hop to {some}, which goes over 1 of 2 links"
-    assert (found.where, found.what) == (f"port {port_name(system, 30)}", what)
-    assert found.fix == WORDS[system]["narrow"]
-    assert leaf.switch.unmodelled == ()
+def case_of(system: str, case: dict[str, Any]) -> dict[str, Any]:
+    """A case with the words and ports of a system."""
+    text = re.sub(r'"\$(\w+)"', lambda word: json.dumps(WORDS[system][word[1]]), json.dumps(case))
+    return json.loads(re.sub(r"\{(\d+)\}", lambda port: port_name(system, int(port[1])), text))
 
 
 @pytest.mark.parametrize(
-    ("system", "line"),
+    ("system", "case"),
     [
-        ("cumulus", "nv unset vrf default router bgp neighbor swp2 bfd"),
-        ("eos", "router bgp 65001;no neighbor RAILYARD bfd"),
+        pytest.param(system, case_of(system, case), id=f"{case['name']} {system}")
+        for case in TABLE["faults"]
+        for system in case.get("systems", SYSTEMS)
     ],
 )
-def test_bfd_that_the_other_end_has_not_is_down(system: str, line: str, tmp_path: Path) -> None:
-    leaf, _, spine = joined(system, tmp_path, bfd=True)
-    spine.switch.run_line(line)
-    what = "is down: a loss there is noticed by BGP's hold time"
-    where = f"port {port_name(system, 29)}"
-    assert said(leaf)[0] == (where, f"BFD with spine-01:{port_name(system, 2)} {what}")
+def test_what_a_leaf_says_after_a_fault(system: str, case: dict[str, Any], tmp_path: Path) -> None:
+    asked = {key: case.get(key, False) for key in ("bfd", "numbered")}
+    rooms = {room.plan.name: room for room in joined(system, tmp_path, **asked)}
+    assert [lost(room) for room in rooms.values()] == [()] * 3
+    switch = rooms[case["at"]].switch
+    for step in case["do"]:
+        if isinstance(step, str):
+            switch.run_line(step)
+        else:
+            switch.fault(step)
+    assert parts_of(lost(rooms["leaf-01"]), case["said"]) == case["said"]
+    if "spine" in case:
+        assert [each.where for each in lost(rooms["spine-01"])] == case["spine"]
+    assert all(room.switch.unmodelled == () for room in rooms.values())
 
 
 def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> None:
@@ -134,15 +98,6 @@ def test_two_commands_more_and_none_where_nothing_is_routed(tmp_path: Path) -> N
     assert not isinstance(driver_of("onyx"), SessionReader)
     leaf, *_ = joined("cumulus", tmp_path)
     assert leaf.talk().read_sessions(bgp=False, bfd=False) is None
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_refused_question_is_not_known_and_no_pass(system: str, tmp_path: Path) -> None:
-    leaf, *_ = joined(system, tmp_path)
-    leaf.switch.fault(["reject", WORDS[system]["asked"]])
-    (found,) = lost(leaf)
-    assert (found.where, found.kind) == ("switch", "unread")
-    assert found.what.startswith("the state of its BGP sessions is not known: `")
 
 
 def test_what_a_neighbour_must_bring_counts_shortest_ways_only() -> None:
@@ -182,9 +137,7 @@ def test_what_is_lost(case: dict[str, Any]) -> None:
     applied = BgpState.model_validate(case["applied"]) if "applied" in case else None
     found = find_lost(RoutedLinks.model_validate(case["links"]), sessions, applied)
     wanted: list[dict[str, str]] = case["lost"]
-    assert [
-        {key: getattr(each, key) for key in keys} for each, keys in zip(found, wanted, strict=True)
-    ] == wanted
+    assert parts_of(found, wanted) == wanted
 
 
 def parsed(system: str, *texts: str) -> Sessions:
