@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,27 +18,22 @@ from components.reading.port_ranges import spread_document
 from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.eos.server import EosSwitch
-from tests.fabric.fabric_lab import Room, rooms_of, split_of
+from tests.fabric.fabric_lab import SPLIT_MODELS, Room, rooms_of, split_of
+from tests.fabric.in_process import load_table
 from tests.fabric.lives import check_life, live_in
 from tests.fabric.whole_intents import split_by_hand, whole_of
+
+TABLE: Final = load_table("models.yaml")
 
 
 def room_of(system: str, folder: Path, parts: int = 2) -> Room:
     return rooms_of(split_of(system, parts), folder)[0]
 
 
-def test_parts_are_counted_from_the_file() -> None:
-    for system, parts, names in (
-        ("cumulus", 2, ("swp1s0", "swp1s1")),
-        ("cumulus", 4, ("swp1s0", "swp1s1", "swp1s2", "swp1s3")),
-        ("eos", 2, ("Ethernet1/1", "Ethernet1/5")),
-        ("eos", 4, ("Ethernet1/1", "Ethernet1/3", "Ethernet1/5", "Ethernet1/7")),
-        ("sonic", 2, ("Ethernet0", "Ethernet4")),
-        ("onyx", 2, ("1/1/1", "1/1/2")),
-        ("onyx", 4, ("1/1/1", "1/1/2", "1/1/3", "1/1/4")),
-    ):
-        (split,) = splits_of(split_of(system, parts).switches[0]).values()
-        assert (split.parts, split.count) == (names, parts)
+@pytest.mark.parametrize(("system", "count", "names"), TABLE["parts"])
+def test_parts_are_counted_from_the_file(system: str, count: int, names: str) -> None:
+    (split,) = splits_of(split_of(system, count).switches[0]).values()
+    assert (split.parts, split.count) == (tuple(names.split()), count)
 
 
 def test_breakouts_say_more_parts_than_are_used() -> None:
@@ -173,22 +168,14 @@ def test_the_plan_never_begins_at_a_factory_that_has_no_such_port() -> None:
     assert starts["sonic"].startswith("Not from factory settings: people split Ethernet0 before")
 
 
-def test_ranges_go_over_parts() -> None:
-    for system, model, written, names in (
-        ("cumulus", "SN5600", "swp1s0-swp2s1", "swp1s0 swp1s1 swp2s0 swp2s1"),
-        ("cumulus", "SN5600", "swp63s0-64s3", " ".join(f"swp{p}s{n}" for p in (63, 64)
-                                                       for n in range(4))),
-        ("eos", "DCS-7060X6-64PE", "Ethernet1/1-Ethernet2/5",
-         "Ethernet1/1 Ethernet1/5 Ethernet2/1 Ethernet2/5"),
-        ("eos", "DCS-7060X6-64PE", "Ethernet1/1-3/1", "Ethernet1/1 Ethernet2/1 Ethernet3/1"),
-        ("sonic", "Z9332F", "Ethernet0-12", "Ethernet0 Ethernet4 Ethernet8 Ethernet12"),
-        ("onyx", "SN3700", "1/1/1-1/2/2", "1/1/1 1/1/2 1/2/1 1/2/2"),
-    ):  # fmt: skip
-        hosts = ",".join(map(str, range(1, len(names.split()) + 1)))
-        ports: dict[str, Json] = {written: f"gpu[{hosts}]/rail-0"}
-        switch: Json = {"name": "leaf-01", "os": system, "model": model, "ports": ports}
-        spread: Any = spread_document({"switches": [switch]})
-        assert [*spread["switches"][0]["ports"]] == names.split()
+@pytest.mark.parametrize(("system", "written", "names"), TABLE["ranges"])
+def test_ranges_go_over_parts(system: str, written: str, names: str) -> None:
+    hosts = ",".join(map(str, range(1, len(names.split()) + 1)))
+    ports: dict[str, Json] = {written: f"gpu[{hosts}]/rail-0"}
+    model = SPLIT_MODELS[system]
+    switch: Json = {"name": "leaf-01", "os": system, "model": model, "ports": ports}
+    spread: Any = spread_document({"switches": [switch]})
+    assert [*spread["switches"][0]["ports"]] == names.split()
 
 
 def test_a_preview_says_what_stops_and_a_denial_stops_it(tmp_path: Path) -> None:
