@@ -270,6 +270,14 @@ def rooms_of(
     return rooms
 
 
+def applied_rooms(spec: ClusterSpec, folder: Path) -> list[Room]:
+    """An emulator for every switch of a site, with its plan applied."""
+    rooms = rooms_of(spec, folder)
+    for room in rooms:
+        room.apply()
+    return rooms
+
+
 def problems_of(name: str, site: dict[str, Any]) -> list[Problem]:
     """Problems that one rule finds in a site."""
     spec = ClusterSpec.model_validate(site)

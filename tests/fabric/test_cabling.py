@@ -14,7 +14,14 @@ from components.fabric.systems import driver_of
 from components.fabric.systems.base import NeighbourReader, Unreadable
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
-from tests.fabric.fabric_lab import KINDS, chain_of, load_example, port_name, rooms_of
+from tests.fabric.fabric_lab import (
+    KINDS,
+    applied_rooms,
+    chain_of,
+    load_example,
+    port_name,
+    rooms_of,
+)
 from tests.fabric.in_process import load_table
 
 TABLE: Final[dict[str, Any]] = load_table("cables.yaml")
@@ -48,9 +55,7 @@ def test_silence_is_no_finding(heard: dict[str, Neighbour] | None) -> None:
 
 @pytest.mark.parametrize("system", KINDS)
 def test_swapped_and_pulled_cables_are_told_and_mended(system: str, tmp_path: Path) -> None:
-    rooms = rooms_of(chain_of(system, 2, mode="lossless"), tmp_path)
-    for room in rooms:
-        room.apply()
+    rooms = applied_rooms(chain_of(system, 2, mode="lossless"), tmp_path)
     first, link = rooms[0], port_name(system, 32)
     one, two = port_name(system, 1), port_name(system, 2)
     heard = first.talk().read_neighbours()

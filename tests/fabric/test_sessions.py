@@ -25,7 +25,7 @@ from components.fabric.systems import driver_of
 from components.fabric.systems.base import SessionReader, Unreadable
 from lab.physics.sessions import join
 from lab.site import lab_file
-from tests.fabric.fabric_lab import Room, port_name, rooms_of, routed_of, units_of
+from tests.fabric.fabric_lab import Room, applied_rooms, port_name, routed_of, units_of
 from tests.fabric.in_process import load_table
 
 FORMS: Final = Path(__file__).parent / "forms"
@@ -38,9 +38,7 @@ SPECS = {system: routed_of(system, mode="lossless") for system in SYSTEMS}
 def joined(system: str, folder: Path, *, bfd: bool = False, numbered: bool = False) -> list[Room]:
     """Two leaves and a spine with all applied, that hear each other."""
     spec = routed_of(system, mode="lossless", bfd=bfd, numbered=numbered)
-    rooms = rooms_of(spec, folder)
-    for room in rooms:
-        room.apply()
+    rooms = applied_rooms(spec, folder)
     file = lab_file(spec, "fabric", (folder, folder, folder))
     links = {(s.name, port): far for s in file.switches for port, far in s.links.items()}
     join({room.plan.name: room.switch for room in rooms}, links)
