@@ -21,9 +21,14 @@ from components.model.cluster import ClusterSpec
 from tests.fabric.fabric_lab import Room, chain_of, rooms_of, split_of
 from tests.fabric.in_process import load_table
 from tests.fabric.lives import check_life, live_in
+from tests.fabric.switch_labs import put_back
 
 ROWS: Final[list[dict[str, Any]]] = load_table("intents.yaml")
-REFUSALS: Final = {"cumulus": "Error: Failure during apply", "eos": "% Invalid input"}
+REFUSALS: Final = {
+    "cumulus": "Error: Failure during apply",
+    "eos": "% Invalid input",
+    "onyx": "% Internal error: the command failed",
+}
 FABRICS: Final[dict[str, Callable[..., ClusterSpec]]] = {
     "leaf": partial(chain_of, leaves=1),
     "two leaves": partial(chain_of, leaves=2),
@@ -199,6 +204,8 @@ def test_a_refused_line_takes_all_back(intent: Intent, entry: str, tmp_path: Pat
     room.switch.refuse = lambda line: REFUSALS[intent.system] if line == entry else None
     with pytest.raises(DeviceError, match="refused a line") as told:
         room.apply()
+    assert REFUSALS[intent.system] in str(told.value)
+    assert put_back(intent.system) in str(told.value)
     # A document names each part by itself; people see both of them in one line.
     assert entry.rpartition("swp1s0 ")[2] in str(told.value)
     assert room.switch.snapshot() == first
