@@ -10,7 +10,7 @@ from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_all_ports
 from components.core.errors import SpecError
 from components.core.problem import SpecPath
-from components.fabric.exec_plan import find_form, why_no_exec
+from components.fabric.exec_plan import LONGEST, find_form, why_no_exec
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
@@ -97,7 +97,7 @@ def check_exec_system(spec: ClusterSpec) -> Findings:
 def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
     switch = spec.switches[s]
     plan, form = _plan_one(spec, switch), find_form(switch.os)
-    texts, longest = plan.exec if plan else None, form.longest if form else None
+    texts = plan.exec if plan else None
     missing = why_no_exec(switch.os, plan.desired) if plan else None
     if missing is not None:
         yield Finding(
@@ -106,9 +106,9 @@ def _refuse_plan(spec: ClusterSpec, s: int) -> Findings:
             "remove executor: `device` records what was there.",
         )
     needed = max(len(texts.apply), len(texts.undo)) if texts else 0
-    if longest is not None and needed > longest:
+    if form and not form.cli and needed > LONGEST:
         yield Finding(
-            f"one exec of {switch.name} would have {needed} characters; it takes {longest}.",
+            f"one exec of {switch.name} would have {needed} characters; it takes {LONGEST}.",
             places(spec, f"switches.{s}.executor"),
             "remove executor: `device` sends a line at a time.",
         )

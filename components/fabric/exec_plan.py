@@ -23,7 +23,8 @@ from components.fabric.systems.base import Script, flatten
 from components.fabric.systems.switch_system import ExecForm
 from components.fabric.targets import target_of_apply, target_of_restore
 
-VLANS_GO: Final = "VLANs of ports go for a moment"
+LONGEST: Final = 131_071
+"""Characters of one argument of a Linux program, here of `bash -c` (execve's manual page)."""
 
 
 class ExecPlan(BaseModel):
@@ -38,6 +39,8 @@ class ExecPlan(BaseModel):
     """Saves too: nothing can judge the output of a delete before it ends."""
     interrupts: tuple[str, ...]
     """What `apply` interrupts at every run, in words."""
+    unproven: str = ""
+    """Behind the title of `undo`: what of it no switch was seen to do."""
 
 
 def find_form(system: str) -> ExecForm | None:
@@ -51,31 +54,21 @@ def why_no_exec(system: str, desired: SwitchState | None = None) -> str | None:
     form = system_of(system).exec_form
     if isinstance(form, str) or desired is None:
         return form if isinstance(form, str) else None
-    for name, why in form.lacks.items():
-        wished = (getattr(each, name, None) for each in (desired, *desired.ports.values()))
-        if any(value and value not in form.given for value in wished):
-            return why
+    states = (desired, *desired.ports.values())
+    for name, words in form.lacks.items():
+        if any(v and v not in form.given for v in (getattr(s, name, None) for s in states)):
+            return f"it reads nothing first, so it could not set and put back {words}"
     return None
-
-
-def _form_of(system: str) -> ExecForm:
-    form = find_form(system)
-    if form is None:
-        raise KeyError(system)
-    return form
 
 
 def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
     """Render the texts that lead to a desired state from any, and from it to the factory's.
 
     Returns:
-        None if a check refuses the state.
-
-    Raises:
-        KeyError: The system has no form; a check refuses that file before.
+        None if a check refuses the system or the state.
     """
-    form, driver, ports = _form_of(system), driver_of(system), desired.ports
-    if why_no_exec(system, desired) is not None:
+    form, driver, ports = find_form(system), driver_of(system), desired.ports
+    if form is None or why_no_exec(system, desired) is not None:
         return None
     held = {name: PortState(native=form.native(name, port)) for name, port in ports.items()}
     start = SwitchState(ports=held)
@@ -90,12 +83,12 @@ def plan_exec(system: str, desired: SwitchState) -> ExecPlan | None:
         replace(each, actual="any value", desired="the file's")
         for each in interrupting(find_effects(system, start, target))
     )
-    cut = (VLANS_GO for line in lines if re.search(form.resets, line))
     return ExecPlan(
         apply=_render(form, *enter, *lines, *form.commit),
         save=_render(form, *enter, driver.save),
         undo=_render(form, *enter, *undo, *form.commit, driver.save),
-        interrupts=tuple(dict.fromkeys((*describe_changes(moved), *cut))),
+        interrupts=describe_changes(moved),
+        unproven=f" (unproven: {form.unproven})" if form.unproven else "",
     )
 
 
@@ -112,13 +105,15 @@ def _render(form: ExecForm, *lines: str) -> str:
     for line in lines:
         if not isinstance(line, Script) and shlex.join(shlex.split(line)) != line:
             raise Bug(f"the line {line!r} is more than plain words to a shell")
-    return form.head + form.between.join(form.line.format(line) for line in lines)
+    return " ".join(("cli", *(f'"{line}"' for line in lines))) if form.cli else " &&\n".join(lines)
 
 
 def numbered(system: str, text: str, run: str) -> str:
     """The text of a run that repeats an earlier one; the first run has no number."""
-    form = _form_of(system)
-    return form.comment.format(f"run {run}") + text.removeprefix(form.head) if run else text
+    form = find_form(system)
+    if not run or form is None:
+        return text
+    return f'cli "## run {run}"{text.removeprefix("cli")}' if form.cli else f"# run {run}\n{text}"
 
 
 def number_of(text: str) -> int:
@@ -134,4 +129,5 @@ def digest_of(text: str) -> str:
 
 def is_expected(system: str, output: str) -> bool:
     """Whether an apply printed what one that went well prints, and nothing else."""
-    return re.fullmatch(_form_of(system).expects, output) is not None
+    form = find_form(system)
+    return form is not None and re.fullmatch(form.expects, output) is not None

@@ -217,7 +217,7 @@ def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
     for title, text in (
         ("exec", plan.apply),
         ("then, if the switch refused nothing", plan.save),
-        ("destroy, to the factory's values and not to those of before", plan.undo),
+        (f"destroy, to the factory's values and not to those of before{plan.unproven}", plan.undo),
     ):
         yield from texts(switch, title, text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -113,7 +113,8 @@ class Row:
 
     line: str
     """Its words; if one is a place, its value is the field's, else `value` is."""
-    field: str
+    field: str = ""
+    """Empty in the annotation of a field: `rows_of` fills it in."""
     value: object = None
     without: object = None
     """What the field gets by `no …`; printed so if this is not the default."""
@@ -186,13 +187,22 @@ class Row:
             yield self.line
 
 
-def flag(line: str, field: str, head: str = "") -> Row:
+def flag(line: str, field: str = "", head: str = "") -> Row:
     """A field that is on with its line, and off with `no` and the line, or `no` and `head`."""
     return Row(line, field, value=True, without=False, head=head)
 
 
 Lines = Callable[[Any], Iterable[str]]
 """What has fields to lines that no row has."""
+
+
+def rows_of(kind: type[BaseModel]) -> tuple[Row | Lines, ...]:
+    """The lines that the fields of a piece of the configuration are annotated with, in order."""
+    return tuple(
+        replace(note, field=name) if isinstance(note, Row) else note
+        for name, info in kind.model_fields.items()
+        for note in info.metadata
+    )
 
 
 def commands_of(

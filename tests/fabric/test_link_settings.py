@@ -74,7 +74,7 @@ def test_a_state_of_before_these_keys_is_left_alone() -> None:
 def test_a_plain_exec_knows_no_speed_to_go_back_to() -> None:
     spoken = plan_fabric(linked("sonic", **ALL))[0].desired
     assert why_no_exec("sonic", spoken) == (
-        "it cannot restore the speed of a port, since each platform has its own"
+        "it reads nothing first, so it could not set and put back the speed of a port"
     )
     mute = plan_fabric(linked("sonic", fec="rs", autoneg=True))[0].desired
     plan = plan_exec("sonic", mute)

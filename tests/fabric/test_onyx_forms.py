@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from components.fabric.state import EcnState, PortState
-from components.fabric.systems import onyx
+from components.fabric.systems import mellanox_cli, onyx
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import PauseCounters, Unreadable
 from components.fabric.systems.onyx import system as show
@@ -179,6 +179,7 @@ SHAPES: Final = (
     '{"Eth1/1": 3}',
     "[]",
     "% Unrecognized command",
+    '[{"header": "Vlan 1002", "Admin state": "Enabled"}]',  # fixture onyx_l3_vlan_…
 )
 
 
@@ -245,6 +246,14 @@ def test_pfc_of_the_one_shot_and_bundles() -> None:
     assert onyx.read_members(Answer("c", members)) == {
         "Mpo17": PortState(mode="trunk", trunk_vlans="all")
     }
+
+
+@pytest.mark.parametrize("said", ["{}", '"{}"', '\\"{}\\"'])
+def test_a_serial_number_may_be_in_quotes(said: str) -> None:
+    """3.6.1102 prints quotes; the fixture onyx_command_show_version.txt (3.6.5000) escapes them."""
+    questions = mellanox_cli.IDENTITY
+    text = f"Product model:     x86onie\nSystem serial num: {said.format('MT1632X00205')}\n"
+    assert questions.parse_unique({"show version": text}).serial == "MT1632X00205"
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from components.catalogue.switches import find_model
-from components.core.difference import Difference
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import flatten
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.targets import target_of_apply
 from lab.switches.sonic.config import PLATFORMS, factory_db
-from tests.fabric.sonic_lab import load_spec, sent_rows
+from tests.fabric.sonic_lab import PORTS, load_spec, sent_rows
 
 ENTER = ("sudo -n true", *SonicDriver.configure)
 SAVE = (
@@ -40,14 +39,8 @@ def test_requests_of_other_systems_are_as_they_were() -> None:
     port = PortState(mtu_bytes=9216)
     written = SwitchState(ports={"1/1": port}).model_dump(mode="json")
     assert "native" not in written
-    theirs = (
-        "dscp_priorities",
-        "priority_classes",
-        "pfc_priorities",
-        "lossless_buffers",
-        "native",
-    )
-    assert not {*theirs} & {*written["ports"]["1/1"]}
+    theirs = {"dscp_priorities", "priority_classes", "pfc_priorities", "lossless_buffers", "native"}
+    assert not theirs & {*written["ports"]["1/1"]}
     said = PortState(pfc_priorities=(), native={"pfc": "{}"})
     assert {"pfc_priorities", "native"} <= {*said.model_dump(mode="json")}
     assert PortState.model_validate_json(said.model_dump_json()) == said
@@ -66,28 +59,27 @@ def test_the_commands_that_a_person_sees(mode: str) -> None:
     typed = [part for line in lines[2:] for part in line.splitlines()]
     assert max(map(len, typed)) <= 470, "bash scrolls sideways beyond"
     rows = sent_rows(lines)
-    assert rows["VLAN"] == {"Vlan111": {"vlanid": "111"}}
-    assert rows["VLAN_MEMBER"] == {
-        f"Vlan111|Ethernet{number}": {"tagging_mode": "untagged"} for number in (0, 8, 16, 24)
-    }
-    assert rows["PORT"]["Ethernet24"] == {"mtu": "9216"}
-    assert rows["DSCP_TO_TC_MAP"]["RAILYARD"] == {str(n): str(n // 8) for n in range(64)}
-    assert rows["TC_TO_QUEUE_MAP"]["RAILYARD"] == {str(n): str(n) for n in range(8)}
-    assert rows["SCHEDULER"] == {"RAILYARD": {"type": "STRICT"}}
-    wred = rows["WRED_PROFILE"]["RAILYARD"]
+    identity, name = {str(n): str(n) for n in range(8)}, "RAILYARD"
+    qos = {"dscp_to_tc_map": name, "tc_to_queue_map": name}
+    wred = rows.pop("WRED_PROFILE")[name]
     assert (wred["green_min_threshold"], wred["green_max_threshold"]) == ("153600", "1536000")
     assert (wred["ecn"], wred["wred_green_enable"]) == ("ecn_all", "true")
-    assert rows["QUEUE"]["Ethernet0|3"] == {"wred_profile": "RAILYARD"}
-    assert rows["QUEUE"]["Ethernet24|6"] == {"scheduler": "RAILYARD"}
-    qos = {"dscp_to_tc_map": "RAILYARD", "tc_to_queue_map": "RAILYARD"}
     if mode == "lossless":
-        paused = {"pfc_enable": "3", "pfc_to_queue_map": "RAILYARD", "tc_to_pg_map": "RAILYARD"}
-        assert rows["PORT_QOS_MAP"]["Ethernet16"] == qos | paused
-        groups = rows["TC_TO_PRIORITY_GROUP_MAP"]["RAILYARD"]
-        assert {key for key, value in groups.items() if value != "0"} == {"3"}
-    else:
-        assert rows["PORT_QOS_MAP"]["Ethernet16"] == qos
-        assert "TC_TO_PRIORITY_GROUP_MAP" not in rows
+        qos |= {"pfc_enable": "3", "pfc_to_queue_map": name, "tc_to_pg_map": name}
+        groups = {n: n if n == "3" else "0" for n in identity}
+        assert rows.pop("TC_TO_PRIORITY_GROUP_MAP") == {name: groups}
+        assert rows.pop("MAP_PFC_PRIORITY_TO_QUEUE") == {name: identity}
+    queues = {"3": {"wred_profile": name}, "6": {"scheduler": name}}
+    assert rows == {
+        "VLAN": {"Vlan111": {"vlanid": "111"}},
+        "VLAN_MEMBER": {f"Vlan111|{port}": {"tagging_mode": "untagged"} for port in PORTS},
+        "PORT": {port: {"mtu": "9216"} for port in PORTS},
+        "DSCP_TO_TC_MAP": {name: {str(n): str(n // 8) for n in range(64)}},
+        "TC_TO_QUEUE_MAP": {name: identity},
+        "SCHEDULER": {name: {"type": "STRICT"}},
+        "QUEUE": {f"{port}|{n}": row for port in PORTS for n, row in queues.items()},
+        "PORT_QOS_MAP": dict.fromkeys(PORTS, qos),
+    }
 
 
 def test_a_large_switch_takes_few_commands() -> None:
@@ -127,24 +119,3 @@ def test_the_model_and_the_lab_have_the_same_ports() -> None:
         "fourhundredGigE1/2",
         "400000",
     )
-    for name, there in (("Ethernet2", True), ("Ethernet255", True), ("Ethernet256", False)):
-        assert model.has_port("sonic", name) is there
-    assert not model.has_port("sonic", "swp1")
-    assert not model.has_port("onyx", "Ethernet0")
-
-
-@pytest.mark.parametrize(
-    ("setting", "interrupts"),
-    [
-        ("mtu_bytes", True),
-        ("pfc_priorities", True),
-        ("priority_3_buffer", True),
-        ("cable_m", True),
-        ("pfc_watchdog", False),
-        ("access_vlan", True),
-        ("tc3_ecn_kib", False),
-    ],
-)
-def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noqa: FBT001 - a table
-    change = Difference("port Ethernet0", setting, "a", "b")
-    assert SonicDriver().interrupts(change) is interrupts

@@ -21,7 +21,10 @@ from tests.fabric.whole_intents import Pieces, whole_of
 LEAVES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parent / "forms" / "sonic" / "yang_leaves.yaml").read_text()
 )
-BRANCHES = ("202305", "202311", "202405", "202411", "202505", "202511")
+BRANCHES = (
+    *("202205", "202211", "202305", "202311"),
+    *("202405", "202411", "202505", "202511"),
+)
 INTENTS = (
     Pieces(mode="lossless", routed="", links="set"),
     Pieces(mode="lossy_ecn", routed="", links="negotiated"),
@@ -106,6 +109,7 @@ def test_the_sites_reach_every_table() -> None:
         ("BGP_NEIGHBOR", "admin_status", "true"),
         ("CABLE_LENGTH", "Ethernet0", "40"),
         ("QUEUE", "weight", "1"),
+        ("PORT_QOS_MAP", "pfc_enable", ""),
     ],
 )
 def test_a_wrong_value_is_found(table: str, field: str, value: str) -> None:

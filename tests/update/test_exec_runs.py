@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from components.checks.site import load_checked_site
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift
 from components.fabric.drift import drift_of_switch
@@ -19,7 +20,7 @@ from components.plan.text import Choice, render_plan
 from components.update.decide import intend, refusals, strangers_to_undo
 from components.update.refusals import disruptions_refused, exec_notes, left_by_exec
 from components.update.seen import Seen
-from tests.golden.site import changed_spec, load_example
+from tests.golden.site import EXAMPLES, changed_spec, load_example
 
 DEVICE = load_example("dgx-roce")
 LEAF = DEVICE.switches[0].model_copy(
@@ -137,3 +138,13 @@ def test_the_plan_shows_the_texts_and_the_same_state() -> None:
     assert json.dumps(SWITCH.desired.model_dump(mode="json")) == json.dumps(
         make_plan(DEVICE, "dev").switches[0].desired.model_dump(mode="json")
     )
+
+
+def test_the_plan_says_what_no_switch_was_seen_to_do() -> None:
+    spec = load_checked_site(EXAMPLES / "mixed-fabric/plain-exec.yaml").spec_or_raise()
+    unproven = "to those of before (unproven: that `config qos reload --ports` gives the ports"
+    shown = {
+        name: unproven in render_plan(make_plan(spec, "dev"), Choice(device=name))
+        for name in ("leaf-01", "leaf-02", "leaf-03", "leaf-04")
+    }
+    assert [name for name, found in shown.items() if found] == ["leaf-04"]

@@ -26,7 +26,7 @@ IDENTITY: Final = IdentityQuestions(
     # The model in `show version`, `x86onie`, is that of the processor's board (public captures).
     model=(Field("show inventory", r"^CHASSIS +(\S+)"),),
     # Captures of `show version` of Onyx 3.8.2004 and 3.9.0300 (sources.md#switch-identity).
-    serial=Field("show version", r'^System serial num: +"?([^"\s]+)'),
+    serial=Field("show version", r'^System serial num: +[\\"]*([^\\"\s]+)'),
     base_mac=Field("show version", r"^Host ID: +([0-9A-F]{12})"),
     # A user with the capability `monitor` may not change the running configuration.
     tries=("configure terminal", "exit"),
@@ -42,16 +42,8 @@ def find_refusal(output: str) -> str | None:
     return found.group(1).strip() if found else None
 
 
-EXEC: Final = ExecForm(
-    # A configuration line that is taken prints nothing.
-    expects=r"\s*",
-    head="cli ",
-    line='"{}"',
-    between=" ",
-    comment='cli "## {}" ',
-    longest=None,
-    resets=r"allowed-vlan none$|no switchport force$",
-)
+EXEC: Final = ExecForm(expects=r"\s*", cli=True)
+"""A configuration line that is taken prints nothing."""
 
 
 class MellanoxDriver:

@@ -6,7 +6,7 @@ ports is what every Ethernet system has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -222,22 +222,16 @@ Lines = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ExecForm:
-    """How a system takes many lines as one exec request; the defaults are a chain of bash."""
+    """How a system takes many lines as one exec request: as a chain of bash, or as `cli "…"`."""
 
     expects: str
     """Pattern of the whole output of an apply that went well; anything else is an error."""
-    head: str = ""
-    line: str = "{}"
-    between: str = " &&\n"
-    comment: str = "# {}\n"
-    """Put in place of `head`, it makes the engine run the text again."""
-    longest: int | None = 131_071
-    """Characters of one request; None: no limit is known. An argument of a Linux program, here of
-    `bash -c`, has so many (execve's manual page)."""
-    commit: Sequence[str] = ()
+    cli: bool = False
+    """Its command line takes each line in quotes, behind the word `cli`."""
+    commit: Lines = ()
     """Puts an apply and an undo into force, or says that all went well."""
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Setting to why it is refused: what it replaces is not known, so it cannot be put back."""
+    """Setting that it could not set or put back, and its words. Nothing is read first."""
     given: tuple[object, ...] = ()
     """Values of those that are not refused."""
     native: Callable[[str, PortState], dict[str, str]] = lambda _name, _port: {}
@@ -246,5 +240,5 @@ class ExecForm:
     """The lines of an apply, with those that make them right over any state."""
     around_undo: Callable[[SwitchState, Lines], Lines] = lambda _desired, lines: lines
     """The lines of an undo, so that it spares what others use by now."""
-    resets: str = "(?!)"
-    """Pattern of a line that takes away, for a moment, what is there and stays."""
+    unproven: str = ""
+    """What of the undo has a source, and was never seen on a switch: the plan says so."""

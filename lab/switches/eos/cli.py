@@ -11,16 +11,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lab.switches.command_line import CliError, Command, UnknownCommandError, table
+from lab.switches.command_line import CliError, Command, Grammar, UnknownCommandError, table
 from lab.switches.eos import lines, routing, show
-from lab.switches.eos.config import Config
+from lab.switches.eos.config import INVALID, Config, Place
 from lab.switches.eos.lines import render, tidy
-from lab.switches.eos.place import GRAMMAR, INVALID, Place
 from lab.switches.plain_faults import PlainFaults
 
 if TYPE_CHECKING:
     from lab.switches.eos.server import EosSwitch
 
+_GRAMMAR: Final = Grammar(
+    places={
+        "<int>": re.compile(r"\d+"),
+        "<seconds>": re.compile(r"\d+(\.\d{1,3})?"),
+        "<vlans>": re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*"),
+        "<svi>": re.compile(r"(?:vlan|loopback)\d+", re.IGNORECASE),
+        "<word>": re.compile(r"\S+"),
+        "<time>": re.compile(r"\d{1,2}:\d{2}:\d{2}"),
+        "<port>": re.compile(r"(?:et(?:h(?:e(?:r(?:n(?:et?)?)?)?)?)?)?\d+(/\d+)*", re.IGNORECASE),
+    },
+    unknown=INVALID,
+    incomplete="% Incomplete command",
+    ambiguous="% Ambiguous command",
+)
 SHOWN_NAME: Final = 6
 """The prompt shows that many characters of a session's name: `(config-s-railya)`."""
 
@@ -66,7 +79,11 @@ class Session:
             return f"{host}{'#' if self.enabled else '>'}"
         session = self.config_session
         where = "config" if session is None else f"config-s-{session[:SHOWN_NAME]}"
-        return f"{host}({where}{''.join(_inside(self.place))})#"
+        inside = (
+            MODES[mode][1].format(show.short(name.partition(",")[0]))
+            for mode, name in self.place.modes
+        )
+        return f"{host}({where}{''.join(inside)})#"
 
     async def wait_for(self, line: str) -> None:
         """A command takes its time."""
@@ -99,7 +116,7 @@ class Session:
     def _dispatch(self, words: list[str]) -> str:
         for commands, place in self._levels():
             try:
-                handler, values = GRAMMAR.find(commands, words)
+                handler, values = _GRAMMAR.find(commands, words)
                 output = handler(place or self, *values) or ""
             except UnknownCommandError:
                 continue
@@ -120,7 +137,10 @@ class Session:
         A mode takes what the modes around it take, and leaves itself by that.
         """
         if self.place is not None:
-            yield from _modes(self.place)
+            modes = self.place.modes
+            for end in range(len(modes), -1, -1):
+                mode = modes[end - 1][0] if end else ""
+                yield MODES[mode][0], Place(self.place.config, modes[:end])
             yield LEAVING, None
             if self.config_session is not None:
                 yield IN_SESSION, None
@@ -131,40 +151,18 @@ class Session:
         self.place, self.config_session = None, None
 
 
-_MAINTENANCE: Final = {"maintenance": ("-maintenance",), "System": ("-builtin-unit-System",)}
-"""Modes of maintenance in a prompt: a guess."""
-
-
-def _inside(place: Place) -> Iterator[str]:
-    """Where in a configuration a login stands, as its prompt shows it."""
-    if place.vlans:
-        yield f"-vlan-{place.vlans[0]}"
-    if place.port is not None:
-        yield f"-if-{show.short(place.port)}"
-    if place.interface is not None:
-        yield f"-if-{show.short(place.interface)}"
-    yield from _MAINTENANCE.get(place.maintenance, ())
-    if place.router:
-        yield "-router-bgp" + ("-af" if place.family else "")
-    if place.queue is not None:
-        yield f"-uc-txq-{place.queue}"
-
-
-def _modes(place: Place) -> Iterator[tuple[tuple[Command, ...], Place]]:
-    """The modes of a configuration that a login is in, the innermost first, and where each is."""
-    config, port = place.config, place.port
-    modes = (
-        (lines.QUEUE, place.queue is not None, Place(config, port, place.queue)),
-        (lines.PORT, port is not None, Place(config, port)),
-        (routing.ROUTED, place.interface is not None, Place(config, interface=place.interface)),
-        (lines.UNIT, place.maintenance == "System", Place(config, maintenance="System")),
-        (lines.UNITS, bool(place.maintenance), Place(config, maintenance="maintenance")),
-        (routing.FAMILY, place.family, Place(config, router=True, family=True)),
-        (routing.ROUTER, place.router, Place(config, router=True)),
-        (lines.VLAN, bool(place.vlans), Place(config, vlans=place.vlans)),
-        *((commands, True, Place(config)) for commands in (lines.CONFIG, routing.GLOBAL)),
-    )
-    return ((commands, inside) for commands, is_in, inside in modes if is_in)
+MODES: Final = {
+    "": (lines.CONFIG, ""),
+    "vlan": (lines.VLAN, "-vlan-{}"),
+    "port": (lines.PORT, "-if-{}"),
+    "queue": (lines.QUEUE, "-uc-txq-{}"),
+    "svi": (routing.ROUTED, "-if-{}"),
+    "maintenance": (lines.UNITS, "-maintenance"),
+    "unit": (lines.UNIT, "-builtin-unit-{}"),
+    "router": (routing.ROUTER, "-router-bgp"),
+    "family": (routing.FAMILY, "-af"),
+}
+"""The lines of each mode of a configuration, and how a prompt shows it: of maintenance a guess."""
 
 
 def _filter(output: str, filters: str) -> str:
@@ -183,12 +181,8 @@ def _exit(session: Session) -> None:
     place = session.place
     if place is None:
         session.open = False
-    elif place.queue is not None:
-        place.queue = None
-    elif place.family:
-        place.family = False
-    elif place.is_inside:
-        session.place = Place(place.config)
+    elif place.modes:
+        place.modes = place.modes[:-1]
     else:
         session.leave_config()
 

@@ -1,16 +1,21 @@
-"""What an emulated EOS switch holds: its configurations, its sessions, and its counters.
+"""What an emulated EOS switch holds, and the line of each setting: as it is typed and printed.
 
-A value of None stands nowhere in the configuration: the default is in force. Defaults and the words
-of the configuration: docs/explanation/sources.md#eos.
+Fields are in the order in which aristanetworks/avd renders their lines. The lines, and the defaults
+that are in force without one: docs/explanation/sources.md#eos. A guess is marked.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+from typing import Annotated, Final, Literal
 
 from lab.switches import stored
-from lab.switches.front import Front, front_of
+from lab.switches.command_line import CliError, Row, flag, lines_of, rows_of
 from lab.switches.stored import Part
+from lab.switches.text import collapse, expand
 
 Trust = Literal["cos", "dscp", "none"]
 Mode = Literal["access", "trunk"]
@@ -24,6 +29,44 @@ ROUTED_MTU_BYTES = 1500
 ALL_VLANS = range(1, 4095)
 QUEUES = range(8)
 EOS_RELEASE = "4.32.1F"
+MAX_PATHS: Final = 128
+_LONGEST: Final = 31
+"""Prefix length of a link with two ends (RFC 3021)."""
+
+
+INVALID: Final = "% Invalid input"
+WATCHDOG: Final = "priority-flow-control pause watchdog"
+ENCODING: Final = "error-correction encoding"
+
+
+def within(text: str, low: int, high: int) -> int:
+    """A number in its range; a CliError if it is outside."""
+    if not low <= int(text) <= high:
+        raise CliError(INVALID)
+    return int(text)
+
+
+def between(low: int, high: int) -> Callable[[Place, str], int]:
+    """A number in its range, as a row reads it."""
+    return lambda _place, text: within(text, low, high)
+
+
+def expand_within(text: str, low: int = 1, high: int = ALL_VLANS[-1]) -> list[int]:
+    """Spell out `10,111-112`, and `0 1 2` as the QoS maps have it.
+
+    Raises:
+        CliError: A number is out of range, or it is no list.
+    """
+    if not re.fullmatch(r"\d+(-\d+)?([, ]\d+(-\d+)?)*", text):
+        raise CliError(INVALID)
+    for number in re.findall(r"\d+", text):
+        within(number, low, high)
+    return [*expand(text.replace(" ", ","))]
+
+
+def indent(lines: Iterable[str]) -> Iterator[str]:
+    """One level deeper."""
+    return (f"   {line}" for line in lines)
 
 
 class Marking(Part):
@@ -38,103 +81,202 @@ class Marking(Part):
 
 
 class Watchdog(Part):
-    """What a port's own lines say of its PFC watchdog."""
+    """What a port's own lines say of its PFC watchdog, in the order of 4.35 (AVD #6318)."""
 
-    enabled: bool = False
-    timer: str | None = None
-    action: Literal["drop", "notify-only"] | None = None
+    enabled: Annotated[bool, flag(WATCHDOG)] = False
+    timer: Annotated[str | None, Row(f"{WATCHDOG} port timer <text>")] = None
+    action: Annotated[
+        Literal["drop", "notify-only"] | None, Row(f"{WATCHDOG} port action drop|notify-only")
+    ] = None
+
+
+def _marking(queue: Queue) -> Iterator[str]:
+    found = queue.marking
+    if found is not None:
+        low, high = (f"{each} {found.unit}" for each in (found.minimum, found.maximum))
+        yield (
+            f"random-detect ecn minimum-threshold {low} maximum-threshold {high} "
+            f"max-mark-probability {found.percent} weight {found.weight}"
+        )
 
 
 class Queue(Part):
     """One unicast transmit queue."""
 
-    marking: Marking | None = None
-    count: bool = False
-    bandwidth_percent: int | None = None
-    strict: bool = True
+    bandwidth_percent: Annotated[
+        int | None, Row("bandwidth percent <int>", read=between(1, 100))
+    ] = None
+    strict: Annotated[bool, flag("priority strict", head="priority")] = True
     """`no priority` takes a queue out of strict priority, which is the default."""
+    marking: Annotated[Marking | None, _marking] = None
+    count: Annotated[bool, flag("random-detect ecn count")] = False
+
+
+def _speed(place: Place, text: str) -> str:
+    """Speed and lanes; what the model has not is refused (a guessed wording)."""
+    word = text.removeprefix("auto ")
+    if word not in place.config.speeds:
+        raise CliError(f"% Unsupported speed {word}")
+    return text
+
+
+def _encodings(port: Port) -> Iterator[str]:
+    """`no` alone is for every kind (AVD's template)."""
+    for word in port.fec:
+        kind = word.removeprefix("no").strip()
+        yield f"{'no ' * word.startswith('no')}{ENCODING} {kind}".strip()
+
+
+def _group(port: Port) -> list[str]:
+    return [f"channel-group {port.group[0]} mode {port.group[1]}"] if port.group else []
+
+
+def _native(_place: Place, text: str) -> int:
+    return 0 if text == "tag" else within(text, 1, ALL_VLANS[-1])
+
+
+def _allowed(_place: Place, text: str) -> list[int] | None:
+    if text in {"all", "none"}:
+        return None if text == "all" else []
+    return some_of(expand_within(text))
+
+
+def some_of(vlans: Iterable[int]) -> list[int] | None:
+    """VLANs of a trunk as they are kept; None: all."""
+    return None if {*vlans} == {*ALL_VLANS} else sorted({*vlans})
+
+
+def _priorities(port: Port) -> Iterator[str]:
+    return (f"priority-flow-control priority {number} no-drop" for number in port.no_drop)
+
+
+def _watchdog(port: Port) -> Iterator[str]:
+    return lines_of(rows_of(Watchdog), port.watchdog)
+
+
+def _queues(port: Port) -> Iterator[str]:
+    for number, queue in sorted(port.queues.items()):
+        inner = [*lines_of(rows_of(Queue), queue)]
+        yield from ("!", f"uc-tx-queue {number}", *indent(inner)) if inner else ()
+
+
+def _address(place: Place, text: str) -> str:
+    try:
+        length = IPv4Interface(text).network.prefixlen
+    except ValueError:
+        raise CliError(INVALID) from None
+    if "/" not in text or (length > _LONGEST and not place.inside("svi").startswith("Loopback")):
+        raise CliError(INVALID)  # a guess
+    return text
+
+
+_Address = Annotated[str | None, Row("ip address <word>", read=_address)]
+_Description = Annotated[str | None, Row("description <text>")]
+_Shutdown = Annotated[bool, flag("shutdown")]
+_Mtu = Annotated[int | None, Row("mtu <int>", read=between(68, 65535))]
 
 
 class Port(Part):
     """One Ethernet port, as configured."""
 
-    description: str | None = None
-    shutdown: bool = False
-    speed: str | None = None
+    description: _Description = None
+    shutdown: _Shutdown = False
+    speed: Annotated[str | None, Row("speed <text>", read=_speed, resets=True)] = None
     """Speed and lanes, `400g-4` or `auto 400g-4`; None: as many lanes as the port has, and its
     fastest speed."""
-    fec: list[str] = []
+    mtu: _Mtu = None
+    """Of routed packets; it does nothing on a switched port."""
+    l2_mtu: Annotated[int | None, Row("l2 mtu <int>", read=between(64, 65535))] = None
+    fec: Annotated[list[str], _encodings] = []
     """Lines on error correction: `reed-solomon`, `fire-code`, `no` for all of it, `no fire-code`.
     """
-    mtu: int | None = None
-    """Of routed packets; it does nothing on a switched port."""
-    l2_mtu: int | None = None
-    routed: bool = False
-    address: str | None = None
-    ipv6: bool = False
-    mode: Mode = "access"
-    access_vlan: int = 1
-    native_vlan: int = 1
-    """0: frames without a tag are dropped."""
-    allowed: list[int] | None = None
-    """VLANs of a trunk; None: all. They stay while the port is in access mode."""
-    trust: Trust | None = None
-    pfc: bool = False
-    no_drop: list[int] = []
-    watchdog: Watchdog = Watchdog()
-    queues: dict[int, Queue] = {}
-    portfast: str | None = None
-    bpduguard: str | None = None
-    group: tuple[int, ChannelMode] | None = None
+    group: Annotated[tuple[int, ChannelMode] | None, _group] = None
     """The bundle that it is in, and how."""
+    access_vlan: Annotated[
+        int, Row("switchport access vlan <int>", without=1, read=between(1, 4094))
+    ] = 1
+    native_vlan: Annotated[
+        int,
+        Row(
+            "switchport trunk native vlan tag|<int>",
+            without=1,
+            read=_native,
+            show=lambda vlan: str(vlan or "tag"),
+        ),
+    ] = 1
+    """0: frames without a tag are dropped."""
+    allowed: Annotated[
+        list[int] | None,
+        Row(
+            "switchport trunk allowed vlan none|all|<vlans>",
+            read=_allowed,
+            show=lambda vlans: collapse(vlans) or "none",
+        ),
+    ] = None
+    """VLANs of a trunk; None: all. They stay while the port is in access mode."""
+    mode: Annotated[Mode, Row("switchport mode access|trunk", without="access")] = "access"
+    routed: Annotated[bool, Row("switchport", value=False, without=True)] = False
+    address: _Address = None
+    ipv6: Annotated[bool, flag("ipv6 enable")] = False
+    trust: Annotated[Trust | None, Row("qos trust cos|dscp", without="none", resets=True)] = None
+    # That the list of priorities stays is a guess, on which the driver does not depend.
+    pfc: Annotated[bool, flag("priority-flow-control on", head="priority-flow-control")] = False
+    no_drop: Annotated[list[int], _priorities] = []
+    watchdog: Annotated[Watchdog, _watchdog] = Watchdog()
+    portfast: Annotated[
+        str | None,
+        Row(
+            "spanning-tree portfast edge|network|auto|normal",
+            show=lambda word: word.removeprefix("edge"),
+        ),
+    ] = None
+    bpduguard: Annotated[str | None, Row("spanning-tree bpduguard enable|disable")] = None
+    queues: Annotated[dict[int, Queue], _queues] = {}
 
 
 class Interface(Part):
     """A loopback, or the routed interface of a VLAN."""
 
-    description: str | None = None
-    shutdown: bool = False
-    mtu: int | None = None
-    address: str | None = None
-    ipv6: bool = False
-    autostate: bool = True
+    description: _Description = None
+    shutdown: _Shutdown = False
+    mtu: _Mtu = None
+    autostate: Annotated[bool, flag("autostate")] = True
     """Whether the interface of a VLAN is down while no port in the VLAN is up."""
+    address: _Address = None
+    ipv6: Annotated[bool, flag("ipv6 enable")] = False
 
 
 class Group(Part):
-    """A peer group."""
+    """A peer group; its last two lines are in the address family of IPv4."""
 
-    bfd: bool = False
-    shutdown: bool = False
-    active: bool = False
-    """`activate` in the address family of IPv4."""
-    over_ipv6: bool = False
-    """`next-hop address-family ipv6 originate`, there."""
+    shutdown: _Shutdown = False
+    bfd: Annotated[bool, flag("bfd")] = False
+    active: Annotated[bool, flag("activate")] = False
+    over_ipv6: Annotated[bool, flag("next-hop address-family ipv6 originate")] = False
 
 
 class Neighbor(Part):
     """A neighbour that is an address."""
 
     asn: int
-    description: str | None = None
-    bfd: bool = False
-    shutdown: bool = False
-    active: bool = False
-    """`activate` in words, which is needed only without `bgp default ipv4-unicast`."""
+    shutdown: _Shutdown = False
+    description: _Description = None
+    bfd: Annotated[bool, flag("bfd")] = False
+    active: Annotated[bool, flag("activate")] = False
+    """In the address family; it is needed only without `bgp default ipv4-unicast`."""
 
 
 class Bgp(Part):
     """`router bgp` of the default VRF."""
 
     asn: int
-    router_id: str | None = None
-    max_paths: int = 1
+    router_id: Annotated[str | None, Row("router-id <word>")] = None
+    max_paths: Annotated[int, Row("maximum-paths <int>", without=1, read=between(1, MAX_PATHS))] = 1
+    carries: Annotated[bool, flag("bgp default ipv4-unicast")] = True
     groups: dict[str, Group] = {}
     ports: dict[str, tuple[str, int]] = {}
     """Port to its group and to the number of its neighbour."""
     addresses: dict[str, Neighbor] = {}
-    carries: bool = True
-    """`bgp default ipv4-unicast`."""
     networks: list[str] = []
 
 
@@ -144,7 +286,7 @@ class Routing(Part):
     model: Literal["multi-agent", "ribd"] = "multi-agent"
     """A capture of 4.32.1F says the first; another one acts after a reload."""
     forwarding: Forwarding = "off"
-    ipv6: bool = False
+    ipv6: Annotated[bool, flag("ipv6 unicast-routing")] = False
     interfaces: dict[str, Interface] = {}
     bgp: Bgp | None = None
 
@@ -152,7 +294,7 @@ class Routing(Part):
 class Config(Part):
     """A whole configuration."""
 
-    hostname: str
+    hostname: Annotated[str, Row("hostname <word>", removable=False)]
     vlans: dict[int, str] = {1: "default"}
     ports: dict[str, Port]
     speeds: list[str] = []
@@ -161,7 +303,7 @@ class Config(Part):
     """DSCPs that are not in their default class."""
     class_queues: dict[int, int] = {}
     """Traffic classes that are not in the queue of their own number."""
-    rewrite_dscp: bool = False
+    rewrite_dscp: Annotated[bool, flag("qos rewrite dscp")] = False
     """`qos rewrite dscp`: what leaves gets the DSCP of its class."""
     watchdog_defaults: dict[str, str] = {}
     """`default timeout`, `default recovery-time`, `default polling-interval`, `action`: of every
@@ -195,78 +337,59 @@ class Stored(stored.Stored):
     """What was running before a commit that awaits its confirmation."""
 
 
-def factory_config(hostname: str, model: str, lanes: tuple[str, ...]) -> Config:
-    """The configuration of a switch that nobody has touched.
-
-    Args:
-        hostname: Its name.
-        model: Its model.
-        lanes: Ports beyond the first lane of each that there are, because the port was split.
-
-    Raises:
-        UsageError: The lab does not know this model.
-    """
-    front = front_of(model, "eos")
-    whole = [f"Ethernet{number}/1" for number in range(1, front.ports + 1)]
-    names = sorted({*whole, *lanes}, key=port_order)
-    ports = {name: Port() for name in names}
-    return Config(hostname=hostname, ports=ports, speeds=_speeds(front))
-
-
-_OLD_LANE = 25
-"""The fastest speed of a lane that is said without it."""
-
-
-def _speeds(front: Front) -> list[str]:
-    """`400g-4` is 400 Gbit/s on four lanes; that `25g` has one is a guess."""
-    pairs = [(each.mode.split("x"), each) for each in front.splits]
-    found = [(int(speed), front.lanes // int(parts)) for (parts, speed), _ in pairs]
-    found += [(max(front.speeds_gbit_s), front.lanes)]
-    return [
-        f"{speed}g-{lanes}" if lanes > 1 or speed > _OLD_LANE else f"{speed}g"
-        for speed, lanes in found
-    ]
-
-
-def is_active(config: Config, name: str, lanes: int) -> bool:
-    """Whether a port has its first lane: one before it may take that, as by default the first does.
-
-    Of the others the fewest lanes are assumed that a port can have, which is a guess.
-    """
-    head, _, lane = name.rpartition("/")
-    for before in range(1, int(lane)):
-        port = config.ports.get(f"{head}/{before}")
-        speed = (port.speed or "") if port else ""
-        width = int(speed.partition("-")[2] or 1) if speed else (lanes if before == 1 else 1)
-        if before + width > int(lane):
-            return False
-    return True
-
-
-PAM4_LANE_GBIT_S = 50
-"""A lane of 50 Gbit/s or more has no link without Reed-Solomon (IEEE 802.3bs, 802.3cd)."""
-
-
-def is_corrected(port: Port, fastest_gbit_s: int, lanes: int) -> bool:
-    """Whether a port has the error correction that its lanes need; without a line it has."""
-    gbit_s, width = fastest_gbit_s, lanes
-    if port.speed:
-        head, _, tail = port.speed.removeprefix("auto ").partition("g")
-        gbit_s, width = int(head), int(tail.removeprefix("-") or 1)
-    plain = not port.fec or "reed-solomon" in port.fec
-    return gbit_s / width < PAM4_LANE_GBIT_S or (plain and "no" not in port.fec)
-
-
 def port_order(name: str) -> tuple[int, ...]:
     """Ports by number, not by letter."""
     return tuple(int(part) for part in name.removeprefix("Ethernet").split("/"))
 
 
-def default_class(dscp: int) -> int:
-    """The traffic class of a DSCP without a line for it: classes 0 and 1 are swapped (manual)."""
-    return (1, 0, 2, 3, 4, 5, 6, 7)[dscp // 8]
+def port_name(text: str) -> str:
+    """`Et1/1`, `eth1/1` and `1/1` are `Ethernet1/1`."""
+    return f"Ethernet{re.sub('^[A-Za-z]+', '', text)}"
 
 
-def class_of(config: Config, dscp: int) -> int:
-    """The traffic class of a DSCP."""
-    return config.dscp_classes.get(dscp, default_class(dscp))
+@dataclass(slots=True)
+class Place:
+    """Where a login stands in a configuration."""
+
+    config: Config
+    modes: tuple[tuple[str, str], ...] = ()
+    """The modes that it is in, from the outside in, each with the name of what it edits."""
+
+    def enter(self, mode: str, name: str = "") -> None:
+        """Go into a mode."""
+        self.modes = (*self.modes, (mode, name))
+
+    def inside(self, mode: str) -> str:
+        """The name of what a mode edits; blank outside of it."""
+        return dict(self.modes).get(mode, "")
+
+    def held(self) -> Port:
+        """The port that is being edited."""
+        return self.config.ports[self.inside("port")]
+
+    def held_queue(self) -> Queue:
+        """The queue that is being edited."""
+        return self.held().queues.setdefault(int(self.inside("queue")), Queue())
+
+    def held_interface(self) -> Interface | Port:
+        """What is routed and being edited."""
+        svi = self.inside("svi")
+        return self.config.routing.interfaces[svi] if svi else self.held()
+
+    def held_bgp(self) -> Bgp:
+        """BGP, which is being edited."""
+        if self.config.routing.bgp is None:
+            raise CliError(INVALID)
+        return self.config.routing.bgp
+
+    def known_port(self, text: str) -> str:
+        """The whole name of a port; a CliError if there is none."""
+        name = port_name(text)
+        if name not in self.config.ports:
+            raise CliError(INVALID)
+        return name
+
+
+def entering(mode: str) -> Callable[[Place], None]:
+    """A line that goes into a mode."""
+    return lambda place: place.enter(mode)

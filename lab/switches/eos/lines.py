@@ -1,7 +1,6 @@
-"""Configuration lines: what each does to the configuration that is edited, and how it is printed.
+"""Configuration lines that are no row of a field (config.py), and the whole configuration as text.
 
-Every line has its source in docs/explanation/sources.md#eos; a guess is marked. Their order is that
-of the configurations that aristanetworks/avd renders.
+Sources: docs/explanation/sources.md#eos; a guess is marked.
 """
 
 from __future__ import annotations
@@ -10,35 +9,43 @@ import re
 from collections.abc import Iterator
 from typing import Final, cast
 
-from lab.switches.command_line import CliError, Row, assign, commands_of, flag, lines_of, table
+from lab.switches.command_line import (
+    CliError,
+    assign,
+    commands_of,
+    flag,
+    lines_of,
+    rows_of,
+    table,
+)
 from lab.switches.eos.config import (
     ALL_VLANS,
+    ENCODING,
     EOS_RELEASE,
+    INVALID,
+    WATCHDOG,
     ChannelMode,
     Config,
     Marking,
+    Place,
     Port,
     Queue,
-    default_class,
-)
-from lab.switches.eos.place import (
-    INVALID,
-    Place,
-    between,
+    Watchdog,
+    entering,
     expand_within,
     indent,
+    some_of,
     within,
-    within_seconds,
 )
-from lab.switches.eos.routing import ADDRESSES, NO_ADDRESS, global_lines, svi_lines
-from lab.switches.text import collapse
+from lab.switches.eos.routing import GLOBAL, NO_ADDRESS, global_lines, svi_lines
 
 _UNITS: Final = "segments|bytes|kbytes|mbytes"
-_WATCHDOG: Final = "priority-flow-control pause watchdog"
 _TIMES: Final = "timeout|recovery-time|polling-interval"
-_ENCODING: Final = "error-correction encoding"
 _MAX_GROUP: Final = 2000
 """Numbers of channel groups (the schema of aristanetworks/avd)."""
+
+
+_HOSTNAME, _REWRITE = rows_of(Config)
 
 
 def default_name(vlan: int) -> str:
@@ -47,10 +54,10 @@ def default_name(vlan: int) -> str:
 
 
 def _vlan(place: Place, text: str) -> None:
-    place.vlans = tuple(expand_within(text))
-    for vlan in place.vlans:
+    vlans = expand_within(text)
+    for vlan in vlans:
         place.config.vlans.setdefault(vlan, default_name(vlan))
-    place.port, place.queue = None, None
+    place.enter("vlan", ",".join(map(str, vlans)))
 
 
 def _no_vlan(place: Place, text: str) -> None:
@@ -61,11 +68,11 @@ def _no_vlan(place: Place, text: str) -> None:
 
 
 def _name(place: Place, text: str) -> None:
-    place.config.vlans |= dict.fromkeys(place.vlans, text)
+    place.config.vlans |= dict.fromkeys(expand_within(place.inside("vlan")), text)
 
 
 def _interface(place: Place, text: str) -> None:
-    place.port, place.queue, place.vlans = place.known_port(text), None, ()
+    place.enter("port", place.known_port(text))
 
 
 def _mapped(text: str, of: str, highest: int) -> tuple[list[int], int]:
@@ -74,6 +81,16 @@ def _mapped(text: str, of: str, highest: int) -> tuple[list[int], int]:
     if found is None:
         raise CliError(INVALID)
     return expand_within(found[1], 0, highest), within(found[2], 0, 7)
+
+
+def default_class(dscp: int) -> int:
+    """The traffic class of a DSCP without a line for it: classes 0 and 1 are swapped (manual)."""
+    return (1, 0, 2, 3, 4, 5, 6, 7)[dscp // 8]
+
+
+def class_of(config: Config, dscp: int) -> int:
+    """The traffic class of a DSCP."""
+    return config.dscp_classes.get(dscp, default_class(dscp))
 
 
 def _map_dscp(place: Place, text: str) -> None:
@@ -89,10 +106,17 @@ def _map_class(place: Place, text: str) -> None:
     place.config.class_queues = {tc: queue for tc, queue in held.items() if tc != queue}
 
 
-def _watchdog_time(place: Place, key: str, text: str) -> None:
-    """Ranges: notes on EOS 4.36. That decimals are kept as they were typed is a guess."""
+def _seconds(key: str, text: str) -> str:
+    """A time in its range, as it was typed: notes on EOS 4.36."""
     low, high = (0.005, 30.0) if key == "polling-interval" else (0.01, 60.0)
-    place.config.watchdog_defaults[f"default {key}"] = within_seconds(text, low, high)
+    if not low <= float(text) <= high:
+        raise CliError(INVALID)
+    return text
+
+
+def _watchdog_time(place: Place, key: str, text: str) -> None:
+    """That decimals are kept as they were typed is a guess."""
+    place.config.watchdog_defaults[f"default {key}"] = _seconds(key, text)
 
 
 def _no_watchdog_time(place: Place, key: str) -> None:
@@ -100,14 +124,11 @@ def _no_watchdog_time(place: Place, key: str) -> None:
 
 
 def _watchdog_action(place: Place, said: str = "errdisable") -> None:
-    if said == "drop":
+    place.config.watchdog_defaults.pop("action", None)
+    if said == "drop":  # that `errdisable`, the default, is not kept as a line is a guess
         place.config.watchdog_defaults["action"] = said
-    else:  # that `errdisable`, the default, is not kept as a line is a guess
-        place.config.watchdog_defaults.pop("action", None)
 
 
-_HOSTNAME: Final = Row("hostname <word>", "hostname", removable=False)
-_REWRITE: Final = flag("qos rewrite dscp", "rewrite_dscp")
 _QUIESCE: Final = flag("quiesce", "quiesced")
 """AVD, template of `maintenance`. That nothing of it stays after `no quiesce` is a guess."""
 CONFIG: Final = table(
@@ -118,28 +139,19 @@ CONFIG: Final = table(
         ("interface ethernet <port>", _interface),
         ("qos map dscp <text>", _map_dscp),
         ("qos map traffic-class <text>", _map_class),
-        (f"{_WATCHDOG} default {_TIMES} <seconds>", _watchdog_time),
-        (
-            f"no {_WATCHDOG} default {_TIMES}",
-            _no_watchdog_time,
-        ),
-        (f"{_WATCHDOG} action drop|errdisable", _watchdog_action),
-        (f"no {_WATCHDOG} action", _watchdog_action),
-        ("maintenance", assign(lambda place: place, "maintenance", "maintenance")),
+        (f"{WATCHDOG} default {_TIMES} <seconds>", _watchdog_time),
+        (f"no {WATCHDOG} default {_TIMES}", _no_watchdog_time),
+        (f"{WATCHDOG} action drop|errdisable", _watchdog_action),
+        (f"no {WATCHDOG} action", _watchdog_action),
+        ("maintenance", entering("maintenance")),
         *commands_of((_HOSTNAME, _REWRITE), lambda place: place.config),
+        *GLOBAL,
     )
 )
 VLAN: Final = table((("name <word>", _name),))
-UNITS: Final = table((("unit System", assign(lambda place: place, "maintenance", "System")),))
-UNIT: Final = table(commands_of((_QUIESCE,), lambda place: place.config))
-
-
-def _speed(place: Place, text: str) -> str:
-    """Speed and lanes; what the model has not is refused (a guessed wording)."""
-    word = text.removeprefix("auto ")
-    if word not in place.config.speeds:
-        raise CliError(f"% Unsupported speed {word}")
-    return text
+_UNIT: Final = ("unit System", assign(lambda place: place, "modes", (("unit", "System"),)))
+UNITS: Final = table((_UNIT,))
+UNIT: Final = table((*commands_of((_QUIESCE,), lambda place: place.config), _UNIT))
 
 
 def _encoding(place: Place, kind: str) -> None:
@@ -153,37 +165,14 @@ def _no_encoding(place: Place, kind: str = "") -> None:
     place.held().fec = sorted({*held, f"no {kind}".strip()})
 
 
-def _encodings(port: Port) -> Iterator[str]:
-    """`no` alone is for every kind (AVD's template)."""
-    for word in port.fec:
-        kind = word.removeprefix("no").strip()
-        yield f"{'no ' * word.startswith('no')}{_ENCODING} {kind}".strip()
-
-
 def _group(place: Place, number: str, mode: str) -> None:
     place.held().group = within(number, 1, _MAX_GROUP), cast("ChannelMode", mode)
-
-
-def _group_line(port: Port) -> list[str]:
-    return [f"channel-group {port.group[0]} mode {port.group[1]}"] if port.group else []
-
-
-def _native(_place: Place, text: str) -> int:
-    return 0 if text == "tag" else within(text, 1, 4094)
-
-
-def _allowed(_place: Place, text: str) -> list[int] | None:
-    if text in {"all", "none"}:
-        return None if text == "all" else []
-    vlans = {*expand_within(text)}
-    return None if vlans == {*ALL_VLANS} else sorted(vlans)
 
 
 def _change_allowed(place: Place, verb: str, text: str) -> None:
     port, named = place.held(), {*expand_within(text)}
     held = {*(ALL_VLANS if port.allowed is None else port.allowed)}
-    wanted = held | named if verb == "add" else held - named
-    port.allowed = None if wanted == {*ALL_VLANS} else sorted(wanted)
+    port.allowed = some_of(held | named if verb == "add" else held - named)
 
 
 def _priority(place: Place, number: str, verb: str = "drop") -> None:
@@ -191,19 +180,14 @@ def _priority(place: Place, number: str, verb: str = "drop") -> None:
     place.held().no_drop = sorted(held | ({int(number)} if verb == "no-drop" else set()))
 
 
-def _priorities(port: Port) -> Iterator[str]:
-    return (f"priority-flow-control priority {number} no-drop" for number in port.no_drop)
-
-
 def _timer(place: Place, *times: str) -> None:
-    """Timeout, polling interval, recovery time, and whether it is forced."""
-    timeout, polling, recovery = times
-    if polling != "auto":
-        within_seconds(polling, 0.005, 30.0)
-    for text in (timeout, recovery):
-        within_seconds(text, 0.01, 60.0)
-    words = f"timeout {timeout} polling-interval {polling} recovery-time {recovery}"
-    place.held().watchdog.timer = words
+    """Timeout, polling interval, recovery time."""
+    keys = ("timeout", "polling-interval", "recovery-time")
+    words = (
+        f"{key} {text if text == 'auto' else _seconds(key, text)}"
+        for key, text in zip(keys, times, strict=True)
+    )
+    place.held().watchdog.timer = " ".join(words)
 
 
 def _forced_timer(place: Place, *times: str) -> None:
@@ -211,79 +195,23 @@ def _forced_timer(place: Place, *times: str) -> None:
     place.held().watchdog.timer = f"{place.held().watchdog.timer} forced"
 
 
-def _watchdog(port: Port) -> Iterator[str]:
-    """In the order of 4.35 (aristanetworks/avd #6318)."""
-    timer = port.watchdog.timer
-    yield from _WATCH.lines(port.watchdog)
-    yield from () if timer is None else (f"{_WATCHDOG} port timer {timer}",)
-    yield from _ACTION.lines(port.watchdog)
-
-
-_WATCH: Final = flag(_WATCHDOG, "enabled")
-_ACTION: Final = Row(f"{_WATCHDOG} port action drop|notify-only", "action")
-
-
 def _enter_queue(place: Place, number: str) -> None:
-    place.held()
-    place.queue = within(number, 0, 7)
+    place.enter("queue", str(within(number, 0, 7)))
 
 
-def _queues(port: Port) -> Iterator[str]:
-    for number, queue in sorted(port.queues.items()):
-        inner = [*lines_of(_OF_QUEUE, queue)]
-        yield from ("!", f"uc-tx-queue {number}", *indent(inner)) if inner else ()
-
-
-_OF_PORT: Final = (
-    Row("description <text>", "description"),
-    flag("shutdown", "shutdown"),
-    Row("speed <text>", "speed", read=_speed, resets=True),
-    Row("mtu <int>", "mtu", read=between(68, 65535)),
-    Row("l2 mtu <int>", "l2_mtu", read=between(64, 65535)),
-    _encodings,
-    _group_line,
-    Row("switchport access vlan <int>", "access_vlan", without=1, read=between(1, 4094)),
-    Row(
-        "switchport trunk native vlan tag|<int>",
-        "native_vlan",
-        without=1,
-        read=_native,
-        show=lambda vlan: str(vlan or "tag"),
-    ),
-    Row(
-        "switchport trunk allowed vlan none|all|<vlans>",
-        "allowed",
-        read=_allowed,
-        show=lambda vlans: collapse(vlans) or "none",
-    ),
-    Row("switchport mode access|trunk", "mode", without="access"),
-    Row("switchport", "routed", value=False, without=True),
-    *ADDRESSES,
-    Row("qos trust cos|dscp", "trust", without="none", resets=True),
-    # That the list of priorities stays is a guess, on which the driver does not depend.
-    flag("priority-flow-control on", "pfc", "priority-flow-control"),
-    _priorities,
-    _watchdog,
-    Row(
-        "spanning-tree portfast edge|network|auto|normal",
-        "portfast",
-        show=lambda word: word.removeprefix("edge"),
-    ),
-    Row("spanning-tree bpduguard enable|disable", "bpduguard"),
-    _queues,
-)
 _TIMER: Final = (
-    f"{_WATCHDOG} port timer timeout <seconds> polling-interval auto|<seconds> recovery-time"
+    f"{WATCHDOG} port timer timeout <seconds> polling-interval auto|<seconds> recovery-time"
 )
+_WATCH, _, _ACTION = rows_of(Watchdog)
 PORT: Final = table(
     (
-        *commands_of(_OF_PORT, Place.held),
+        *commands_of(rows_of(Port), Place.held),
         NO_ADDRESS,
         # What a line of one kind does to another one's is a guess: the driver begins from none.
-        (f"{_ENCODING} reed-solomon|fire-code", _encoding),
-        (f"no {_ENCODING}", _no_encoding),
-        (f"no {_ENCODING} reed-solomon|fire-code", _no_encoding),
-        (f"default {_ENCODING}", assign(Place.held, "fec", [])),
+        (f"{ENCODING} reed-solomon|fire-code", _encoding),
+        (f"no {ENCODING}", _no_encoding),
+        (f"no {ENCODING} reed-solomon|fire-code", _no_encoding),
+        (f"default {ENCODING}", assign(Place.held, "fec", [])),
         ("channel-group <int> mode active|passive|on", _group),
         ("no channel-group", assign(Place.held, "group", None)),
         ("switchport trunk allowed vlan add|remove <vlans>", _change_allowed),
@@ -293,7 +221,7 @@ PORT: Final = table(
         *commands_of((_WATCH, _ACTION), lambda place: place.held().watchdog),
         (f"{_TIMER} <seconds>", _timer),
         (f"{_TIMER} <seconds> forced", _forced_timer),
-        (f"no {_WATCHDOG} port timer", assign(lambda place: place.held().watchdog, "timer", None)),
+        (f"no {WATCHDOG} port timer", assign(lambda place: place.held().watchdog, "timer", None)),
         ("spanning-tree portfast", assign(Place.held, "portfast", "edge")),
         ("uc-tx-queue <int>", _enter_queue),
     )
@@ -311,22 +239,6 @@ def _mark(place: Place, *said: str) -> None:
     place.held_queue().marking = Marking.model_validate(words)
 
 
-def _marking(queue: Queue) -> Iterator[str]:
-    found = queue.marking
-    if found is not None:
-        low, high = (f"{each} {found.unit}" for each in (found.minimum, found.maximum))
-        yield (
-            f"random-detect ecn minimum-threshold {low} maximum-threshold {high} "
-            f"max-mark-probability {found.percent} weight {found.weight}"
-        )
-
-
-_OF_QUEUE: Final = (
-    Row("bandwidth percent <int>", "bandwidth_percent", read=between(1, 100)),
-    flag("priority strict", "strict", "priority"),
-    _marking,
-    flag("random-detect ecn count", "count"),
-)
 _MARK: Final = (
     f"random-detect ecn minimum-threshold <int> {_UNITS} maximum-threshold <int> {_UNITS}"
 )
@@ -335,11 +247,8 @@ QUEUE: Final = table(
         (_MARK, _mark),
         (f"{_MARK} max-mark-probability <int>", _mark),
         (f"{_MARK} max-mark-probability <int> weight <int>", _mark),
-        (
-            "no random-detect ecn minimum-threshold",
-            assign(Place.held_queue, "marking", None),
-        ),
-        *commands_of(_OF_QUEUE, Place.held_queue),
+        ("no random-detect ecn minimum-threshold", assign(Place.held_queue, "marking", None)),
+        *commands_of(rows_of(Queue), Place.held_queue),
     )
 )
 
@@ -363,7 +272,7 @@ def render(config: Config, model: str, release: str = EOS_RELEASE) -> str:
         named = [f"name {name}"] if name != default_name(vlan) else []
         lines += [f"vlan {vlan}", *indent(named), "!"] if vlan != 1 else []
     for name, port in config.ports.items():
-        lines += [f"interface {name}", *indent(lines_of(_OF_PORT, port)), "!"]
+        lines += [f"interface {name}", *indent(lines_of(rows_of(Port), port)), "!"]
     lines += svi_lines(config, "Loopback")
     lines += ["interface Management1", "   ip address 192.0.2.5/24", "!"]
     lines += svi_lines(config, "Vlan")
@@ -380,7 +289,7 @@ def _maps(config: Config) -> Iterator[str]:
     groups: dict[int, list[int]] = {}
     for dscp, tc in sorted(config.dscp_classes.items()):
         groups.setdefault(tc, []).append(dscp)
-    yield from _REWRITE.lines(config)  # before the maps: AVD's template of `qos`
+    yield from lines_of((_REWRITE,), config)  # before the maps: AVD's template of `qos`
     for tc, dscps in sorted(groups.items()):
         yield f"qos map dscp {' '.join(map(str, dscps))} to traffic-class {tc}"
     for tc, queue in sorted(config.class_queues.items()):
@@ -391,4 +300,4 @@ def _watchdog_lines(config: Config) -> Iterator[str]:
     """The defaults of the whole switch, after the maps (4.35.1F, aristanetworks/avd #6402)."""
     for key in ("default timeout", "default recovery-time", "default polling-interval", "action"):
         if key in config.watchdog_defaults:
-            yield f"{_WATCHDOG} {key} {config.watchdog_defaults[key]}"
+            yield f"{WATCHDOG} {key} {config.watchdog_defaults[key]}"

@@ -7,13 +7,14 @@ Refusals whose words no source shows are marked as guesses.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from ipaddress import IPv4Interface, IPv4Network
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network
 from typing import Final
 
 from lab.switches.command_line import (
     CliError,
     Handler,
+    Lines,
     Row,
     assign,
     commands_of,
@@ -21,24 +22,29 @@ from lab.switches.command_line import (
     forget,
     keyed_commands,
     lines_of,
+    rows_of,
     table,
 )
 from lab.switches.eos.config import (
+    INVALID,
+    MAX_PATHS,
     Bgp,
     Config,
     Forwarding,
     Group,
     Interface,
     Neighbor,
+    Place,
+    Routing,
+    entering,
+    indent,
+    port_name,
     port_order,
+    within,
 )
-from lab.switches.eos.place import INVALID, Place, between, indent, port_name, within
 from lab.views import BfdView, RouterView
 
 _MAX_ASN: Final = 4_294_967_295
-_MAX_PATHS: Final = 128
-_LONGEST: Final = 31
-"""Prefix length of a link with two ends (RFC 3021)."""
 _FAMILY_NAME: Final = "address-family ipv4"
 
 
@@ -47,8 +53,8 @@ def _forward(form: Forwarding) -> Handler:
 
 
 def _interface(place: Place, name: str) -> None:
-    place.interface = name.capitalize()
-    place.config.routing.interfaces.setdefault(place.interface, Interface())
+    place.enter("svi", name.capitalize())
+    place.config.routing.interfaces.setdefault(name.capitalize(), Interface())
 
 
 def _router(place: Place, text: str) -> None:
@@ -56,7 +62,7 @@ def _router(place: Place, text: str) -> None:
     if held is not None and held.asn != asn:
         raise CliError(f"% BGP is already running with AS number {held.asn}")
     place.config.routing.bgp = held or Bgp(asn=asn)
-    place.router = True
+    place.enter("router")
 
 
 def _no_router(place: Place, text: str) -> None:
@@ -66,35 +72,18 @@ def _no_router(place: Place, text: str) -> None:
     place.config.routing.bgp = None
 
 
-_IPV6: Final = flag("ipv6 unicast-routing", "ipv6")
-GLOBAL: Final = table(
-    (
-        ("ip routing", _forward("ipv4")),
-        ("no ip routing", _forward("off")),
-        ("ip routing ipv6 interfaces", _forward("ipv6 interfaces")),
-        # That plain IPv4 stays on is a guess, on which the driver does not depend.
-        ("no ip routing ipv6 interfaces", _forward("ipv4")),
-        *commands_of((_IPV6,), lambda place: place.config.routing),
-        ("interface <svi>", _interface),
-        (
-            "no interface <svi>",
-            forget(lambda place: place.config.routing.interfaces, str.capitalize),
-        ),
-        ("router bgp <int>", _router),
-        ("no router bgp <int>", _no_router),
-    )
+GLOBAL: Final = (
+    ("ip routing", _forward("ipv4")),
+    ("no ip routing", _forward("off")),
+    ("ip routing ipv6 interfaces", _forward("ipv6 interfaces")),
+    # That plain IPv4 stays on is a guess, on which the driver does not depend.
+    ("no ip routing ipv6 interfaces", _forward("ipv4")),
+    *commands_of(rows_of(Routing), lambda place: place.config.routing),
+    ("interface <svi>", _interface),
+    ("no interface <svi>", forget(lambda place: place.config.routing.interfaces, str.capitalize)),
+    ("router bgp <int>", _router),
+    ("no router bgp <int>", _no_router),
 )
-
-
-def _address(place: Place, text: str) -> str:
-    try:
-        address = IPv4Interface(text)
-    except ValueError:
-        raise CliError(INVALID) from None
-    loopback = (place.interface or "").startswith("Loopback")
-    if "/" not in text or (not loopback and address.network.prefixlen > _LONGEST):
-        raise CliError(INVALID)  # a guess
-    return text
 
 
 def _no_address(place: Place, text: str) -> None:
@@ -102,33 +91,22 @@ def _no_address(place: Place, text: str) -> None:
     held.address = None if held.address == text else held.address
 
 
-ADDRESSES: Final = (
-    Row("ip address <word>", "address", read=_address),
-    flag("ipv6 enable", "ipv6"),
-)
-"""Of every routed interface; a port has more."""
 NO_ADDRESS: Final = ("no ip address <word>", _no_address)
-_AUTOSTATE: Final = flag("autostate", "autostate")
-_OF_INTERFACE: Final = (
-    Row("description <text>", "description"),
-    flag("shutdown", "shutdown"),
-    Row("mtu <int>", "mtu", read=between(68, 65535)),
-    _AUTOSTATE,
-    *ADDRESSES,
-)
 
 
-def _svi(place: Place) -> Interface:
+def _of_vlan(place: Place) -> Interface:
     """The routed interface of a VLAN."""
-    if not (place.interface or "").startswith("Vlan"):
+    if not place.inside("svi").startswith("Vlan"):
         raise CliError(INVALID)
-    return place.config.routing.interfaces[place.interface or ""]
+    return place.config.routing.interfaces[place.inside("svi")]
 
 
+_AUTOSTATE = flag("autostate", "autostate")
+_ANY = [row for row in rows_of(Interface) if row != _AUTOSTATE]
 ROUTED: Final = table(
     (
-        *commands_of([row for row in _OF_INTERFACE if row is not _AUTOSTATE], Place.held_interface),
-        *commands_of((_AUTOSTATE,), _svi),
+        *commands_of(_ANY, Place.held_interface),
+        *commands_of((_AUTOSTATE,), _of_vlan),
         NO_ADDRESS,
     )
 )
@@ -175,7 +153,7 @@ def _neighbor(place: Place, address: str, asn: str) -> None:
 
 
 def _paths(place: Place, text: str, _ecmp: str) -> None:
-    place.held_bgp().max_paths = within(text, 1, _MAX_PATHS)
+    place.held_bgp().max_paths = within(text, 1, MAX_PATHS)
 
 
 def _network(place: Place, text: str) -> None:
@@ -191,21 +169,13 @@ def _no_network(place: Place, text: str) -> None:
     bgp.networks = [each for each in bgp.networks if each != text]
 
 
-_OF_BGP: Final = (
-    Row("router-id <word>", "router_id"),
-    Row("maximum-paths <int>", "max_paths", without=1, read=between(1, _MAX_PATHS)),
-    flag("bgp default ipv4-unicast", "carries"),
-)
-_SHUT: Final = flag("shutdown", "shutdown")
-_DESCRIPTION: Final = Row("description <text>", "description")
-_BFD: Final = flag("bfd", "bfd")
-_ACTIVE: Final = flag("activate", "active")
-_OVER_IPV6: Final = flag("next-hop address-family ipv6 originate", "over_ipv6")
 _PEER: Final = "neighbor <word> "
+_SHUT, _DESCRIPTION, _BFD, _ = rows_of(Neighbor)
+_IN_FAMILY: Final = rows_of(Group)[2:]
 _NETWORKS: Final = (("network <word>", _network), ("no network <word>", _no_network))
 ROUTER: Final = table(
     (
-        *commands_of(_OF_BGP, Place.held_bgp),
+        *commands_of(rows_of(Bgp), Place.held_bgp),
         ("maximum-paths <int> ecmp <int>", _paths),
         (f"{_PEER}peer group", _add_group),
         (f"no {_PEER}peer group", _no_group),
@@ -216,10 +186,10 @@ ROUTER: Final = table(
         *keyed_commands((_DESCRIPTION,), _described, _PEER),
         ("no neighbor <word>", forget(lambda place: place.held_bgp().addresses)),
         *_NETWORKS,
-        (_FAMILY_NAME, assign(lambda place: place, "family", value=True)),
+        (_FAMILY_NAME, entering("family")),
     )
 )
-FAMILY: Final = table((*keyed_commands((_ACTIVE, _OVER_IPV6), _peers, _PEER), *_NETWORKS))
+FAMILY: Final = table((*keyed_commands(_IN_FAMILY, _peers, _PEER), *_NETWORKS))
 
 
 def svi_lines(config: Config, kind: str) -> Iterator[str]:
@@ -227,7 +197,7 @@ def svi_lines(config: Config, kind: str) -> Iterator[str]:
     named = config.routing.interfaces.items()
     for name, held in sorted(named, key=lambda each: int(re.sub(r"\D", "", each[0]))):
         if name.startswith(kind):
-            yield from (f"interface {name}", *indent(lines_of(_OF_INTERFACE, held)), "!")
+            yield from (f"interface {name}", *indent(lines_of(rows_of(Interface), held)), "!")
 
 
 def global_lines(config: Config) -> Iterator[str]:
@@ -236,39 +206,35 @@ def global_lines(config: Config) -> Iterator[str]:
     if routing.forwarding != "off":
         rest = "" if routing.forwarding == "ipv4" else f" {routing.forwarding}"
         yield from (f"ip routing{rest}", "!")
-    if routing.ipv6:
-        yield from (_IPV6.line, "!")
+    for line in lines_of(rows_of(Routing), routing):
+        yield from (line, "!")
     if routing.bgp is not None:
         lines = indent(_router_lines(routing.bgp))
         yield from (f"router bgp {routing.bgp.asn}", *lines, "!")
 
 
 def _router_lines(bgp: Bgp) -> Iterator[str]:
-    yield from lines_of(_OF_BGP, bgp)
+    yield from lines_of(rows_of(Bgp), bgp)
     groups, addresses = sorted(bgp.groups.items()), sorted(bgp.addresses.items())
     for name, group in groups:
         yield f"neighbor {name} peer group"
-        yield from _lines_of_peer(name, group, _SHUT, _BFD)
+        yield from _lines_of_peer(name, group, rows_of(Group)[:2])
     for name, peer in addresses:
         yield f"neighbor {name} remote-as {peer.asn}"
-        yield from _lines_of_peer(name, peer, _SHUT, _DESCRIPTION, _BFD)
+        yield from _lines_of_peer(name, peer, (_SHUT, _DESCRIPTION, _BFD))
     for port, (group, asn) in sorted(bgp.ports.items(), key=lambda each: port_order(each[0])):
         short = port.replace("Ethernet", "Et")  # as captures show it
         yield f"neighbor interface {short} peer-group {group} remote-as {asn}"
     inner = [
-        *(
-            line
-            for name, held in groups
-            for line in _lines_of_peer(name, held, _ACTIVE, _OVER_IPV6)
-        ),
-        *(line for name, held in addresses for line in _lines_of_peer(name, held, _ACTIVE)),
+        *(line for name, held in groups for line in _lines_of_peer(name, held, _IN_FAMILY)),
+        *(line for name, held in addresses for line in _lines_of_peer(name, held, _IN_FAMILY[:1])),
         *(f"network {network}" for network in bgp.networks),
     ]
     if inner:
         yield from ("!", _FAMILY_NAME, *indent(inner))
 
 
-def _lines_of_peer(name: str, held: Group | Neighbor, *rows: Row) -> Iterator[str]:
+def _lines_of_peer(name: str, held: Group | Neighbor, rows: Iterable[Row | Lines]) -> Iterator[str]:
     return (f"neighbor {name} {line}" for line in lines_of(rows, held))
 
 

@@ -22,15 +22,12 @@ from lab.switches.eos.config import (
     QUEUES,
     Config,
     ConfigSession,
+    Place,
     Port,
     Stored,
-    class_of,
-    factory_config,
-    is_active,
-    is_corrected,
 )
-from lab.switches.eos.lines import render, tidy
-from lab.switches.eos.place import Place
+from lab.switches.eos.lines import class_of, render, tidy
+from lab.switches.eos.links import factory_config, is_active, is_corrected
 from lab.switches.eos.routing import router_view
 from lab.switches.eos.show import carried, mtu_bytes
 from lab.switches.front import front_of

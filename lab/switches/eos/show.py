@@ -6,20 +6,35 @@ Sources: docs/explanation/sources.md#eos. A table's text form that no source sho
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import JsonValue
-
-from lab.switches.eos.config import FACTORY_MTU_BYTES, QUEUES, ROUTED_MTU_BYTES, Port
+from lab.switches.eos.config import (
+    ALL_VLANS,
+    FACTORY_MTU_BYTES,
+    QUEUES,
+    ROUTED_MTU_BYTES,
+    Port,
+)
 from lab.switches.neighbours import every_session, tell
 from lab.switches.text import indented, numbers
 
 if TYPE_CHECKING:
     from lab.switches.eos.server import EosSwitch
 
-Tree = dict[str, JsonValue]
+Tree = dict[str, Any]
+_ALWAYS: Final[dict[str, Tree]] = json.loads("""{
+"vlan": {"dynamic": false, "status": "active"},
+"member": {"privatePromoted": false},
+"queue": {"enqueuedPackets": 0, "enqueuedBytes": 0, "droppedPackets": 0, "droppedBytes": 0},
+"route": {"hardwareProgrammed": true, "routeType": "eBGP", "kernelProgrammed": true,
+          "routeAction": "forward", "directlyConnected": false, "preference": 200, "metric": 0},
+"unit": {"state": "underMaintenance", "adminState": "underMaintenance",
+         "stateChangeTime": 1741258774.3756502, "onBootMaintenance": false,
+         "intfsViolatingTrafficThreshold": false, "aggInBpsRate": 0, "aggOutBpsRate": 0}}""")
+"""Parts of answers that are always the same."""
 _HOST_MAC: Final = "2488.0700.0001"
 
 
@@ -75,13 +90,14 @@ def version(switch: EosSwitch) -> str:
 def _vlans(switch: EosSwitch) -> Tree:
     config = switch.stored.running
     held = {name: carried(port) for name, port in config.ports.items() if switch.up(name)}
-    table: Tree = {}
-    for vlan, name in sorted(config.vlans.items()):
-        members: Tree = {
-            port: {"privatePromoted": False} for port, vlans in held.items() if vlan in vlans
+    table = {
+        str(vlan): {
+            "name": name,
+            **_ALWAYS["vlan"],
+            "interfaces": {port: _ALWAYS["member"] for port in held if vlan in held[port]},
         }
-        fields: Tree = {"name": name, "dynamic": False, "status": "active", "interfaces": members}
-        table[str(vlan)] = fields
+        for vlan, name in sorted(config.vlans.items())
+    }
     return {"vlans": table, "sourceDetail": ""}
 
 
@@ -91,23 +107,21 @@ def carried(port: Port) -> set[int]:
         return set()
     if port.mode == "access":
         return {port.access_vlan}
-    return {*range(1, 4095)} if port.allowed is None else {*port.allowed}
+    return {*(ALL_VLANS if port.allowed is None else port.allowed)}
 
 
 def _statuses(switch: EosSwitch) -> Tree:
     table: Tree = {}
     for name, port in switch.stored.running.ports.items():
         up = switch.up(name)
-        mode: Tree = {"interfaceMode": "bridged", "vlanId": port.access_vlan}
-        if port.routed:
-            mode = {"interfaceMode": "routed"}
-        elif port.mode == "trunk":
-            mode = {"interfaceMode": "trunk", "vlanExplanation": "trunk"}
+        bridged = {"interfaceMode": "bridged", "vlanId": port.access_vlan}
+        trunk = {"interfaceMode": "trunk", "vlanExplanation": "trunk"}
+        switched = trunk if port.mode == "trunk" else bridged
         table[name] = {
             "description": port.description or "",
             "linkStatus": "connected" if up else "disabled" if port.shutdown else "notconnect",
             "lineProtocolStatus": "up" if up else "down",
-            "vlanInformation": mode,
+            "vlanInformation": {"interfaceMode": "routed"} if port.routed else switched,
             "bandwidth": switch.speed(name) * 10**9,
         }
     table["Management1"] = {"linkStatus": "connected", "vlanInformation": {}}
@@ -116,18 +130,17 @@ def _statuses(switch: EosSwitch) -> Tree:
 
 def _lldp_detail(switch: EosSwitch) -> Tree:
     """The keys that three public clients read."""
-    ports = [port for port in switch.ports if switch.up(port)]
-    table: Tree = {port: {"lldpNeighborInfo": []} for port in ports}
-    for port, (system, name) in switch.plugged.items():
-        if port in ports:
-            told = tell(name, _HOST_MAC)
-            far: Tree = {
-                "interfaceId": f'"{told.port}"',
-                "interfaceId_v2": told.port,
-                "interfaceDescription": told.description,
-            }
-            neighbour: Tree = {"systemName": system, "neighborInterfaceInfo": far}
-            table[port] = {"lldpNeighborInfo": [neighbour]}
+    table: Tree = {port: {"lldpNeighborInfo": []} for port in switch.ports if switch.up(port)}
+    for port in [port for port in switch.plugged if port in table]:
+        system, name = switch.plugged[port]
+        told = tell(name, _HOST_MAC)
+        far = {
+            "interfaceId": f'"{told.port}"',
+            "interfaceId_v2": told.port,
+            "interfaceDescription": told.description,
+        }
+        heard = {"systemName": system, "neighborInterfaceInfo": far}
+        table[port] = {"lldpNeighborInfo": [heard]}
     return {"lldpNeighbors": table}
 
 
@@ -139,10 +152,6 @@ def config_sessions(switch: EosSwitch) -> Tree:
     """`show configuration sessions detail | json`."""
     is_new, table, waiting = numbers(switch.release) >= NEW_SESSIONS, Tree(), Tree()
     for name, session in switch.config_sessions.held.items():
-        logins: Tree = {
-            str(4000 + number): {"user": session.user, "terminal": f"vty{number}"}
-            for number in range(switch.logins_in(name))
-        }
         state: Tree = {"state": session.state}
         if session.state == "pendingCommitTimer" and is_new:
             # What the table itself says of it then is unproven.
@@ -151,7 +160,11 @@ def config_sessions(switch: EosSwitch) -> Tree:
             waiting = {"commitTimerSessionName": name, "commitTimerExpireTime": expires_at_s}
         elif session.state == "pendingCommitTimer":
             state["commitBy"] = session.expires_at_s
-        table[name] = {**state, "instances": logins}
+        state["instances"] = {
+            str(4000 + number): {"user": session.user, "terminal": f"vty{number}"}
+            for number in range(switch.logins_in(name))
+        }
+        table[name] = state
     return {"maxSavedSessions": 1, "maxOpenSessions": 5, "sessions": table, **waiting}
 
 
@@ -163,7 +176,7 @@ def _totals(switch: EosSwitch, name: str) -> Tree:
 
 def _discards(switch: EosSwitch, name: str) -> Tree:
     lost = switch.counted(name).rx_discards
-    port: Tree = {name: {"inDiscards": lost, "outDiscards": 0}}
+    port = {name: {"inDiscards": lost, "outDiscards": 0}}
     return {"interfaces": port, "inDiscardsTotal": lost, "outDiscardsTotal": 0}
 
 
@@ -172,21 +185,20 @@ def _queues(switch: EosSwitch, name: str) -> Tree:
     classes: Tree = {}
     for tc in QUEUES:
         sent, lost = held.tx_bytes.get(tc, 0), held.tx_drops.get(tc, 0)
-        packets: Tree = {"enqueuedPackets": 0, "enqueuedBytes": sent}
-        packets |= {"droppedPackets": lost, "droppedBytes": 0}
-        classes[f"TC{tc}"] = {"dropPrecedences": {"DP0": packets}}
-    unicast: Tree = {"trafficClasses": classes}
-    port: Tree = {"ucastQueues": unicast, "mcastQueues": {"trafficClasses": {}}}
-    return {"egressQueueCounters": {"interfaces": {name: port}}}
+        counts = {"enqueuedBytes": sent, "droppedPackets": lost}
+        classes[f"TC{tc}"] = {"dropPrecedences": {"DP0": _ALWAYS["queue"] | counts}}
+    tables: Tree = {
+        "ucastQueues": {"trafficClasses": classes},
+        "mcastQueues": {"trafficClasses": {}},
+    }
+    return {"egressQueueCounters": {"interfaces": {name: tables}}}
 
 
 def _marked(switch: EosSwitch, name: str) -> Tree:
     """A dash where nothing is counted."""
-    held, port = switch.counted(name), switch.stored.running.ports[name]
-    counts: Tree = {}
-    for queue in QUEUES:
-        counted = queue in port.queues and port.queues[queue].count
-        counts[str(queue)] = str(held.ecn_marked.get(queue, 0)) if counted else "-"
+    marked, queues = switch.counted(name).ecn_marked, switch.stored.running.ports[name].queues
+    counted = {number for number, queue in queues.items() if queue.count}
+    counts = {str(n): str(marked.get(n, 0)) if n in counted else "-" for n in QUEUES}
     return {"intfQueueCounters": {name: {"queueCounters": counts}}}
 
 
@@ -194,10 +206,7 @@ def _pfc_detail(switch: EosSwitch) -> Tree:
     table: Tree = {}
     for name in switch.ports:
         rx, tx = switch.counted(name).rx_pauses, switch.counted(name).tx_pauses
-        counted: Tree = {
-            str(number): {"rxFrames": rx.get(number, 0), "txFrames": tx.get(number, 0)}
-            for number in QUEUES
-        }
+        counted = {str(n): {"rxFrames": rx.get(n, 0), "txFrames": tx.get(n, 0)} for n in QUEUES}
         table[name] = {"priorities": counted}
     return {"interfaces": table}
 
@@ -206,31 +215,18 @@ def _pfc_watchdog(switch: EosSwitch) -> Tree:
     """Ports from their first event on."""
     table: Tree = {}
     for name in switch.ports:
-        queues: Tree = {
-            str(number): {"stuckCount": count, "recoveryCount": count}
-            for number, count in switch.counted(name).storms.items()
-            if count
-        }
-        if queues:
-            table[name] = {"txQueues": queues}
+        storms = switch.counted(name).storms.items()
+        found = {str(n): {"stuckCount": c, "recoveryCount": c} for n, c in storms if c}
+        table |= {name: {"txQueues": found}} if found else {}
     return {"interfaces": table}
 
 
 def _maintenance(switch: EosSwitch) -> Tree:
     """The answers in ANTA's unit tests of VerifyMaintenance."""
     nothing: Tree = {"units": {}, "interfaces": {}, "vrfs": {}}
-    if not switch.stored.running.quiesced:
-        return {**nothing, "warnings": ["Maintenance Mode is disabled."]}
-    unit: Tree = {
-        "state": "underMaintenance",
-        "adminState": "underMaintenance",
-        "stateChangeTime": 1741258774.3756502,
-        "onBootMaintenance": False,
-        "intfsViolatingTrafficThreshold": False,
-        "aggInBpsRate": 0,
-        "aggOutBpsRate": 0,
-    }
-    return {**nothing, "units": {"System": unit}}
+    away = {"units": {"System": _ALWAYS["unit"]}}
+    silent = {"warnings": ["Maintenance Mode is disabled."]}
+    return nothing | (away if switch.stored.running.quiesced else silent)
 
 
 def _bgp_summary(switch: EosSwitch) -> Tree:
@@ -240,8 +236,9 @@ def _bgp_summary(switch: EosSwitch) -> Tree:
     """
     view, peers = switch.router_view(), Tree()
     for name, each in every_session(view, switch.told().sessions).items():
-        if each.up or not name.startswith("Ethernet"):
-            peers[f"fe80::1%{short(name)}" if name.startswith("Ethernet") else name] = {
+        is_port = name.startswith("Ethernet")
+        if each.up or not is_port:
+            peers[f"fe80::1%{short(name)}" if is_port else name] = {
                 "version": 4,
                 "asn": view.neighbors[name],
                 "prefixAccepted": each.networks,
@@ -249,7 +246,7 @@ def _bgp_summary(switch: EosSwitch) -> Tree:
                 "underMaintenance": False,
                 "peerState": "Established" if each.up else "Idle",
             }
-    vrf: Tree = {"vrf": "default", "asn": str(view.asn), "peers": peers}
+    vrf = {"vrf": "default", "asn": str(view.asn), "peers": peers}
     return {"vrfs": {"default": vrf if view.asn else {"peers": {}}}}
 
 
@@ -258,15 +255,9 @@ def _routes(switch: EosSwitch) -> Tree:
 
     That a next hop over a port without an address has the port as others have it is a guess.
     """
-    table: Tree = {
+    table = {
         each.network: {
-            "hardwareProgrammed": True,
-            "routeType": "eBGP",
-            "kernelProgrammed": True,
-            "routeAction": "forward",
-            "directlyConnected": False,
-            "preference": 200,
-            "metric": 0,
+            **_ALWAYS["route"],
             "vias": [{"nexthopAddr": "fe80::1", "interface": port} for port in each.interfaces],
         }
         for each in switch.told().routes
@@ -275,15 +266,15 @@ def _routes(switch: EosSwitch) -> Tree:
 
 
 def _bfd_peers(switch: EosSwitch) -> Tree:
-    by_port, by_address = Tree(), Tree()
+    tables: dict[str, Tree] = {"ipv4Neighbors": {}, "ipv6Neighbors": {}}
     found = every_session(switch.router_view(), switch.told().sessions)
     for number, (name, each) in enumerate(found.items(), start=1):
         port = name if name.startswith("Ethernet") else ""
-        stats: Tree = {port: {"status": "up" if each.bfd else "down", "l3intf": port}}
         if each.bfd is not None:
-            table = by_port if port else by_address
-            table[f"fe80::{number}" if port else name] = {"peerStats": stats}
-    return {"vrfs": {"default": {"ipv4Neighbors": by_address, "ipv6Neighbors": by_port}}}
+            stats: Tree = {port: {"status": "up" if each.bfd else "down", "l3intf": port}}
+            family, key = ("ipv6Neighbors", f"fe80::{number}") if port else ("ipv4Neighbors", name)
+            tables[family][key] = {"peerStats": stats}
+    return {"vrfs": {"default": tables}}
 
 
 TREES: Final[dict[str, Callable[..., Tree]]] = {

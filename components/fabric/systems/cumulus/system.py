@@ -77,16 +77,10 @@ SYSTEM: Final = SwitchSystem(
         commit=("nv config apply -y",),
         around=_leave_bridge,
         lacks={
-            **dict.fromkeys(
-                ("class_shares", "ecn"),
-                "it cannot restore which profile of marking or shares a port named",
-            ),
-            **dict.fromkeys(
-                ("addresses", "bgp"),
-                "it cannot tell which commands for addresses and BFD the release of the switch has",
-            ),
-            "splits": "whether a port is split already is not looked at first",
-            "adaptive_routing": "it cannot restore adaptive routing",
+            **dict.fromkeys(("class_shares", "ecn"), "the profiles of marking and shares of ports"),
+            **dict.fromkeys(("addresses", "bgp"), "addresses and BGP"),
+            "splits": "splits of ports",
+            "adaptive_routing": "adaptive routing",
         },
         given=({beside.ROCE_PRIORITY: beside.GIVEN},),
     ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
 
@@ -24,7 +24,6 @@ from components.fabric.systems.base import (
 )
 from components.fabric.systems.ranges import port_key
 
-ValueT = TypeVar("ValueT")
 QUEUES: Final = range(8)
 """Unicast transmit queues of a port; traffic class n is in queue n."""
 SESSIONS: Final = "show configuration sessions detail | json"
@@ -65,7 +64,7 @@ class _ConfigSession(BaseModel):
 
 
 class _Queue(BaseModel):
-    enqueued_bytes: int | None = Field(default=None, alias="enqueuedBytes")
+    sent: int | None = Field(default=None, alias="enqueuedBytes")
     """No recording has this name: it is assumed, and without it the bytes are not known."""
     dropped: int | None = Field(default=None, alias="droppedPackets")
 
@@ -93,12 +92,8 @@ class _Route(BaseModel):
 
 
 _INT: Final = TypeAdapter(int)
-_PAUSES: Final = TypeAdapter(dict[int, _Pauses])
-_STORMS: Final = TypeAdapter(dict[int, dict[str, int]])
 _NUMBERED: Final = TypeAdapter(dict[int, dict[str, JsonValue]])
-_ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 _ENTRY: Final = TypeAdapter(dict[str, JsonValue])
-_COUNT: Final = TypeAdapter(int | str)
 
 
 def parse_vlans(answer: Answer) -> tuple[int, ...]:
@@ -152,46 +147,45 @@ def find_stale(text: str) -> tuple[str, ...]:
 
 def parse_sent(answer: Answer) -> dict[int, PriorityCounters]:
     """Bytes and drops by class of a port."""
-    table = ("interfaces", answer.port, "ucastQueues", "trafficClasses")
+    table = ("egressQueueCounters", "interfaces", answer.port, "ucastQueues", "trafficClasses")
     sent = dict.fromkeys(QUEUES, PriorityCounters(None, 0))
-    kind = TypeAdapter(dict[str, _Class])
-    for name, entry in answer.find(kind, "egressQueueCounters", *table).items():
-        found = _CLASS_NAME.fullmatch(name)
-        classes = range(int(found[1]), int(found[2] or found[1]) + 1) if found else ()
-        queues = entry.precedences.values()
-        counts = [each.enqueued_bytes for each in queues if each.enqueued_bytes is not None]
+    for name, entry in answer.find(TypeAdapter(dict[str, _Class]), *table).items():
+        if not (found := _CLASS_NAME.fullmatch(name)):
+            continue
+        first, last = int(found[1]), int(found[2] or found[1])
+        queues = [*entry.precedences.values()]
+        counts = [each.sent for each in queues if each.sent is not None]
         drops = [each.dropped for each in queues if each.dropped is not None]
         # `TC0-2` counts several classes together, so that no class of them is known.
-        known = len(classes) == 1
+        known = first == last
         total = sum(counts) if known and len(counts) == len(queues) else None
         one = PriorityCounters(None, total, sum(drops) if known and drops else None)
-        sent |= {number: one for number in classes if number in sent}
+        sent |= {number: one for number in QUEUES if first <= number <= last}
     return sent
 
 
 def parse_marked(answer: Answer) -> int | None:
-    """Marked packets of a port.
+    """Marked packets of a port; None: not counted.
 
-    A port without `random-detect ecn count` is not in it, or has a dash: then the number is not
-    known, which is not 0.
+    A port without `random-detect ecn count` is not in it, or has a dash.
     """
-    counts = answer.each(_COUNT, "intfQueueCounters", answer.port, "queueCounters", "*")
+    path = ("intfQueueCounters", answer.port, "queueCounters", "*")
+    counts = answer.each(TypeAdapter[int | str](int | str), *path)
     known = [each for _, each in counts if not re.fullmatch(r"-|[nN]/?[aA]", str(each))]
     return sum(answer.typed(_INT, each) for each in known) if known else None
 
 
 def parse_pauses(answer: Answer) -> dict[int, PauseCounters]:
     """PFC frames by priority; of a port that is not in it, nothing is counted."""
-    found = answer.each(_PAUSES, "interfaces", answer.port, "priorities")
-    return {n: PauseCounters(each.rx, each.tx) for _, table in found for n, each in table.items()}
+    tables = answer.each(TypeAdapter(dict[int, _Pauses]), "interfaces", answer.port, "priorities")
+    return {n: PauseCounters(each.rx, each.tx) for _, table in tables for n, each in table.items()}
 
 
 def parse_storms(answer: Answer) -> dict[int, int]:
     """Stuck queues; a port is in it from its first one on."""
-    found = answer.each(_STORMS, "interfaces", answer.port, "txQueues")
-    counts = {
-        number: each.get("stuckCount", 0) for _, table in found for number, each in table.items()
-    }
+    kind = TypeAdapter(dict[int, dict[str, int]])
+    tables = answer.each(kind, "interfaces", answer.port, "txQueues")
+    counts = {n: each.get("stuckCount", 0) for _, table in tables for n, each in table.items()}
     return dict.fromkeys(QUEUES, 0) | counts
 
 
@@ -221,32 +215,27 @@ def parse_sessions(answers: Mapping[str, str]) -> Sessions:
     Raises:
         Unreadable: The summary has another form; of BFD and routes, that they are not known.
     """
+    found: dict[str, Session] = {}
     summary = Answer(SUMMARY, answers[SUMMARY])
-    peers = summary.each(TypeAdapter(_Peer), "vrfs", "default", "peers", "*")
-    found = {
-        f"Ethernet{on_port[1]}" if (on_port := _ON_PORT.match(address)) else address: Session(
-            state=peer.state, networks=peer.networks
-        )
-        for address, peer in peers
-    }
-    states, bfd_unread = _known(_bfd_states, BFD, answers) if BFD in answers else (None, "")
-    routes, routes_unread = _known(_routes, ROUTES, answers)
-    if states is not None:
-        bfd = {name: {"bfd": states.get(name, "down")} for name in found}
-        found = {name: each.model_copy(update=bfd[name]) for name, each in found.items()}
+    for address, peer in summary.each(TypeAdapter(_Peer), "vrfs", "default", "peers", "*"):
+        name = f"Ethernet{port[1]}" if (port := _ON_PORT.match(address)) else address
+        found[name] = Session(state=peer.state, networks=peer.networks)
+    read, unread = dict[str, dict[str, Any]](), dict[str, str]()
+    for command, parse in ((BFD, _bfd_states), (ROUTES, _routes)):
+        try:
+            if command in answers:
+                read[command] = parse(Answer(command, answers[command]))
+        except Unreadable:
+            unread[command] = why_unread(answers[command])
+    if BFD in read:
+        states = {name: {"bfd": read[BFD].get(name, "down")} for name in found}
+        found = {name: each.model_copy(update=states[name]) for name, each in found.items()}
     return Sessions(
-        neighbors=found, bfd_unread=bfd_unread, routes=routes, routes_unread=routes_unread
+        neighbors=found,
+        bfd_unread=unread.get(BFD, ""),
+        routes=read.get(ROUTES),
+        routes_unread=unread.get(ROUTES, ""),
     )
-
-
-def _known(
-    parse: Callable[[Answer], ValueT], command: str, answers: Mapping[str, str]
-) -> tuple[ValueT | None, str]:
-    """Parse an answer; if it is unreadable, return the reason instead."""
-    try:
-        return parse(Answer(command, answers[command])), ""
-    except Unreadable:
-        return None, why_unread(answers[command])
 
 
 def _routes(answer: Answer) -> dict[str, tuple[str, ...]]:
@@ -259,20 +248,20 @@ def _bfd_states(answer: Answer) -> dict[str, str]:
     """Address and port of each session to its state."""
     found: dict[str, str] = {}
     for family in ("ipv4Neighbors", "ipv6Neighbors"):
-        for address, held in answer.each(_ANY, "vrfs", "default", family, "*"):
-            for port, status in _statuses(held):
+        for address, held in answer.each(_ENTRY, "vrfs", "default", family, "*"):
+            for port, status in _statuses(held, ""):
                 name = f"Ethernet{re.sub('^(Ethernet|Et)', '', port)}" if port else address
                 found |= {address: status, name: status}
     return found
 
 
-def _statuses(held: object, port: str = "") -> Iterator[tuple[str, str]]:
+def _statuses(held: JsonValue, port: str) -> Iterator[tuple[str, str]]:
     """Port and state of each session of an address.
 
     Releases differ in what is between the address and the session (`peerStats`, or `peers` by
     port and `types`): each has `status` and, on one hop, `l3intf`.
     """
-    table = cast("dict[str, object]", held) if isinstance(held, dict) else {}
+    table = held if isinstance(held, dict) else {}
     if isinstance(status := table.get("status"), str):
         yield str(table.get("l3intf") or port), status
         return

@@ -9,14 +9,16 @@ docs/explanation/sources.md#eos.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from string import ascii_letters
 from typing import Any, Final
 
 from components.fabric.parts import read_list, write_list
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.eos.rows import Section
+from components.fabric.systems.ranges import expand_ports
 from components.fabric.systems.rows import (
     Row,
     by_key,
@@ -60,12 +62,14 @@ _OURS: Final = re.compile(
 """Lines that leave with us, with those of `group_lines` and those of neighbours with our mark."""
 _OVER: Final = re.compile(" (?:remote-as|peer-group) ")
 _MARKED: Final = re.compile(r"(?:.* \| )?neighbor (\S+) (?:remote-as|description|bfd|activate)\b.*")
-_WORDS: Final = {
-    LINK_LOCAL: (1, "ipv6 enable", "no ipv6 enable"),
-    ALWAYS_UP: (2, "no autostate", "autostate"),
-}
-"""Entry of `SwitchState.addresses` to its place among those that go, its line, and that without it.
-"""
+_ENTRIES: Final = (
+    (r"\d.*", "ip address {}", "no ip address {}"),
+    (LINK_LOCAL, "ipv6 enable", "no ipv6 enable"),
+    (ALWAYS_UP, "no autostate", "autostate"),
+    (f"{MTU_WORD}.*", "{}", "no mtu"),
+)
+"""Pattern of an entry of `SwitchState.addresses`, its line, and the line that takes it away; in the
+order in which they go."""
 Lines = tuple[str, ...]
 
 
@@ -74,12 +78,11 @@ def _one_by_one(line: str) -> Iterator[str]:
     found = re.fullmatch(r"neighbor interface (\S+)(.*)", line)
     if found is None:
         yield line
-    for part in found[1].split(",") if found else ():
+        return
+    for part in found[1].split(","):
         kind = "Vlan" if part.startswith("Vl") else "Ethernet"
-        first, _, last = re.sub(r"^[A-Za-z]+", "", part).partition("-")
-        head, slash, low = first.rpartition("/")
-        for number in range(int(low), int(last or low) + 1) if low.isdigit() else ():
-            yield f"neighbor interface {kind}{head}{slash}{number}{found[2] if found else ''}"
+        for port in expand_ports(part.lstrip(ascii_letters)) or ():
+            yield f"neighbor interface {kind}{port}{found[2]}"
 
 
 _ROWS: Final = (
@@ -119,12 +122,10 @@ def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> d
 
 
 def _entries(section: Section) -> Iterator[str]:
-    known = {line: entry for entry, (_, line, _) in _WORDS.items()}
     for line in section.lines:
-        if found := re.fullmatch(rf"ip address (\d.*)|({MTU_WORD}.*)", line):
-            yield found[1] or found[2]
-        elif line in known:
-            yield known[line]
+        for form, shown, _ in _ENTRIES:
+            if found := re.fullmatch(shown.format(f"({form})"), line):
+                yield found[1] if found.groups() else form
 
 
 def _mark(name: str, mark: str) -> str:
@@ -144,24 +145,20 @@ def group_lines(group: str) -> Lines:
 def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState:
     """The BGP of some lines; the number of a session that is shut, or carries no IPv4, is empty."""
     values, held = factory_values(_ROWS) | take_lines(_ROWS, lines), {*lines}
+    peers = {name: (name, number) for name, number in values["addresses"].items()} | values["ports"]
     numbers: dict[str, str] = {}
-    for name, number in values["addresses"].items():
-        head = f"neighbor {name}"
-        works = _BY_HAND not in held or f"{_IN_FAMILY}{head} activate" in held
-        shut = {f"{head} shutdown", f"{_IN_FAMILY}no {head} activate"} & held
-        numbers[name] = number if works and not shut else ""
-    for name, (group, own) in values["ports"].items():
-        said = [each.split()[-1] for each in _about(lines, group) if " remote-as " in each]
-        works = {*group_lines(group)} <= held and f"neighbor {group} shutdown" not in held
-        numbers[name] = (own or "".join(said[:1])) if works else ""
-    heads = {name: name for name in values["addresses"]}
-    heads |= {name: group for name, (group, _) in values["ports"].items()}
+    for name, (head, own) in peers.items():
+        active = f"{_IN_FAMILY}neighbor {head} activate"
+        needs = group_lines(head) if head != name else (active,) if _BY_HAND in held else ()
+        shut = {f"neighbor {head} shutdown", f"{_IN_FAMILY}no neighbor {head} activate"} & held
+        said = [each.split()[-1] for each in _about(lines, head) if " remote-as " in each]
+        numbers[name] = (own or "".join(said[:1])) if {*needs} <= held and not shut else ""
     return BgpState(
         asn=asn,
         router_id=values["router_id"],
         neighbors=numbers,
         networks=values["networks"],
-        bfd=tuple(name for name, head in heads.items() if f"neighbor {head} bfd" in held),
+        bfd=tuple(name for name, (head, _) in peers.items() if f"neighbor {head} bfd" in held),
         max_paths=values["max_paths"],
         forwards=forwards or None,
     )
@@ -171,17 +168,21 @@ def _words(state: SwitchState) -> Lines | None:
     return read_list(state.native.get(WORDS))
 
 
-def _router_lines(words: Iterable[str] | None) -> Lines:
+def _held(state: SwitchState) -> Lines:
+    return _words(state) or ()
+
+
+def _router_lines(words: Lines) -> Lines:
     """The lines of `router bgp` among the recorded words."""
     head = f"bgp{WITHIN}"
-    return tuple(word.removeprefix(head) for word in words or () if word.startswith(head))
+    return tuple(word.removeprefix(head) for word in words if word.startswith(head))
 
 
 def _entry(entry: str) -> tuple[int, str, str]:
-    """Its place among those that go, its line, and the line that takes it away."""
-    if entry.startswith(MTU_WORD):
-        return 3, entry, "no mtu"
-    return _WORDS.get(entry, (0, f"ip address {entry}", f"no ip address {entry}"))
+    """Its place in `_ENTRIES`, its line, and the line that takes it away."""
+    forms = enumerate(_ENTRIES)
+    place, form = next(each for each in forms if re.fullmatch(each[1][0], entry))
+    return place, form[1].format(entry), form[2].format(entry)
 
 
 def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
@@ -190,13 +191,12 @@ def leaving_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     for name, wanted in (target.addresses or {}).items():
         held = (actual.addresses or {}).get(name)
         was_absent = recorded is not None and _mark(name, "there") not in recorded
-        is_bare = _mark(name, "rest") in (_words(actual) or ())
-        if held is not None and not wanted and was_absent and is_bare:
+        if was_absent and held is not None and not wanted and _mark(name, "rest") in _held(actual):
             yield (f"no interface {name}",)
             continue
         stays = {_entry(each)[2] for each in wanted}  # another MTU is written over the one before
-        gone = (_entry(each) for each in held or () if _entry(each)[2] not in stays)
-        if lines := [without for _, _, without in sorted(gone, key=lambda each: each[0])]:
+        gone = sorted(map(_entry, held or ()), key=lambda each: each[0])
+        if lines := [without for _, _, without in gone if without not in stays]:
             yield (f"interface {name}", *lines, "exit")
 
 
@@ -215,15 +215,15 @@ def coming_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
             )
         mtus = [each for each in wanted if each.startswith(MTU_WORD)]  # its own, and then ours
         has = {*(actual.addresses or {}).get(name, ()), *mtus[:-1]}
-        new = [each for each in (*mtus, *wanted) if each not in has]
-        new = sorted(dict.fromkeys(new), key=lambda each: each not in mtus and 1 + _entry(each)[0])
+        new = [each for each in dict.fromkeys((*mtus, *wanted)) if each not in has]
+        new.sort(key=lambda each: each not in mtus and 1 + _entry(each)[0])
         if new:
             yield (f"interface {name}", *(_entry(each)[1] for each in new), "exit")
 
 
 def forwarding_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     """Whether packets are routed at all."""
-    held, recorded = _words(actual) or (), _words(target) or ()
+    held, recorded = _held(actual), _held(target)
     wanted = target.bgp.forwards if target.bgp else None
     for line in FORWARDING if wanted is not None else ():
         stays = wanted or line in recorded
@@ -241,18 +241,18 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
     Raises:
         Unsettable: The switch has a setting of others in the way.
     """
-    wanted, was, words = target.bgp, actual.bgp or BgpState(), _words(actual) or ()
+    wanted, was, held = target.bgp, actual.bgp or BgpState(), _router_lines(_held(actual))
     if wanted is None:
         return
-    if wanted.asn is not None and MODEL not in words:
+    if wanted.asn is not None and MODEL not in _held(actual):
         raise Unsettable(
             f"BGP between ports needs `{MODEL}`, which the switch has not. It takes a "
             "reload, so we do not set it: do so once, save, reload the switch, and run this again"
         )
-    held = _router_lines(words)
     if was.asn is not None and wanted.asn != was.asn:
-        is_ours = all(_is_ours(line, held) for line in held)
-        if is_ours and (wanted.asn or not (wanted.neighbors or wanted.networks)):
+        if all(_is_ours(line, held) for line in held) and (
+            wanted.asn or not (wanted.neighbors or wanted.networks)
+        ):
             yield (f"no router bgp {was.asn}",)
             was, held = BgpState(), ()
         elif wanted.asn is None:
@@ -264,10 +264,10 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
                 f"router bgp`, and write asn: {was.asn} or remove it by hand"
             )
     if wanted.asn is not None:
-        lines = [*_Way(was, wanted, held, _router_lines(_words(target))).lines()]
-        top = [line for line in lines if WITHIN not in line]
+        lines = [*_Way(was, wanted, held, _router_lines(_held(target))).lines()]
         inner = [line.rpartition(WITHIN)[2] for line in lines if WITHIN in line]
         if lines or was.asn is None:
+            top = (line for line in lines if WITHIN not in line)
             block = (FAMILY, *inner, "exit") if inner else ()
             yield (f"router bgp {wanted.asn}", *top, *block, "exit")
 
@@ -275,11 +275,8 @@ def router_lines(actual: SwitchState, target: SwitchState) -> Iterator[Lines]:
 def _is_ours(line: str, held: Lines) -> bool:
     """Whether we may have written a line."""
     marked = _MARKED.fullmatch(line)
-    return (
-        _OURS.fullmatch(line) is not None
-        or line in group_lines(GROUP)
-        or (marked is not None and f"neighbor {marked[1]} {_MARK}" in held)
-    )
+    is_marked = marked is not None and f"neighbor {marked[1]} {_MARK}" in held
+    return is_marked or _OURS.fullmatch(line) is not None or line in group_lines(GROUP)
 
 
 def _negate(line: str) -> str:
@@ -309,7 +306,7 @@ class _Way:
         was, wanted = self.was, self.wanted
         if wanted.router_id != was.router_id:
             yield _ROWS[0].text(wanted.router_id or "")
-        if wanted.max_paths is not None and wanted.max_paths != (was.max_paths or 0):
+        if wanted.max_paths not in {None, was.max_paths or 0}:
             line = _ROWS[1].text(wanted.max_paths)
             yield next((each for each in self.recorded if f"{each} ".startswith(f"{line} ")), line)
         yield from self._group()
@@ -321,18 +318,14 @@ class _Way:
 
     def _group(self) -> Iterator[str]:
         """The lines of our group while a neighbour is in it; without one, its recorded lines."""
-        held, recorded = ({*_about(lines, GROUP)} for lines in (self.held, self.recorded))
+        held, aim = ({*_about(lines, GROUP)} for lines in (self.held, self.recorded))
         ports = take_lines(_ROWS, (*self.held, *self.recorded)).get("ports", {})
-        of_group = [
-            name
-            for name in self.wanted.neighbors
-            if name.startswith("Ethernet") and ports.get(name, (GROUP, ""))[0] == GROUP
-        ]
+        wanted = {name for name in self.wanted.neighbors if name.startswith("Ethernet")}
+        of_group = {name for name in wanted if ports.get(name, (GROUP,))[0] == GROUP}
         order = (*group_lines(GROUP), f"neighbor {GROUP} bfd")
-        aim = recorded
         if of_group:
-            aim = {*order} if {*of_group} & {*self.wanted.bfd} else {*order[:-1]}
-            aim |= recorded - {order[-1]}
+            watched = {order[-1]} if of_group & {*self.wanted.bfd} else set[str]()
+            aim = (aim | {*order}) - {order[-1]} | watched
         yield from sorted(aim - held, key=lambda line: order.index(line) if line in order else 9)
         gone = sorted(held - aim)
         yield from map(_negate, order[:1] if order[0] in gone else gone)
@@ -362,11 +355,15 @@ class _Way:
         if not _ADDRESS.fullmatch(name):
             return [f"{head} peer-group {GROUP} remote-as {number}"]
         described = any(line.startswith(f"{head} description ") for line in now)
-        ours = [f"{head} remote-as {number}", *(() if described else (f"{head} {_MARK}",))]
-        ours += [f"{head} bfd"] if name in self.wanted.bfd else []
-        ours += [f"{_IN_FAMILY}{head} activate"] if _BY_HAND in self.held else []
+        ours = {
+            f"{head} remote-as {number}": True,
+            f"{head} {_MARK}": not described,
+            f"{head} bfd": name in self.wanted.bfd,
+            f"{_IN_FAMILY}{head} activate": _BY_HAND in self.held,
+        }
         ending = (" shutdown", " bfd", " activate")
-        return ours + [e for e in now if not e.endswith(ending) and " remote-as " not in e]
+        rest = [e for e in now if not e.endswith(ending) and " remote-as " not in e]
+        return [*(line for line, is_wanted in ours.items() if is_wanted), *rest]
 
 
 def _key(name: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from components.fabric.parts import is_default, read_fields, sources, write_fields
 from components.fabric.state import EcnState, PortState, SwitchState, list_vlans
@@ -31,18 +31,9 @@ from components.fabric.systems.rows import (
 FACTORY_MTU_BYTES: Final = 9214
 """`Ethernet MTU 9214 bytes` of every switched port that a public capture shows."""
 FACTORY_VLAN: Final = 1
-
-
-def default_class(dscp: int) -> int:
-    """The traffic class of a DSCP: eight DSCPs a class, and classes 0 and 1 are swapped.
-
-    Public notes quote it from Arista's manual, the same for every chip: 0-7 in class 1, 8-15 in 0.
-    """
-    tc = dscp // 8
-    return {0: 1, 1: 0}.get(tc, tc)
-
-
-DEFAULT_CLASSES: Final = {dscp: default_class(dscp) for dscp in range(64)}
+DEFAULT_CLASSES: Final = {dscp: (1, 0, 2, 3, 4, 5, 6, 7)[dscp // 8] for dscp in range(64)}
+"""The traffic class of a DSCP: eight DSCPs a class, and classes 0 and 1 are swapped. Public notes
+quote it from Arista's manual, the same for every chip."""
 MAX_MARK_PERCENT: Final = 100
 """`max-mark-probability` of a line that does not say it (a guess)."""
 ECN_WEIGHT: Final = 0
@@ -260,13 +251,9 @@ class Section:
 
     @property
     def values(self) -> Values:
-        """Every row to its value."""
-        return factory_values(ROWS) | self.found
-
-    @property
-    def mode(self) -> Literal["routed", "trunk", "access"]:
-        """The mode in force; `no switchport` may hide another one."""
-        return "routed" if "routed" in self.found else self.found.get("mode", "access")
+        """Every row to its value; `no switchport` may hide another mode."""
+        values = factory_values(ROWS) | self.found
+        return values | ({"mode": "routed"} if values["routed"] else {})
 
     def named_vlans(self, name: str) -> set[int]:
         """VLANs that are written here, in force or not; a trunk that allows all names none."""
@@ -302,27 +289,27 @@ def parse_sections(command: str, text: str) -> dict[str, Section]:
 
 def read_port(section: Section, wanted: PortState) -> PortState:
     """A port as its section has it; `wanted` names optional settings that are read if it does."""
-    values, watchdog = section.values, section.values["pfc_watchdog"]
+    values = section.values
+    watchdog: Mapping[str, str] = values["pfc_watchdog"]
     queues = {n: factory_values(QUEUE_ROWS) | section.queues.get(n, {}) for n in QUEUES}
     times = _TIMES.match(watchdog.get("timer", "")) if wanted.pfc_watchdog_ms else None
     written = sources(**{key: key in section.found for key in ("mtu_bytes", "trust", "mode")})
     shares = {queue: each["share"] for queue, each in queues.items() if each["share"]}
-    plain = {name: value for name, value in values.items() if name not in {"routed", "is_odd"}}
-    state: dict[str, Any] = plain | {
-        "mode": section.mode,
+    state: dict[str, Any] = values | {
         "native_vlan": None if wanted.native_vlan is None else values["native_vlan"],
         # Arista's manual: a switch port trusts CoS by default, a routed one DSCP.
-        "trust": values["trust"] or ("L3" if section.mode == "routed" else "L2"),
+        "trust": values["trust"] or ("L3" if values["routed"] else "L2"),
         "ecn": {queue: each["ecn"] for queue, each in queues.items()},
         "strict_classes": tuple(queue for queue, each in queues.items() if each["strict"]),
         "class_shares": dict.fromkeys(wanted.class_shares, 0) | shares,
         # All three lines: without one of them a default of the whole switch would decide.
-        "pfc_watchdog": {"enable", "timer"} <= {*watchdog}
+        "pfc_watchdog": "enable" in watchdog
+        and "timer" in watchdog
         and watchdog.get("action") == WATCHDOG_ACTION,
         "pfc_watchdog_ms": times and tuple(round(float(each) * 1000) for each in times.groups()),
         "native": written | ({"pfc_watchdog": write_fields(watchdog)} if watchdog else {}),
     }
-    return PortState(**state)
+    return PortState(**{key: state[key] for key in state.keys() - {"routed", "is_odd"}})
 
 
 def port_lines(was: PortState, now: PortState) -> Iterator[str]:

@@ -10,7 +10,7 @@ from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Drain
 from components.fabric.systems.eos.driver import EosDriver
 from components.fabric.systems.eos.routing import LINK_LOCAL
-from components.fabric.systems.eos.rows import ROWS, default_class
+from components.fabric.systems.eos.rows import DEFAULT_CLASSES, ROWS
 from components.fabric.systems.switch_system import (
     Intent,
     LinkForm,
@@ -132,6 +132,6 @@ SYSTEM: Final = SwitchSystem(
     watchdog_ms=None,
     cnp_class=None,
     all_strict=True,
-    class_of_dscp=default_class,
+    class_of_dscp=DEFAULT_CLASSES.__getitem__,
     repairs=frozenset({"switch.ecn_elsewhere", "switch.pfc_elsewhere"}),
 )

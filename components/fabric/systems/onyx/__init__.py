@@ -65,7 +65,8 @@ def read_congestion(answer: Answer) -> dict[int, EcnState | None]:
     rows = [answer.typed(CELLS, {"": row})[""] for row in answer.find(TABLES) if "header" in row]
     if not rows:
         raise answer.unreadable("no traffic class in the answer")
-    return {int(row["header"].removeprefix("TC-")): _ecn_of(row, answer) for row in rows}
+    numbers = [answer.typed(COUNT, row["header"].removeprefix("TC-")) for row in rows]
+    return {number: _ecn_of(row, answer) for number, row in zip(numbers, rows, strict=True)}
 
 
 def _ecn_of(row: Mapping[str, str], answer: Answer) -> EcnState | None:

@@ -61,8 +61,8 @@ def read_pfc(answer: Answer) -> tuple[dict[str, object], dict[str, bool]]:
 
     `Auto` with an active PFC is what the one-shot gives (capture C2): it pauses, so it is on.
     """
-    head, *_, table = answer.find(TABLES) or [{}, {}]
-    first, ports = answer.typed(CELLS, {"": head})[""], answer.typed(LISTS, table)
+    tables = answer.find(TABLES) or [{}]
+    first, ports = answer.typed(CELLS, {"": tables[0]})[""], answer.typed(LISTS, tables[-1])
     is_on = answer.cell(first, "PFC", "enabled", "disabled") == "enabled"
     priorities = answer.cell(first, "Priority Enabled List").split()
     found: dict[str, object] = {"pfc_enabled": is_on, "pfc_priorities": tuple(map(int, priorities))}

@@ -11,6 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
+from components.catalogue.switches.switch_model import UNRELEASED
 from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour
 from components.fabric.systems import frr
@@ -21,7 +22,7 @@ from components.fabric.systems.base import (
     SoftReader,
     Unreadable,
 )
-from components.fabric.systems.sonic.rows import PRIORITIES, Fields, Rows, parse_branch
+from components.fabric.systems.sonic.rows import PRIORITIES, Fields, Rows
 
 POLL: Final = "sleep 11"
 """Queues and groups are polled every 10 s (sonic-utilities, counterpoll/main.py): until then a
@@ -30,35 +31,33 @@ QUEUES: Final = "show queue counters --json"
 DROPS: Final = "show priority-group drop counters"
 PAUSES: Final = "show pfc counters"
 STORMS: Final = "show pfcwd stats"
-MARKS: Final = "show queue wredcounters --json"
-"""From 202505 on (sonic-utilities 2807)."""
+MARKS: Final = "show queue wredcounters --json"  # from 202505 on (sonic-utilities 2807)
 NEIGHBOURS: Final = "show lldp table"
 STATUS: Final = "show interfaces status"
 COMMANDS: Final = (POLL, QUEUES, DROPS, PAUSES, STORMS, MARKS)
 SUMMARY: Final = 'sudo vtysh -c "show bgp ipv4 unicast summary json"'
-WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'
-"""If bfdd does not run, vtysh says so and fails."""
+WITH_BFD: Final = f'{SUMMARY} -c "{frr.BFD}"; true'  # if bfdd does not run, vtysh says so and fails
 NEXT_HOPS: Final = f'sudo vtysh -c "{frr.ROUTES}"'
 
-_UNKNOWN: Final = 'No such command "wredcounters"'
-"""How an older release refuses it (click)."""
+_UNKNOWN: Final = 'No such command "wredcounters"'  # how an older release refuses it (click)
 _PORT: Final = re.compile(r"Ethernet\d+")
 _RULE: Final = re.compile(r"^-+(?: +-+)+ *$", re.MULTILINE)
 """The line below the head of a table, which tells where its columns are: cells hold blanks."""
+MIN_RELEASE: Final = 202205
+"""First branch whose buffermgrd makes lossless buffers for the priorities of `pfc_enable`
+(sonic-swss, cfgmgr/buffermgr.cpp); in 202106 and 202111 they are always 3 and 4."""
 Row = dict[str, str]
 """Column to cell."""
 
 
-def _tables(text: str) -> Iterator[tuple[set[str], list[Row]]]:
-    """The head and the rows of each table of an answer, cut at its columns."""
+def _tables(text: str) -> Iterator[list[Row]]:
+    """The rows of each table of an answer, cut at its columns, with its head as the first."""
     for rule in _RULE.finditer(text):
-        spans = [found.span() for found in re.finditer(r"-+", rule[0])]
-        spans[-1] = (spans[-1][0], len(text))
-        names = text[: rule.start()].rstrip("\n").rpartition("\n")[2]
-        columns = {names[a:b].strip(): (a, b) for a, b in spans}
+        starts = [found.start() for found in re.finditer(r"-+", rule[0])]
+        spans = [slice(*span) for span in zip(starts, (*starts[1:], None), strict=True)]
+        head = text[: rule.start()].rstrip("\n").rpartition("\n")[2]
         body = text[rule.end() :].partition("\n\n")[0].splitlines()
-        rows = [{name: line[a:b].strip() for name, (a, b) in columns.items()} for line in body]
-        yield {*columns}, rows
+        yield [{head[at].strip(): line[at].strip() for at in spans} for line in (head, *body)]
 
 
 def _rows(command: str, text: str, what: str, *columns: str) -> list[Row]:
@@ -67,8 +66,8 @@ def _rows(command: str, text: str, what: str, *columns: str) -> list[Row]:
     Raises:
         Unreadable: There is no such table.
     """
-    for head, rows in _tables(text):
-        if {*columns} <= head:
+    for head, *rows in _tables(text):
+        if {*columns} <= {*head}:
             return rows
     raise Unreadable(command, text, f"it is no table of {what}")
 
@@ -79,11 +78,13 @@ def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
     Raises:
         Unreadable: The port is in no table with that column.
     """
-    for row in (row for _, rows in _tables(text) for row in rows):
-        if row.get(column) == port:
-            cells = ((re.sub(r"\D", "", name), cell.replace(",", "")) for name, cell in row.items())
-            return {int(name): int(cell) for name, cell in cells if name and cell.isdigit()}
+    for row in (row for rows in _tables(text) for row in rows if row.get(column) == port):
+        cells = ((re.sub(r"\D", "", name), cell.replace(",", "")) for name, cell in row.items())
+        return {int(name): int(cell) for name, cell in cells if name and cell.isdigit()}
     raise Unreadable(command, text, f"there is no row of {port} in it")
+
+
+_QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
 
 
 def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
@@ -107,13 +108,11 @@ def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
     return found
 
 
-_QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
-
-
 def parse_counters(answers: Mapping[str, str], ports: Sequence[str]) -> dict[str, PortCounters]:
     """The counters of some ports; pauses, storms and marks as far as they can be read.
 
-    SONiC counts no received bytes per priority: they are None.
+    SONiC counts no received bytes per priority: they are None. Before the first poll a counter is
+    `N/A`: what is not counted yet is 0.
 
     Raises:
         Unreadable: The queues or the drops have another form.
@@ -122,7 +121,6 @@ def parse_counters(answers: Mapping[str, str], ports: Sequence[str]) -> dict[str
 
 
 def _of_port(port: str, answers: Mapping[str, str]) -> PortCounters:
-    """Before the first poll a counter is `N/A`: bytes that are not counted yet are none."""
     sent, lost = (_queues(QUEUES, answers[QUEUES], port, f) for f in ("totalbytes", "droppacket"))
     drops, soft = _row(DROPS, answers[DROPS], "Port", port), SoftReader()
     pauses = soft.read("pauses", lambda: parse_pauses(answers[PAUSES], port))
@@ -188,9 +186,8 @@ def parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
 def parse_links(command: str, text: str) -> dict[str, bool]:
     """`show interfaces status`: port to whether it has a link (sonic-utilities, `intfutil`)."""
     rows = _rows(command, text, "ports with a column Oper", "Interface", "Oper")
-    return {
-        row["Interface"]: row["Oper"] == "up" for row in rows if _PORT.fullmatch(row["Interface"])
-    }
+    up = {row["Interface"]: row["Oper"] == "up" for row in rows}
+    return {port: is_up for port, is_up in up.items() if _PORT.fullmatch(port)}
 
 
 def parse_sessions(answers: Mapping[str, str]) -> Sessions:
@@ -226,3 +223,14 @@ def parse_release(text: str) -> int:
     """The branch that `sonic_version.yml` says; 0: none."""
     found = re.search(r"^build_version: *'?([^'\s]+)", text, re.MULTILINE)
     return parse_branch(found[1]) if found else 0
+
+
+def parse_branch(text: str) -> int:
+    """Read the branch of a release: `202405`, `202311.1`, `SONiC.202305.3-abc` give its number.
+
+    A release without one, `master.1234`, is taken for newer than all (a guess).
+    """
+    for part in re.split(r"[-_.]", text):
+        if re.fullmatch(r"20\d{4}(\d\d)?", part):
+            return int(part[:6])
+    return UNRELEASED if text.lower().startswith(("master", "sonic.master")) else 0

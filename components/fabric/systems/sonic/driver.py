@@ -3,21 +3,36 @@
 Each line acts at once. Everything is read from CONFIG_DB, which is what `config save` writes and
 the next boot loads; rows of maps and profiles that we need bear our name, so that ports which are
 not in the file keep theirs (docs/explanation/sources.md#sonic).
+
+Of a plan, what goes, goes first; then come three documents of rows, since the daemons look at some
+rows only when others come after them; fields and rows that nothing names any more go last. A port
+is asked for settings by name (apply), or for the cells that were recorded (undo); WHY.md says what
+each part is for.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from components.fabric.effects import ByTable
 from components.fabric.parts import WHOLE, write_list, write_text
-from components.fabric.state import BgpState, Neighbour, OtherPorts, PortState, SwitchState
+from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
-from components.fabric.systems.base import ByHand, Guard, LinkForm, Reading, Script
-from components.fabric.systems.sonic import counters, read, routing, write
+from components.fabric.systems.base import (
+    ByHand,
+    Change,
+    Guard,
+    LinkForm,
+    Reading,
+    Script,
+    Unsettable,
+)
+from components.fabric.systems.sonic import counters, read, routing
 from components.fabric.systems.sonic import rows as db
+from components.fabric.systems.sonic.port import OFFERS, PortPlan, vlan_members
+from components.fabric.systems.sonic.rows import Cell, Rows
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 VERSION: Final = "cat /etc/sonic/sonic_version.yml"
@@ -42,6 +57,146 @@ _ERRORS: Final = (
 and Redis' own."""
 _CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
 """The last part of a refusal of click, after two lines of usage."""
+
+
+def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
+    routed = routing.routing_rows(config.tables)
+    return SwitchState(
+        vlans=tuple(sorted(map(read.vlan_number, config.tables.get("VLAN", {})))),
+        roce="lossless" if config.row("BUFFER_POOL", db.LOSSLESS_POOL) else "none",
+        addresses=routing.addresses_of(routed),
+        bgp=routing.bgp_of(routed),
+        native={
+            WHOLE: write_list(config.implied),
+            "held_rows": write_list(config.holders(wanted.ports)),
+            "rows": write_text(config.rows()),
+            routing.WORDS: write_text(routed),
+        },
+        ports={
+            name: config.port(name, beside=bool(port.class_shares))
+            for name, port in wanted.ports.items()
+        },
+    )
+
+
+def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """The ordered way from `actual` to `target`; empty when they agree.
+
+    Raises:
+        Unsettable: No line of ours leads there.
+    """
+    _require_pool(actual, target)
+    _require_free(actual, target)
+    plans = [PortPlan(name, actual, target) for name in {**actual.ports, **target.ports}]
+    goes, strips, (before, middle, after) = routing.plan_routing(actual, target)
+    written, stripped, gone = _own_rows(actual, target, plans)
+    forgets = db.by_row(plan.forgets() for plan in plans)
+    first = {f"VLAN|Vlan{n}": {"vlanid": str(n)} for n in target.vlans if n not in actual.vlans}
+    first |= {**written, **before, **db.by_row(plan.first for plan in plans)}
+    last = (plan.last | plan.touches for plan in plans)
+    groups = [row for plan in plans for row in plan.groups]
+    leaves = [row for plan in plans for row in plan.gone_rows]
+    spans = db.SPANNING in db.words_of(actual)
+    parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
+    return tuple(
+        Change((line,))
+        for lines in (
+            parts,
+            *map(db.delete_rows, (leaves, *goes)),
+            db.delete_fields(strips),
+            db.document(forgets),
+            db.delete_rows(groups),
+            vlans,
+            db.document(first),
+            joins,
+            db.document({**db.by_row(plan.sets for plan in plans), **middle}),
+            db.document({**db.by_row(last), **after}),
+            db.delete_fields((*(cell for plan in plans for cell in plan.deletes), *stripped)),
+            db.delete_rows(gone),
+            (f"sudo config vlan del {n}" for n in actual.vlans if n not in target.vlans),
+        )
+        for line in lines
+    )
+
+
+def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
+    """Members that leave, VLANs and members that come, taken out of what is deleted and written.
+
+    With spanning tree on, the commands also write its rows, STP_VLAN and STP_PORT, from 202411 on
+    (sonic-utilities, config/vlan.py): without those a VLAN has no spanning tree.
+    """
+    gone = [row for row in leaves if row.startswith("VLAN_MEMBER|")]
+    new = {row: first.pop(row) for row in [*first] if row.startswith(("VLAN|", "VLAN_MEMBER|"))}
+    leaves[:] = [row for row in leaves if row not in gone]
+    words = {row: row.replace("|Vlan", "|").split("|")[1:] for row in (*gone, *new)}
+    flags = {row: "-u " * (each.get("tagging_mode") == "untagged") for row, each in new.items()}
+    joins = [row for row in new if row.startswith("VLAN_MEMBER|")]
+    return (
+        [f"sudo config vlan member del {' '.join(words[row])}" for row in gone],
+        [f"sudo config vlan add {words[row][0]}" for row in new if row not in joins],
+        [f"sudo config vlan member add {flags[row]}{' '.join(words[row])}" for row in joins],
+    )
+
+
+def _require_pool(actual: SwitchState, target: SwitchState) -> None:
+    wanted = any(port.lossless_buffers for port in target.ports.values())
+    if target.roce == "lossless" and actual.roce == "none" and wanted:
+        raise Unsettable(
+            "lossless needs the buffer pool ingress_lossless_pool, which the switch has not. "
+            "`sudo config qos reload` makes it from the platform's template, and sets the QoS of "
+            "every port, so we do not run it: do so once, save, and run this again"
+        )
+
+
+def _require_free(actual: SwitchState, target: SwitchState) -> None:
+    """A port cannot be in a VLAN while it is routed or in a bundle; the daemons do not refuse it.
+
+    Raises:
+        Unsettable: Such ports shall be in a VLAN; it names all of them, and what frees them.
+    """
+    joins = {
+        name
+        for name, port in target.ports.items()
+        if vlan_members(port).items() - vlan_members(actual.ports.get(name, PortState())).items()
+    }
+    freed = {name for name, left in (target.addresses or {}).items() if not left}
+    lines = [line for name, line in routing.held_interfaces(actual) if name in joins - freed]
+    if lines:
+        raise Unsettable(
+            "ports that shall be in a VLAN are routed or in a bundle, as the factory's preset t1 "
+            "leaves them. They may carry sessions of others, so we do not change that: run these "
+            "lines, save, and run this again:\n    " + "\n    ".join(lines)
+        )
+
+
+def _own_rows(
+    actual: SwitchState, target: SwitchState, plans: Sequence[PortPlan]
+) -> tuple[Rows, list[Cell], list[str]]:
+    """Which rows of our name are written, lose fields and go, buffer profiles made for us too."""
+    held, before = db.read_rows(actual) or {}, db.read_rows(target)
+    wanted: Rows = {}
+    for plan in plans:
+        content = db.our_rows(plan.port)
+        wanted |= {row: content[row] for row in plan.needed if row in content}
+    aim = {**(before or {}), **wanted}
+    written = {r: f for r, f in sorted(aim.items()) if not f.items() <= held.get(r, {}).items()}
+    if before is None:
+        return written, [], []
+    kept = {row for plan in plans for row in plan.named} | {
+        *db.words_of(actual, "held_rows"),
+        *wanted,
+        *before,
+    }
+    # What the switch makes for PFC, and would miss while a port still has any.
+    made = [row for row in held if row.startswith(f"BUFFER_PROFILE|{db.LOSSLESS_PROFILE}")]
+    kept |= {row for row in made if any(plan.uses(row.partition("|")[2]) for plan in plans)}
+    stripped = [
+        (row, key)
+        for row, fields in sorted(held.items())
+        if row in before and row not in wanted
+        for key in sorted({*fields} - {*before[row]})
+    ]
+    return written, stripped, sorted({*held} - kept)
 
 
 class SonicDriver(ByTable):
@@ -93,38 +248,17 @@ class SonicDriver(ByTable):
         """Read what `read_commands` asked for."""
         tables = read.parse_config(CONFIG, answers[CONFIG])
         read.require_ports(CONFIG, tables, wanted.ports)
-        config, routed = read.ConfigDb.of(tables), routing.routing_rows(tables)
-        native = {
-            WHOLE: write_list(config.implied),
-            "held_rows": write_list(config.holders(wanted.ports)),
-            **db.write_rows(config.rows()),
-            **routing.routing_words(routed),
-        }
+        config, native = read.ConfigDb.of(tables), dict[str, str]()
         if VERSION in answers:
-            native |= routing.release_words(counters.parse_release(answers[VERSION]))
+            native[routing.RELEASE] = str(counters.parse_release(answers[VERSION]))
         if PORTS in answers:
-            native[write.OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
-        ports: dict[str, PortState] = {}
-        for name, port in wanted.ports.items():
-            links = write.link_state(config.row("PORT", name))
-            beside = config.beside(name) if port.class_shares else {}
-            ports[name] = config.port(name).model_copy(update=links | beside)
-        state = SwitchState(
-            vlans=tuple(sorted(read.vlan_number(name) for name in tables.get("VLAN", {}))),
-            roce="lossless" if config.row("BUFFER_POOL", db.LOSSLESS_POOL) else "none",
-            addresses=routing.addresses_of(routed),
-            bgp=routing.bgp_of(routed),
-            native=native,
-            ports=ports,
-        )
-        return Reading(
-            state,
-            read.vlan_holders(tables, wanted.ports),
-            # SONiC has no member of all VLANs.
-            OtherPorts(by_vlan=read.vlan_holders(tables, wanted.ports, interfaces=False)),
-        )
+            native[OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
+        others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
+        state = _state_of(config, wanted)
+        state = state.model_copy(update={"native": state.native | native})
+        return Reading(state, config.vlan_holders(wanted.ports), others)
 
-    plan_changes = staticmethod(write.plan_changes)
+    plan_changes = staticmethod(plan_changes)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""
@@ -136,31 +270,18 @@ class SonicDriver(ByTable):
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         """Open ports in no VLAN with MTU 9100, no QoS of any port, and the platform's buffer pools.
 
-        Those are there after `config qos reload`, which the first boot does not run everywhere.
+        Those are there after `config qos reload`, which the first boot does not run everywhere. BGP
+        is made by frrcfgd, and there is none.
         """
-        names = (name for name, _, _ in db.every_setting())
-        port = PortState(
-            admin_up=True,
-            mtu_bytes=db.FACTORY_MTU_BYTES,
-            fec="",
-            autoneg="",
-            mode="routed",
-            trunk_vlans=(),
-            trust="port",
-            strict_classes=(),
-            pfc_priorities=(),
-            lossless_buffers=(),
-            pfc_watchdog=False,
-            cable_m=0,
-            native=db.write_settings({each: {} for each in (*db.APART, *names)}),
-        )
-        return SwitchState(
-            roce="lossless",
-            addresses={},
-            bgp=BgpState(),
-            native=db.write_rows({}) | routing.routing_words(routing.FACTORY),
-            ports=dict.fromkeys(ports, port),
-        )
+        row = {"admin_status": "up", "mtu": str(db.FACTORY_MTU_BYTES)}
+        tables = {
+            "PORT": dict.fromkeys(ports, row),
+            "BUFFER_POOL": {db.LOSSLESS_POOL: {"type": "ingress"}},
+            "FLEX_COUNTER_TABLE": {"PFCWD": {"FLEX_COUNTER_STATUS": "enable"}},
+            "DEVICE_METADATA": {"localhost": {routing.MODE: "true"}},
+        }
+        wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
+        return _state_of(read.ConfigDb.of(tables), wanted)
 
     def neighbour_commands(self) -> tuple[str, ...]:
         """What every port heard; the container lldp runs by default."""

@@ -1,4 +1,4 @@
-"""The QoS of one SONiC port: which cells change on the way from what it has to its target.
+"""One SONiC port: which cells change on the way from what it has to its target.
 
 `CABLE_LENGTH|AZURE` has a field for each port. Unless the switch computes buffers, buffermgrd looks
 length and speed up in the platform's `pg_profile_lookup.ini`, makes a profile that has both in its
@@ -11,13 +11,12 @@ queues it watches. `PFC_WD|GLOBAL` belongs to every port and is only read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Final
 
-from components.fabric.parts import is_default
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unsettable
+from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.read import (
     ACTION,
@@ -27,95 +26,104 @@ from components.fabric.systems.sonic.read import (
     made_groups,
     poll_ms,
 )
-from components.fabric.systems.sonic.rows import Cell, Cells, Setting
+from components.fabric.systems.sonic.rows import Cell, Cells
 
-TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
+_TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
 """The row that the platform's template writes (buffers_config.j2)."""
-FORGOTTEN: Final = "0m"
+_FORGOTTEN: Final = "0m"
 """A length of which buffermgrd makes nothing; it remembers one whose field just vanishes."""
-TIME_MS: Final = 200
+_TIME_MS: Final = 200
 """Until a watchdog drops, and until it forwards again: the defaults of `pfcwd start_default`."""
+OFFERS: Final = "offers"
+"""Key of a switch's `native`: port to the speeds and the FEC that it has, of STATE_DB."""
 
 
-def cable_cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+def vlan_members(port: PortState) -> dict[int, str]:
+    """VLAN to its `tagging_mode`."""
+    trunk = () if port.trunk_vlans in {None, "all"} else port.trunk_vlans
+    tagged = [vlan for vlan in trunk or () if isinstance(vlan, int)]
+    members = dict.fromkeys(tagged if port.mode in {"trunk", "hybrid"} else (), "tagged")
+    if port.mode in {"access", "hybrid"} and port.access_vlan is not None:
+        members[port.access_vlan] = "untagged"
+    return members
+
+
+def _cable_cells(name: str, cells: Iterable[Cell]) -> tuple[Cell, ...]:
     """The cells that say the length of a port; the template's if none does."""
     found = tuple(cell for cell in cells if cell[0].startswith("CABLE_LENGTH|"))
-    return found or ((TEMPLATE_ROW, name),)
+    return found or ((_TEMPLATE_ROW, name),)
 
 
-def is_run(span: str, listed: Iterable[int]) -> bool:
+def _is_run(row: str, listed: Iterable[int]) -> bool:
     """Whether buffermgrd makes this very row of a list: it has one row for neighbours, `3-4`."""
-    numbers = db.spread(span)
+    numbers = db.spread(row)
     around = range(numbers.start - 1, numbers.stop + 1)
     return bool(numbers) and {*around} & {*listed} == {*numbers}
 
 
-@dataclass(slots=True)
+def _is_group(cell: Cell) -> bool:
+    return cell[0].startswith("BUFFER_PG|")
+
+
 class PortPlan:
     """What changes on one port."""
 
-    name: str
-    was: PortState
-    port: PortState
-    now: Cells = field(init=False)
-    """Every cell of the port's settings that is there."""
-    first: Cells = field(default_factory=dict[Cell, str])
-    """Cells that go before PFC: what the switch makes buffers by, and VLANs."""
-    sets: Cells = field(default_factory=dict[Cell, str])
-    last: Cells = field(default_factory=dict[Cell, str])
-    """Cells that go after everything else: MTU and state of the port, and its watchdog."""
-    gone_rows: list[str] = field(default_factory=list[str])
-    """Rows that go before anything comes: memberships, and a watchdog that starts again."""
-    deletes: list[Cell] = field(default_factory=list[Cell])
-    """Fields that go in the end."""
-    gone_groups: list[str] = field(default_factory=list[str])
-    """Priority groups that were made for our PFC."""
-    renewed_groups: list[str] = field(default_factory=list[str])
-    """Rows that share a group with one of those: they must be sent to the switch again."""
-    needed: set[str] = field(default_factory=set[str])
-    """Rows of ours that a wanted setting names."""
-    recorded: set[Cell] = field(default_factory=set[Cell])
-    """Cells that are put back to what was recorded."""
-    length_moves: bool = False
-    touches: Cells = field(default_factory=dict[Cell, str])
-    """What makes the switch look at the length again: it goes with the last."""
-    touched: bool = False
-    """The switch must look at the length again."""
-    renews_pfc: bool = False
-    """Nothing of the port is there to be touched, so PFC goes and comes back."""
+    def __init__(self, name: str, actual: SwitchState, target: SwitchState) -> None:
+        """Decide what changes.
 
-    def __post_init__(self) -> None:
-        """Take the cells of all settings together."""
+        Raises:
+            Unsettable: No line of ours leads there.
+        """
+        self.name, self.switch = name, actual
+        self.was, self.port = (each.ports.get(name, PortState()) for each in (actual, target))
+        self.row, self.pause = db.PORT.format(name), (db.QOS.format(name), "pfc_enable")
+        self._texts = db.texts_of(self.was), db.texts_of(self.port)
         settings = db.read_settings(self.was).values()
-        self.now = {cell: value for cells in settings for cell, value in cells.items()}
+        # Every cell of the port's settings that is there.
+        self.now: Cells = {cell: value for cells in settings for cell, value in cells.items()}
+        # Cells that go before PFC (what the switch makes buffers by, and VLANs), with it, and after
+        # everything else: MTU and state of the port, and its watchdog.
+        self.first, self.sets, self.last = Cells(), Cells(), Cells()
+        # Rows that go before anything comes: memberships, and a watchdog that starts again.
+        self.gone_rows: list[str] = []
+        self.deletes: list[Cell] = []  # fields that go in the end
+        # Priority groups that go: those made for our PFC, and rows that share a group with one of
+        # them, which are in `sets` again so that they are sent to the chip.
+        self.groups: list[str] = []
+        self.needed: set[str] = set()  # rows of ours that a wanted setting names
+        self._recorded: set[Cell] = set()  # cells that are put back to what was recorded
+        self._touched = self._length_moves = False  # the switch must look at the length again
+        # What makes it look, which goes with the last; None: there is nothing, so that PFC goes for
+        # a moment and comes back.
+        self._touches: Cells | None = {}
+        self._plan_qos()
+        self._plan_members()
+        self._plan_fields()
 
-    @property
-    def pause(self) -> Cell:
-        """The list of priorities with PFC."""
-        return db.QOS.format(self.name), "pfc_enable"
+    def _after(self, cell: Cell) -> str:
+        return "" if cell in self.deletes else self.sets.get(cell, self.now.get(cell, ""))
 
     @property
     def named(self) -> set[str]:
         """Rows that the port names afterwards, except by cells that are put back."""
-        gone = {*self.deletes, *self.recorded}
-        cells = {**self.now, **self.sets}
-        return {*db.named_rows((cell, value) for cell, value in cells.items() if cell not in gone)}
+        gone = {*self.deletes, *self._recorded}
+        return db.named_rows({c: v for c, v in (self.now | self.sets).items() if c not in gone})
 
     @property
-    def pause_list(self) -> str:
-        """`pfc_enable` afterwards, which the switch makes groups and their profile for."""
-        held = self.sets.get(self.pause, self.now.get(self.pause, ""))
-        return "" if self.pause in self.deletes else held
+    def touches(self) -> Cells:
+        """What makes the switch look at the length again, if it makes groups at all."""
+        return (self._touches or {}) if self._after(self.pause) else {}
 
     def uses(self, profile: str) -> bool:
         """Whether a group names a profile that the switch made, or will after these lines."""
-        for (row, _), value in {**self.now, **self.sets}.items():
-            if row.startswith("BUFFER_PG|") and value == profile and row not in self.gone_groups:
+        for cell, value in (self.now | self.sets).items():
+            stays = cell[0] not in self.groups or cell in self.sets
+            if _is_group(cell) and value == profile and stays:
                 return True
         # The switch makes groups of these lines; else those that are there are all.
-        looks = bool(self.pause_list) and (self.touched or self.pause in self.sets)
-        cells = {**self.now, **self.first}
-        said = [cells[cell] for cell in cable_cells(self.name, cells) if cell in cells]
+        looks = bool(self._after(self.pause)) and (self._touched or self.pause in self.sets)
+        cells = self.now | self.first
+        said = [cells[cell] for cell in _cable_cells(self.name, cells) if cell in cells]
         return looks and bool(said) and bool(said[-1]) and f"_{said[-1]}_" in profile
 
     def forgets(self) -> Cells:
@@ -123,14 +131,14 @@ class PortPlan:
 
         buffermgrd remembers a list that just vanishes, and would make the groups again.
         """
-        renews = self.renews_pfc or self.gone_groups or self.pause in self.deletes
+        renews = self._touches is None or self.groups or self.pause in self.deletes
         if not (self.now.get(self.pause) and renews):
             return {}
         if self.pause not in {*self.sets, *self.deletes}:
             self.sets[self.pause] = self.now[self.pause]
         return {self.pause: ""}
 
-    def put(self, cell: Cell, value: str | None) -> None:
+    def _put(self, cell: Cell, value: str | None) -> None:
         """Change a cell if it is not so already; None: it goes."""
         now = self.now.get(cell)
         if value is None and now is not None:
@@ -138,197 +146,225 @@ class PortPlan:
         elif value is not None and value != now:
             self.sets[cell] = value
 
+    def _renew(self, stage: Cells, held: Cells, wanted: Cells, *, anew: bool = False) -> None:
+        """Rows that no daemon changes in place: each goes, and comes again if it is wanted."""
+        changed = {cell[0] for cell, _ in held.items() ^ wanted.items()}
+        changed |= {row for row, _ in wanted} if anew else set()
+        self.gone_rows += dict.fromkeys(row for row, _ in held if row in changed)
+        stage |= {cell: value for cell, value in wanted.items() if cell[0] in changed}
 
-def plan_qos(plan: PortPlan, switch: SwitchState) -> None:
-    """What changes on the QoS of one port.
+    def _plan_qos(self) -> None:
+        recorded, held = db.read_settings(self.port), db.values_of(self.was)
+        self._plan_length(recorded.get("cable"))
+        for setting in db.settings_of(self.port):
+            name = setting[0]
+            if name not in recorded:
+                agrees = db.values_of(self.port)[name].items() <= held.get(name, {}).items()
+                self._plan_wanted(*setting, agrees=agrees)
+        for name, cells in recorded.items():
+            owned = db.cells_of(self.name, *db.SETTINGS[name]) if name in db.SETTINGS else ()
+            self._recorded |= {*owned}
+            for cell in owned:
+                self._put(cell, cells.get(cell))
+            if name == "buffers":
+                self._put_back_groups({c: v for c, v in cells.items() if _is_group(c)})
+        self._plan_watchdog(recorded.get("pfc_watchdog"))
 
-    Raises:
-        Unsettable: No line of ours leads there.
-    """
-    recorded = db.read_settings(plan.port)
-    _plan_length(plan, switch, recorded.get("cable"))
-    for setting in db.settings_of(plan.port):
-        if setting[0] not in recorded:
-            _plan_wanted(plan, switch, setting)
-    rows = {name: (row, tc) for name, row, tc in db.every_setting()}
-    for name, cells in recorded.items():
-        if name in rows:
-            _put_back(plan, db.cells_of(plan.name, *rows[name]), cells)
-        if name == "buffers":
-            _put_back_groups(plan, cells)
-    if "pfc_watchdog" in recorded:
-        _set_watchdog(plan, recorded["pfc_watchdog"])
-    elif plan.port.pfc_watchdog is not None:
-        _want_watchdog(plan, switch)
+    def _plan_wanted(self, name: str, row: db.CellRow, tc: int, *, agrees: bool) -> None:
+        """`agrees`: the port has the setting already, by whichever names.
 
+        A queue that shares its row with others cannot be set alone: which row wins is not said.
+        """
+        cells = db.cells_of(self.name, row, tc)
+        texts = (each(self.port, tc) if callable(each) else each for each in row.fields.values())
+        wanted = dict(zip(cells, texts, strict=True))
+        as_wanted = all(self.now.get(cell) == (text or None) for cell, text in wanted.items())
+        if not agrees:
+            shared = (row for row, _ in db.read_settings(self.was).get(name, {}))
+            for each in (row for row in shared if row.startswith("QUEUE|") and "-" in row):
+                raise Unsettable(
+                    f"{each} is one row for several queues of {self.name}, and queue {tc} needs "
+                    "one of its own: write one row a queue, and run this again"
+                )
+            if name == "buffers":
+                self._want_groups(as_wanted=as_wanted)
+            for cell, text in wanted.items():
+                self._put(cell, text or None)
+        if not agrees or as_wanted:
+            self.needed |= db.named_rows(wanted)
 
-def _plan_wanted(plan: PortPlan, switch: SwitchState, setting: Setting) -> None:
-    name, row, tc = setting
-    wanted, cells = db.wanted_cells(plan.name, plan.port, row, tc), db.cells_of(plan.name, row, tc)
-    as_wanted = all(plan.now.get(cell) == wanted.get(cell) for cell in cells)
-    if not row.agrees(plan.was, plan.port, tc):
-        _require_own_row(plan, name, tc)
-        if name == "buffers":
-            _want_groups(plan, switch, as_wanted=as_wanted)
-        for cell in cells:
-            plan.put(cell, wanted.get(cell))
-    elif not as_wanted:
-        return
-    plan.needed |= {*db.named_rows(wanted.items())}
+    def _plan_length(self, recorded: Cells | None) -> None:
+        """Before PFC, by which the switch looks at the length; older images look then only."""
+        was, port, aim = self.was, self.port, Cells()
+        held = _cable_cells(self.name, self.now)
+        if recorded is not None:
+            gone = [cell for cell in held if cell in self.now and cell not in recorded]
+            self.deletes += gone
+            aim = dict(recorded) or dict.fromkeys(gone, _FORGOTTEN)
+        elif port.cable_m is not None and was.cable_m != port.cable_m:
+            aim = dict.fromkeys(held, f"{port.cable_m}m")
+            paused, rows = port.pfc_priorities or (), db.read_rows(self.switch) or ()
+            for cell, speed, length in made_groups(self.now, paused):
+                profile = f"{db.LOSSLESS_PROFILE}{speed}_{port.cable_m}m_profile"
+                # buffermgrd does not touch a row of an earlier list, `3-4` beside `3`, which would
+                # bring its headroom back at the next boot. Its new profile must be there already.
+                if length != port.cable_m and _is_run(cell[0], paused):
+                    self._touched = True
+                elif length != port.cable_m and f"BUFFER_PROFILE|{profile}" in rows:
+                    self.sets[cell] = profile
+        lengths = {cell: value for cell, value in aim.items() if self.now.get(cell) != value}
+        self.first |= lengths
+        self._length_moves = bool(lengths)
+        self._touched = self._touched or self._length_moves
+        if self._touched:
+            self._touches = self._touch_cells()
 
+    def _touch_cells(self) -> Cells | None:
+        """A field of a port, with the value that it has: by its event buffermgrd looks.
 
-def _plan_length(plan: PortPlan, switch: SwitchState, recorded: Cells | None) -> None:
-    """Before PFC, by which the switch looks at the length; older images look then only."""
-    was, port, aim = plan.was, plan.port, Cells()
-    held = cable_cells(plan.name, plan.now)
-    if recorded is not None:
-        gone = [cell for cell in held if cell in plan.now and cell not in recorded]
-        plan.deletes += gone
-        aim = dict(recorded) or dict.fromkeys(gone, FORGOTTEN)
-    elif port.cable_m is not None and was.cable_m != port.cable_m:
-        aim = dict.fromkeys(held, f"{port.cable_m}m")
-        paused, rows = port.pfc_priorities or (), db.read_rows(switch) or ()
-        for cell, speed, length in made_groups(plan.now, paused):
-            profile = f"{db.LOSSLESS_PROFILE}{speed}_{port.cable_m}m_profile"
-            if length == port.cable_m:
-                continue
-            # buffermgrd does not touch a row of an earlier list, `3-4` beside `3`, which would
-            # bring its headroom back at the next boot. Its new profile must be there already.
-            if is_run(db.span_of(cell[0]), paused):
-                plan.touched = True
-            elif f"BUFFER_PROFILE|{profile}" in rows:
-                plan.sets[cell] = profile
-    lengths = {cell: value for cell, value in aim.items() if plan.now.get(cell) != value}
-    plan.first |= lengths
-    plan.length_moves = bool(lengths)
-    plan.touched = plan.touched or plan.length_moves
-    if plan.touched:
-        found = _touch_cells(plan)
-        plan.renews_pfc = found is None
-        plan.touches |= found or {}
+        It looks at a length alone in images from March 2026 on only (sonic-swss 67198295). Nothing
+        is needed if MTU or state is written anyway.
+        """
+        was, now = self._texts
+        names = [name for name, field in db.PORT_FIELDS.items() if field.native]
+        if any(now[name] not in {None, was[name]} for name in names):
+            return {}
+        for name in names:
+            text = was[name]
+            if text and not db.PORT_FIELDS[name].is_absent(self.was, text):
+                return {(self.row, name): text}
+        return None
 
+    def _plan_watchdog(self, target: Cells | None) -> None:
+        """A running watchdog takes neither another row nor another list: it starts again.
 
-def _touch_cells(plan: PortPlan) -> Cells | None:
-    """A field of a port, with the value that it has: by its event buffermgrd looks at the length.
+        A row that changes under it is half taken (sonic-swss, pfcwdorch.cpp).
+        """
+        listed, row = (db.QOS.format(self.name), db.LIST_FIELD), db.WATCHDOG.format(self.name)
+        target = self._want_watchdog(listed, row) if target is None else target
+        if target is not None:
+            self._put(listed, target.get(listed))
+            held, wanted = (
+                {cell: text for cell, text in cells.items() if cell[0] == row}
+                for cells in (self.now, target)
+            )
+            self._renew(self.last, held, wanted, anew=self.now.get(listed) != target.get(listed))
 
-    It does so by the length alone in images from March 2026 on only (sonic-swss 67198295).
-
-    Returns:
-        Nothing if the port's MTU or state is written anyway; None if no field is there.
-    """
-    was, port, row = plan.was, plan.port, db.PORT.format(plan.name)
-    if port.mtu_bytes not in {None, was.mtu_bytes} or port.admin_up not in {None, was.admin_up}:
-        return {}
-    if not is_default(was.native, "mtu_bytes") and was.mtu_bytes is not None:
-        return {(row, "mtu"): str(was.mtu_bytes)}
-    if not is_default(was.native, "admin_up") and was.admin_up is not None:
-        return {(row, "admin_status"): "up" if was.admin_up else "down"}
-    return None
-
-
-def _want_watchdog(plan: PortPlan, switch: SwitchState) -> None:
-    """Times that are already set are kept, unless the file says others."""
-    was, port, implied = plan.was, plan.port, db.whole_words(switch)
-    if not port.pfc_watchdog:
-        _set_watchdog(plan, {})
-        return
-    paused, times = {*(port.pfc_priorities or ())}, port.pfc_watchdog_ms
-    listed, row = (db.QOS.format(plan.name), db.LIST_FIELD), db.WATCHDOG.format(plan.name)
-    lists_all = paused <= db.numbers_of(plan.now.get(listed, ""))
-    if was.pfc_watchdog and times in {None, was.pfc_watchdog_ms} and lists_all:
-        return
-    polled = poll_ms(implied)
-    if UNPOLLED in implied:
-        raise Unsettable(
-            "its PFC watchdogs see nothing, since the polling of their counters is off. It is one "
-            "setting for all ports, so we do not change it: run `sudo pfcwd counter_poll enable`, "
-            "save, and run this again"
-        )
-    if times is not None and min(times) < polled:
-        raise Unsettable(
-            f"its PFC watchdogs look each {polled} ms, and pfc_watchdog_ms has {min(times)}. How "
-            "often they look is one setting for all ports, so we do not change it: run `sudo pfcwd "
-            f"interval {min(times)}`, save, and run this again"
-        )
-    wanted = _rows_in(plan.now, row) | {(row, "action"): ACTION}
-    for number, time in enumerate(RANGES_MS):
-        if times is not None:
-            wanted[row, time] = str(times[number])
-        elif not is_time(wanted.get((row, time), ""), time, implied):
-            wanted[row, time] = str(max(TIME_MS, polled))
-    wanted[listed] = plan.now[listed] if lists_all else ",".join(map(str, sorted(paused)))
-    _set_watchdog(plan, wanted)
-
-
-def _rows_in(cells: Cells, row: str) -> Cells:
-    return {cell: value for cell, value in cells.items() if cell[0] == row}
-
-
-def _set_watchdog(plan: PortPlan, target: Cells) -> None:
-    """A running watchdog takes neither another row nor another list: it ends, and starts again.
-
-    A row that changes under it is half taken (sonic-swss, pfcwdorch.cpp).
-    """
-    listed, row = (db.QOS.format(plan.name), db.LIST_FIELD), db.WATCHDOG.format(plan.name)
-    held, wanted = _rows_in(plan.now, row), _rows_in(target, row)
-    plan.put(listed, target.get(listed))
-    if held != wanted or plan.now.get(listed) != target.get(listed):
-        plan.gone_rows += [row] if held else []
-        plan.last |= wanted
-
-
-def _require_own_row(plan: PortPlan, setting: str, tc: int) -> None:
-    """A queue that shares its row with others cannot be set alone: which row wins is not said."""
-    for row, _ in db.read_settings(plan.was).get(setting, {}):
-        if row.startswith("QUEUE|") and "-" in db.span_of(row):
+    def _want_watchdog(self, listed: Cell, row: str) -> Cells | None:
+        """Its cells: times that are already set are kept, unless the file says others."""
+        was, port, implied = self.was, self.port, db.words_of(self.switch)
+        paused, times = {*(port.pfc_priorities or ())}, port.pfc_watchdog_ms
+        lists_all = paused <= db.numbers_of(self.now.get(listed, ""))
+        settled = was.pfc_watchdog and times in {None, was.pfc_watchdog_ms} and lists_all
+        if not port.pfc_watchdog or settled:
+            return {} if port.pfc_watchdog is False else None
+        polled = poll_ms(implied)
+        if UNPOLLED in implied:
             raise Unsettable(
-                f"{row} is one row for several queues of {plan.name}, and queue {tc} needs one of "
-                "its own: write one row a queue, and run this again"
+                "its PFC watchdogs see nothing, since the polling of their counters is off. It is "
+                "one setting for all ports, so we do not change it: run `sudo pfcwd counter_poll "
+                "enable`, save, and run this again"
+            )
+        if times is not None and min(times) < polled:
+            raise Unsettable(
+                f"its PFC watchdogs look each {polled} ms, and pfc_watchdog_ms has {min(times)}. "
+                "How often they look is one setting for all ports, so we do not change it: run "
+                f"`sudo pfcwd interval {min(times)}`, save, and run this again"
+            )
+        wanted = {cell: text for cell, text in self.now.items() if cell[0] == row}
+        wanted[row, "action"] = ACTION
+        for number, time in enumerate(RANGES_MS):
+            if times is not None:
+                wanted[row, time] = str(times[number])
+            elif not is_time(wanted.get((row, time), ""), time, implied):
+                wanted[row, time] = str(max(_TIME_MS, polled))
+        wanted[listed] = self.now[listed] if lists_all else ",".join(map(str, sorted(paused)))
+        return wanted
+
+    def _want_groups(self, *, as_wanted: bool) -> None:
+        """In the dynamic model a lossless buffer is asked for; in the other it follows from PFC."""
+        was, port = self.was, self.port
+        lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
+        if "dynamic" in db.words_of(self.switch):
+            for priority in lacking:
+                self._put((db.GROUP.format(self.name, priority), "profile"), db.DYNAMIC_PROFILE)
+        elif as_wanted and was.pfc_priorities == port.pfc_priorities and not self._length_moves:
+            raise Unsettable(
+                f"PFC of {self.name} is on, and the switch made no lossless buffer for priority "
+                f"{lacking[0]}. Look at CABLE_LENGTH and the speed of the port: the platform's "
+                "pg_profile_lookup.ini must have a line for both"
             )
 
+    def _put_back_groups(self, before: Cells) -> None:
+        """Groups that were made for PFC of ours go; the switch makes those of a list that stays."""
+        paused, gone = db.numbers_of(self._after(self.pause)), set[int]()
+        for cell, profile in sorted(self.now.items()):
+            # With another length the switch may have made none of a list that stays.
+            stays = _is_run(cell[0], paused) and not self._length_moves
+            made = profile.startswith(db.LOSSLESS_PROFILE) and not stays
+            if _is_group(cell) and cell not in before and (made or profile == db.DYNAMIC_PROFILE):
+                self.groups.append(cell[0])
+                gone |= {*db.spread(cell[0])}
+        for cell, profile in sorted(before.items()):
+            if gone & {*db.spread(cell[0])} and cell in self.now:
+                self.groups.append(cell[0])
+                self.sets[cell] = profile
+            else:
+                self._put(cell, profile)
 
-def _want_groups(plan: PortPlan, switch: SwitchState, *, as_wanted: bool) -> None:
-    """In the dynamic model a lossless buffer is asked for; in the other it follows from PFC."""
-    was, port = plan.was, plan.port
-    lacking = [n for n in port.lossless_buffers or () if n not in (was.lossless_buffers or ())]
-    if "dynamic" in db.whole_words(switch):
-        for priority in lacking:
-            plan.put((db.GROUP.format(plan.name, priority), "profile"), db.DYNAMIC_PROFILE)
-    elif as_wanted and was.pfc_priorities == port.pfc_priorities and not plan.length_moves:
-        raise Unsettable(
-            f"PFC of {plan.name} is on, and the switch made no lossless buffer for priority "
-            f"{lacking[0]}. Look at CABLE_LENGTH and the speed of the port: the platform's "
-            "pg_profile_lookup.ini must have a line for both"
+    def _plan_members(self) -> None:
+        """A port has one untagged VLAN, so what goes, goes first."""
+        if self.port.mode is None and self.port.trunk_vlans is None:
+            return
+        before, after = (
+            {(f"VLAN_MEMBER|Vlan{v}|{self.name}", "tagging_mode"): tag for v, tag in sorted(each)}
+            for each in (
+                vlan_members(self.was).items(),
+                vlan_members(fill_membership(self.was, self.port)).items(),
+            )
         )
+        self._renew(self.first, before, after)
+        # Releases from 202405 on may have recorded a mode, which limits what a port may join.
+        cell, tags, port = (self.row, "mode"), {*after.values()}, self.port
+        now, wanted = (db.read_settings(s).get("mode", {}).get(cell) for s in (self.was, port))
+        if wanted is None:
+            wanted = "trunk" if "tagged" in tags else port.mode if port.mode == "routed" else now
+            wanted = "access" if tags == {"untagged"} and now == "routed" else wanted
+        if now is not None and port.mode is not None and wanted not in {None, now}:
+            self.first[cell] = wanted or ""
 
+    def _plan_fields(self) -> None:
+        """Speed, FEC, auto-negotiation, MTU and state, by `PORT_FIELDS`."""
+        was, now = self._texts
+        if now["adv_speeds"] == now["adv_speeds@"] == "" == was["adv_speeds"]:
+            was["adv_speeds"] = was["adv_speeds@"]  # the default of a list is the text `all`
+        defaults, gone = Cells(), dict[int, Cell]()
+        for name, field in db.PORT_FIELDS.items():
+            cell, text, before = (self.row, name), now[name], was[name] or ""
+            if text is None:
+                continue
+            value = text or field.default
+            if text != before and value and value != before:
+                self._require_offer(name, value)
+                (self.last if field.native else self.first if text else defaults)[cell] = value
+            stays_absent = text == before and field.is_absent(self.was, before)
+            if field.is_absent(self.port, text) and not stays_absent:
+                gone[field.leaves] = cell
+        self.first |= defaults
+        self.deletes += [cell for _, cell in sorted(gone.items())]
 
-def _put_back(plan: PortPlan, cells: tuple[Cell, ...], recorded: Cells) -> None:
-    plan.recorded |= {*cells}
-    for cell in cells:
-        plan.put(cell, recorded.get(cell))
+    def _require_offer(self, name: str, value: str) -> None:
+        """As `config interface speed` and `fec` do (sonic-utilities, scripts/portconfig).
 
-
-def _put_back_groups(plan: PortPlan, recorded: Cells) -> None:
-    before = {cell for cell in recorded if cell[0].startswith("BUFFER_PG|")}
-    plan.gone_groups += [row for row in _made_groups(plan) if (row, "profile") not in before]
-    for cell in sorted(before):
-        shared = {n for row in plan.gone_groups for n in db.spread(db.span_of(row))}
-        if shared & {*db.spread(db.span_of(cell[0]))} and cell in plan.now:
-            plan.renewed_groups.append(cell[0])
-            plan.sets[cell] = recorded[cell]
-        else:
-            plan.put(cell, recorded[cell])
-
-
-def _made_groups(plan: PortPlan) -> Iterator[str]:
-    """Groups that were made for PFC of ours; the switch makes those of the list that stays again.
-
-    It makes one row for neighbours: `3-4` for the list `3,4`.
-    """
-    paused = db.numbers_of(plan.pause_list)
-    for (row, _), profile in sorted(plan.now.items()):
-        # With another length the switch may have made none of a list that stays.
-        stays = is_run(db.span_of(row), paused) and not plan.length_moves
-        made = profile.startswith(db.LOSSLESS_PROFILE) and not stays
-        if row.startswith("BUFFER_PG|") and (profile == db.DYNAMIC_PROFILE or made):
-            yield row
+        Raises:
+            Unsettable: The port says what it has, and this is not among it. What the chip has for
+                FEC may follow the speed, so with another speed it is not known before.
+        """
+        offers = (db.read_rows(self.switch, OFFERS) or {}).get(self.name, {})
+        key, follows = f"supported_{name}s", name == "fec" and (self.row, "speed") in self.first
+        offered = [each for each in offers.get(key, "").split(",") if each]
+        if offered and value not in offered and not follows:
+            raise Unsettable(
+                f"{name} {value} of {self.name} is none that the port has: "
+                f"{', '.join(offered)} ({key} of STATE_DB)"
+            )

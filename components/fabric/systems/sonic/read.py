@@ -1,4 +1,4 @@
-"""What SONiC prints, read into plain values; docs/explanation/sources.md#sonic.
+"""CONFIG_DB, read into plain values; docs/explanation/sources.md#sonic.
 
 The configuration is one JSON object: table to row to fields. It also holds secrets of the switch
 (SNMP communities, TACACS keys), so an answer that cannot be read is not shown.
@@ -47,11 +47,9 @@ def parse_config(command: str, text: str) -> Tables:
 
 
 def _fields(value: JsonValue) -> Fields:
-    if not isinstance(value, dict):
-        return {}
     return dict(
         (f"{key}@", ",".join(map(str, field))) if isinstance(field, list) else (key, str(field))
-        for key, field in value.items()
+        for key, field in (value.items() if isinstance(value, dict) else ())
     )
 
 
@@ -67,12 +65,9 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
     """
     for name in wanted:
         if name not in tables["PORT"]:
-            raise Unreadable(
-                command,
-                _HIDDEN,
-                f"there is no port {name}; if it is a part of another one, that one must be "
-                "split first: `sudo config interface breakout`",
-            )
+            why = f"there is no port {name}; if it is a part of another one, that one must be "
+            why += "split first: `sudo config interface breakout`"
+            raise Unreadable(command, _HIDDEN, why)
     joined: Rows = {}
     split: Rows = {}
     for table in _OF_PORTS:
@@ -96,51 +91,44 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
 
 def port_names(tables: Tables) -> tuple[str, ...]:
     """Every front panel port, by number."""
-    return tuple(sorted((name for name in tables["PORT"] if _PORT.fullmatch(name)), key=port_key))
+    return tuple(sorted(filter(_PORT.fullmatch, tables["PORT"]), key=port_key))
 
 
-_LENGTH: Final = re.compile(r"(\d+)m")  # sonic-cable-length.yang
 _MADE: Final = re.compile(r"pg_lossless_(?P<speed>\d+)_(?P<length>\d+)m_profile")
 
 
-def made_groups(
-    cells: Mapping[Cell, str], paused: Iterable[int]
-) -> Iterator[tuple[Cell, str, int]]:
+def made_groups(cells: Cells, paused: Iterable[int]) -> Iterator[tuple[Cell, str, int]]:
     """The paused groups whose profile buffermgrd made: cell, speed and length in metres."""
-    listed = {*paused}
     for cell, value in sorted(cells.items()):
         made = _MADE.fullmatch(value)
-        if cell[0].startswith("BUFFER_PG|") and made and listed & {*db.spread(db.span_of(cell[0]))}:
+        if cell[0].startswith("BUFFER_PG|") and made and {*paused} & {*db.spread(cell[0])}:
             yield cell, made["speed"], int(made["length"])
 
 
-def length_in_force(cells: Mapping[Cell, str], paused: Iterable[int]) -> int:
+def _length_in_force(said: Collection[str], groups: Cells, paused: Iterable[int]) -> int:
     """Metres that the headroom of the paused groups is for; 0: nothing says, or two things do.
 
     A group has another length than the table if the platform has no headroom for that, and if the
     switch has not looked: then its next look changes it.
     """
-    said = {value for cell, value in cells.items() if cell[0].startswith("CABLE_LENGTH|")}
-    found = _LENGTH.fullmatch(said.pop()) if len(said) == 1 else None
-    length = int(found[1]) if found else 0
-    made = {each for _, _, each in made_groups(cells, paused)}
-    return length if made <= {length} else 0
+    found = re.fullmatch(r"(\d+)m", next(iter(said))) if len(said) == 1 else None
+    length = int(found[1]) if found else 0  # sonic-cable-length.yang
+    return length if {each for _, _, each in made_groups(groups, paused)} <= {length} else 0
 
 
-ACTION: Final = "drop"
-"""What `pfc_watchdog` promises; also the default of the switch."""
+ACTION: Final = "drop"  # what `pfc_watchdog` promises; also the default of the switch
 POLL_MS: Final = 100
 """How often watchdogs look by default (sonic-swss, orchdaemon.cpp: PFC_WD_POLL_MSECS)."""
 RANGES_MS: Final = {"detection_time": range(100, 5001), "restoration_time": range(100, 60_001)}
 """sonic-pfcwd.yang. Without the second one a queue is never restored."""
 UNPOLLED: Final = "watchdog not polled"
-"""Of a switch, in `whole_words`: no watchdog of it sees anything."""
+"""Of a switch, in `words_of`: no watchdog of it sees anything."""
 _POLLED: Final = re.compile(r"watchdog polled each (\d+) ms")
 
 
 def poll_ms(implied: Iterable[str]) -> int:
     """How often the watchdogs look."""
-    found = (_POLLED.fullmatch(text) for text in implied)
+    found = map(_POLLED.fullmatch, implied)
     return next((int(match[1]) for match in found if match), POLL_MS)
 
 
@@ -154,41 +142,50 @@ class ConfigDb:
     """One look at a configuration; keys are taken apart once, since there are thousands."""
 
     tables: Tables
-    queues: Tables
-    """Port to queue or range of queues to fields: the keys of QUEUE."""
-    buffer_groups: Tables
-    """The same of BUFFER_PG."""
-    members: Tables
-    """Port to VLAN to fields: the keys of VLAN_MEMBER."""
+    parts: Mapping[str, Tables]
+    """QUEUE, BUFFER_PG and VLAN_MEMBER: port to the rest of each key (queues, VLAN) to fields."""
+    implied: tuple[str, ...]
+    """What holds for all ports: `words_of` of a state."""
 
     @classmethod
     def of(cls, tables: Tables) -> ConfigDb:
         """Take the keys apart."""
-        parts: list[Tables] = [{}, {}, {}]
-        for found, table in zip(parts, ("QUEUE", "BUFFER_PG", "VLAN_MEMBER"), strict=True):
+        parts: dict[str, Tables] = {"QUEUE": {}, "BUFFER_PG": {}, "VLAN_MEMBER": {}}
+        for table, found in parts.items():
             for key, fields in tables.get(table, {}).items():
                 first, _, rest = key.partition("|")
                 port, other = (rest, first) if table == "VLAN_MEMBER" else (first, rest)
                 found.setdefault(port, {})[other] = fields
-        return cls(tables, *parts)
+        bare = cls(tables, parts, ())
+        interval = bare.row("PFC_WD", "GLOBAL").get("POLL_INTERVAL", "")
+        polls = bare.row("FLEX_COUNTER_TABLE", "PFCWD").get("FLEX_COUNTER_STATUS")
+        words = {
+            "dynamic": bare.row("DEVICE_METADATA", "localhost").get("buffer_model") == "dynamic",
+            UNPOLLED: polls != "enable",
+            f"watchdog polled each {interval} ms": interval.isdigit(),
+            db.SPANNING: bool(bare.row("STP", "GLOBAL").get("mode")),
+        }
+        return cls(tables, parts, tuple(word for word, holds in words.items() if holds))
 
     def row(self, table: str, key: str) -> Fields:
         """The fields of a row; none if it is not there."""
         return self.tables.get(table, {}).get(key, {})
 
-    def port(self, name: str) -> PortState:
-        """What the configuration says of one port."""
+    def port(self, name: str, *, beside: bool = False) -> PortState:
+        """What the configuration says of one port; `beside`: also what is found beside ours."""
         row, qos, watchdog = (self.row(t, name) for t in ("PORT", "PORT_QOS_MAP", "PFC_WD"))
+        everywhere, tagged = self.row("PORT_QOS_MAP", "global"), "dot1p_to_tc_map" in qos
         mode, access, trunk = self._membership(name)
         drops, restores = (watchdog.get(time, "") for time in RANGES_MS)
         timed = drops.isdigit() and restores.isdigit()
         paused = tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", "")))))
         # The port's own map, or else the one of the whole switch.
-        everywhere = self.row("PORT_QOS_MAP", "global").get("dscp_to_tc_map", "")
-        dscps = qos.get("dscp_to_tc_map") or everywhere
-        tagged = "dot1p_to_tc_map" in qos
-        served = self._schedulers(name)
-        return PortState(
+        dscps = qos.get("dscp_to_tc_map") or everywhere.get("dscp_to_tc_map", "")
+        served = {tc: self._named_by(name, tc, "scheduler") for tc in db.PRIORITIES}
+        strict = tuple(tc for tc, each in served.items() if each.get("type") == "STRICT")
+        shares = {tc: each.get("weight", "") for tc, each in served.items() if tc not in strict}
+        cells = dict(self._cells(name))
+        found = PortState(
             admin_up=row.get("admin_status", "down") == "up",
             mtu_bytes=int(row.get("mtu", db.FACTORY_MTU_BYTES)),
             mode=mode,
@@ -196,20 +193,26 @@ class ConfigDb:
             trunk_vlans=trunk,
             trust=("both" if tagged else "L3") if dscps else "L2" if tagged else "port",
             ecn={tc: self._ecn(name, tc) for tc in db.PRIORITIES},
-            strict_classes=tuple(tc for tc in db.PRIORITIES if served[tc].get("type") == "STRICT"),
+            strict_classes=strict,
             dscp_priorities=self._numbers("DSCP_TO_TC_MAP", dscps, len(db.DSCPS)),
             priority_classes=self._numbers("TC_TO_QUEUE_MAP", qos.get("tc_to_queue_map", ""), 8),
             pfc_priorities=paused,
             pfc_watchdog=self._is_watching(watchdog, qos),
             pfc_watchdog_ms=(int(drops), int(restores)) if timed else None,
-            cable_m=length_in_force(self._lengths(name) | self._groups(name), paused),
+            cable_m=_length_in_force({*cells["cable"].values()}, self._groups(name), paused),
             lossless_buffers=tuple(n for n in db.PRIORITIES if self._is_lossless(name, n, qos)),
             native=sources(admin_up="admin_status" in row, mtu_bytes="mtu" in row)
-            | db.write_settings(dict(self._cells(name))),
+            | db.write_settings(cells),
         )
+        links = db.link_state(row)
+        if beside:
+            # What a port writes into the packets of a class (sonic-port-qos-map.yang).
+            links["rewrite_dscp"] = bool({**everywhere, **qos}.get("tc_to_dscp_map"))
+            links["class_shares"] = {tc: int(n) for tc, n in shares.items() if n.isdigit()}
+        return found.model_copy(update=links)
 
     def _membership(self, name: str) -> tuple[Mode, int | None, tuple[int, ...]]:
-        members = self.members.get(name, {}).items()
+        members = self.parts["VLAN_MEMBER"].get(name, {}).items()
         free = [vlan_number(v) for v, each in members if each.get("tagging_mode") == "untagged"]
         tagged = sorted({vlan_number(vlan) for vlan, _ in members} - {*free})
         if not free:
@@ -220,22 +223,20 @@ class ConfigDb:
         found = self.row(table, name)
         return {n: int(found[str(n)]) for n in range(count) if found.get(str(n), "").isdigit()}
 
-    def queue_keys(self, name: str, queue: int) -> list[str]:
+    def _queue_keys(self, name: str, queue: int) -> list[str]:
         """The rows of a queue: its own, and those that cover it with others."""
-        return [f"{name}|{span}" for span in self.queues.get(name, {}) if queue in db.spread(span)]
+        spans = self.parts["QUEUE"].get(name, {})
+        return [f"{name}|{span}" for span in spans if queue in db.spread(span)]
 
-    def _named_by(self, name: str, queue: int, field: str, table: str) -> Fields:
+    def _named_by(self, name: str, queue: int, field: str) -> Fields:
         """The row that a field of a queue names; its own row counts most."""
-        keys = sorted(self.queue_keys(name, queue), key=lambda key: "-" in db.span_of(key))
+        keys = sorted(self._queue_keys(name, queue), key=lambda key: "-" in key)
         rows = (self.row("QUEUE", key) for key in keys)
-        named = [row[field] for row in rows if field in row]
-        return self.row(table, named[0]) if named else {}
-
-    def _schedulers(self, name: str) -> dict[int, Fields]:
-        return {tc: self._named_by(name, tc, "scheduler", "SCHEDULER") for tc in db.PRIORITIES}
+        named = next((row[field] for row in rows if field in row), "")
+        return self.row(db.MAP_TABLES[field], named)
 
     def _ecn(self, name: str, queue: int) -> EcnState | None:
-        profile = self._named_by(name, queue, "wred_profile", "WRED_PROFILE")
+        profile = self._named_by(name, queue, "wred_profile")
         low, high = profile.get("green_min_threshold", ""), profile.get("green_max_threshold", "")
         if not (low.isdigit() and high.isdigit()):
             return None
@@ -243,7 +244,7 @@ class ConfigDb:
             min_kib=int(low) // db.BYTES_PER_KIB,
             max_kib=int(high) // db.BYTES_PER_KIB,
             kind="ecn" if profile.get("ecn", "ecn_none") in _MARKS else "red",
-            percent=int(profile.get("green_drop_probability", db.MARK_PERCENT)),
+            percent=int(profile.get("green_drop_probability", "100")),  # sonic-wred-profile.yang
         )
 
     def _is_lossless(self, name: str, priority: int, qos: Fields) -> bool:
@@ -252,84 +253,49 @@ class ConfigDb:
         If the switch computes buffers itself (`dynamic`), a group asks for one by `NULL`.
         """
         group = self.row("TC_TO_PRIORITY_GROUP_MAP", qos.get("tc_to_pg_map", ""))
-        names = {
-            fields.get("profile", "")
-            for span, fields in self.buffer_groups.get(name, {}).items()
-            if priority in db.spread(span)
-        }
+        groups = self._groups(name).items()
+        names = {profile for (row, _), profile in groups if priority in db.spread(row)}
         profiles = [self.row("BUFFER_PROFILE", each) for each in names - {db.DYNAMIC_PROFILE}]
         made = any(each.get("pool") == db.LOSSLESS_POOL and "xoff" in each for each in profiles)
         asked = "dynamic" in self.implied and db.DYNAMIC_PROFILE in names
         return group.get(str(priority)) == str(priority) and (made or asked)
 
-    @property
-    def implied(self) -> tuple[str, ...]:
-        """What holds for all ports: `whole_words` of a state."""
-        polls = self.row("FLEX_COUNTER_TABLE", "PFCWD").get("FLEX_COUNTER_STATUS") == "enable"
-        interval = self.row("PFC_WD", "GLOBAL").get("POLL_INTERVAL", "")
-        model = self.row("DEVICE_METADATA", "localhost").get("buffer_model")
-        words = {
-            "dynamic": model == "dynamic",
-            UNPOLLED: not polls,
-            f"watchdog polled each {interval} ms": interval.isdigit(),
-            db.SPANNING: bool(self.row("STP", "GLOBAL").get("mode")),
-        }
-        return tuple(word for word, holds in words.items() if holds)
-
     def _is_watching(self, row: Fields, qos: Fields) -> bool:
         """Whether a port drops what a storm holds up on each of its paused priorities."""
         paused, watched = (db.numbers_of(qos.get(key, "")) for key in ("pfc_enable", db.LIST_FIELD))
+        times = (is_time(row.get(field, ""), field, self.implied) for field in RANGES_MS)
+        is_polled = UNPOLLED not in self.implied
         return (
-            UNPOLLED not in self.implied
-            and row.get("action", ACTION) == ACTION
-            and all(is_time(row.get(field, ""), field, self.implied) for field in RANGES_MS)
-            and paused <= watched
+            is_polled and row.get("action", ACTION) == ACTION and all(times) and paused <= watched
         )
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
-        mode = self.row("PORT", name).get("mode")
-        yield "mode", {} if mode is None else {(db.PORT.format(name), "mode"): mode}
-        for setting, row, tc in db.every_setting():
+        """The cells that are there of each setting of a port."""
+        yield "mode", self._held("PORT", [name], ["mode"])
+        for setting, (row, tc) in db.SETTINGS.items():
             table = row.key.partition("|")[0]
-            keys = self.queue_keys(name, tc) if table == "QUEUE" else [name]
-            cells = {
-                (f"{table}|{key}", field): self.tables[table][key][field]
-                for key in keys
-                for field in row.fields
-                if field in self.row(table, key)
-            }
-            yield setting, cells | (self._groups(name) if setting == "buffers" else {})
-        yield "cable", self._lengths(name)
-        listed = self.row("PORT_QOS_MAP", name).get(db.LIST_FIELD)
-        watched = {(db.WATCHDOG.format(name), k): v for k, v in self.row("PFC_WD", name).items()}
-        ours = {} if listed is None else {(db.QOS.format(name), db.LIST_FIELD): listed}
-        yield "pfc_watchdog", ours | watched
+            keys = self._queue_keys(name, tc) if table == "QUEUE" else [name]
+            groups = self._groups(name) if setting == "buffers" else {}
+            yield setting, self._held(table, keys, row.fields) | groups
+        # The row is called AZURE, and may be called otherwise, or be several.
+        yield "cable", self._held("CABLE_LENGTH", self.tables.get("CABLE_LENGTH", {}), [name])
+        watched = self._held("PFC_WD", [name], self.row("PFC_WD", name))
+        yield "pfc_watchdog", self._held("PORT_QOS_MAP", [name], [db.LIST_FIELD]) | watched
+
+    def _held(self, table: str, keys: Iterable[str], fields: Iterable[str]) -> Cells:
+        """Those of some cells that are there."""
+        rows = {key: self.row(table, key) for key in keys}
+        return {
+            (f"{table}|{key}", field): row[field]
+            for key, row in rows.items()
+            for field in fields
+            if field in row
+        }
 
     def _groups(self, name: str) -> Cells:
         return {
             (f"BUFFER_PG|{name}|{span}", "profile"): fields.get("profile", "")
-            for span, fields in self.buffer_groups.get(name, {}).items()
-        }
-
-    def _lengths(self, name: str) -> Cells:
-        """The row is called AZURE, and may be called otherwise, or be several."""
-        return {
-            (f"CABLE_LENGTH|{key}", name): fields[name]
-            for key, fields in self.tables.get("CABLE_LENGTH", {}).items()
-            if name in fields
-        }
-
-    def beside(self, name: str) -> dict[str, object]:
-        """A rewrite of DSCP, and the weight of each class that is not strict."""
-        qos = {**self.row("PORT_QOS_MAP", "global"), **self.row("PORT_QOS_MAP", name)}
-        return {
-            # What a port writes into the packets of a class (sonic-port-qos-map.yang).
-            "rewrite_dscp": bool(qos.get("tc_to_dscp_map")),
-            "class_shares": {
-                tc: int(row["weight"])
-                for tc, row in self._schedulers(name).items()
-                if row.get("type") != "STRICT" and row.get("weight", "").isdigit()
-            },
+            for span, fields in self.parts["BUFFER_PG"].get(name, {}).items()
         }
 
     def rows(self) -> Rows:
@@ -346,7 +312,7 @@ class ConfigDb:
             or (table == "BUFFER_PROFILE" and key.startswith(db.LOSSLESS_PROFILE))
         }
 
-    def holders(self, wanted: Mapping[str, object]) -> tuple[str, ...]:
+    def holders(self, wanted: Collection[str]) -> tuple[str, ...]:
         """The rows of `rows` that a port uses which was not asked for."""
         named = {
             f"{_NAMED_TABLES[field]}|{value}"
@@ -358,22 +324,20 @@ class ConfigDb:
         }
         return tuple(sorted(named & {*self.rows()}))
 
+    def vlan_holders(
+        self, ours: Collection[str], *, interfaces: bool = True
+    ) -> dict[int, tuple[str, ...]]:
+        """Ports outside those that were asked for, and interfaces, that use a VLAN."""
+        named: dict[str, set[int]] = {}
+        for port, vlans in self.parts["VLAN_MEMBER"].items():
+            if port not in ours:
+                named[port] = {*map(vlan_number, vlans)}
+        for key in self.tables.get("VLAN_INTERFACE", {}) if interfaces else ():
+            vlan = key.partition("|")[0]
+            named.setdefault(vlan, set()).add(vlan_number(vlan))
+        return holders_of(named)
+
 
 def vlan_number(name: str) -> int:
     """`Vlan111` is 111."""
     return int(name.removeprefix("Vlan"))
-
-
-def vlan_holders(
-    tables: Tables, ours: Collection[str], *, interfaces: bool = True
-) -> dict[int, tuple[str, ...]]:
-    """Ports outside those that were asked for, and interfaces, that use a VLAN."""
-    named: dict[str, set[int]] = {}
-    for key in tables.get("VLAN_MEMBER", {}):
-        vlan, _, port = key.partition("|")
-        if port not in ours:
-            named.setdefault(port, set()).add(vlan_number(vlan))
-    for key in tables.get("VLAN_INTERFACE", {}) if interfaces else ():
-        vlan = key.partition("|")[0]
-        named.setdefault(vlan, set()).add(vlan_number(vlan))
-    return holders_of(named)

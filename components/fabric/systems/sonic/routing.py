@@ -12,60 +12,57 @@ direction a session comes up and carries no route (RFC 8212). So ours name one t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
-from components.fabric.parts import write_text
 from components.fabric.state import BgpState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.rows import Cell, Fields, Rows, Tables
 
 LINK_LOCAL: Final = "link-local"
-LOOPBACK: Final = "Loopback0"
-MAX_PATHS: Final = 64
-"""`max_ebgp_paths`, 1 to 256 (sonic-bgp-global.yang, whose default is 1)."""
-WORDS: Final = "routing"
-"""Key of a switch's `native`: the rows as they are."""
-_INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
-_BGP_TABLES: Final = ("BGP_", "ROUTE_REDISTRIBUTE")
-_BUNDLED: Final = "PORTCHANNEL_MEMBER"
-_MAPS: Final = ("ROUTE_MAP", "ROUTE_MAP_SET")
-_SECRET: Final = frozenset({"auth_password"})
+WORDS: Final = "routing"  # key of a switch's `native`: the rows as they are
+RELEASE: Final = "release"  # key of a switch's `native`: the branch that it runs, if it was asked
+UP_SINCE: Final = 202505
+"""First branch whose frrcfgd takes `up`, the only word in SONiC's YANG (sonic-buildimage, change
+21697); an older one takes `true` alone (its issue 18865)."""
 METADATA: Final = "DEVICE_METADATA|localhost"
 MODE: Final = "frr_mgmt_framework_config"
 GLOBALS: Final = "BGP_GLOBALS|default"
-FAMILY: Final = "ipv4_unicast"
 SHUTDOWN: Final = "graceful_shutdown"
 """A field of GLOBALS that no edit touches: it drains the switch while it changes."""
-AF: Final = f"BGP_GLOBALS_AF|default|{FAMILY}"
-NETWORK: Final = f"BGP_GLOBALS_AF_NETWORK|default|{FAMILY}|"
-NEIGHBOR: Final = "BGP_NEIGHBOR|default|"
-NEIGHBOR_AF: Final = "BGP_NEIGHBOR_AF|default|"
-USE_LINK_LOCAL: Final[Fields] = {"ipv6_use_link_local_only": "enable"}
-POLICY: Final[Fields] = {"route_map_in@": db.OUR_NAME, "route_map_out@": db.OUR_NAME}
+_FAMILY: Final = "ipv4_unicast"
+_AF: Final = f"BGP_GLOBALS_AF|default|{_FAMILY}"
+_NETWORK: Final = f"BGP_GLOBALS_AF_NETWORK|default|{_FAMILY}|"
+_NEIGHBOR: Final = "BGP_NEIGHBOR|default|"
+_NEIGHBOR_AF: Final = "BGP_NEIGHBOR_AF|default|{}|" + _FAMILY
+_USE_LINK_LOCAL: Final[Fields] = {"ipv6_use_link_local_only": "enable"}
+_POLICY: Final[Fields] = {"route_map_in@": db.OUR_NAME, "route_map_out@": db.OUR_NAME}
 """Of a neighbour's address family; `@` is how Redis has a list."""
-OUR_MAPS: Final[Rows] = {
+_OUR_MAPS: Final[Rows] = {
     f"ROUTE_MAP_SET|{db.OUR_NAME}": {},
     f"ROUTE_MAP|{db.OUR_NAME}|10": {"route_operation": "permit"},
 }
 """The route map that permits all; the set is what the YANG model's references lead to."""
 _ON: Final = frozenset({"true", "up"})
-RELEASE: Final = "release"
-"""Key of a switch's `native`: the branch that it runs, if it was asked."""
-UP_SINCE: Final = 202505
-"""First branch whose frrcfgd takes `up`, the only word in SONiC's YANG (sonic-buildimage, change
-21697); an older one takes `true` alone (its issue 18865)."""
-NO_UP: Final = (
-    "`config apply-patch`, `config replace`, `config rollback` and `config interface breakout` are "
-    "refused as long as our sessions are there"
+_INTERFACES: Final = ("INTERFACE", "LOOPBACK_INTERFACE", "VLAN_INTERFACE")
+_MAPS: Final = ("ROUTE_MAP", "ROUTE_MAP_SET")
+_BUNDLED: Final = "PORTCHANNEL_MEMBER"
+_SECRET: Final = frozenset({"auth_password"})
+_STAGES: Final = (
+    (*_INTERFACES, *_MAPS, "BGP_GLOBALS"),
+    ("BGP_GLOBALS_AF", "BGP_GLOBALS_AF_NETWORK", "BGP_NEIGHBOR"),
+    ("BGP_NEIGHBOR_AF",),
 )
-"""What fails for an operator because of `true`, which is in no YANG of SONiC's."""
-
-
-def release_words(branch: int) -> dict[str, str]:
-    """The branch as `SwitchState.native` holds it."""
-    return {RELEASE: str(branch)}
+"""Tables in the order in which they come; they go the other way."""
+_KNOWN: Final[dict[str, frozenset[str]]] = {
+    "BGP_GLOBALS": frozenset({"local_asn", "router_id"}),
+    "BGP_GLOBALS_AF": frozenset({"max_ebgp_paths"}),
+    "BGP_GLOBALS_AF_NETWORK": frozenset({"backdoor"}),
+    "BGP_NEIGHBOR": frozenset({"asn", "peer_type", "admin_status", "bfd"}),
+    "BGP_NEIGHBOR_AF": frozenset({"admin_status", *_POLICY}),
+    **dict.fromkeys(_INTERFACES, frozenset(_USE_LINK_LOCAL)),
+}
+"""The fields of routing that we write."""
 
 
 def routing_rows(tables: Tables) -> Rows:
@@ -73,7 +70,8 @@ def routing_rows(tables: Tables) -> Rows:
     rows = {
         f"{table}|{key}": {name: fields[name] for name in fields if name not in _SECRET}
         for table in tables
-        if table in (*_INTERFACES, *_MAPS, _BUNDLED) or table.startswith(_BGP_TABLES)
+        if table in (*_INTERFACES, *_MAPS, _BUNDLED)
+        or table.startswith(("BGP_", "ROUTE_REDISTRIBUTE"))
         for key, fields in tables[table].items()
         if table not in _MAPS or key.partition("|")[0] == db.OUR_NAME
     }
@@ -81,16 +79,7 @@ def routing_rows(tables: Tables) -> Rows:
     return rows | ({} if mode is None else {METADATA: {MODE: mode}})
 
 
-def routing_words(rows: Rows) -> dict[str, str]:
-    """The rows as `SwitchState.native` holds them."""
-    return {WORDS: write_text(rows)}
-
-
-FACTORY: Final[Rows] = {METADATA: {MODE: "true"}}
-"""Of a switch whose BGP is made by frrcfgd, and has none."""
-
-
-def rows_of(state: SwitchState) -> Rows:
+def _rows_of(state: SwitchState) -> Rows:
     """The rows that a state keeps."""
     return db.read_rows(state, WORDS) or {}
 
@@ -100,7 +89,7 @@ def addresses_of(rows: Rows) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for row, fields in rows.items():
         table, name, *rest = row.split("|")
-        linked = not rest and USE_LINK_LOCAL.items() <= fields.items()
+        linked = not rest and _USE_LINK_LOCAL.items() <= fields.items()
         if table in _INTERFACES:
             found[name] = (*found.get(name, ()), *rest, *((LINK_LOCAL,) if linked else ()))
     return found
@@ -108,12 +97,12 @@ def addresses_of(rows: Rows) -> dict[str, tuple[str, ...]]:
 
 def held_interfaces(state: SwitchState) -> Iterator[tuple[str, str]]:
     """Ports that are routed or in a bundle, and the commands that free them, in their order."""
-    rows = rows_of(state)
+    rows = _rows_of(state)
     for row, fields in rows.items():
         table, name, *rest = row.split("|")
         if table == "INTERFACE" and rest:
             yield name, f"sudo config interface ip remove {name} {rest[0]}"
-        elif table == "INTERFACE" and USE_LINK_LOCAL.items() <= fields.items():
+        elif table == "INTERFACE" and _USE_LINK_LOCAL.items() <= fields.items():
             yield name, f"sudo config interface ipv6 disable use-link-local-only {name}"
         elif table == "INTERFACE" and not any(each.startswith(f"{row}|") for each in rows):
             yield name, f"sudo sonic-db-cli CONFIG_DB DEL '{row}'"
@@ -126,16 +115,16 @@ def bgp_of(rows: Rows) -> BgpState:
 
     A neighbour that is shut, or carries no route of IPv4, has a blank number.
     """
-    own, paths = rows.get(GLOBALS, {}), rows.get(AF, {}).get("max_ebgp_paths", "")
-    named = {row.removeprefix(NEIGHBOR): row for row in rows if row.startswith(NEIGHBOR)}
-    carries = {row: fields for row, fields in rows.items() if row.startswith(_MAPS)} == OUR_MAPS
+    own, paths = rows.get(GLOBALS, {}), rows.get(_AF, {}).get("max_ebgp_paths", "")
+    named = {row.removeprefix(_NEIGHBOR): row for row in rows if row.startswith(_NEIGHBOR)}
+    carries = {row: fields for row, fields in rows.items() if row.startswith(_MAPS)} == _OUR_MAPS
     numbers = dict.fromkeys(named, "")
     for name, row in named.items():
-        fields, family = rows[row], rows.get(f"{NEIGHBOR_AF}{name}|{FAMILY}", {})
+        fields, family = rows[row], rows.get(_NEIGHBOR_AF.format(name), {})
         works = family.get("admin_status") in _ON and fields.get("admin_status", "true") in _ON
-        if works and carries and POLICY.items() <= family.items():
+        if works and carries and _POLICY.items() <= family.items():
             numbers[name] = fields.get("asn", fields.get("peer_type", ""))
-    networks = (row.removeprefix(NETWORK) for row in rows if row.startswith(NETWORK))
+    networks = (row.removeprefix(_NETWORK) for row in rows if row.startswith(_NETWORK))
     asn = own.get("local_asn", "")
     return BgpState(
         asn=int(asn) if asn.isdigit() else None,
@@ -147,70 +136,36 @@ def bgp_of(rows: Rows) -> BgpState:
     )
 
 
-_KNOWN: Final[dict[str, frozenset[str]]] = {
-    "BGP_GLOBALS": frozenset({"local_asn", "router_id"}),
-    "BGP_GLOBALS_AF": frozenset({"max_ebgp_paths"}),
-    "BGP_GLOBALS_AF_NETWORK": frozenset({"backdoor"}),
-    "BGP_NEIGHBOR": frozenset({"asn", "peer_type", "admin_status", "bfd"}),
-    "BGP_NEIGHBOR_AF": frozenset({"admin_status", *POLICY}),
-    **dict.fromkeys(_INTERFACES, frozenset(USE_LINK_LOCAL)),
-}
-"""The fields of routing that we write."""
-_STAGES: Final = (
-    (*_INTERFACES, *_MAPS, "BGP_GLOBALS"),
-    ("BGP_GLOBALS_AF", "BGP_GLOBALS_AF_NETWORK", "BGP_NEIGHBOR"),
-    ("BGP_NEIGHBOR_AF",),
-)
-"""Tables in the order in which they come; they go the other way."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedRows:
-    """What changes in the rows of routing."""
-
-    goes: tuple[tuple[str, ...], ...]
-    """Rows that are deleted, stage by stage."""
-    strips: tuple[Cell, ...]
-    """Fields that are deleted, beside those of others in the same row."""
-    comes: tuple[Rows, ...]
-    """Rows that are written, stage by stage."""
-
-
-def plan_routing(actual: SwitchState, target: SwitchState) -> RoutedRows:
+def plan_routing(
+    actual: SwitchState, target: SwitchState
+) -> tuple[list[list[str]], list[Cell], list[Rows]]:
     """The way from what a switch has to what it shall have.
 
     A row whose last field is deleted vanishes, and is written again if it shall be there.
 
+    Returns:
+        Rows that are deleted, a list for each stage; fields that are deleted, beside those of
+        others in the same row; and rows that are written, stage by stage.
+
     Raises:
         Unsettable: BGP cannot be set on this switch, or not without ending that of others.
     """
-    held, aim = rows_of(actual), _aim(actual, target)
+    held, aim = _rows_of(actual), _aim(actual, target)
     restarts = _begins_again(actual, target)
     gone = {row for row in held if row not in aim or (restarts and row.startswith("BGP_"))}
     left = {row: fields for row, fields in held.items() if row not in gone}
-    return RoutedRows(
-        goes=tuple(
-            tuple(sorted(_in_stage(held, stage).keys() & gone, key=_inner_first))
+    new = {row: fields for row, fields in aim.items() if _is_new(fields, left.get(row))}
+    return (
+        [
+            sorted(
+                (row for row in gone if row.partition("|")[0] in stage),
+                key=lambda row: (-row.count("|"), row),
+            )
             for stage in reversed(_STAGES)
-        ),
-        strips=tuple((r, f) for r, fields in left.items() for f in sorted({*fields} - {*aim[r]})),
-        comes=tuple(
-            {
-                r: fields
-                for r, fields in _in_stage(aim, stage).items()
-                if _is_new(fields, left.get(r))
-            }
-            for stage in _STAGES
-        ),
+        ],
+        [(r, f) for r, fields in left.items() for f in sorted({*fields} - {*aim[r]})],
+        [{r: each for r, each in new.items() if r.partition("|")[0] in st} for st in _STAGES],
     )
-
-
-def _inner_first(row: str) -> tuple[int, str]:
-    return -row.count("|"), row
-
-
-def _in_stage(rows: Rows, stage: tuple[str, ...]) -> Rows:
-    return {row: fields for row, fields in rows.items() if row.partition("|")[0] in stage}
 
 
 def _is_new(fields: Fields, before: Fields | None) -> bool:
@@ -219,10 +174,9 @@ def _is_new(fields: Fields, before: Fields | None) -> bool:
 
 def _begins_again(actual: SwitchState, target: SwitchState) -> bool:
     """Another number: frrcfgd does not change it, so that all goes and comes again."""
-    was, wanted = actual.bgp or BgpState(), target.bgp
+    was, wanted, held = actual.bgp or BgpState(), target.bgp, _rows_of(actual)
     if wanted is None or wanted.asn is None:
         return False
-    held = rows_of(actual)
     if held.get(METADATA, {}).get(MODE) != "true":
         raise Unsettable(
             f"BGP of this switch is not made of CONFIG_DB: {METADATA} has no {MODE}. Setting it "
@@ -249,15 +203,20 @@ def _is_known(row: str, fields: Fields) -> bool:
 
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:
     """The rows as they shall be: those of others, and what a target says of ours."""
-    aim = {row: dict(fields) for row, fields in rows_of(actual).items()}
-    before = rows_of(target)
+    aim = {row: dict(fields) for row, fields in _rows_of(actual).items()}
+    before = _rows_of(target)
     for name, wanted in (target.addresses or {}).items():
         _aim_interface(aim, before, name, wanted)
     if target.bgp is not None:
         up = "up" if int(actual.native.get(RELEASE, "0")) >= UP_SINCE else "true"
-        _aim_peers(aim, before, (actual.bgp or BgpState(), target.bgp), up)
-        _aim_bgp(aim, before, (actual.bgp or BgpState(), target.bgp))
-        _aim_maps(aim, before)
+        ways = (actual.bgp or BgpState(), target.bgp, bgp_of(before))
+        _aim_entries(aim, before, tuple(_entries(each, up) for each in ways))
+        _aim_globals(aim, before, target.bgp)
+        # The route map is there as long as a neighbour names it; else there is what was before.
+        families = [fields for row, fields in aim.items() if row.startswith("BGP_NEIGHBOR_AF|")]
+        named = any({*_POLICY.items()} & {*fields.items()} for fields in families)
+        aim = {row: fields for row, fields in aim.items() if not row.startswith(_MAPS)}
+        aim |= _OUR_MAPS if named else {r: f for r, f in before.items() if r.startswith(_MAPS)}
     return aim
 
 
@@ -280,62 +239,54 @@ def _aim_interface(aim: Rows, before: Rows, name: str, wanted: tuple[str, ...]) 
     for each in wanted:
         if each != LINK_LOCAL:
             aim.setdefault(f"{base}|{each}", before.get(f"{base}|{each}", {}))
-    held = {*aim.get(base, {})} - {*USE_LINK_LOCAL}
+    held = {*aim.get(base, {})} - {*_USE_LINK_LOCAL}
     own = {key: value for key, value in before.get(base, {}).items() if key not in held}
-    own |= USE_LINK_LOCAL if LINK_LOCAL in wanted else {}
+    own |= _USE_LINK_LOCAL if LINK_LOCAL in wanted else {}
     _put(aim, base, own, stays=bool(wanted) or base in before)
 
 
-def _aim_peers(aim: Rows, before: Rows, way: tuple[BgpState, BgpState], up: str) -> None:
-    was, wanted, recorded = *way, bgp_of(before)
-    for name in {*was.neighbors} - {*wanted.neighbors}:
-        aim.pop(f"{NEIGHBOR}{name}", None)
-        row = f"{NEIGHBOR_AF}{name}|{FAMILY}"  # it may be there alone
-        if row in before:
-            aim[row] = before[row]
-        else:
-            aim.pop(row, None)
-    for name, number in wanted.neighbors.items():
-        if _peer(was, name) == _peer(wanted, name):
-            continue
-        back = _peer(recorded, name) == _peer(wanted, name)
+_Entries = dict[str, tuple[object, Rows]]
+"""Each neighbour and network: what tells it from another one, and its rows as we write them."""
+
+
+def _entries(bgp: BgpState, up: str) -> _Entries:
+    found: _Entries = {}
+    for name, number in bgp.neighbors.items():
         who = {"asn": number} if number.isdigit() else {"peer_type": number}
-        bfd = {"bfd": "true"} if name in wanted.bfd else {}
-        for row, own in {
-            f"{NEIGHBOR}{name}": {**who, "admin_status": up, **bfd},
-            f"{NEIGHBOR_AF}{name}|{FAMILY}": {"admin_status": up, **POLICY},
-        }.items():
+        bfd = {"bfd": "true"} if name in bgp.bfd else {}
+        rows = {
+            f"{_NEIGHBOR}{name}": {**who, "admin_status": up, **bfd},
+            _NEIGHBOR_AF.format(name): {"admin_status": up, **_POLICY},
+        }
+        found[name] = (number, bool(bfd)), rows
+    return found | {n: (n, {f"{_NETWORK}{n}": {"backdoor": "false"}}) for n in bgp.networks}
+
+
+def _aim_entries(aim: Rows, before: Rows, ways: tuple[_Entries, ...]) -> None:
+    """What is as wanted stays, what was recorded so comes back, and the rest is as we write it."""
+    was, wanted, recorded = ways
+    for name in was.keys() - wanted.keys():
+        for row in was[name][1]:
+            if row in before:  # a neighbour's family may be there alone
+                aim[row] = before[row]
+            else:
+                aim.pop(row, None)
+    for name, (kind, rows) in wanted.items():
+        is_there, back = (name in each and each[name][0] == kind for each in (was, recorded))
+        for row, own in rows.items() if not is_there else ():
             known = _KNOWN[row.partition("|")[0]]
             kept = {k: v for k, v in before.get(row, {}).items() if k in known} if back else own
             _put(aim, row, kept, stays=back and row in before)
 
 
-def _peer(bgp: BgpState, name: str) -> tuple[str | None, bool]:
-    return bgp.neighbors.get(name), name in bgp.bfd
-
-
-def _aim_bgp(aim: Rows, before: Rows, way: tuple[BgpState, BgpState]) -> None:
-    was, wanted, recorded = *way, bgp_of(before)
-    for network in {*was.networks} - {*wanted.networks}:
-        del aim[f"{NETWORK}{network}"]
-    for network in wanted.networks:
-        row = f"{NETWORK}{network}"
-        aim.setdefault(row, before.get(row, {"backdoor": "false"}))
+def _aim_globals(aim: Rows, before: Rows, wanted: BgpState) -> None:
+    recorded = bgp_of(before)
     if wanted.max_paths is not None:
         paths = {"max_ebgp_paths": str(wanted.max_paths)} if wanted.max_paths else {}
-        _put(aim, AF, paths, stays=AF in before)
+        _put(aim, _AF, paths, stays=_AF in before)
     said = (("local_asn", wanted.asn), ("router_id", wanted.router_id))
     ours = {key: str(value) for key, value in said if value is not None}
     others = {*wanted.neighbors, *wanted.networks} - {*recorded.neighbors, *recorded.networks}
     if wanted.asn is None and others:
         ours = aim.get(GLOBALS, {})  # others' sessions are in it by now
     _put(aim, GLOBALS, ours, stays=GLOBALS in before)
-
-
-def _aim_maps(aim: Rows, before: Rows) -> None:
-    """The route map is there as long as a neighbour names it; else there is what was before."""
-    families = (fields for row, fields in aim.items() if row.startswith("BGP_NEIGHBOR_AF|"))
-    named = any(fields.get(key) == name for fields in families for key, name in POLICY.items())
-    for row in [row for row in aim if row.startswith(_MAPS)]:
-        del aim[row]
-    aim |= OUR_MAPS if named else {r: f for r, f in before.items() if r.startswith(_MAPS)}

@@ -11,19 +11,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 
-from components.catalogue.switches.switch_model import UNRELEASED
+from components.core.settings import table
 from components.fabric.parts import (
     DEFAULT,
     WHOLE,
     WRITTEN,
+    is_default,
     read_fields,
     read_list,
     write_fields,
-    write_text,
 )
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Script
@@ -36,16 +36,10 @@ Rows = dict[str, Fields]
 Tables = dict[str, dict[str, Fields]]
 _ROWS: Final[TypeAdapter[Rows]] = TypeAdapter(Rows)
 
-MIN_RELEASE: Final = 202205
-"""First branch whose buffermgrd makes lossless buffers for the priorities of `pfc_enable`
-(sonic-swss, cfgmgr/buffermgr.cpp); in 202106 and 202111 they are always 3 and 4."""
-FACTORY_MTU_BYTES: Final = 9100
-"""sonic-buildimage, config_samples.py and sonic-port.yang."""
-MBIT_PER_GBIT: Final = 1000
-"""`speed` of a port is in Mbit/s (sonic-port.yang)."""
-BYTES_PER_KIB: Final = 1024
-"""WRED thresholds are bytes (sonic-wred-profile.yang: `units bytes`)."""
-DSCP_PER_PRIORITY: Final = 8
+FACTORY_MTU_BYTES: Final = 9100  # sonic-buildimage, config_samples.py and sonic-port.yang
+MBIT_PER_GBIT: Final = 1000  # `speed` of a port is in Mbit/s (sonic-port.yang)
+BYTES_PER_KIB: Final = 1024  # WRED thresholds are bytes (sonic-wred-profile.yang: `units bytes`)
+_DSCP_PER_PRIORITY: Final = 8
 """As on NICs and on the other switch systems: DSCP 24 to 31 are priority 3."""
 PRIORITIES: Final = range(8)
 DSCPS: Final = range(64)
@@ -56,9 +50,7 @@ LOSSLESS_PROFILE: Final = "pg_lossless_"
 DYNAMIC_PROFILE: Final = "NULL"
 """The profile of a lossless priority group in the dynamic buffer model (buffers_config.j2)."""
 LOSSLESS_POOL: Final = "ingress_lossless_pool"
-MARK_PERCENT: Final = "100"
-"""Share of packets marked at the upper threshold if a profile does not say it
-(sonic-wred-profile.yang)."""
+SPANNING: Final = "spanning tree"  # of a switch, in `words_of`: spanning tree is on for all of it
 
 MAP_TABLES: Final[Mapping[str, str]] = {
     "dscp_to_tc_map": "DSCP_TO_TC_MAP",
@@ -69,8 +61,11 @@ MAP_TABLES: Final[Mapping[str, str]] = {
     "scheduler": "SCHEDULER",
 }
 """Field to the table whose row it names (sonic-port-qos-map.yang, sonic-queue.yang)."""
-LIST_FIELD: Final = "pfcwd_sw_enable"
-"""The priorities that a port's PFC watchdog watches."""
+LIST_FIELD: Final = "pfcwd_sw_enable"  # the priorities that a port's PFC watchdog watches
+PORT: Final = "PORT|{}"
+QOS: Final = "PORT_QOS_MAP|{}"  # the row that binds maps and PFC to a port
+WATCHDOG: Final = "PFC_WD|{}"  # the row whose presence starts the PFC watchdog of a port
+GROUP: Final = "BUFFER_PG|{}|{}"  # the row of one ingress priority group, or of neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,101 +73,133 @@ class CellRow:
     """One setting of a port, or one for each class, which is some fields of a row."""
 
     name: str
-    """As `PortState.native` calls it, with `_3` behind it if it is for class 3."""
+    """As `PortState.native` calls it, with `{}` for the class."""
     key: str
-    fields: tuple[str, ...]
-    asked: Callable[[PortState], Iterable[int]]
-    """The classes of which a wanted port names it; 0 for a setting of the whole port."""
-    agrees: Callable[[PortState, PortState, int], bool]
-    """Whether a port has it already, by whichever names."""
-    value: Callable[[PortState, int], str] = lambda _port, _tc: OUR_NAME
-    """What its fields hold, or blank if they shall not be there."""
-    gone: str = ""
-    """One of the fields that is never there."""
-
-    @property
-    def by_class(self) -> bool:
-        """Whether each class has one."""
-        return self.key.count("{}") > 1
-
-
-def _if(asked: object) -> tuple[int, ...]:
-    return (0,) if asked else ()
+    fields: Mapping[str, str | Callable[[PortState, int], str]]
+    """What its fields hold for a wanted port and class; blank: the row shall not have it."""
 
 
 ROWS: Final = (
     CellRow(
         "trust",
-        "PORT_QOS_MAP|{}",
-        ("dscp_to_tc_map", "dot1p_to_tc_map", "tc_to_queue_map"),
-        lambda p: _if(p.trust is not None or p.dscp_priorities or p.priority_classes),
-        lambda was, p, _: (
-            was.trust == p.trust
-            and p.dscp_priorities.items() <= was.dscp_priorities.items()
-            and p.priority_classes.items() <= was.priority_classes.items()
-        ),
-        gone="dot1p_to_tc_map",
+        QOS,
+        {"dscp_to_tc_map": OUR_NAME, "dot1p_to_tc_map": "", "tc_to_queue_map": OUR_NAME},
     ),
+    # No list, and not an empty one: that is not valid in sonic-port-qos-map.yang.
+    CellRow("pfc", QOS, {"pfc_enable": lambda p, _: ",".join(map(str, p.pfc_priorities or ()))}),
+    CellRow("buffers", QOS, {"tc_to_pg_map": OUR_NAME, "pfc_to_queue_map": OUR_NAME}),
+    CellRow("ecn_{}", "QUEUE|{}|{}", {"wred_profile": OUR_NAME}),
     CellRow(
-        "pfc",
-        "PORT_QOS_MAP|{}",
-        ("pfc_enable",),
-        lambda p: _if(p.pfc_priorities is not None),
-        lambda was, p, _: was.pfc_priorities == p.pfc_priorities,
-        # No list, and not an empty one: that is not valid in sonic-port-qos-map.yang.
-        lambda p, _: ",".join(map(str, p.pfc_priorities or ())),
-    ),
-    CellRow(
-        "buffers",
-        "PORT_QOS_MAP|{}",
-        ("tc_to_pg_map", "pfc_to_queue_map"),
-        lambda p: _if(p.lossless_buffers is not None),
-        lambda was, p, _: {*(p.lossless_buffers or ())} <= {*(was.lossless_buffers or ())},
-    ),
-    CellRow(
-        "ecn",
+        "schedule_{}",
         "QUEUE|{}|{}",
-        ("wred_profile",),
-        lambda p: (tc for tc, ecn in p.ecn.items() if ecn is not None),
-        lambda was, p, tc: was.ecn.get(tc) == p.ecn[tc],
-    ),
-    CellRow(
-        "schedule",
-        "QUEUE|{}|{}",
-        ("scheduler",),
-        lambda p: dict.fromkeys((*(p.strict_classes or ()), *p.class_shares)),
-        lambda was, p, tc: _service(was, tc) == _service(p, tc),
-        lambda p, tc: OUR_NAME if _service(p, tc) is None else share_row(p.class_shares[tc]),
+        {
+            "scheduler": lambda p, tc: (
+                OUR_NAME if tc in (p.strict_classes or ()) else f"{OUR_NAME}_{p.class_shares[tc]}"
+            )
+        },
     ),
 )
 """In the order of writing. Buffer groups, cables and watchdogs come on top: port.py."""
-
-
-def _service(port: PortState, tc: int) -> int | None:
-    """The share of a class; None: it is strict."""
-    return None if tc in (port.strict_classes or ()) else port.class_shares.get(tc, 0)
-
-
 APART: Final = ("mode", "cable", "pfc_watchdog")
 """Settings whose cells depend on what is there; those of `ROWS` have theirs by their names."""
+SETTINGS: Final[Mapping[str, tuple[CellRow, int]]] = {
+    row.name.format(tc): (row, tc)
+    for tc in (-1, *PRIORITIES)
+    for row in ROWS
+    if ("{}" in row.name) == (tc in PRIORITIES)
+}
+"""All settings of a port, as `PortState.native` calls them, to row and class."""
+Values = dict[tuple[str, object], object]
+"""Field of a `PortState` and key of an entry to value."""
+
+
+def values_of(port: PortState) -> dict[str, Values]:
+    """What a port says, by the names that `PortState.native` has for it."""
+    found: dict[str, Values] = {}
+    for name, setting in table(PortState):
+        value: Any = getattr(port, name)
+        if value is None or not setting.native:
+            continue
+        entries: Mapping[object, object] = {"": value}
+        if "{}" in (setting.text or ""):
+            is_map = isinstance(value, Mapping)
+            entries = cast("Mapping[object, object]", value) if is_map else {n: n for n in value}
+        for key, entry in entries.items():
+            if entry != setting.blank:
+                found.setdefault(setting.native.format(key), {})[name, key] = entry
+    return found
+
+
+def settings_of(port: PortState) -> list[tuple[str, CellRow, int]]:
+    """The settings that a wanted port names, in the order of writing."""
+    named = [(name, *SETTINGS[name]) for name in values_of(port) if name in SETTINGS]
+    return sorted(named, key=lambda each: ROWS.index(each[1]))
+
+
+def cells_of(name: str, row: CellRow, tc: int) -> tuple[Cell, ...]:
+    """The cells that a setting of a port owns."""
+    return tuple((row.key.format(name, tc), field) for field in row.fields)
+
+
+_NOTHING: Final = "-"
+_OFFERS: Final = {"adv_speeds": "", "adv_speeds@": "@"}
+"""What is offered: the command line writes a text, a loaded file has a list. The mark of each."""
+
+
+def link_state(row: Fields) -> dict[str, object]:
+    """`speed`, `fec` and `autoneg` of a `PortState`; blank if there is no field."""
+    offered = [f"{mark}{row[name]}" for name, mark in _OFFERS.items() if name in row]
+    mode = row.get("autoneg", _NOTHING if offered else "")
+    negotiated = " ".join([mode, *offered]).strip()
+    return {"speed": row.get("speed", ""), "fec": row.get("fec", ""), "autoneg": negotiated}
+
+
+def texts_of(port: PortState) -> dict[str, str | None]:
+    """The other way: the text of each of `PORT_FIELDS`, blank if the row does not have it.
+
+    None: the state does not say. MTU and state have a text even if it is only the default.
+    """
+    mode, *offers = (port.autoneg or _NOTHING).split()
+    said = {"autoneg": mode.removeprefix(_NOTHING), **dict.fromkeys(_OFFERS, "")}
+    said |= {f"adv_speeds{'@' * each.startswith('@')}": each.removeprefix("@") for each in offers}
+    return {
+        "speed": port.speed or None,
+        "fec": port.fec,
+        **(said if port.autoneg is not None else dict.fromkeys(said)),
+        "mtu": str(port.mtu_bytes) if port.mtu_bytes else None,
+        "admin_status": None if port.admin_up is None else "up" if port.admin_up else "down",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PortField:
+    """A field of a port's own row."""
+
+    leaves: int
+    """Its place among those that are deleted."""
+    default: str = ""
+    """Sent before it is deleted: a field that vanishes changes nothing until the next boot."""
+    native: str = ""
+    """Where `PortState.native` says that its text is only the default. It is sent last."""
+
+    def is_absent(self, port: PortState, text: str | None) -> bool:
+        """Whether the row of a port does not have it."""
+        return is_default(port.native, self.native) if self.native else not text
+
+
+PORT_FIELDS: Final = {
+    "speed": PortField(0),
+    "fec": PortField(1),  # nothing is the default: the chip keeps the last one
+    "autoneg": PortField(4, "off"),
+    "adv_speeds": PortField(2, "all"),
+    "adv_speeds@": PortField(3),
+    "mtu": PortField(5, native="mtu_bytes"),
+    "admin_status": PortField(6, native="admin_up"),
+}
+"""In the order of writing."""
 _LINE: Final = 400
 """Characters of a typed line: the terminal of the session has 511 columns, and bash begins to
 scroll sideways if a line with its prompt is longer."""
-
-
-def parse_branch(text: str) -> int:
-    """Read the branch of a release: `202405`, `202311.1`, `SONiC.202305.3-abc` give its number.
-
-    A release without one, `master.1234`, is taken for newer than all (a guess).
-    """
-    for part in text.replace("-", ".").replace("_", ".").split("."):
-        if len(part) in {6, 8} and part.isdigit() and part.startswith("20"):
-            return int(part[:6])
-    return NO_BRANCH if text.lower().startswith(("master", "sonic.master")) else 0
-
-
-NO_BRANCH: Final = UNRELEASED
-"""Of a release that is no branch, such as master."""
 
 
 def document(rows: Mapping[str, Fields]) -> Iterator[str]:
@@ -180,18 +207,14 @@ def document(rows: Mapping[str, Fields]) -> Iterator[str]:
 
     It is one command, typed as several lines, a row on each.
     """
-    if not rows:
-        return
-    tables: Tables = {}
+    tables: dict[str, list[str]] = {}
     for row, fields in rows.items():
         table, _, key = row.partition("|")
-        tables.setdefault(table, {})[key] = fields
-    parts = list[str]()
-    for table, held in tables.items():
-        lines = ",\n".join(f"{json.dumps(k)}:{{{_fields_text(v)}}}" for k, v in held.items())
-        parts.append(f'"{table}":{{\n{lines}\n}}')
+        tables.setdefault(table, []).append(f"{json.dumps(key)}:{{{_fields_text(fields)}}}")
+    parts = ('"{}":{{\n{}\n}}'.format(t, ",\n".join(lines)) for t, lines in tables.items())
     text = ",\n".join(parts).replace("'", "\\u0027").replace("!", "\\u0021")
-    yield Script(f"sudo sonic-cfggen -j /dev/stdin --write-to-db <<<'{{\n{text}\n}}'")
+    if rows:
+        yield Script(f"sudo sonic-cfggen -j /dev/stdin --write-to-db <<<'{{\n{text}\n}}'")
 
 
 def _fields_text(fields: Fields) -> str:
@@ -213,19 +236,18 @@ def _wrapped(parts: Iterable[str], between: str = ",") -> str:
     return text
 
 
-def by_row(cells: Iterable[tuple[Cell, str]]) -> Rows:
+def by_row(parts: Iterable[Cells]) -> Rows:
     """Cells as rows."""
     rows: Rows = {}
-    for (row, field), value in cells:
+    for (row, field), value in (each for cells in parts for each in cells.items()):
         rows.setdefault(row, {})[field] = value
     return rows
 
 
 def delete_rows(rows: Iterable[str]) -> Iterator[str]:
     """The command that deletes rows, in their order; none if there are none."""
-    names = [f"'{row}'" for row in rows]
-    if names:
-        text = _wrapped(names, " ").replace("\n", "\\\n")
+    text = _wrapped((f"'{row}'" for row in rows), " ").replace("\n", "\\\n")
+    if text:
         yield Script(f"sudo sonic-db-cli CONFIG_DB DEL {text}")
 
 
@@ -242,76 +264,30 @@ def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
         yield Script(" &&\n".join(lines))
 
 
-PORT: Final = "PORT|{}"
-QOS: Final = "PORT_QOS_MAP|{}"
-"""The row that binds maps and PFC to a port."""
-WATCHDOG: Final = "PFC_WD|{}"
-"""The row whose presence starts the PFC watchdog of a port."""
-GROUP: Final = "BUFFER_PG|{}|{}"
-"""The row of one ingress priority group, or of neighbours."""
-
-
-Setting = tuple[str, CellRow, int]
-"""As `PortState.native` calls it, its row and its class."""
-
-
-def every_setting() -> Iterator[Setting]:
-    """All settings of a port, then of each class."""
-    yield from ((row.name, row, 0) for row in ROWS if not row.by_class)
-    for tc in PRIORITIES:
-        yield from ((f"{row.name}_{tc}", row, tc) for row in ROWS if row.by_class)
-
-
-def settings_of(port: PortState) -> Iterator[Setting]:
-    """The settings that a wanted port names."""
-    for row in ROWS:
-        for tc in row.asked(port):
-            yield f"{row.name}_{tc}" if row.by_class else row.name, row, tc
-
-
-def cells_of(name: str, row: CellRow, tc: int) -> tuple[Cell, ...]:
-    """The cells that a setting of a port owns."""
-    return tuple((row.key.format(name, tc), field) for field in row.fields)
-
-
-def wanted_cells(name: str, port: PortState, row: CellRow, tc: int) -> Cells:
-    """What the cells of a setting must hold; any other cell of it must go."""
-    value = row.value(port, tc)
-    cells = cells_of(name, row, tc) if value else ()
-    return {cell: value for cell in cells if cell[1] != row.gone}
-
-
-def share_row(share: int) -> str:
-    """Name of our scheduler of one weight."""
-    return f"{OUR_NAME}_{share}"
-
-
 def is_our_name(name: str) -> bool:
     """Whether a row has our name."""
-    return name == OUR_NAME or name.startswith(f"{OUR_NAME}_")
+    return name.partition("_")[0] == OUR_NAME
 
 
 def our_rows(port: PortState) -> Rows:
     """The content of each row that a wanted port may name; only what the port says is there."""
     classes = {str(n): str(port.priority_classes.get(n, n)) for n in PRIORITIES}
-    priorities = {
-        str(dscp): str(port.dscp_priorities.get(dscp, dscp // DSCP_PER_PRIORITY)) for dscp in DSCPS
-    }
     lossless = port.lossless_buffers or ()
     rows = {
-        "DSCP_TO_TC_MAP": priorities,
+        "DSCP_TO_TC_MAP": {
+            str(n): str(port.dscp_priorities.get(n, n // _DSCP_PER_PRIORITY)) for n in DSCPS
+        },
         "TC_TO_QUEUE_MAP": classes,
         # Everything that is not paused shares group 0, as in the platform's own map.
         "TC_TO_PRIORITY_GROUP_MAP": {str(n): str(n if n in lossless else 0) for n in PRIORITIES},
         "MAP_PFC_PRIORITY_TO_QUEUE": classes,
         "SCHEDULER": {"type": "STRICT"},
     }
-    for ecn in port.ecn.values():
-        if ecn is not None:
-            rows["WRED_PROFILE"] = _wred(ecn)
+    for ecn in filter(None, port.ecn.values()):
+        rows["WRED_PROFILE"] = _wred(ecn)
     named = {f"{table}|{OUR_NAME}": fields for table, fields in rows.items()}
     return named | {
-        f"SCHEDULER|{share_row(share)}": {"type": "DWRR", "weight": str(share)}
+        f"SCHEDULER|{OUR_NAME}_{share}": {"type": "DWRR", "weight": str(share)}
         for share in port.class_shares.values()
     }
 
@@ -329,11 +305,10 @@ def _wred(ecn: EcnState) -> Fields:
     return fields
 
 
-def named_rows(cells: Iterable[tuple[Cell, str]]) -> Iterator[str]:
+def named_rows(cells: Cells) -> set[str]:
     """Our rows that these cells name."""
-    for (_, field), value in cells:
-        if field in MAP_TABLES and is_our_name(value):
-            yield f"{MAP_TABLES[field]}|{value}"
+    named = ((MAP_TABLES.get(field), value) for (_, field), value in cells.items())
+    return {f"{table}|{value}" for table, value in named if table and is_our_name(value)}
 
 
 def write_settings(cells: Mapping[str, Cells]) -> dict[str, str]:
@@ -354,42 +329,23 @@ def read_settings(port: PortState) -> dict[str, Cells]:
     return found
 
 
-def write_rows(rows: Rows) -> dict[str, str]:
-    """Rows as `SwitchState.native` holds them."""
-    return {"rows": write_text(rows)}
-
-
-def read_rows(switch: SwitchState, words: str = "rows") -> Rows | None:
-    """Rows with our name, and profiles that the switch made for our settings; None: not read."""
-    text = switch.native.get(words)
+def read_rows(switch: SwitchState, key: str = "rows") -> Rows | None:
+    """Rows of `SwitchState.native`; None: they were not read."""
+    text = switch.native.get(key)
     return None if text is None else _ROWS.validate_json(text)
 
 
-def read_held(switch: SwitchState) -> tuple[str, ...]:
-    """Those of `read_rows` that a port uses which was not asked for."""
-    return read_list(switch.native.get("held_rows")) or ()
+def words_of(switch: SwitchState, key: str = WHOLE) -> tuple[str, ...]:
+    """Words there: what holds for all ports, or which of `rows` other ports use (`held_rows`)."""
+    return read_list(switch.native.get(key)) or ()
 
 
-SPANNING: Final = "spanning tree"
-"""Of a switch, in `whole_words`: spanning tree is on for all of it."""
-
-
-def whole_words(switch: SwitchState) -> tuple[str, ...]:
-    """What holds for all ports: `dynamic` buffers, and how often watchdogs look."""
-    return read_list(switch.native.get(WHOLE)) or ()
-
-
-def spread(span: str) -> range:
-    """The numbers of `3` or `3-4`."""
-    first, _, last = span.partition("-")
+def spread(row: str) -> range:
+    """The numbers at the end of a row: of `3`, `3-4` or `BUFFER_PG|Ethernet0|3-4`."""
+    first, _, last = row.rpartition("|")[2].partition("-")
     if not first.isdigit():
         return range(0)
     return range(int(first), int(last if last.isdigit() else first) + 1)
-
-
-def span_of(row: str) -> str:
-    """`3-4` of `BUFFER_PG|Ethernet0|3-4`."""
-    return row.rpartition("|")[2]
 
 
 def numbers_of(text: str) -> set[int]:

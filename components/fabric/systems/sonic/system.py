@@ -9,10 +9,11 @@ from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import Drain, Script
+from components.fabric.systems.sonic import counters
 from components.fabric.systems.sonic import routing as bgp
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.driver import SonicDriver
-from components.fabric.systems.sonic.write import vlan_members
+from components.fabric.systems.sonic.port import vlan_members
 from components.fabric.systems.switch_system import (
     Caution,
     ExecForm,
@@ -59,13 +60,8 @@ def _link_words(wish: LinkWish) -> dict[str, str]:
 
 
 _DB: Final = "sudo sonic-db-cli CONFIG_DB"
-_PLATFORM: Final = {
-    f"{_DB} HGET 'BUFFER_POOL|ingress_lossless_pool' type | grep -Eqx 'ingress|both'": "no "
-    "ingress_lossless_pool - run sudo config qos reload once, save, and update again",
-    f"! {_DB} HGET 'DEVICE_METADATA|localhost' buffer_model | grep -qx dynamic": "the buffer model "
-    "is dynamic - executor device can set that",
-}
-"""What lossless needs: a test, and what its failure means."""
+_KEYS: Final = f"{_DB} KEYS '*'"
+_EACH_GOES: Final = f"xargs -r -n 1 {_DB} DEL"
 
 
 def _around(desired: SwitchState, lines: Lines) -> Lines:
@@ -73,59 +69,66 @@ def _around(desired: SwitchState, lines: Lines) -> Lines:
 
     The switch ignores another tagging of a member, so such a member goes first.
     """
-    names, count = f"({'|'.join(desired.ports)})", len(desired.ports)
-    shared = rf"^(QUEUE|PORT_QOS_MAP|BUFFER_PG)\|[^|]*,|^QUEUE\|{names}\|.+-"
+    names = f"({'|'.join(desired.ports)})"
+    joined = rf"^(QUEUE|PORT_QOS_MAP|BUFFER_PG)\|[^|]*,|^QUEUE\|{names}\|.+-"
     routed = rf"^INTERFACE\|{names}(\||$)|^PORTCHANNEL_MEMBER\|.*\|{names}$"
     tests = {
-        f"{_DB} KEYS 'PORT|Ethernet*' | grep -Ecx 'PORT\\|{names}' | grep -qx {count}": "a port of "
-        "the file is not there",
-        f"! {_DB} KEYS '*' | grep -E '{shared}|{routed}'": "these rows are one for several queues "
-        "or ports, or make a port routed or part of a bundle - executor device says what to do",
-        **(_PLATFORM if desired.roce else {}),
+        f"{_KEYS} | grep -Ecx 'PORT\\|{names}' | grep -qx {len(desired.ports)}": "a port of the "
+        "file is not there",
+        f"! {_KEYS} | grep -E '{joined}|{routed}'": "these rows are one for several queues or "
+        "ports, or make a port routed or part of a bundle - executor device says what to do",
     }
+    if desired.roce:
+        tests |= {
+            f"{_DB} HGET 'BUFFER_POOL|{db.LOSSLESS_POOL}' type | grep -Eqx 'ingress|both'": f"no "
+            f"{db.LOSSLESS_POOL} - run sudo config qos reload once, save, and update again",
+            f"! {_DB} HGET 'DEVICE_METADATA|localhost' buffer_model | grep -qx dynamic": "the "
+            "buffer model is dynamic - executor device can set that",
+        }
+    other = {"tagged": "untagged", "untagged": "tagged"}
     members = {
-        f"VLAN_MEMBER|Vlan{vlan}|{name}": "tagged" if tagging == "untagged" else "untagged"
+        f"VLAN_MEMBER|Vlan{vlan}|{name}": other[tagging]
         for name, port in desired.ports.items()
         for vlan, tagging in vlan_members(port).items()
     }
-    ours = "|".join(row.replace("|", "\\|") for row in members)
-    others = f"{_DB} KEYS 'VLAN_MEMBER|*' | grep -E '\\|{names}$' | grep -Evx '{ours}'"
-    sent = (
-        *(f'{{ {test} || {{ echo "Error: {why}"; false; }}; }}' for test, why in tests.items()),
-        f"{others} | xargs -r -n 1 {_DB} DEL",
-        *(
-            f"{{ ! {_DB} HGET '{row}' tagging_mode | grep -qx {other} || {_DB} DEL '{row}'; }}"
-            for row, other in members.items()
-        ),
-    )
-    return (*map(Script, sent), *lines) if count else lines
+    ours = "|".join(members).replace("|Vlan", "\\|Vlan").replace("|Ethernet", "\\|Ethernet")
+    sent = [f'{{ {test} || {{ echo "Error: {why}"; false; }}; }}' for test, why in tests.items()]
+    theirs = f"grep -E '^VLAN_MEMBER\\|.*\\|{names}$' | grep -Evx '{ours}'"
+    sent.append(f"{_KEYS} | {theirs} | {_EACH_GOES}")
+    for row, tagging in members.items():
+        is_other = f"{_DB} HGET '{row}' tagging_mode | grep -qx {tagging}"
+        sent.append(f"{{ ! {is_other} || {_DB} DEL '{row}'; }}")
+    return (*map(Script, sent), *lines) if desired.ports else lines
 
 
 def _around_undo(desired: SwitchState, lines: Lines) -> Lines:
     """Then the QoS of the platform's template, if that is in use, and no rows of ours.
 
-    `config vlan del` refuses a VLAN that has members or addresses by now: it stays.
+    A VLAN goes only if its own row is all that names it: `config vlan del` refuses one with members
+    or addresses, so it stays. What else fails ends the undo.
     """
-    template, ports = f"{_DB} HGET 'TC_TO_QUEUE_MAP|AZURE' 0 | grep -qx 0", ",".join(desired.ports)
-    named = f"sudo sonic-cfggen -d --print-data | grep -F ': \"{db.OUR_NAME}'"
-    sent = (
-        *(f"{{ {line} || true; }}" if "vlan del" in line else line for line in lines),
-        f"{{ ! {template} || sudo config qos reload --ports {ports}; }}",
-        f"{{ {named} || {_DB} KEYS '*|{db.OUR_NAME}*' | xargs -r -n 1 {_DB} DEL; }}",
-    )
-    return (*map(Script, sent),) if ports else lines
+    alone = rf"{_KEYS} | grep -Ec '^VLAN(_MEMBER|_INTERFACE)?\|Vlan{{}}(\||$)' | grep -qx 1"
+    sent = [
+        f"{{ ! {alone.format(line.split()[-1])} || {line}; }}" if "vlan del" in line else line
+        for line in lines
+    ]
+    template, ours = f"{_DB} HGET 'TC_TO_QUEUE_MAP|AZURE' 0 | grep -qx 0", db.OUR_NAME
+    named = f"sudo sonic-cfggen -d --print-data | grep -F ': \"{ours}'"
+    sent += [
+        f"{{ ! {template} || sudo config qos reload --ports {','.join(desired.ports)}; }}",
+        f"{{ {named} || {_DB} KEYS '*|{ours}*' | {_EACH_GOES}; }}",
+    ]
+    return (*map(Script, sent),) if desired.ports else lines
 
 
 EXEC: Final = ExecForm(
     expects=r"(?s)(?:.*\n)?applied\s*",
     commit=("echo applied",),
     lacks={
-        "bgp": "it cannot tell its addresses and BGP from those of others, which it would take "
-        "away",
-        "speed": "it cannot restore the speed of a port, since each platform has its own",
-        "cable_m": "it cannot restore the length of a cable, since each platform's template has "
-        "lengths of its own",
-        "pfc_watchdog": "it cannot look how often watchdogs are polled, nor restore their times",
+        "bgp": "addresses and BGP",
+        "speed": "the speed of a port",
+        "cable_m": "the length of a cable",
+        "pfc_watchdog": "PFC watchdogs, their times and how often they look",
     },
     native=lambda name, port: db.write_settings(
         {
@@ -135,6 +138,8 @@ EXEC: Final = ExecForm(
     ),
     around=_around,
     around_undo=_around_undo,
+    # sonic-utilities, config/main.py, 202205 to 202511: the code is known, no switch was seen.
+    unproven="that `config qos reload --ports` gives the ports the QoS of the platform again",
 )
 
 
@@ -151,26 +156,26 @@ SYSTEM: Final = SwitchSystem(
         serial=Field("show version", r"^Serial Number: (\S+)"),
         marks=True,
     ),
-    min_release=(db.MIN_RELEASE, 0, 0),
+    min_release=(counters.MIN_RELEASE, 0, 0),
     older="makes lossless buffers for priorities 3 and 4 only",
-    reads_release=lambda text: db.parse_branch(text) > 0,
+    reads_release=lambda text: counters.parse_branch(text) > 0,
     a_release="202405",
-    native_of=lambda release: bgp.release_words(release[0]),
-    parse_release=lambda text: (db.parse_branch(text), 0, 0),
+    native_of=lambda release: {bgp.RELEASE: str(release[0])},
+    parse_release=lambda text: (counters.parse_branch(text), 0, 0),
     semi_lossless="its ports pause and are paused together",
     # `pfcwd_sw_enable`, which says what is watched, came with 202205 as well (sonic-swss 2171).
-    pfc_watchdog=(db.MIN_RELEASE, 0, 0),
-    cable_length=(db.MIN_RELEASE, 0, 0),
+    pfc_watchdog=(counters.MIN_RELEASE, 0, 0),
+    cable_length=(counters.MIN_RELEASE, 0, 0),
     cable_per_port=True,
     # Queues 3 and 4 mark after `config qos reload` (sonic-buildimage, qos_config.j2).
     template_marks=frozenset({3, 4}),
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
-    routing=(db.MIN_RELEASE, 0, 0),
+    routing=(counters.MIN_RELEASE, 0, 0),
     routed=RoutedForm(
-        loopback=bgp.LOOPBACK,
+        loopback="Loopback0",
         vlan="Vlan{}",
         link=(bgp.LINK_LOCAL,),
-        max_paths=bgp.MAX_PATHS,
+        max_paths=64,  # of 256 (sonic-bgp-global.yang, whose default is 1)
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
         cautions=(
@@ -184,7 +189,8 @@ SYSTEM: Final = SwitchSystem(
             ),
             Caution(
                 f"SONiC's BGP before {bgp.UP_SINCE} takes rows that its own YANG refuses, so that "
-                f"{bgp.NO_UP}",
+                "`config apply-patch`, `config replace`, `config rollback` and `config interface "
+                "breakout` are refused as long as our sessions are there",
                 f"upgrade it to {bgp.UP_SINCE} or later, or do such changes before the first "
                 "update.",
                 until=(bgp.UP_SINCE, 0, 0),
