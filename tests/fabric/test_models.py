@@ -112,6 +112,10 @@ def test_a_plan_survives_json(plan: SwitchPlan) -> None:
     )
 
 
+def test_a_plan_names_the_secret_of_a_password(plan: SwitchPlan) -> None:
+    assert plan.endpoint.password_secret == "switch_password"
+
+
 def test_releases_compare_as_numbers() -> None:
     assert parse_release("3.10.4006") > parse_release("3.9.2504") > parse_release("3.8")
 
