@@ -75,7 +75,7 @@ def _blind(
     changes = plan_changes(self.driver, before.state, aim(before))
     self._send(changes, taken)  # pyright: ignore[reportPrivateUsage] - the seam
     self._save(taken)  # pyright: ignore[reportPrivateUsage] - the same
-    return exchange.outcome_of(before, before, changes, ())
+    return exchange.Outcome(before.state, before.state, exchange.flatten(changes), ())
 
 
 def _send_line(self: Exchange, line: str, taken: list[str]) -> None:

@@ -31,7 +31,7 @@ ROOMS: Final[dict[str, Room]] = {
             *("fabric/systems/onyx/__init__.py", "fabric/systems/ranges.py"),
         ),
         (
-            *("fabric/test_*_parse*.py", "fabric/test_eos_forms.py", "fabric/test_onyx_forms.py"),
+            *("fabric/test_*_parse*.py", "fabric/test_eos_forms.py", "fabric/test_mellanox.py"),
             *(
                 "fabric/test_cabling.py",
                 "fabric/test_models.py",

@@ -1,13 +1,13 @@
-"""Cables and routed links of the file against what LLDP and BGP say. Pure.
+"""Compare the cables and routed links of the file with what LLDP and BGP say. Pure.
 
-Silence of LLDP is no finding: it may be off at either end, and many cards send none. A neighbour of
-BGP must bring every network to which it is on a shortest way: what it brings is counted.
+Silence of LLDP is no finding: it may be off at either end, and many cards send none. A BGP
+neighbour must announce every network to which it is on a shortest path: they are counted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from pydantic import Field
@@ -28,6 +28,13 @@ _LEAST: Final = 2
 """Wrong cables that make a switch another one: a single one is a plug in the wrong port."""
 _PORT_PREFIX: Final = re.compile(r"^(?:Ethernet|Eth)(?=\d+/)", re.IGNORECASE)
 """Onyx calls its port 1/31 `Eth1/31` to others (a public client's fixture)."""
+
+
+MOST_PATHS: Final = 64
+"""Equal paths that FRR and EOS use at most as they are configured; with more links than that, which
+of them are used is not known."""
+Networks = Mapping[str, tuple[str, ...]]
+"""Switch to the networks that it announces."""
 
 
 class CableEnd(Frozen):
@@ -62,7 +69,9 @@ def find_wrong_cables(
     for port, cable in cables.items():
         seen = (neighbours or {}).get(port)
         if seen is not None and seen.system and not _fits(cable, seen):
-            there = one_line(f"{_short(seen.system)} {_shown_port(seen)}".strip())
+            # lldpd on Linux has the port's name in the description, and a MAC address as port.
+            names = filter(_plain_port, (seen.port.strip(), seen.description.strip()))
+            there = one_line(f"{_short(seen.system)} {next(names, '')}".strip())
             found.append(f"port {port}: {there} is plugged in, the file says {cable.text}")
     return tuple(found)
 
@@ -99,12 +108,6 @@ def _plain_port(text: str) -> str:
     return _PORT_PREFIX.sub("", name)
 
 
-def _shown_port(seen: Neighbour) -> str:
-    """The port's name for people; lldpd on Linux has it in the description, a MAC in the port."""
-    names = (text.strip() for text in (seen.port, seen.description))
-    return next((name for name in names if _plain_port(name)), "")
-
-
 class FarEnd(Frozen):
     """The other end of one routed link."""
 
@@ -115,6 +118,15 @@ class FarEnd(Frozen):
     networks: int = 0
     """Networks that it brings at the least; 0: not known, as where two switches of one tier have
     numbers of their own, so that one way is used and not several."""
+
+
+class Way(Frozen):
+    """How packets to some switches leave."""
+
+    to: tuple[str, ...]
+    """Switches that announce networks."""
+    ports: tuple[str, ...]
+    """The ports of all next hops."""
 
 
 class RoutedLinks(Frozen):
@@ -224,36 +236,24 @@ def find_lost(
     if seen.unread:
         what = f"the state of its BGP sessions is not known: {seen.unread}"
         return (LostWay("switch", what, form.sessions, "unread"),)
-    found = tuple(_lost(links, seen, applied))
-    return (*found, *_narrow(links, seen, applied, {each.where for each in found}))
-
-
-def _narrow(
-    links: RoutedLinks, seen: Sessions, applied: BgpState | None, lost: set[str]
-) -> Iterator[LostWay]:
-    """Networks that have fewer next hops than links lead to; a link that is lost is named once."""
-    form = system_of(links.os).routed
+    known = links.ends.keys() if applied is None else applied.neighbors.keys()
+    ends = {name: end for name, end in links.ends.items() if name in known}
+    found = [*_lost(links, ends, seen, links.bfd if applied is None else applied.bfd)]
     if seen.routes_unread and links.networks:
         what = f"which next hops are in use is not known: {seen.routes_unread}"
-        yield LostWay("switch", what, form.routes, "unsaid")
-    if seen.routes is None:
-        return
-    ends = {
-        end.port: end.to
-        for name, end in links.ends.items()
-        if f"port {end.port}" not in lost and (applied is None or name in applied.neighbors)
-    }
-    yield from find_narrow(links.ways, links.networks, seen.routes, ends, form.route)
+        found.append(LostWay("switch", what, form.routes, "unsaid"))
+    lost = {each.where for each in found}
+    whole = {end.port: end.to for end in ends.values() if f"port {end.port}" not in lost}
+    return (*found, *(() if seen.routes is None else _narrow(links, seen.routes, whole)))
 
 
-def _lost(links: RoutedLinks, seen: Sessions, applied: BgpState | None) -> Iterator[LostWay]:
+def _lost(
+    links: RoutedLinks, ends: Mapping[str, FarEnd], seen: Sessions, bfd: Collection[str]
+) -> Iterator[LostWay]:
     form = system_of(links.os).routed
-    for name, end in links.ends.items():
-        if applied is not None and name not in applied.neighbors:
-            continue
-        watched = name in links.bfd and (applied is None or name in applied.bfd)
-        what = _fault(end, seen.neighbors.get(name), watched=watched)
-        if what:
+    for name, end in ends.items():
+        watched = name in links.bfd and name in bfd
+        if what := _fault(end, seen.neighbors.get(name), watched=watched):
             fix = form.bfd_sessions if "BFD" in what else form.session.format(name)
             yield LostWay(f"port {end.port}", what, fix)
     if seen.bfd_unread and links.bfd:
@@ -277,22 +277,6 @@ def _fault(end: FarEnd, session: Session | None, *, watched: bool) -> str:
     return ""
 
 
-MOST_PATHS: Final = 64
-"""Equal paths that FRR and EOS use at most as they are configured; with more links than that, which
-of them are used is not known."""
-Networks = Mapping[str, tuple[str, ...]]
-"""Switch to the networks that it announces."""
-
-
-class Way(Frozen):
-    """Where packets to some switches are to leave."""
-
-    to: tuple[str, ...]
-    """Switches that announce networks."""
-    ports: tuple[str, ...]
-    """The ports of all next hops."""
-
-
 def _plan_ways(
     hops: Mapping[str, frozenset[str]], ends: Mapping[str, FarEnd], announced: Collection[str]
 ) -> tuple[Way, ...]:
@@ -311,27 +295,17 @@ def _plan_ways(
     return tuple(Way(to=tuple(to), ports=own) for own, to in found.items())
 
 
-def find_narrow(
-    ways: Sequence[Way],
-    networks: Networks,
-    routes: Networks,
-    ends: Mapping[str, str],
-    fix: str,
-) -> Iterator[LostWay]:
+def _narrow(links: RoutedLinks, routes: Networks, ends: Mapping[str, str]) -> Iterator[LostWay]:
     """The links that are no next hop of a network that they lead to.
 
-    Args:
-        ways: What is to be.
-        networks: Switch to its networks; one that is not in it is not judged.
-        routes: Network to the ports in use.
-        ends: Port to the other end, of the links to judge.
-        fix: What to ask next of one network.
+    `ends` has the ports to judge, without those that are lost: each is named once.
     """
     lacking: dict[str, list[tuple[str, Way]]] = {}
-    for way in ways:
-        for network in (each for name in way.to for each in networks.get(name, ())):
+    for way in links.ways:
+        for network in (each for name in way.to for each in links.networks.get(name, ())):
             for port in {*way.ports}.difference(routes.get(network, ())) & ends.keys():
                 lacking.setdefault(port, []).append((network, way))
+    fix = system_of(links.os).routed.route
     for port, end in ends.items():
         if port in lacking:
             network, way = lacking[port][0]

@@ -130,9 +130,7 @@ def run_baseline(text: str, environ: Mapping[str, str]) -> str:
         return render_baseline(request.baseline)
     with _exchange(request, environ, request.endpoint.read_s or READ_DEADLINE_S) as exchange:
         exchange.enter(configure=False)
-        who = exchange.who(system_of(request.os).identity)
-        refuse_other(request.endpoint.where, who, None, request.serial)
-        refuse_other_stack(request.endpoint.where, who, request.stack)
+        who = _prove(request, exchange, None)
         wanted = every_key(exchange.list_ports(), request.desired)
         kept = replace(who, stacks=()) if who else None
         return render_baseline(exchange.record(wanted).model_copy(update={"identity": kept}))
@@ -275,6 +273,14 @@ def _exchange(
             raise InterruptedRunError(f"{session.where} {why}. Nothing was changed.") from None
 
 
+def _prove(request: SwitchRequest, exchange: Exchange, was: Identity | None) -> Identity | None:
+    """Ask which switch it is, and refuse another one, or one of another stack."""
+    who = exchange.who(system_of(request.os).identity)
+    refuse_other(request.endpoint.where, who, was, request.serial)
+    refuse_other_stack(request.endpoint.where, who, request.stack)
+    return who
+
+
 @dataclass(slots=True)
 class _Step:
     """A step that changes one switch, in one part or in several."""
@@ -288,12 +294,10 @@ class _Step:
 
     def _prove(self, exchange: Exchange) -> None:
         """Refuse to go on unless this is the switch that was recorded."""
-        request = self.request
-        self.who = exchange.who(system_of(request.os).identity)
         last = recorded_identity(self.environ.get(PREVIOUS_OUTPUT, "").strip())
-        was = last or (request.baseline.identity if request.baseline else None)
-        refuse_other(request.endpoint.where, self.who, was, request.serial)
-        refuse_other_stack(request.endpoint.where, self.who, request.stack)
+        baseline = self.request.baseline
+        was = last or (baseline.identity if baseline else None)
+        self.who = _prove(self.request, exchange, was)
 
     def find_stopped(self, edit: Edit) -> tuple[str, ...]:
         """The ports that the changes interrupt, as `ports_of` names them, before anyone leaves.

@@ -40,7 +40,7 @@ def ordered(plans: tuple[SwitchPlan, ...], applied: Applied) -> tuple[SwitchPlan
 
 def _last_applied(plan: SwitchPlan, applied: Applied) -> SwitchState | None:
     recorded = applied.step(plan.step)
-    return applied_switch(recorded)[0] if recorded is not None and recorded.stdin else None
+    return applied_switch(recorded)[0] if recorded and recorded.stdin else None
 
 
 def beside_of_switch(

@@ -43,12 +43,9 @@ def with_new_ports(baseline: SwitchState, owned: SwitchState, system: str) -> Sw
 
 def every_key(ports: Sequence[str], desired: SwitchState) -> SwitchState:
     """A wish for all that a file may own. `roce` only on demand: its `off` text is not public."""
-    own = {
-        "roce": desired.roce,
-        "splits": desired.splits or {},
-        "ports": dict.fromkeys(ports, PortState().model_copy(update=asked(PortState))),
-        "ib": desired.ib and desired.ib.model_copy(update=asked(IbState)),
-    }
+    every = dict.fromkeys(ports, PortState().model_copy(update=asked(PortState)))
+    ib = desired.ib and desired.ib.model_copy(update=asked(IbState))
+    own = {"roce": desired.roce, "splits": desired.splits or {}, "ports": every, "ib": ib}
     return SwitchState().model_copy(update=asked(SwitchState) | own)
 
 

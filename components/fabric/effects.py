@@ -1,7 +1,7 @@
-"""What the change of one setting of a switch does to running traffic: one table, asked by all.
+"""What a change of one setting of a switch does to running traffic: one table for everybody.
 
-The preview, the refusal of an update, the step itself, plain execs and the repair of drift ask the
-same functions about the same differences, so that they cannot disagree.
+The preview, the refusal of an update, the step, plain execs and the repair of drift all ask these
+functions, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from components.core.settings import Impact, table
 from components.fabric.state import ADDRESSES, PortState, SwitchState
 from components.fabric.systems.ranges import collapse_vlans
 
-_MANAGER: Final = "subnet manager"
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -33,11 +31,6 @@ class Row:
     setting: str
     """Its name there, likewise."""
     does: Impact
-
-    def fits(self, where: str, setting: str) -> bool:
-        """Whether a setting at a place is this one; ports and the switch share their names."""
-        name = re.escape(self.setting).replace(r"\{\}", ".+")
-        return re.fullmatch(name, setting) is not None and _owner(self.where) == _owner(where)
 
 
 def _owner(where: str) -> str:
@@ -72,8 +65,10 @@ TABLE: Final = (
 
 @cache
 def find_row(where: str, setting: str) -> Row | None:
-    """The row of a setting, or None."""
-    return next((row for row in TABLE if row.fits(where, setting)), None)
+    """The row of a setting, or None; ports and the switch share the names of settings."""
+    rows = (row for row in TABLE if _owner(row.where) == _owner(where))
+    names = ((row, re.escape(row.setting).replace(r"\{\}", ".+")) for row in rows)
+    return next((row for row, name in names if re.fullmatch(name, setting)), None)
 
 
 def effect_of(system: str, change: Difference) -> Effect:
@@ -85,16 +80,6 @@ def effect_of(system: str, change: Difference) -> Effect:
     if change.desired in does.to:
         return does.to[change.desired]
     return does.effect if does.new is None or change.actual != ABSENT else does.new
-
-
-class ByTable:
-    """What every driver has: the answer of the table for its system."""
-
-    system: str
-
-    def interrupts(self, change: Difference) -> bool:
-        """Whether making this one setting as wanted interrupts traffic."""
-        return effect_of(self.system, change).interrupts
 
 
 def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, ...]:
@@ -110,22 +95,20 @@ def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, 
 def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
     """Whether the target says all that there is of the list that the setting is in."""
     kind, _, name = where.partition(" ")
-    port = target.ports.get(name, PortState())
-    routed = [(f"address_{each}_", f"mtu_{each}") for each in target.addresses or {}]
-    lists = {
-        "partition": target.ib is not None,
-        "port": (setting.startswith("trunk_vlan_") and port.trunk_vlans is not None)
-        or (setting.endswith("_schedule") and port.strict_classes is not None)
+    if kind == "partition":
+        return target.ib is not None
+    if kind == "port":
+        port = target.ports.get(name, PortState())
         # What was recorded of maps and buffers comes back as the system's own words.
-        or (
-            setting.startswith(("dscp_", "priority_"))
-            and bool({"trust", "buffers"} & {*port.native})
-        ),
-        "switch": setting.startswith("vlan_")
-        or (setting.startswith("bgp_") and setting != "bgp_max_paths" and target.bgp is not None)
-        or any(setting.startswith(begins) for begins in routed),
-    }
-    return lists.get(kind, False)
+        words = ("dscp_", "priority_") if {"trust", "buffers"} & {*port.native} else ()
+        begins = ("trunk_vlan_",) if port.trunk_vlans is not None else ()
+        is_class = setting.endswith("_schedule") and port.strict_classes is not None
+        return is_class or setting.startswith((*begins, *words))
+    routed = (
+        name for each in target.addresses or {} for name in (f"address_{each}_", f"mtu_{each}")
+    )
+    bgp = ("bgp_",) if target.bgp is not None and setting != "bgp_max_paths" else ()
+    return kind == "switch" and setting.startswith(("vlan_", *bgp, *routed))
 
 
 def find_effects(
@@ -135,16 +118,12 @@ def find_effects(
 
     A port that is down carries nothing, and a subnet manager that is off manages nothing.
     """
-    effects = {
-        change: effect_of(system, change)
-        for change in find_changes(actual, target)
-        if not _is_idle(change.where, actual)
-    }
-    return {change: effect for change, effect in effects.items() if effect}
+    changes = (each for each in find_changes(actual, target) if not _is_idle(each.where, actual))
+    return {each: effect for each in changes if (effect := effect_of(system, each))}
 
 
 def _is_idle(where: str, actual: SwitchState) -> bool:
-    if where == _MANAGER:
+    if where == "subnet manager":
         return actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
     return actual.ports.get(where.removeprefix("port "), PortState()).admin_up is False
 
@@ -196,8 +175,8 @@ def _grouped(
         by_place.setdefault(where, {}).setdefault(said, []).append(setting)
     alike: dict[tuple[str, ...], list[str]] = {}
     for where, changes in by_place.items():
-        lines = (f"{_names(settings)}: {said}" for said, settings in changes.items())
-        alike.setdefault(tuple(sorted(lines)), []).append(where)
+        lines = sorted(f"{_names(settings)}: {said}" for said, settings in changes.items())
+        alike.setdefault((*lines,), []).append(where)
     for changes, places in alike.items():
         ports = [place.removeprefix("port ") for place in places if place.startswith("port ")]
         others = [place for place in places if not place.startswith("port ")]

@@ -25,7 +25,6 @@ from components.fabric.moves import (
     Stage,
     StoppedError,
     lost_text,
-    outcome_of,
     refuse_interruptions,
     shown,
     unreadable_error,
@@ -38,17 +37,13 @@ from components.fabric.state import SwitchState
 from components.fabric.systems.base import (
     Change,
     Driver,
-    HandSplit,
-    LinkReader,
-    NeighbourReader,
     Occupied,
     PortCounters,
+    Question,
     Reading,
-    SessionReader,
     Unreadable,
     Unsettable,
-    WholeOneShot,
-    WholeReader,
+    flatten,
 )
 from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports
 from components.remote.watched import Interrupted, InterruptedTwice, Session
@@ -122,7 +117,7 @@ class Exchange:
             DeviceError: An answer cannot be read; the text holds it.
         """
         splits = None
-        if wanted.splits and isinstance(self.driver, HandSplit):
+        if wanted.splits and self.driver.by_hand:
             names = self.list_ports()
             splits = find_splits(wanted.splits, names)
             wanted = without_missing(wanted, names)
@@ -134,7 +129,7 @@ class Exchange:
 
     def _ask_for(self, wanted: SwitchState, *, each: bool) -> dict[str, str]:
         driver, answers = self.driver, dict[str, str]()
-        if each or not isinstance(driver, WholeReader):
+        if each:
             return self._ask(driver.read_commands(wanted))
         while (command := driver.whole_command(answers, wanted)) is not None:
             answers[command] = self._peek(command)
@@ -155,48 +150,48 @@ class Exchange:
 
     def list_ports(self) -> tuple[str, ...]:
         """Every port of the switch."""
-        answers = self._ask(self.driver.list_ports_commands())
-        return self._parsed(lambda: self.driver.parse_port_names(answers))
+        answers = self._ask(self.driver.ports.commands)
+        return self._parsed(lambda: self.driver.ports.parse(answers))
 
     def read_counters(self, ports: Sequence[str]) -> dict[str, PortCounters]:
         """Read the counters of some ports; a command that is refused takes no others along."""
-        answers = {line: self.session.run(line) for line in self.driver.counter_commands(ports)}
-        return self._parsed(lambda: self.driver.parse_counters(answers, ports))
+        asked = self.driver.counters(ports)
+        answers = {line: self.session.run(line) for line in asked.commands}
+        return self._parsed(lambda: asked.parse(answers))
 
     def read_neighbours(self) -> dict[str, Neighbour]:
-        """Read who LLDP says is plugged in; a switch that refuses to tell hears nothing."""
-        if not isinstance(self.driver, NeighbourReader):
-            return {}
-        answers = {line: self.session.run(line) for line in self.driver.neighbour_commands()}
-        if any(self.driver.find_refusal(answer) is not None for answer in answers.values()):
-            return {}
-        with suppress(Unreadable):
-            return self.driver.parse_neighbours(answers)
-        return {}
+        """Read who LLDP says is plugged in; a switch that does not tell hears nothing."""
+        return self._told(self.driver.neighbours) or {}
 
     def read_links(self) -> dict[str, bool]:
-        """Read which ports have a link; empty where the switch does not tell."""
-        links = self.driver.links if isinstance(self.driver, LinkReader) else None
+        """Read which ports have a link; empty if the switch does not tell."""
+        return self._told(self.driver.links) or {}
+
+    def _told(self, asked: Question[ParsedT]) -> ParsedT | None:
+        """The answer to a question; None: a command was refused, or the answer is unreadable."""
+        answers = {line: self.session.run(line) for line in asked.commands}
+        if any(self.driver.find_refusal(answer) is not None for answer in answers.values()):
+            return None
         with suppress(Unreadable):
-            return links.parse(links.command, self._peek(links.command)) if links else {}
-        return {}
+            return asked.parse(answers)
+        return None
 
     def read_sessions(self, *, bgp: bool, bfd: bool) -> Sessions | None:
-        """Read the sessions of a switch; None where it has none of ours.
+        """Read the sessions of a switch; None if Railyard sets none there.
 
-        The result says why they are not known. What is asked after them may be refused alone.
+        The result says why they are not known. Later commands may be refused by themselves.
         """
-        driver = self.driver
-        if not bgp or not isinstance(driver, SessionReader):
+        asked = self.driver.sessions(bfd=bfd) if bgp else None
+        if asked is None:
             return None
         answers: dict[str, str] = {}
-        for command in driver.session_commands(bfd=bfd):
+        for command in asked.commands:
             answers[command] = self.session.run(command)
-            text = driver.find_refusal(answers[command])
+            text = self.driver.find_refusal(answers[command])
             if text is not None and len(answers) == 1:
                 return Sessions(unread=f"`{command}` was refused: {text}")
         try:
-            return driver.parse_sessions(answers)
+            return asked.parse(answers)
         except Unreadable as error:
             return Sessions(unread=f"`{error.command}`: {error.why}")
 
@@ -245,7 +240,7 @@ class Exchange:
                 second one came.
         """
         before = self.read(wanted)
-        if isinstance(self.driver, WholeOneShot) and moves_one_shot(before, wanted, aim(before)):
+        if self.driver.taken and moves_one_shot(before, wanted, aim(before)):
             wanted = with_all_ports(wanted, self.list_ports(), self.driver.taken)
             before = self.read(wanted)
         put_back, taken = partial(self._put_back, before, wanted, aim(before)), list[str]()
@@ -276,7 +271,8 @@ class Exchange:
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
                 self._save(taken)
-                return outcome_of(before, reading, sent, describe_changes(stopped))
+                words = describe_changes(stopped)
+                return Outcome(before.state, reading.state, flatten(sent), words)
             effects = find_effects(self.driver.system, reading.state, aim(reading))
             stopped += interrupting(effects)
             if not may_interrupt:

@@ -17,11 +17,11 @@ from pathlib import Path
 from threading import Event
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from components.core.errors import DeviceError, UsageError
 from components.fabric.exchange import Exchange, Outcome
-from components.fabric.parts import Session
+from components.fabric.parts import Frozen, Session
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
 from components.fabric.systems.base import Drain
@@ -41,11 +41,7 @@ KeptT = TypeVar("KeptT", bound=BaseModel)
 FoundT = TypeVar("FoundT")
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
-class Place(_Frozen):
+class Place(Frozen):
     """The place of a switch in the order of its site."""
 
     wave: int = 0
@@ -71,23 +67,19 @@ class Place(_Frozen):
         )
 
 
-class Health(_Frozen):
+class Health(Frozen):
     """What a switch carries: found, never wanted."""
 
-    links: dict[str, bool] = {}
+    links: dict[str, bool] = Field(default={})
     """Port to whether it has a link; empty: the system does not tell."""
-    neighbours: dict[str, Neighbour] = {}
-    sessions: dict[str, Session] = {}
-
-
-def _mark(endpoint: Endpoint) -> str:
-    address = hashlib.sha256(f"{endpoint.address}:{endpoint.port}".encode()).hexdigest()[:8]
-    return f"{endpoint.device}-{address}"
+    neighbours: dict[str, Neighbour] = Field(default={})
+    sessions: dict[str, Session] = Field(default={})
 
 
 def place_file(endpoint: Endpoint) -> str:
     """Name of the file that has the place of a switch. Two stacks may use one folder."""
-    return f"waves-{_mark(endpoint)}"
+    address = hashlib.sha256(f"{endpoint.address}:{endpoint.port}".encode()).hexdigest()[:8]
+    return f"waves-{endpoint.device}-{address}"
 
 
 def place_text(plan: SwitchPlan) -> str:
@@ -107,13 +99,9 @@ def _load(kept: type[KeptT], file: str) -> KeptT | None:
 
 def read_health(exchange: Exchange, owned: SwitchState) -> Health:
     """Ask for links, LLDP neighbours and BGP sessions; what a switch does not say is left out."""
-    bgp = owned.bgp is not None and owned.bgp.asn is not None
-    told = exchange.read_sessions(bgp=bgp, bfd=False)
-    return Health(
-        links=exchange.read_links(),
-        neighbours=exchange.read_neighbours(),
-        sessions=told.neighbors if told else {},
-    )
+    told = exchange.read_sessions(bgp=(owned.bgp or BgpState()).asn is not None, bfd=False)
+    links, neighbours = exchange.read_links(), exchange.read_neighbours()
+    return Health(links=links, neighbours=neighbours, sessions=told.neighbors if told else {})
 
 
 def find_missing(before: Health, now: Health, outcome: Outcome) -> Iterator[str]:
@@ -225,7 +213,7 @@ class Shift:
         self.ours = True
         word = drain.on(exchange.read(SwitchState()).state) if "{on}" in str(drain.away) else ""
         self._send(exchange, drain, (line.replace("{on}", word) for line in drain.away))
-        if not self._await(exchange, "is_away"):
+        if _last_of(lambda: not self._shows(exchange, "is_away"), self.place.settle_s):
             where = exchange.session.where
             raise DeviceError(
                 f"{where} took the lines of {drain.title} and does not show it in"
@@ -233,7 +221,7 @@ class Shift:
             )
         self.used = drain.title
         if drain.is_empty:  # some traffic may stay: that of a host on this leaf alone
-            self._await(exchange, "is_empty")
+            _last_of(lambda: not self._shows(exchange, "is_empty"), self.place.settle_s)
 
     def come_back(self, exchange: Exchange) -> None:
         """Bring traffic back that we sent away, and save that.
@@ -256,13 +244,10 @@ class Shift:
 
     def _shows(self, exchange: Exchange, what: str) -> bool:
         """Whether the switch shows one of the two patterns."""
-        if self.drain is None:
-            return False
-        answer = exchange.session.run(self.drain.asks)
-        return re.search(getattr(self.drain, what), answer, re.MULTILINE) is not None
-
-    def _await(self, exchange: Exchange, what: str) -> bool:
-        return not _last_of(lambda: not self._shows(exchange, what), self.place.settle_s)
+        drain = self.drain
+        return drain is not None and bool(
+            re.search(getattr(drain, what), exchange.session.run(drain.asks), re.MULTILINE)
+        )
 
     def _send(self, exchange: Exchange, drain: Drain, lines: Iterable[str]) -> None:
         for line in lines:
@@ -320,40 +305,38 @@ class Gate:
             DeviceError: It is not, after `settle_s`; the text says what is missing.
         """
 
-        def look() -> tuple[str, ...]:
-            return (*find_missing(self.before, read_health(exchange, owned), outcome),)
+        def look() -> str:
+            missing = find_missing(self.before, read_health(exchange, owned), outcome)
+            return "\n          ".join(missing)
 
+        kept = FOLDER.parent / self._file
         if missing := _last_of(look, self.place.settle_s):
             keep_current(self._file, self.before.model_dump_json() + "\n")
-            raise DeviceError(self._failure(missing))
-        (FOLDER.parent / self._file).unlink(missing_ok=True)
-
-    def _failure(self, missing: tuple[str, ...]) -> str:
-        lines = "\n          ".join(missing)
-        return (
-            f"{self.endpoint.where} has the settings of the file, saved, and does not carry what it"
-            f" carried before, {self.place.settle_s:g} s after the change\n  missing {lines}\n"
-            "  result  the switch keeps the new settings; no later wave begins. The next run looks"
-            " for the same.\n          If something is gone for good, such as a cable, delete"
-            f" {FOLDER.parent / self._file}"
-        )
+            raise DeviceError(
+                f"{self.endpoint.where} has the settings of the file, saved, and does not carry"
+                f" what it carried before, {self.place.settle_s:g} s after the change\n"
+                f"  missing {missing}\n"
+                "  result  the switch keeps the new settings; no later wave begins. The next run"
+                " looks for the same.\n          If something is gone for good, such as a cable,"
+                f" delete {kept}"
+            )
+        kept.unlink(missing_ok=True)
 
 
 @contextmanager
 def open_gate(endpoint: Endpoint, drain: Drain | str) -> Generator[Gate, None, None]:
-    """The gate of one step, for one writer a switch on this machine.
+    """The gate of one step; on this machine, one run at a time changes a switch.
 
     Raises:
         DeviceError: Of the body, with the waves around it and traffic that is still away.
     """
     place = _load(Place, place_file(endpoint)) or Place()  # one that no program wrote is watched
-    gate = Gate(
-        endpoint, place, Shift(endpoint, drain if isinstance(drain, Drain) else None, place)
-    )
+    way = drain if isinstance(drain, Drain) else None
+    gate = Gate(endpoint, place, Shift(endpoint, way, place))
     busy = f"{endpoint.where}: another Railyard run has been changing this device"
     try:
-        with hold_lock(_mark(endpoint), busy, LOCK_DEADLINE_S):
+        with hold_lock(place_file(endpoint).removeprefix("waves-"), busy, LOCK_DEADLINE_S):
             yield gate
     except DeviceError as error:
-        more = f"{gate.shift.explain()}{place.explain(endpoint.device)}"
-        raise type(error)(f"{error}{more}") from error
+        where = place.explain(endpoint.device)
+        raise type(error)(f"{error}{gate.shift.explain()}{where}") from error

@@ -211,13 +211,12 @@ def _of_switch(
     """What holds for the whole switch."""
     case = _Case(classes, system, PortState(rewrite_dscp=found.rewrite_dscp), PortState())
     yield from (("switch.rewrite", hit) for hit in _rewrite(case))
-    for hit in _map_hits(case, found.dscp_classes or {}, "class"):
-        yield "switch.dscp_map", hit
+    maps = _map_hits(case, found.dscp_classes or {}, "class")
+    yield from (("switch.dscp_map", hit) for hit in maps)
     others = found.others or OtherPorts()
     for vlan in wanted.vlans:
         ports = [name for name in others.by_vlan.get(vlan, ()) if not _SVI.fullmatch(name)]
-        names = ", ".join(dict.fromkeys((*ports, *others.of_all)))
-        if names:
+        if names := ", ".join(dict.fromkeys((*ports, *others.of_all))):
             hit = _Hit(f"vlan_{vlan}_ports", names, "those of the file", BREAKS["foreign"], vlan)
             yield "switch.foreign_ports", hit
 
@@ -270,10 +269,9 @@ def _hits(classes: Guarded, look: Look) -> Iterator[tuple[str, str, _Hit]]:
 
 def _beside(look: Look, kind: str, hit: _Hit, ports: list[str]) -> Beside:
     """Ports of which the same is to be said are one setting."""
-    where = collapse(ports, look.order) if ports else "switch"
-    text = _FIXES.get(look.os, {}).get(kind, _PLAIN.get(kind, _OTHER))
+    where, port = (collapse(ports, look.order), ports[0]) if ports else ("switch", "")
+    text = _FIXES.get(look.os, {}).get(kind, _FIXES[""].get(kind, _FIXES[""][""]))
     share = "".join(filter(str.isdigit, hit.harmless)) or "12"
-    port = ports[0] if ports else ""
     fix = text.format(port=port, n=hit.number, harmless=hit.harmless, share=share)
     fix += "; the other ports likewise" if len(ports) > 1 else ""
     return Beside(kind, Difference(where, hit.setting, hit.actual, hit.harmless), hit.breaks, fix)
@@ -332,7 +330,9 @@ _FIXES: Final[Mapping[str, Mapping[str, str]]] = {
         "switch.dscp_map": "correct the row of DSCP_TO_TC_MAP that PORT_QOS_MAP|{port} names",
         "switch.other_vlans": "sudo config vlan member del {n} {port}",
     },
+    "": {
+        "switch.foreign_ports": "take the VLAN off those ports, or name them in the file",
+        "": "set it to {harmless} on {port}",
+    },
 }
-_PLAIN: Final = {"switch.foreign_ports": "take the VLAN off those ports, or name them in the file"}
-_OTHER: Final = "set it to {harmless} on {port}"
-"""Of a system without words of its own here."""
+"""System to the fix of each kind; an empty name stands for every other system, or kind."""

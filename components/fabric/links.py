@@ -122,13 +122,12 @@ def routed_neighbours(spec: ClusterSpec) -> Mapping[str, tuple[str, ...]]:
 def plan_waves(spec: ClusterSpec) -> tuple[tuple[str, ...], ...]:
     """Put every switch of the site into a wave, so that redundant ones never change together.
 
-    Switches that must not change together stand in one group: of a group, a wave has one at most.
-    Each switch goes into the first wave that has room and none of its partners. So the order is
-    that of the file as far as possible, and the same at every run.
+    A wave has at most one switch of each group. Each switch goes into the first wave with room and
+    without a partner of it, so the order is that of the file as far as possible.
 
     Returns:
         Names of switches, wave by wave. The first `disruption.switches.canary` waves have one
-        switch each, the others `disruption.switches.max_unavailable` at most.
+        switch each, the others at most `disruption.switches.max_unavailable`.
     """
     limits = spec.disruption.switch_waves
     partners: dict[str, list[int]] = {}

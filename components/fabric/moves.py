@@ -23,7 +23,6 @@ from components.fabric.systems.base import (
     CANDIDATE_PREFIX,
     Change,
     Guard,
-    Reading,
     Unreadable,
     Unsettable,
     flatten,
@@ -178,13 +177,6 @@ class Outcome:
     lines: tuple[str, ...]
     interrupts: tuple[str, ...]
     """What it interrupted, one text for each place."""
-
-
-def outcome_of(
-    before: Reading, after: Reading, sent: Sequence[Change], interrupts: tuple[str, ...]
-) -> Outcome:
-    """What changes between two readings came to."""
-    return Outcome(before.state, after.state, flatten(sent), interrupts)
 
 
 class InterruptedRunError(DeviceError):

@@ -261,13 +261,12 @@ _OTHER: Final = ("no value of JSON",)
 
 def _common(ports: list[_Port]) -> dict[str, JsonValue]:
     """Of each key that every port has: one without it would get a value that it does not have."""
-    keys = [key for key in ports[0] if all(key in port for port in ports)]
-    return {key: _most([port[key] for port in ports]) for key in keys}
-
-
-def _most(values: list[JsonValue]) -> JsonValue:
-    texts = Counter(json.dumps(value, sort_keys=True) for value in values)
-    return cast("JsonValue", json.loads(texts.most_common(1)[0][0]))
+    found: dict[str, JsonValue] = {}
+    for key in ports[0]:
+        if all(key in port for port in ports):
+            texts = Counter(json.dumps(port[key], sort_keys=True) for port in ports)
+            found[key] = json.loads(texts.most_common(1)[0][0])
+    return found
 
 
 def spread_ports(state: object) -> object:

@@ -18,7 +18,8 @@ from components.fabric.queues import plan_queues, with_repairs
 from components.fabric.splits import plan_link, plan_splits, splits_by_speed
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import UFM, driver_of, system_of
-from components.fabric.systems.base import HandSplit, flatten
+from components.fabric.systems.base import flatten
+from components.fabric.systems.membership import named_vlans
 from components.fabric.targets import target_of_apply
 from components.model.cluster import ClusterSpec, SwitchWaves
 from components.model.fabric import Switch, SwitchPort
@@ -116,11 +117,11 @@ def plan_fabric(spec: ClusterSpec) -> tuple[SwitchPlan, ...]:
 
 def describe_start(plan: SwitchPlan) -> str:
     """From where those lines lead, for people: no factory has ports that people must split."""
-    driver, splits = driver_of(plan.os), plan.desired.splits
-    if not splits or not isinstance(driver, HandSplit):
+    by_hand, splits = driver_of(plan.os).by_hand, plan.desired.splits
+    if not splits or by_hand is None:
         return "From factory settings these commands lead there; an update sends what differs."
     whole, parts = next(iter(splits.items()))
-    typed = ", ".join(line.format(whole=whole, parts=len(parts)) for line in driver.by_hand.lines)
+    typed = ", ".join(line.format(whole=whole, parts=len(parts)) for line in by_hand.lines)
     return (
         f"Not from factory settings: people split {', '.join(splits)} before ({typed}). Then these "
         "commands lead there; an update sends what differs."
@@ -173,7 +174,7 @@ def _plan_ethernet(spec: ClusterSpec, switch: Switch) -> SwitchState:
     intent = system.intent(spec.rdma)
     queues = plan_queues(spec, switch, intent.port)
     ports = {name: _plan_port(spec, switch, name, port) for name, port in queues.items()}
-    vlans = {vlan for port in ports.values() for vlan in _vlans_of(port)}
+    vlans = {vlan for port in ports.values() for vlan in named_vlans(port)}
     state = intent.switch.model_copy(
         update={
             "vlans": tuple(sorted(vlans)),
@@ -202,7 +203,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
     wanted: dict[str, object] = {
         "admin_up": True,
         "mtu_bytes": None if has_own else port.mtu_bytes or spec.rdma.port_mtu_bytes,
-        **(_link_vlans(spec, port) if port.peer else _host_vlans(spec, switch, port)),
+        **_port_vlans(spec, switch, port),
         **plan_link(switch, name),
     }
     # What follows is ours only if the file asks for it.
@@ -218,13 +219,17 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
     return intent.model_copy(update=wanted)
 
 
-def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str, object]:
+def _port_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str, object]:
+    """A trunk between switches carries its rails; a routed port is in no VLAN."""
+    if port.peer and port.mode != "routed":
+        vlans = tuple(sorted(rail.vlan for rail in rails_on_link(spec, port)))
+        return {"mode": "trunk", "trunk_vlans": vlans}
     _, _, rail_name = port.to.partition("/")
     rail = spec.rail(rail_name)
     vlan = port.vlan or (rail.vlan if rail else None)
-    if vlan is None:
+    if vlan is None and not port.peer:
         raise SpecError(f"port to {port.to}: no rail is called {rail_name!r}, and no vlan is set")
-    if port.mode == "routed":
+    if vlan is None or port.mode == "routed":
         return {"mode": "routed"}
     if port.untagged is None:
         own = {"access_vlan": vlan} if port.mode == "access" else {"trunk_vlans": (vlan,)}
@@ -234,19 +239,6 @@ def _host_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str
         both = tuple(sorted((vlan, port.untagged)))
         return {"mode": "trunk", "native_vlan": port.untagged, "trunk_vlans": both}
     return {"mode": "hybrid", "access_vlan": port.untagged, "trunk_vlans": (vlan,)}
-
-
-def _link_vlans(spec: ClusterSpec, port: SwitchPort) -> dict[str, object]:
-    """A trunk carries its rails; a routed link is in no VLAN."""
-    if port.mode == "routed":
-        return {"mode": "routed"}
-    vlans = tuple(sorted(rail.vlan for rail in rails_on_link(spec, port)))
-    return {"mode": "trunk", "trunk_vlans": vlans}
-
-
-def _vlans_of(port: PortState) -> tuple[int, ...]:
-    access = () if port.access_vlan is None else (port.access_vlan,)
-    return (*(() if port.trunk_vlans == "all" else port.trunk_vlans or ()), *access)
 
 
 def switch_endpoint(switch: Switch) -> Endpoint:

@@ -54,13 +54,11 @@ def preview_switch(
     dropped = {key: "restored" for key in (was.settings() if was else {}) if key not in wanted}
     if not moved and not dropped:
         return None
-    order = port_order(plan)
     count = len(moved) + len(dropped)
     head = f"{plan.name}: {count} setting{'s' if count != 1 else ''} will change"
-    lines = [head, *group_settings(moved | dropped, order)]
+    lines = [head, *group_settings(moved | dropped, port_order(plan))]
     edit = Edit(plan.os, plan.desired, was or SwitchState(), baseline)
-    lines += _effects(plan, edit, seen, allowed)
-    lines += _unproven(plan, moved)
+    lines += [*_effects(plan, edit, seen, allowed), *_unproven(plan, moved)]
     if plan.timed_restore_s is None:
         lines.append(_NO_TIMER.format(driver_of(plan.os).title))
     return "\n  ".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
 from components.catalogue.switches.marking import recommended
@@ -123,12 +124,10 @@ def with_repairs(
     if not kinds:
         return state
     first = system.driver.factory_state(tuple(state.ports)).ports
-    ports = dict(state.ports)
-    for name, port in ports.items():
-        wanted: dict[str, object] = {}
-        for kind in kinds:
-            wanted |= _repair(kind, port, first[name], rdma)
-        ports[name] = port.model_copy(update=wanted)
+    ports: dict[str, PortState] = {}
+    for name, port in state.ports.items():
+        wanted = (_repair(kind, port, first[name], rdma).items() for kind in kinds)
+        ports[name] = port.model_copy(update=dict(chain(*wanted)))
     return state.model_copy(update={"ports": ports})
 
 

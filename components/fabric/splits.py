@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from components.catalogue.switches.switch_model import Split
 from components.fabric.state import SwitchState
 from components.fabric.systems import system_of
-from components.fabric.systems.base import Change, Driver, HandSplit, Unsettable
+from components.fabric.systems.base import ByHand, Change, Driver, Unsettable
 from components.fabric.systems.ranges import port_key
 from components.fabric.systems.switch_system import LinkForm, LinkWish, SwitchSystem
 from components.model.fabric import Switch
@@ -124,7 +124,7 @@ Splits = dict[str, tuple[str, ...]]
 
 
 def find_splits(wanted: Splits, names: Collection[str]) -> Splits:
-    """How the ports are split of which `wanted` says so, from the names of all ports."""
+    """How the ports in `wanted` are split, from the names of all ports."""
     return {whole: _parts(whole, parts, names) for whole, parts in wanted.items()}
 
 
@@ -135,13 +135,8 @@ def _parts(whole: str, parts: tuple[str, ...], names: Collection[str]) -> tuple[
     # Where parts are called by their lanes, the next port begins where the last part ends.
     step = second[-1] - first[-1]
     end = first[-1] + step * len(parts) if whole in parts else 9
-    found = (
-        name
-        for name in names
-        if (key := port_key(name))[:-1] == first[:-1]
-        and len(key) == len(first)
-        and first[-1] <= key[-1] < end
-    )
+    place = {(*first[:-1], number) for number in range(first[-1], end)}
+    found = (name for name in names if port_key(name) in place)
     return tuple(sorted(found, key=port_key)) or (whole,)
 
 
@@ -168,7 +163,7 @@ def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> 
     Raises:
         Unsettable: With the lines that split those ports, as a person types them.
     """
-    if not isinstance(driver, HandSplit) or not target.splits:
+    if driver.by_hand is None or not target.splits:
         return
     held, by_count = actual.splits or {}, dict[tuple[int, int], list[str]]()
     for whole, parts in target.splits.items():
@@ -176,17 +171,17 @@ def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> 
         if len(parts) > 1 and held.get(whole, parts) != parts:
             by_count.setdefault((len(held[whole]), len(parts)), []).append(whole)
     if by_count:
-        raise Unsettable("; ".join(_words(driver, by_count)))
+        raise Unsettable("; ".join(_words(driver.by_hand, by_count)))
 
 
-def _words(driver: HandSplit, by_count: Mapping[tuple[int, int], list[str]]) -> Iterator[str]:
+def _words(by_hand: ByHand, by_count: Mapping[tuple[int, int], list[str]]) -> Iterator[str]:
     for (has, wants), wholes in by_count.items():
         is_now = f"split in {has}" if has > 1 else "whole"
-        lines = (line.format(whole=wholes[0], parts=wants) for line in driver.by_hand.lines)
+        lines = (line.format(whole=wholes[0], parts=wants) for line in by_hand.lines)
         more = f", and the same for {_and_more(wholes[1:])}" if wholes[1:] else ""
         yield (
             f"port {_and_more(wholes)} is {is_now}, and the file wants {wants} parts of it. No "
-            f"update splits it: {driver.by_hand.why}. Type {', '.join(f'`{x}`' for x in lines)}"
+            f"update splits it: {by_hand.why}. Type {', '.join(f'`{x}`' for x in lines)}"
             f"{more}; save, and update again"
         )
 

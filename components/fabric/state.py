@@ -42,6 +42,9 @@ ALL_VLANS = tuple(range(1, 4095))
 DSCP_COUNT: Final = 64
 """Six bits of the IP header (RFC 2474)."""
 _FULL = 100
+RoceMode = Literal[
+    "none", "lossless", "semi-lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"
+]
 CLASS, LINK = Effect.CLASS, Effect.LINK
 _BUFFERS: Final = "unproven, so link: no page says whether the port keeps what its buffers hold"
 _MTU: Final = Impact(
@@ -266,20 +269,7 @@ class SwitchState(_Frozen):
     ] = None
     """DSCP to traffic class, where the system has one map for all ports and we own entries of it
     (EOS); None: not ours."""
-    roce: Annotated[
-        (
-            Literal[
-                "none",
-                "lossless",
-                "semi-lossless",
-                "lossy",
-                "lossless-single-ipool",
-                "lossy-multi-tc",
-            ]
-            | None
-        ),
-        Setting(say=if_any, blank="none", does=_ONE_SHOT),
-    ] = None
+    roce: Annotated[RoceMode | None, Setting(say=if_any, blank="none", does=_ONE_SHOT)] = None
     """The one-shot RoCE mode where the system has one; None: not ours.
 
     `semi-lossless` is Onyx'; the last two are Cumulus': found and put back, never wanted.

@@ -1,8 +1,7 @@
-"""From what a switch has and what is wanted to the exact state it shall have: pure.
+"""From what a switch has and what the file wants to the exact state it must get: pure.
 
-Desired and recorded states name what is ours; a target says, for those keys, everything that
-shall be there afterwards, others' VLANs and classes included. A driver renders the way from an
-actual state to a target and never has to know why.
+Desired and recorded states have only keys that are ours. For those keys, a target has everything
+that must be there afterwards, others' VLANs and classes included, so a driver need not know why.
 """
 
 from __future__ import annotations
@@ -145,8 +144,7 @@ def _with_one_shot_effects(
     }
     if not taken:
         return owned
-    pfc = actual.model_copy(update={"ports": taken})
-    return owned.model_copy(update=_added(pfc, owned))
+    return owned.model_copy(update=_added(actual.model_copy(update={"ports": taken}), owned))
 
 
 def _is_new(vlan: int, names: Iterable[str], baseline: SwitchState) -> bool:
@@ -191,13 +189,9 @@ def _restored_splits(
     """
     if owned.splits is None:
         return None
-    held, others = actual.splits or {}, {*(actual.configured_parts or ())} - {*owned.ports}
-    used = {
-        whole: parts
-        for whole, parts in held.items()
-        if len(parts) > 1 and others & {*parts} - {whole}
-    }
-    before = target.splits or {}
+    held, before = (actual.splits or {}).items(), target.splits or {}
+    others = {*(actual.configured_parts or ())} - {*owned.ports}
+    used = {whole: parts for whole, parts in held if parts[1:] and others & {*parts} - {whole}}
     return {whole: used.get(whole, before.get(whole, (whole,))) for whole in owned.splits}
 
 
@@ -208,10 +202,10 @@ def target_of_update(actual: SwitchState, desired: SwitchState, undone: SwitchSt
     """
     wanted = target_of_apply(overlay(actual, undone), desired)
     target = overlay(undone, wanted)
+    # What the file itself names needs no recorded words. A class that was strict before us, and
+    # is again, is in the target too, in the words of before.
     ports: dict[str, PortState] = {}
     for name, port in target.ports.items():
-        # What the file itself names needs no recorded words. A class that was strict before us, and
-        # is again, is in the target too, in the words of before.
         named = {*natives(desired.ports.get(name, PortState()))}
         left = {key: words for key, words in port.native.items() if key not in named}
         ports[name] = port.model_copy(update={"native": left})
@@ -227,16 +221,10 @@ def dropped(previous: SwitchState, desired: SwitchState) -> SwitchState:
         else port
         for name, port in previous.ports.items()
     }
-    now = desired.splits or {}
-    splits = {
-        whole: parts for whole, parts in (previous.splits or {}).items() if now.get(whole) != parts
-    }
-    return gone.model_copy(
-        update={
-            "splits": splits or None,
-            "ports": {name: port for name, port in ports.items() if port != PortState()},
-        }
-    )
+    was, now = previous.splits or {}, desired.splits or {}
+    splits = {whole: parts for whole, parts in was.items() if now.get(whole) != parts}
+    left = {name: port for name, port in ports.items() if port != PortState()}
+    return gone.model_copy(update={"splits": splits or None, "ports": left})
 
 
 def _dropped_port(gone: PortState, previous: PortState, desired: PortState) -> PortState:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from typing import ClassVar, Protocol, cast, runtime_checkable
 
 from components.remote.ssh_library import asyncssh
@@ -58,28 +65,19 @@ async def answer(session: Session, faults: PlainFaults, line: str) -> str:
     return session.run(line)
 
 
-async def serve_shell(
+Show = Callable[[str], Awaitable[None]]
+"""Prints an answer in its own way."""
+
+
+async def serve_lines(
     process: Process,
     session: Session,
     faults: PlainFaults,
-    show: Callable[[str], Awaitable[None]] | None = None,
-    enable_password: str = "",
-) -> None:
-    """Prompt and answer until somebody leaves.
-
-    Args:
-        process: The SSH channel.
-        session: The login.
-        faults: Of the switch.
-        show: Prints an answer; default: as it is.
-        enable_password: What `enable` asks for; empty where it asks for nothing.
-    """
-    process.stdout.write(session.prompt())
-    async for line in process.stdin:
-        asks = enable_password and line.strip() == "enable" and session.prompt().rstrip()[-1] == ">"
-        if asks and await ask(process, "Password: ") != enable_password:
-            process.stdout.write(f"% Bad secret\n{session.prompt()}")  # the words are a guess
-            continue
+    lines: AsyncIterable[str],
+    show: Show | None = None,
+) -> bool:
+    """Answer lines until somebody leaves; False: the planted fault has cut the connection."""
+    async for line in lines:
         output = await answer(session, faults, line)
         if show is None:
             process.stdout.write(output)
@@ -88,11 +86,34 @@ async def serve_shell(
         if faults.drop_after is not None and session.changes >= faults.drop_after:
             faults.drop_after = None
             cut_connection(process)
-            return
+            return False
         if not session.open:
             break
+    return True
+
+
+async def serve_shell(
+    process: Process,
+    session: Session,
+    faults: PlainFaults,
+    show: Show | None = None,
+    enable_password: str = "",
+) -> None:
+    """Prompt and answer until somebody leaves; `enable` asks for its password, if it has one."""
+    lines = _prompted(process, session, enable_password)
+    if await serve_lines(process, session, faults, lines, show):
+        process.close()
+
+
+async def _prompted(process: Process, session: Session, enable_password: str) -> AsyncIterator[str]:
+    process.stdout.write(session.prompt())
+    async for line in process.stdin:
+        asks = enable_password and line.strip() == "enable" and session.prompt().rstrip()[-1] == ">"
+        if asks and await ask(process, "Password: ") != enable_password:
+            process.stdout.write("% Bad secret\n")  # the words are a guess
+        else:
+            yield line
         process.stdout.write(session.prompt())
-    process.close()
 
 
 async def ask(process: Process, question: str) -> str:
@@ -118,8 +139,11 @@ async def serve_bash(
         process.exit(session.status)
 
 
-class _Login(asyncssh.SSHServer):
-    """What each way in has: a key where the lab's user has one, else something secret."""
+class PasswordLogin(asyncssh.SSHServer):
+    """A password, as OpenSSH of Cumulus and SONiC has it; or a key, if the lab's user has one."""
+
+    by_keyboard: ClassVar[bool] = False
+    """Whether the password is asked for by keyboard-interactive."""
 
     def __init__(self, config: SwitchConfig, banner: str = "") -> None:
         self._config = config
@@ -147,33 +171,17 @@ class _Login(asyncssh.SSHServer):
         own = self._config.authorized_key.split()
         return username == self._config.user and own[1:2] == [offered]
 
-
-class PasswordLogin(_Login):
-    """OpenSSH of Cumulus and SONiC."""
-
     def password_auth_supported(self) -> bool:
-        """Yes."""
-        return True
-
-    def kbdint_auth_supported(self) -> bool:
-        """No."""
-        return False
+        """Unless the keyboard is asked."""
+        return not self.by_keyboard
 
     def validate_password(self, username: str, password: str) -> bool:
         """Compare with the lab's."""
         return (username, password) == (self._config.user, self._config.password)
 
-
-class KeyboardLogin(_Login):
-    """Keyboard-interactive: Onyx and MLNX-OS (capture C15), and EOS by default."""
-
-    def password_auth_supported(self) -> bool:
-        """No."""
-        return False
-
     def kbdint_auth_supported(self) -> bool:
-        """Yes."""
-        return True
+        """If the keyboard is asked."""
+        return self.by_keyboard
 
     def get_kbdint_challenge(
         self, username: str, lang: str, submethods: str
@@ -184,7 +192,13 @@ class KeyboardLogin(_Login):
 
     def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
         """Compare with the lab's."""
-        return username == self._config.user and list(responses) == [self._config.password]
+        return len(responses) == 1 and self.validate_password(username, responses[0])
+
+
+class KeyboardLogin(PasswordLogin):
+    """Keyboard-interactive: Onyx and MLNX-OS (capture C15), and EOS by default."""
+
+    by_keyboard = True
 
 
 class LinuxSwitch(SshSwitch[StoredT, FaultsT]):

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from components.fabric.effects import ByTable
 from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState, list_vlans
-from components.fabric.systems.base import Change, Guard, PortCounters, Reading, Unreadable
+from components.fabric.systems.base import Change, Driver, Question, Reading, Unreadable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
@@ -53,22 +52,13 @@ def intent(rdma: Rdma) -> Intent:
     )
 
 
-class MinimalDriver(ByTable):
+class MinimalDriver(Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "minimal"
     title = "Minimal"
-    enter: Sequence[str] = ()
-    configure: Sequence[str] = ()
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
     save = "save"
-
-    def list_ports_commands(self) -> tuple[str, ...]:
-        return ("show",)
-
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        return tuple(_load(answers).ports)
+    ports = Question(("show",), lambda answers: tuple(_load(answers).ports))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         del wanted
@@ -95,15 +85,6 @@ class MinimalDriver(ByTable):
 
     def factory_state(self, ports: Sequence[str]) -> SwitchState:
         return SwitchState(vlans=(1,), ports=dict.fromkeys(ports, FACTORY))
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        del ports
-        return ()
-
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        raise Unreadable("show", str(dict(answers)), f"nothing is counted on {ports}")
 
 
 SYSTEM: Final = SwitchSystem(

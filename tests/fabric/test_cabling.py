@@ -11,7 +11,7 @@ from components.core.errors import UsageError
 from components.fabric.cabling import CableEnd, find_wrong_cables
 from components.fabric.state import Neighbour
 from components.fabric.systems import driver_of
-from components.fabric.systems.base import NeighbourReader, Unreadable
+from components.fabric.systems.base import Unreadable
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
 from tests.fabric.fabric_lab import (
@@ -30,15 +30,15 @@ CABLES: Final = {port: CableEnd.model_validate(cable) for port, cable in TABLE["
 
 @pytest.mark.parametrize(("system", "text", "wanted"), TABLE["answers"])
 def test_an_answer_is_read(system: str, text: str, wanted: dict[str, Any] | None) -> None:
-    driver = driver_of(system)
-    assert isinstance(driver, NeighbourReader)
-    answers = dict.fromkeys(driver.neighbour_commands(), text)
+    asked = driver_of(system).neighbours
+    assert asked.commands
+    answers = dict.fromkeys(asked.commands, text)
     if wanted is None:
         with pytest.raises(Unreadable):
-            driver.parse_neighbours(answers)
+            asked.parse(answers)
     else:
         neighbours = {port: Neighbour.model_validate(heard) for port, heard in wanted.items()}
-        assert driver.parse_neighbours(answers) == neighbours
+        assert asked.parse(answers) == neighbours
 
 
 @pytest.mark.parametrize(("port", "heard", "words"), TABLE["heard"])

@@ -243,9 +243,9 @@ def test_a_configuration_of_another_form_is_shown_raw(text: str, why: str) -> No
 
 def test_ports_are_those_called_swp() -> None:
     table = '{"eth0": {}, "swp10": {}, "swp2": {}, "swp3s1": {}, "lo": {}, "bond1": {}}'
-    assert DRIVER.parse_port_names({INTERFACES: table}) == ("swp2", "swp3s1", "swp10")
+    assert DRIVER.ports.parse({INTERFACES: table}) == ("swp2", "swp3s1", "swp10")
     with pytest.raises(Unreadable, match="no port"):
-        DRIVER.parse_port_names({INTERFACES: "{}"})
+        DRIVER.ports.parse({INTERFACES: "{}"})
 
 
 OLDER: Final = "Error: Invalid parameter"
@@ -253,9 +253,9 @@ OLDER: Final = "Error: Invalid parameter"
 
 
 def counted(roce: object, queues: object, storms: str = OLDER) -> PortCounters:
-    commands = DRIVER.counter_commands(["swp1"])
+    asked = DRIVER.counters(["swp1"])
     answers = (json.dumps(roce), json.dumps(queues), storms)
-    return DRIVER.parse_counters(dict(zip(commands, answers, strict=True)), ["swp1"])["swp1"]
+    return asked.parse(dict(zip(asked.commands, answers, strict=True)))["swp1"]
 
 
 def bytes_of(found: PortCounters) -> dict[int, tuple[int | None, int | None]]:

@@ -281,7 +281,7 @@ def test_an_answer_is_read(reads: Reads, answer: object, wanted: object) -> None
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"interfaces": {}}', "% Invalid input"])
 def test_other_shapes_are_told_with_their_text(text: str) -> None:
     lost = json.dumps(_nested("interfaces", PORT, value={"inDiscards": 4, "outDiscards": 0}))
-    commands = EosDriver().counter_commands([PORT])
+    commands = EosDriver().counters([PORT]).commands
     answers = dict(zip(commands, (text, lost, *[""] * 4), strict=True))
     found = show.port_counters(PORT, answers)
     unread = next(each for each in found.unread if each.way == "rx")

@@ -31,6 +31,16 @@ def test_the_way_from_one_port_state_to_another(way: dict[str, Any]) -> None:
     assert driver.plan_changes(now, now) == ()
 
 
+@pytest.mark.parametrize("way", TABLE["states"], ids=str)
+def test_the_way_from_one_switch_state_to_another(way: dict[str, Any]) -> None:
+    driver = driver_of(way["system"])
+    was, now = (SwitchState.model_validate(way[key]) for key in ("was", "now"))
+    changes = driver.plan_changes(was, now)
+    assert flatten(changes) == (*way["lines"],)
+    assert any(each.settles for each in changes) == way.get("settles", False)
+    assert driver.plan_changes(now, now) == ()
+
+
 @pytest.mark.parametrize(("system", "output", "refusal"), TABLE["refusals"])
 def test_an_error_in_an_output_is_found(system: str, output: str, refusal: str | None) -> None:
     assert driver_of(system).find_refusal(output) == refusal
@@ -48,9 +58,9 @@ def test_what_interrupts_traffic(
 @pytest.mark.parametrize("system", ["mlnxos", "ufm"])
 def test_what_a_subnet_manager_has_not(system: str) -> None:
     driver = driver_of(system)
-    assert (driver.list_ports_commands(), driver.counter_commands(("1",))) == ((), ())
+    assert (driver.ports.commands, driver.ports.parse({})) == ((), ())
     assert driver.read_commands(SwitchState()) == ()
     assert driver.parse({}, SwitchState()).state == SwitchState()
     assert driver.plan_changes(SwitchState(), SwitchState()) == ()
     with pytest.raises(Bug, match="no counters of InfiniBand ports"):
-        driver.parse_counters({}, ("1",))
+        driver.counters(("1",))

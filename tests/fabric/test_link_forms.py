@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.fabric.systems import driver_of, system_of
-from components.fabric.systems.base import Drain, LinkReader, Unreadable
+from components.fabric.systems.base import Drain, Unreadable
 from tests.fabric.eos_lab import Clock
 from tests.fabric.switch_labs import LABS
 
@@ -33,9 +33,8 @@ READ = {
 
 
 def parsed(system: str, text: str) -> dict[str, bool]:
-    driver = driver_of(system)
-    assert isinstance(driver, LinkReader)
-    return driver.links.parse(driver.links.command, text)
+    links = driver_of(system).links
+    return links.parse(dict.fromkeys(links.commands, text))
 
 
 @pytest.mark.parametrize("system", READ)
@@ -60,8 +59,8 @@ def test_the_emulator_prints_the_columns_of_the_form(system: str, tmp_path: Path
     lab = LABS[system]
     exchange = lab.talk(lab.make_switch(tmp_path, Clock()))
     exchange.enter(configure=False)
-    assert isinstance(exchange.driver, LinkReader)
-    printed = exchange.session.run(exchange.driver.links.command).strip("\n").splitlines()[0]
+    (command,) = exchange.driver.links.commands
+    printed = exchange.session.run(command).strip("\n").splitlines()[0]
     form = (FORMS / system / READ[system][0]).read_text().splitlines()[0]
     assert re.split(r" {2,}", printed.strip()) == re.split(r" {2,}", form.strip())
 

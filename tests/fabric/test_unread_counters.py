@@ -36,7 +36,7 @@ def onyx(received: str = "", sent: str = "", roce: str = "[]") -> PortCounters:
         answers[show.OF_PRIORITY.format(number)] = received or known
         known = f"Eth1/1:\n  TC {number}:\n    {2 * count}  bytes\n"
         answers[show.OF_CLASS.format(number)] = sent or known
-    return OnyxDriver().parse_counters(answers, ("1/1",))["1/1"]
+    return OnyxDriver().counters(("1/1",)).parse(answers)["1/1"]
 
 
 def test_the_class_of_roce_is_the_second_way_of_counting() -> None:
@@ -71,7 +71,7 @@ def test_only_the_hop_of_the_unread_counters_is_not_proven(role: HopRole, status
 
 def test_eos_counters_under_another_name_leave_the_totals() -> None:
     driver = EosDriver()
-    totals, discards, sent, marked, pauses, storms = driver.counter_commands(["Ethernet1"])
+    totals, discards, sent, marked, pauses, storms = driver.counters(["Ethernet1"]).commands
     queues = {"egressQueueCounters": {"interfaces": {"Ethernet1": {"queued": 4}}}}
     answers = {
         totals: json.dumps({"interfaces": {"Ethernet1": {"inOctets": 4700}}}),
@@ -81,7 +81,7 @@ def test_eos_counters_under_another_name_leave_the_totals() -> None:
         pauses: "% Invalid input",
         storms: json.dumps({"interfaces": {}}),
     }
-    found = driver.parse_counters(answers, ["Ethernet1"])["Ethernet1"]
+    found = driver.counters(["Ethernet1"]).parse(answers)["Ethernet1"]
     assert found.rx_bytes == 4700
     assert "tx" in {each.way for each in found.unread}
     assert "queued" in next(each.text for each in found.unread if each.way == "tx")

@@ -14,8 +14,8 @@ from typing import Any, Final
 import pytest
 
 from components.fabric.cabling import FarEnd, RoutedLinks, Way, find_lost
+from components.fabric.parts import Sessions
 from components.fabric.systems import driver_of
-from components.fabric.systems.base import SessionReader
 from lab.debian import ROUTING_PACKAGES, unpacked_whole
 from lab.routing.fabric import RoutedFabric, emulated_because, make_routing
 from lab.switches.cumulus.server import CumulusSwitch
@@ -135,16 +135,17 @@ def test_sessions_and_ways_are_those_of_frr(room: Room) -> None:
     assert room.ways("leaf-01", "10.0.1.0/24") == ("vlan111",)
 
 
+def told(room: Room, name: str, system: str, *, bfd: bool = False) -> Sessions:
+    """What the driver of a system reads of the sessions of a switch."""
+    session, asked = room.switches[name].session(), driver_of(system).sessions(bfd=bfd)
+    assert asked is not None
+    return asked.parse({line: session.run(line) for line in asked.commands})
+
+
 def seen(room: Room, name: str, port: str) -> set[tuple[str, int | None]]:
     """What the product reads of a session: from NVUE, and of FRR itself, a moment later."""
-    session, found = room.switches[name].session(), set[tuple[str, int | None]]()
-    for system in ("cumulus", "sonic"):
-        driver = driver_of(system)
-        assert isinstance(driver, SessionReader)
-        answers = {line: session.run(line) for line in driver.session_commands(bfd=False)}
-        one = driver.parse_sessions(answers).neighbors[port]
-        found.add((one.state.lower(), one.networks))
-    return found
+    ones = [told(room, name, system).neighbors[port] for system in ("cumulus", "sonic")]
+    return {(one.state.lower(), one.networks) for one in ones}
 
 
 def test_the_product_reads_what_frr_says(room: Room) -> None:
@@ -161,10 +162,7 @@ def test_the_product_reads_what_frr_says(room: Room) -> None:
 
 def hops(room: Room, name: str, network: str) -> tuple[str, ...]:
     """The next hops that the product reads."""
-    session, driver = room.switches[name].session(), driver_of("sonic")
-    assert isinstance(driver, SessionReader)
-    answers = {line: session.run(line) for line in driver.session_commands(bfd=False)}
-    return (driver.parse_sessions(answers).routes or {}).get(network, ())
+    return (told(room, name, "sonic").routes or {}).get(network, ())
 
 
 LINKS_OF_LEAF: Final = RoutedLinks(
@@ -180,10 +178,7 @@ LINKS_OF_LEAF: Final = RoutedLinks(
 
 def narrow(room: Room) -> list[tuple[str, str]]:
     """What the product finds of a leaf whose sessions are all up."""
-    session, driver = room.switches["leaf-01"].session(), driver_of("cumulus")
-    assert isinstance(driver, SessionReader)
-    answers = {line: session.run(line) for line in driver.session_commands(bfd=False)}
-    found = find_lost(LINKS_OF_LEAF, driver.parse_sessions(answers))
+    found = find_lost(LINKS_OF_LEAF, told(room, "leaf-01", "cumulus"))
     return [(each.where, each.what) for each in found]
 
 
@@ -251,12 +246,8 @@ def test_bfd_notices_what_no_link_shows(room: Room) -> None:
     room.type("spine-01", f"{times} min-rx-interval 250", f"{times} min-tx-interval 250")
     until(lambda: bfd_states(room, "leaf-01"), ["up"])
     until(lambda: bfd_states(room, "leaf-02"), ["down"])  # the spine does not answer there
-    reader = driver_of("cumulus")
-    assert isinstance(reader, SessionReader)
     for name, state in (("leaf-01", "up"), ("leaf-02", "down")):
-        shell = room.switches[name].session()
-        answers = {line: shell.run(line) for line in reader.session_commands(bfd=True)}
-        assert reader.parse_sessions(answers).neighbors["swp51"].bfd == state
+        assert told(room, name, "cumulus", bfd=True).neighbors["swp51"].bfd == state
     (peer,) = room.ask("spine-01", "show bfd peers")
     assert (peer["detect-multiplier"], peer["receive-interval"]) == (4, 250)
     is_whole(room)

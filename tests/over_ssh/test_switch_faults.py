@@ -24,7 +24,6 @@ from components.catalogue.switches.systems import SWITCH_SYSTEMS
 from components.core.errors import DeviceError, UnreachableError
 from components.fabric import device
 from components.fabric.systems import driver_of
-from components.fabric.systems.base import WholeReader
 from components.remote.switch_session import SwitchSession
 from lab.switches.cumulus import cli as cumulus_cli
 from tests.fabric.switch_labs import put_back
@@ -226,9 +225,7 @@ def _no_login(room: SwitchRoom, _patch: pytest.MonkeyPatch) -> Trouble:
 
 def _unreadable(room: SwitchRoom, patch: pytest.MonkeyPatch) -> Trouble:
     driver = driver_of(room.system)
-    asked: set[str | None] = {driver.read_commands(room.desired)[0]}
-    if isinstance(driver, WholeReader):
-        asked.add(driver.whole_command({}, room.desired))
+    asked = {driver.read_commands(room.desired)[0], driver.whole_command({}, room.desired)}
     run = SwitchSession.run
 
     def garbles(session: SwitchSession, line: str) -> str:

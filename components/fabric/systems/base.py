@@ -6,16 +6,18 @@ the way from one state to another. `components/fabric/exchange.py` does the talk
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Final, Generic, Literal, TypeVar
 
 from components.core.difference import Difference
 from components.core.errors import Bug
+from components.fabric.effects import effect_of
 from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
 
-CountT = TypeVar("CountT")
+FoundT = TypeVar("FoundT")
 CANDIDATE_PREFIX: Final = "railyard-"
 """How the names of our candidates begin: what a killed run left behind is found by it."""
 
@@ -46,9 +48,9 @@ class Reading:
 
     state: SwitchState
     vlan_holders: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    """VLAN to the ports, outside those that were asked for, that name it."""
+    """VLAN to the ports that name it, without those that were asked for."""
     others: OtherPorts = field(default_factory=OtherPorts)
-    """The same ports by what is in force: what they carry, whether or not they name it."""
+    """The same ports by the VLANs that they carry now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class SoftReader:
 
     unread: list[Unread] = field(default_factory=list[Unread])
 
-    def read(self, way: CounterWay, parse: Callable[[], CountT]) -> CountT | None:
+    def read(self, way: CounterWay, parse: Callable[[], FoundT]) -> FoundT | None:
         """What `parse` returns; None where it cannot read its answer."""
         try:
             return parse()
@@ -204,147 +206,23 @@ class Drain:
     """The word that switches it on, which depends on the release on some systems."""
 
 
-class Driver(Protocol):
-    """One switch system."""
-
-    system: str
-    title: str
-    """The system's name for people."""
-    enter: Sequence[str]
-    """From login to where show commands are taken."""
-    configure: Sequence[str]
-    """From there to where configuration lines are taken; show commands stay possible."""
-    discard: Sequence[str]
-    """Forgets lines that were taken and are not in force; empty where each line acts at once."""
-    guard: Guard | None
-    """How changes are confirmed; None where a line that was taken, or applied, stays."""
-    save: str
-    """Makes the running configuration the one that boots; empty where every line does."""
-
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """What to ask to learn which ports there are."""
-        ...
-
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """Every port of the switch, from the answers to `list_ports_commands`."""
-        ...
-
-    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
-        """What to ask to learn the settings that `wanted` names."""
-        ...
-
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
-        """Read the answers.
-
-        Raises:
-            Unreadable: An answer has another form than expected.
-        """
-        ...
-
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
-        """The ordered way from `actual` to `target`; empty when they agree.
-
-        Raises:
-            Unsettable: No line leads there.
-        """
-        ...
-
-    def interrupts(self, change: Difference) -> bool:
-        """Whether making this one setting as wanted interrupts traffic: `ByTable` answers it."""
-        ...
-
-    def find_refusal(self, output: str) -> str | None:
-        """The system's error text in what a command printed, or None."""
-        ...
-
-    def factory_state(self, ports: Sequence[str]) -> SwitchState:
-        """The state of an untouched switch."""
-        ...
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """What to ask for the per-priority counters of some ports."""
-        ...
-
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Read the counters.
-
-        Raises:
-            Unreadable: An answer has another form than expected.
-        """
-        ...
-
-
-@runtime_checkable
-class NeighbourReader(Protocol):
-    """What a driver may have beside: LLDP. A driver without it is one that hears nothing."""
-
-    def neighbour_commands(self) -> tuple[str, ...]:
-        """What to ask for the neighbours of all ports."""
-        ...
-
-    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
-        """Read the answers: port to neighbour; a port that heard nothing is left out.
-
-        Raises:
-            Unreadable: An answer has another form than expected.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class LinkForm:
-    """How a system tells which ports have a link."""
+class Question(Generic[FoundT]):
+    """What to ask a switch, and how to read the answers. No command changes a setting."""
 
-    command: str
-    parse: Callable[[str, str], dict[str, bool]]
-    """From the command and its answer; raises `Unreadable`."""
-
-
-@runtime_checkable
-class LinkReader(Protocol):
-    """What a driver may have beside: links of ports. Without it, LLDP and BGP tell alone."""
-
-    links: LinkForm
+    commands: tuple[str, ...]
+    parse: Callable[[Mapping[str, str]], FoundT]
+    """From command to answer; raises `Unreadable` if an answer has an unknown form."""
 
 
-@runtime_checkable
-class SessionReader(Protocol):
-    """What a driver may have beside: BGP's sessions. A driver without it routes nothing of ours."""
-
-    def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
-        """What to ask for the sessions of all neighbours, and of BFD where any has it."""
-        ...
-
-    def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
-        """Read the answers.
-
-        Raises:
-            Unreadable: An answer has another form than expected.
-        """
-        ...
-
-
-@runtime_checkable
-class WholeReader(Protocol):
-    """What a driver may have beside: answers about all ports that save a look at each of them.
-
-    A driver without it has `read_commands` that are few on any switch.
-    """
-
-    def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
-        """The next command about all ports; None: there is none more. A refused one is blank."""
-        ...
-
-    def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
-        """What of `read_commands` those answers leave to be asked; `parse` gets both."""
-        ...
+def ask_once(command: str, parse: Callable[[str, str], FoundT]) -> Question[FoundT]:
+    """A question of one command; `parse` gets the command and its answer."""
+    return Question((command,), lambda answers: parse(command, answers[command]))
 
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """How a person splits a port, where an undo could not lead back exactly."""
+    """How a person splits a port, if an undo by Railyard could not lead back exactly."""
 
     why: str
     """Why no update does it."""
@@ -352,48 +230,88 @@ class ByHand:
     """What to type; `{whole}` is the port and `{parts}` into how many."""
 
 
-@runtime_checkable
-class WholeOneShot(Protocol):
-    """A driver whose RoCE one-shot sets queues of every port, and resets them when it goes."""
+class Driver(ABC):
+    """One switch system. What has a default is optional."""
 
-    taken: PortState
-    """All of a port that it sets, as a wish."""
-
-
-@runtime_checkable
-class HandSplit(Protocol):
-    """What a driver may have beside: ports must have been split before, and it is looked whether.
-
-    A driver without it reads `SwitchState.splits` by itself, or has no such thing.
+    system: str
+    title: str
+    """The system's name for people."""
+    enter: Sequence[str] = ()
+    """From login to where show commands are taken."""
+    configure: Sequence[str] = ()
+    """From there to where configuration lines are taken; show commands stay possible."""
+    discard: Sequence[str] = ()
+    """Forgets lines that were taken and are not in force; empty if each line acts at once."""
+    guard: Guard | None = None
+    """How changes are confirmed; None: a line that was taken, or applied, stays."""
+    save: str = ""
+    """Makes the running configuration the one that boots; empty if every line does."""
+    ports: Question[tuple[str, ...]] = Question((), lambda _answers: ())
+    """Every port of the switch. On InfiniBand there is none for Railyard to set."""
+    neighbours: Question[dict[str, Neighbour]] = Question((), lambda _answers: {})
+    """LLDP: port to neighbour; a port that heard nothing is left out."""
+    links: Question[dict[str, bool]] = Question((), lambda _answers: {})
+    """Port to whether it has a link; without it, only LLDP and BGP tell."""
+    by_hand: ByHand | None = None
+    """Ports must be split before an update. None: the driver splits them, or nothing splits them.
     """
+    taken: PortState | None = None
+    """All of a port that the RoCE one-shot sets, as a wish, if it sets queues of every port and
+    resets them when it goes."""
 
-    by_hand: ByHand
+    @abstractmethod
+    def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
+        """What to ask to learn the settings that `wanted` names."""
 
+    def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
+        """The next command about all ports that saves a look at each of them; None: no more.
 
-class Uncounted:
-    """A driver on InfiniBand: the adapters count, there are no classes, and no port is ours."""
+        The answer to a refused one is blank. A system needs none if its `read_commands` are few
+        on any switch.
+        """
+        del answers, wanted
 
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """Nothing: no port is ever ours."""
-        return ()
-
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """None of them."""
+    def rest_commands(self, answers: Mapping[str, str], wanted: SwitchState) -> tuple[str, ...]:
+        """What is left of `read_commands` after those answers; `parse` gets the answers to both."""
         del answers
-        return ()
+        return self.read_commands(wanted)
 
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
-        """Nothing."""
-        del ports
-        return ()
-
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Never asked for.
+    @abstractmethod
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+        """Read the answers.
 
         Raises:
-            Bug: It was.
+            Unreadable: An answer has another form than expected.
         """
-        del answers
+
+    @abstractmethod
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """The ordered way from `actual` to `target`; empty when they agree.
+
+        Raises:
+            Unsettable: No line leads there.
+        """
+
+    def interrupts(self, change: Difference) -> bool:
+        """Whether making this one setting as wanted interrupts traffic."""
+        return effect_of(self.system, change).interrupts
+
+    @abstractmethod
+    def find_refusal(self, output: str) -> str | None:
+        """The system's error text in what a command printed, or None."""
+
+    @abstractmethod
+    def factory_state(self, ports: Sequence[str]) -> SwitchState:
+        """The state of an untouched switch."""
+
+    def sessions(self, *, bfd: bool) -> Question[Sessions] | None:
+        """BGP with all neighbours, and BFD if any has it; None: the driver routes nothing."""
+        del bfd
+
+    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
+        """The counters of some ports by priority.
+
+        Raises:
+            Bug: The system counts none: on InfiniBand, the adapters count.
+        """
         raise Bug(f"no counters of InfiniBand ports are read: {', '.join(ports)}")

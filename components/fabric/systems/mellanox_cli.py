@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from components.fabric.identity import Field, IdentityQuestions
-from components.fabric.systems.base import Guard
+from components.fabric.systems.base import Driver
 from components.fabric.systems.switch_system import ExecForm
 from components.remote.session_profile import SessionProfile
 
-ENTER: Final = ("enable",)
-CONFIGURE: Final = ("configure terminal",)
-SAVE: Final = "configuration write"
 SESSION: Final = SessionProfile(
     # `HOST [standalone: master] (config) # `; the host name may be empty (public captures).
     prompt=r"(?P<own>.*?) ?\[[^\]\r\n]+\] (?:\([^)\r\n]*\) )?[>#] ",
@@ -36,25 +32,18 @@ _REFUSAL: Final = re.compile(r"^\r?(%.*(?:\n(?!\s*$)[^%\n].*)*)", re.MULTILINE)
 """A line that starts with `%`, and the hint under it (Ansible's terminal_stderr_re)."""
 
 
-def find_refusal(output: str) -> str | None:
-    """The error in what a command printed, or None; exit statuses mean nothing here."""
-    found = _REFUSAL.search(output)
-    return found.group(1).strip() if found else None
-
-
 EXEC: Final = ExecForm(expects=r"\s*", cli=True)
 """A configuration line that is taken prints nothing."""
 
 
-class MellanoxDriver:
+class MellanoxDriver(Driver):
     """How the drivers of this command line come in, change, save and read an error."""
 
-    enter: Sequence[str] = ENTER
-    configure: Sequence[str] = CONFIGURE
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
-    save = SAVE
+    enter = ("enable",)
+    configure = ("configure terminal",)
+    save = "configuration write"
 
     def find_refusal(self, output: str) -> str | None:
-        """Errors are lines that start with `%`; exit statuses mean nothing."""
-        return find_refusal(output)
+        """Errors are lines that start with `%`; exit statuses mean nothing here."""
+        found = _REFUSAL.search(output)
+        return found.group(1).strip() if found else None

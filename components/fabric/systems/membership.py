@@ -37,20 +37,15 @@ def named_vlans(port: PortState) -> set[int]:
 
 def others_of(ports: Mapping[str, PortState]) -> OtherPorts:
     """Ports that were not asked for, by the VLANs that they carry now."""
-    carried = {name: carried_vlans(port) for name, port in ports.items()}
+    carried = {name: _carried(port) for name, port in ports.items()}
     named = {name: vlans for name, vlans in carried.items() if not isinstance(vlans, str)}
     return OtherPorts(
         by_vlan=holders_of(named), of_all=tuple(name for name in carried if name not in named)
     )
 
 
-def carried_vlans(port: PortState) -> Literal["all"] | tuple[int, ...]:
+def _carried(port: PortState) -> Literal["all"] | tuple[int, ...]:
     """The VLANs that are in force in the mode of a port; one in no bridge carries none."""
-    access = (port.access_vlan,) if port.access_vlan else ()
-    if port.mode in {None, "routed"}:
-        return ()
-    if port.mode == "access":
-        return access
-    if port.trunk_vlans == "all":
-        return "all"
-    return (*(port.trunk_vlans or ()), *(access if port.mode == "hybrid" else ()))
+    access = (port.access_vlan,) if port.access_vlan and port.mode in {"access", "hybrid"} else ()
+    listed = port.trunk_vlans or () if port.mode in {"trunk", "hybrid"} else ()
+    return "all" if listed == "all" else (*listed, *access)

@@ -13,12 +13,11 @@ from typing import Final
 
 from pydantic import BaseModel, TypeAdapter
 
-from components.fabric.effects import ByTable
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.parts import IbState, MemberKind, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Change, Guard, Reading, Uncounted, Unreadable, Unsettable
+from components.fabric.systems.base import Change, Driver, Reading, Unreadable, Unsettable
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.remote.session_profile import SessionProfile
 
@@ -52,16 +51,11 @@ _PKEYS: Final = TypeAdapter(dict[str, _Pkey])
 _KINDS: Final = TypeAdapter(dict[str, MemberKind])
 
 
-class UfmDriver(ByTable, Uncounted):
+class UfmDriver(Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "ufm"
     title = "UFM"
-    enter: Sequence[str] = ()
-    configure: Sequence[str] = ()
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
-    save = ""
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """All partitions, since those of others decide what may be removed."""
@@ -78,11 +72,10 @@ class UfmDriver(ByTable, Uncounted):
         except ValueError as error:
             why = "it is no list of partitions with their GUIDs"
             raise Unreadable(READ, answers[READ], why) from error
-        adaptive = None
+        state = IbState(node=wanted.ib.node, partitions=found)
         if SM_CONF in answers:
             engine = Answer(SM_CONF, answers[SM_CONF]).word(("routing_engine_active",))
-            adaptive = engine.startswith(_ADAPTIVE)
-        state = IbState(node=wanted.ib.node, adaptive_routing=adaptive, partitions=found)
+            state = state.model_copy(update={"adaptive_routing": engine.startswith(_ADAPTIVE)})
         return Reading(SwitchState(ib=state))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
@@ -127,8 +120,8 @@ def _key(partition: PartitionState) -> str:
     return f"0x{partition.pkey:x}"
 
 
-def _delete(partition: PartitionState, *path: str) -> str:
-    return f"DELETE {'/'.join([PKEYS, _key(partition), *path])}"
+def _delete(partition: PartitionState, path: str = "") -> str:
+    return f"DELETE {PKEYS}/{_key(partition)}{path}"
 
 
 def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str]:
@@ -145,10 +138,9 @@ def _lines(before: PartitionState | None, after: PartitionState) -> Iterator[str
         yield from _set_all(after)
         return
     kinds = after.members.items()
-    moved: dict[str, MemberKind] = {g: k for g, k in kinds if was.members.get(g) != k}
-    yield from _added(after, moved)
+    yield from _added(after, {g: k for g, k in kinds if was.members.get(g) != k})
     if gone := sorted({*was.members} - {*after.members}):
-        yield _delete(after, "guids", ",".join(gone))
+        yield _delete(after, f"/guids/{','.join(gone)}")
 
 
 def _request(method: str, tail: str, after: PartitionState, **more: object) -> str:
@@ -162,11 +154,10 @@ def _set_all(after: PartitionState) -> Iterator[str]:
     first = whole or after.members
     kinds = [first[guid].removesuffix(_AT_0) for guid in sorted(first)]
     yield _request("PUT", "", after, guids=sorted(first), memberships=kinds, index0=not whole)
-    rest: dict[str, MemberKind] = {g: k for g, k in after.members.items() if g not in first}
-    yield from _added(after, rest)
+    yield from _added(after, {g: k for g, k in after.members.items() if g not in first})
 
 
-def _added(after: PartitionState, members: Mapping[str, MemberKind]) -> Iterator[str]:
+def _added(after: PartitionState, members: Mapping[str, str]) -> Iterator[str]:
     """One request a kind: UFM 6.19 ignores a list of memberships where members are added."""
     for kind in sorted({*members.values()}):
         guids = sorted(guid for guid, each in members.items() if each == kind)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
 from pydantic import JsonValue
 
 from lab.infiniband.topology import node_guid
-from lab.switches.command_line import CliError, table
+from lab.switches.command_line import CliError, Command, table
 from lab.switches.mlnxos.config import (
     COMMANDS,
     FACTORY_ENGINE,
@@ -27,18 +28,12 @@ from lab.switches.mlnxos.config import (
     show_guid,
 )
 from lab.switches.onyx.cli import EXIT_STATUS, CliSwitch
-from lab.switches.onyx.config import GRAMMAR
 from lab.switches.onyx.show import Answer, inventory, version_of
 from lab.switches.plain_faults import is_on, type_by_hand
 from lab.switches.ssh_switch import load_stored, show_parts
 from lab.views import PartitionView, SubnetView, SwitchConfig
 
 RELEASE: Final = "3.11.2016"
-
-
-def _factory(config: SwitchConfig) -> Stored:
-    factory = factory_config(config.name, config.model)
-    return Stored(running=factory, saved=factory.model_copy(deep=True))
 
 
 def _sm(switch: MlnxosSwitch, values: list[str]) -> str:
@@ -60,7 +55,8 @@ class MlnxosSwitch(CliSwitch[Stored]):
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
         """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
-        stored = load_stored(Stored, state_path, lambda: _factory(config))
+        factory = partial(factory_config, config.name, config.model)
+        stored = load_stored(Stored, state_path, lambda: Stored.untouched(factory()))
         super().__init__(config, state_path, stored)
 
     @property
@@ -78,20 +74,19 @@ class MlnxosSwitch(CliSwitch[Stored]):
         """What is running."""
         return self.stored.running
 
+    @property
+    def edited(self) -> Config:
+        """Configuration lines change it, and nothing beside."""
+        return self.config
+
+    @property
+    def commands(self) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
+        """What it can be asked, and told."""
+        return _SHOW_COMMANDS, COMMANDS
+
     def link_up(self, port: str) -> bool:
         """Whether a port has a link."""
         return self.has_cable(port) and port not in self.config.shut
-
-    def show(self, words: list[str]) -> Answer:
-        """Answer a show command."""
-        handler, values = GRAMMAR.find(_SHOW_COMMANDS, words)
-        found = handler(self, *values)
-        return found if isinstance(found, Answer) else Answer(found)
-
-    def edit(self, words: list[str]) -> None:
-        """Run a configuration line."""
-        handler, values = GRAMMAR.find(COMMANDS, words)
-        handler(self.config, *values)
 
     def snapshot(self) -> JsonValue:
         """The running and the saved configuration, canonical: the order of making is left out."""

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
 from components.remote.ssh_library import asyncssh
-from lab.switches.command_line import CliError, UnknownCommandError, table
+from lab.switches.command_line import CliError, Command, UnknownCommandError, table
 from lab.switches.logins import KeyboardLogin
 from lab.switches.onyx.config import GRAMMAR, UNKNOWN, SavedAndRunning, expand_ports, split_words
 from lab.switches.onyx.show import Answer
 from lab.switches.onyx.terminal import serve
-from lab.switches.plain_faults import PlainFaults
+from lab.switches.plain_faults import PlainFaults, sets
 from lab.switches.ssh_switch import Process, SshSwitch
 from lab.switches.stored import Part
 from lab.switches.text import indented
@@ -29,11 +29,11 @@ StoredT = TypeVar("StoredT", bound=SavedAndRunning[Any])
 
 
 class Mode(Enum):
-    """Standard `>`, enable `#`, config `(config) #`."""
+    """What a session takes, by the end of its prompt."""
 
-    STANDARD = auto()
-    ENABLE = auto()
-    CONFIG = auto()
+    STANDARD = "> "
+    ENABLE = "# "
+    CONFIG = "(config{}) # "
 
 
 @dataclass(slots=True)
@@ -51,12 +51,8 @@ class Session:
 
     def prompt(self) -> str:
         """The prompt, which tells the mode."""
-        head = f"{self.switch.hostname} [standalone: master] "
-        if self.mode is Mode.STANDARD:
-            return f"{head}> "
-        if self.mode is Mode.ENABLE:
-            return f"{head}# "
-        return f"{head}(config{' ' + self.context if self.context else ''}) # "
+        end = self.mode.value.format(self.context and f" {self.context}")
+        return f"{self.switch.hostname} [standalone: master] {end}"
 
     def run(self, line: str) -> str:
         """Run one line and return what it prints, with a final newline if anything."""
@@ -65,10 +61,9 @@ class Session:
             return ""
         try:
             return self._run(text)
-        except UnknownCommandError as error:
-            self.switch.note_unmodelled(text)
-            return f"{error}\n"
         except CliError as error:
+            if isinstance(error, UnknownCommandError):
+                self.switch.note_unmodelled(text)
             return f"{error}\n"
 
     def _run(self, text: str) -> str:
@@ -84,35 +79,60 @@ class Session:
         except UnknownCommandError:
             if self.mode is not Mode.CONFIG:
                 raise
-            return self._configure(words)
-        return handler(self, *values) or ""
+            self._configure(words)
+            return ""
+        handler(self, *values)
+        return ""
 
-    def _configure(self, words: list[str]) -> str:
+    def _configure(self, words: tuple[str, ...]) -> None:
         """Run a configuration line: first within the context, then as a global one."""
-        attempts = [_in_context(self.context, words), words] if self.context else [words]
-        for attempt in attempts:
-            try:
-                self.switch.change(_move_no(attempt))
-            except UnknownCommandError:
-                if attempt is attempts[-1]:
-                    raise
-                continue
-            break
+        try:
+            self.switch.change(_move_no((*self.context.split(), *words)))
+        except UnknownCommandError:
+            if not self.context:
+                raise
+            self.switch.change(_move_no(words))
         self.changes += 1
         # `vlan 111` also enters that VLAN (onyx_vlan.py).
         if len(words) == 2 and words[0] == "vlan":  # noqa: PLR2004 - `vlan N`
             self.context = f"vlan {words[1]}"
-        return ""
+
+    def leave(self) -> None:
+        """`exit`: one level up; at the top the session ends."""
+        if self.context:
+            self.context = ""
+        elif self.mode is Mode.CONFIG:
+            self.mode = Mode.ENABLE
+        else:
+            self.open = False
+
+    def enter_ports(self, ports: str) -> None:
+        """`interface ethernet …` alone: enter that mode."""
+        expand_ports(ports, self.switch.port_names)
+        self.context = f"interface ethernet {ports}"
+
+    def save(self) -> None:
+        """Save the configuration."""
+        self.switch.save_configuration()
+
+    def reload(self) -> None:
+        """The questions that a `reload` may ask are a guess, so only the forced form is known."""
+        self.open = False
+        self.switch.reload()
+
+    def set_length(self, text: str) -> None:
+        """`terminal length 0` is refused with exactly this text (netmiko #394)."""
+        if not 5 <= int(text) <= 999:  # noqa: PLR2004 - the range in the text
+            raise CliError("% Please enter an integer between 5 and 999.")
+
+    def ignore(self, *_values: str) -> None:
+        """Change nothing."""
 
 
-def _in_context(context: str, words: list[str]) -> list[str]:
-    return [*context.split(), *words]
-
-
-def _move_no(words: list[str]) -> list[str]:
+def _move_no(words: tuple[str, ...]) -> tuple[str, ...]:
     """`no interface ethernet 1/1 X` is another way to say `interface ethernet 1/1 no X`."""
-    if words[:1] == ["no"] and len(words) > 4 and _abbreviates(words[1], "interface"):  # noqa: PLR2004
-        return [*words[1:4], "no", *words[4:]]
+    if words[0] == "no" and len(words) > 4 and _abbreviates(words[1], "interface"):  # noqa: PLR2004
+        return (*words[1:4], "no", *words[4:])
     return words
 
 
@@ -138,71 +158,31 @@ def _filtered(answer: Answer, filters: list[str]) -> str:
     return text
 
 
-def _leave(session: Session) -> None:
-    """`exit`: one level up; at the top the session ends."""
-    if session.context:
-        session.context = ""
-    elif session.mode is Mode.CONFIG:
-        session.mode = Mode.ENABLE
-    else:
-        session.open = False
-
-
-def _enter_ports(session: Session, ports: str) -> None:
-    """`interface ethernet …` alone: enter that mode."""
-    expand_ports(ports, session.switch.port_names)
-    session.context = f"interface ethernet {ports}"
-
-
-def _save(session: Session) -> None:
-    session.switch.save_configuration()
-
-
-def _reload(session: Session) -> None:
-    """The questions that a `reload` may ask are a guess, so only the forced form is known."""
-    session.open = False
-    session.switch.reload()
-
-
-def _length(_session: Session, text: str) -> None:
-    """`terminal length 0` is refused with exactly this text (netmiko #394)."""
-    if not 5 <= int(text) <= 999:  # noqa: PLR2004 - the range in the text
-        raise CliError("% Please enter an integer between 5 and 999.")
-
-
-def _nothing(_session: Session, *_values: str) -> None:
-    """Changes nothing here."""
-
-
 def _set(field: str, value: object) -> Callable[[Session], None]:
     return lambda session: setattr(session, field, value)
 
 
 _ANYWHERE: Final = (
-    ("exit", _leave),
+    ("exit", Session.leave),
     ("no cli session paging enable", _set("paging", value=False)),
     ("cli session paging enable", _set("paging", value=True)),
-    ("terminal length <int>", _length),
-    ("cli session terminal length <int>", _length),
-    ("terminal type <word>", _nothing),
+    ("terminal length <int>", Session.set_length),
+    ("cli session terminal length <int>", Session.set_length),
+    ("terminal type <word>", Session.ignore),
 )
-_SAVING: Final = (
-    ("configuration write", _save),
-    ("write memory", _save),
-    ("reload force", _reload),
-    ("reload noconfirm", _reload),
+_ENABLED: Final = (
+    ("enable", Session.ignore),
+    ("configure terminal", _set("mode", Mode.CONFIG)),
+    *((line, Session.save) for line in ("configuration write", "write memory")),
+    *((line, Session.reload) for line in ("reload force", "reload noconfirm")),
 )
 _TO_STANDARD: Final = ("disable", _set("mode", Mode.STANDARD))
-_TO_CONFIG: Final = ("configure terminal", _set("mode", Mode.CONFIG))
 _SESSION_COMMANDS: Final = {
     Mode.STANDARD: table((*_ANYWHERE, ("enable", _set("mode", Mode.ENABLE)), _TO_STANDARD)),
     # `enable` in enable mode changes nothing; bare `configure` is incomplete (sonic-mgmt PR 841).
-    Mode.ENABLE: table((*_ANYWHERE, ("enable", _nothing), _TO_STANDARD, _TO_CONFIG, *_SAVING)),
+    Mode.ENABLE: table((*_ANYWHERE, *_ENABLED, _TO_STANDARD)),
     Mode.CONFIG: table(
-        (
-            *(*_ANYWHERE, ("enable", _nothing), _TO_CONFIG, *_SAVING),
-            ("interface ethernet <ports>", _enter_ports),
-        )
+        (*_ANYWHERE, *_ENABLED, ("interface ethernet <ports>", Session.enter_ports))
     ),
 }
 
@@ -215,13 +195,12 @@ class Faults(PlainFaults):
     """Status of an exec; None sends none, as xCAT tolerates."""
 
 
-def _exit_status(switch: CliSwitch[Any], values: list[str]) -> str:
-    switch.faults.exit_status = None if values[0] == "missing" else int(values[0])
-    return f"exit status of an exec: {values[0]}"
-
-
-EXIT_STATUS: Final[dict[str, Callable[[CliSwitch[Any], list[str]], str]]] = {
-    "exit-status NUMBER|missing": _exit_status
+EXIT_STATUS: Final = {
+    "exit-status NUMBER|missing": sets(
+        "exit_status",
+        lambda text: None if text == "missing" else int(text),
+        "exit status of an exec: {}",
+    )
 }
 
 
@@ -240,13 +219,21 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
         """Nothing is planted."""
         super().__init__(config, state_path, stored, Faults())
 
+    @property
     @abstractmethod
-    def show(self, words: list[str]) -> Answer:
-        """Answer a show command."""
+    def commands(self) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
+        """What it can be asked, and told."""
 
-    @abstractmethod
-    def edit(self, words: list[str]) -> None:
-        """Run a configuration line; what it has done is taken back if it raises a CliError."""
+    @property
+    def edited(self) -> Part:
+        """What configuration lines change."""
+        return self.stored
+
+    def show(self, words: Sequence[str]) -> Answer:
+        """Answer a show command; the abbreviation rule takes `show interface` for `interfaces`."""
+        handler, values = GRAMMAR.find(self.commands[0], words)
+        found: Answer | str = handler(self, *values)
+        return Answer(found) if isinstance(found, str) else found
 
     def login(self) -> asyncssh.SSHServer:
         """The one user's password."""
@@ -275,12 +262,13 @@ class CliSwitch(SshSwitch[StoredT, Faults]):
         """Ethernet ports, whose mode may be entered."""
         return self.ports
 
-    def change(self, words: list[str]) -> None:
+    def change(self, words: Sequence[str]) -> None:
         """Run a configuration line, whole or not at all."""
         running: Part = self.stored.running
         before = running.model_dump_json()  # a tenth of a copy; a refusal is rare
         try:
-            self.edit(words)
+            handler, values = GRAMMAR.find(self.commands[1], words)
+            handler(self.edited, *values)
         except CliError:
             self.stored.running = type(running).model_validate_json(before)
             raise

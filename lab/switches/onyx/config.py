@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, Self, TypeVar
 
 from lab.switches import stored
 from lab.switches.command_line import CliError, Command, Grammar
@@ -26,6 +26,8 @@ RoceMode = Literal["none", "lossless", "semi-lossless", "lossy"]
 
 FACTORY_MTU_BYTES = 1500
 FACTORY_VLAN = 1
+VLANS = range(1, 4095)
+"""IEEE 802.1Q."""
 TRAFFIC_CLASSES = range(8)
 FACTORY_WEIGHTS = {tc: 12 + tc % 2 for tc in TRAFFIC_CLASSES}
 
@@ -65,18 +67,13 @@ def of_release(commands: Iterable[Command], release: str) -> tuple[Command, ...]
     )
 
 
-def split_words(line: str) -> list[str]:
+@lru_cache(maxsize=1000)  # a driver asks the same of each port, again and again
+def split_words(line: str) -> tuple[str, ...]:
     """Split a line at blanks outside of double quotes; a CliError if one is not closed."""
     try:
-        return [*_words(line)]
+        return tuple(shlex.split(line))
     except ValueError as error:
         raise CliError(f"% {error}") from error
-
-
-@lru_cache(maxsize=1000)
-def _words(line: str) -> tuple[str, ...]:
-    """A driver asks the same of each port, again and again."""
-    return tuple(shlex.split(line))
 
 
 def expand_ports(text: str, known: Iterable[str]) -> list[str]:
@@ -99,7 +96,7 @@ def expand_ports(text: str, known: Iterable[str]) -> list[str]:
 def expand_vlans(text: str) -> list[int]:
     """Expand `10,111-112`; a CliError if a VLAN is outside 1-4094 (the wording is a guess)."""
     vlans = [*expand(text)]
-    if not vlans or min(vlans) < 1 or max(vlans) > 4094:  # noqa: PLR2004 - IEEE 802.1Q
+    if not {*vlans} <= {*VLANS}:
         raise CliError("% Please enter an integer between 1 and 4094.")  # guess, after netmiko #394
     return vlans
 
@@ -109,13 +106,19 @@ def collapse_ports(ports: Iterable[str], order: list[str]) -> str:
     return collapse(map(order.index, ports), order.__getitem__)
 
 
-class Congestion(Part):
-    """Marking or dropping thresholds of one traffic class."""
+class Congestion(NamedTuple):
+    """Marking or dropping thresholds of one traffic class: KB if absolute, else percent.
 
-    kind: Literal["ecn", "red", "both"]
-    unit: Literal["KB", "%"]
+    Onyx writes KB and means 1024 bytes: the 150/1500 KB of `roce` are used as KiB.
+    """
+
+    kind: str
+    unit: str
     minimum: int
     maximum: int
+
+
+ONE_SHOT_ECN: Final = Congestion("ecn", "absolute", 150, 1500)
 
 
 class PortConfig(Part):
@@ -134,37 +137,28 @@ class PortConfig(Part):
     dscp_map: dict[int, int] = {}
     """DSCP to switch priority where it is not the factory's, DSCP / 8."""
     congestion: dict[int, Congestion] = {}
-    ets_strict: list[int] = []
-    ets_weights: dict[int, int] = {}
-    """Traffic class to WRR weight where it is not the factory's."""
+    ets: dict[int, int | None] = {}
+    """Traffic class to WRR weight where it is not the factory's; None: it is strict."""
     pfc: bool = False
 
-    def set_mode(self, mode: Mode) -> None:
+    def set_mode(self, mode: Mode, *, routed: bool = False) -> None:
         """Change the switchport mode; the VLANs become that mode's defaults (a guess)."""
-        if mode == self.mode and not self.routed:
-            return
-        self.routed = False
-        self.mode = mode
-        self.access_vlan = FACTORY_VLAN
-        self.allowed_vlans = "all" if mode == "trunk" else []
+        if (self.mode, self.routed) != (mode, routed):
+            self.mode, self.routed, self.access_vlan = mode, routed, FACTORY_VLAN
+            self.allowed_vlans = "all" if mode == "trunk" else []
 
     def priority_of(self, dscp: int) -> int:
         """Which switch priority a DSCP gets."""
         return self.dscp_map.get(dscp, dscp // 8)
 
+    @property
+    def carried(self) -> set[int]:
+        """The VLANs that a trunk or hybrid port allows."""
+        return {*(VLANS if self.allowed_vlans == "all" else self.allowed_vlans)}
+
     def carries(self, vlan: int) -> bool:
         """Whether a trunk or hybrid port allows a VLAN."""
         return self.allowed_vlans == "all" or vlan in self.allowed_vlans
-
-    def add_allowed(self, vlans: list[int]) -> None:
-        """Allow more VLANs on a trunk or hybrid port."""
-        if self.allowed_vlans != "all":
-            self.allowed_vlans = sorted({*self.allowed_vlans, *vlans})
-
-    def remove_allowed(self, vlans: list[int]) -> None:
-        """Stop allowing some VLANs."""
-        held = range(1, 4095) if self.allowed_vlans == "all" else self.allowed_vlans
-        self.allowed_vlans = [vlan for vlan in held if vlan not in set(vlans)]
 
 
 class CliConfig(Part):
@@ -183,6 +177,11 @@ class SavedAndRunning(stored.Stored, Generic[ConfigT]):
     running: ConfigT
     saved: ConfigT
 
+    @classmethod
+    def untouched(cls, factory: ConfigT) -> Self:
+        """What a new switch keeps."""
+        return cls(running=factory, saved=factory.model_copy(deep=True))
+
 
 class Config(CliConfig):
     """A whole configuration: what is running, or what the next boot will load."""
@@ -195,12 +194,18 @@ class Config(CliConfig):
     roce: RoceMode = "none"
     lldp: bool = False
 
-    def add_vlans(self, vlans: list[int]) -> None:
+    def add_vlans(self, text: str) -> None:
         """Make VLANs; one that is there keeps its name."""
-        self.vlans = dict(sorted((dict.fromkeys(vlans, "") | self.vlans).items()))
+        self.vlans = dict(sorted((dict.fromkeys(expand_vlans(text), "") | self.vlans).items()))
 
-    def remove_vlans(self, vlans: list[int]) -> None:
+    def name_vlan(self, vlan: str, name: str = "") -> None:
+        """Name a VLAN, which is made if it is not there."""
+        self.add_vlans(vlan)
+        self.vlans[int(vlan)] = name
+
+    def remove_vlans(self, text: str) -> None:
         """Remove VLANs, also from ports; a CliError if one is not there, or the factory's."""
+        vlans = expand_vlans(text)
         missing = [vlan for vlan in vlans if vlan not in self.vlans]
         if FACTORY_VLAN in vlans or missing:
             raise CliError(f"% VLAN {(missing or [FACTORY_VLAN])[0]} cannot be deleted")  # guess
@@ -209,7 +214,12 @@ class Config(CliConfig):
             if port.access_vlan in vlans:
                 port.access_vlan = FACTORY_VLAN
             if port.allowed_vlans != "all":
-                port.remove_allowed(vlans)
+                port.allowed_vlans = sorted(port.carried - {*vlans})
+
+    def reset_ports(self, text: str) -> None:
+        """Give ports the factory's values."""
+        for name in expand_ports(text, self.ports):
+            self.ports[name] = PortConfig()
 
 
 Stored = SavedAndRunning[Config]
@@ -217,35 +227,23 @@ Stored = SavedAndRunning[Config]
 
 def factory_config(hostname: str, model: str) -> Config:
     """Of a switch that nobody has touched; a UsageError if the lab does not know the model."""
-    count = front_of(model, "onyx").ports
-    ports = {f"1/{n}": PortConfig() for n in range(1, count + 1)}
+    ports = {f"1/{n + 1}": PortConfig() for n in range(front_of(model, "onyx").ports)}
     return Config(hostname=hostname, model=model, ports=ports)
 
 
 def apply_roce(config: Config, mode: RoceMode) -> None:
     """Do what the one-shot `roce` command does to every port (manual "RoCE Commands")."""
     config.roce = mode
-    on = mode != "none"
-    config.lldp = on
+    config.lldp = on = mode != "none"
     config.pfc_enabled = mode in {"lossless", "semi-lossless"}
     config.pfc_priorities = [3] if config.pfc_enabled else []
     for port in config.ports.values():
         port.trust = "L3" if on else "L2"
-        ecn = Congestion(kind="ecn", unit="KB", minimum=150, maximum=1500)
-        port.congestion = {3: ecn} if on else {}
-        port.ets_strict = [6] if on else []
-        port.ets_weights = {3: 50} if on else {}
+        port.congestion = {3: ONE_SHOT_ECN} if on else {}
+        port.ets = {3: 50, 6: None} if on else {}
 
 
-_MODULE: Final = re.compile(r"qsfp(?:-split-(?P<parts>[248]))?")
-
-
-def ask_split(stored: Stored, ports: str, _module: str) -> None:
-    """Without `force` the switch asks (public captures), and a session here cannot answer."""
-    names = " ".join(expand_ports(ports, stored.running.ports))
-    raise CliError(
-        f"the following interfaces will be unmapped: {names}\nType 'yes' to confirm split:"
-    )
+_MODULES: Final = {"qsfp": 1, "qsfp-split-2": 2, "qsfp-split-4": 4, "qsfp-split-8": 8}
 
 
 def split(stored: Stored, ports: str, module: str) -> None:
@@ -253,23 +251,18 @@ def split(stored: Stored, ports: str, module: str) -> None:
 
     That it has to be shut is in public guides; the wording of the refusals is a guess.
     """
-    config, found = stored.running, _MODULE.fullmatch(module)
-    parts = int(found["parts"] or 1) if found else 0
+    config, parts = stored.running, _MODULES.get(module, 0)
     for name in expand_ports(ports, config.ports):
+        slot, number = name.split("/")[:2]
+        whole = f"{slot}/{number}"
         front = front_of(config.model, "onyx") if config.model else None
-        whole = "/".join(name.split("/")[:2])
-        form = front.split(int(whole.split("/")[1]), parts, "onyx") if front else None
-        if not found or (parts > 1 and (form is None or name != whole)):
+        form = front.split(int(number), parts, "onyx") if front else None
+        if not parts or (parts > 1 and (form is None or name != whole)):
             raise CliError(f"% Module type {module} is not supported on this port")
-        held = [each for each in config.ports if each == whole or each.startswith(f"{whole}/")]
+        held = {each for each in config.ports if f"{each}/".startswith(f"{whole}/")}
         if any(config.ports[each].admin_up for each in held):
             raise CliError("% Interface must be shut down to change its module type")
         names = [f"{whole}/{part}" for part in range(1, parts + 1)] if parts > 1 else [whole]
         rest = {each: port for each, port in config.ports.items() if each not in held}
         rest |= {each: PortConfig() for each in names}
-        config.ports = dict(sorted(rest.items(), key=lambda item: port_order(item[0])))
-
-
-def port_order(name: str) -> tuple[int, ...]:
-    """Ports by number, not by letter."""
-    return tuple(int(part) for part in name.split("/"))
+        config.ports = dict(sorted(rest.items(), key=lambda item: numbers(item[0])))

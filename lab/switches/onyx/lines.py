@@ -7,10 +7,9 @@ texts that no capture shows are marked `guess`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from lab.switches.command_line import (
     CliError,
@@ -33,7 +32,6 @@ from lab.switches.onyx.config import (
     RoceMode,
     Stored,
     apply_roce,
-    ask_split,
     collapse_ports,
     expand_ports,
     expand_vlans,
@@ -54,27 +52,23 @@ _NAMING: Final = (
 _FLAPS: Final = ("shutdown", "mtu <int> force")
 
 
-@dataclass(frozen=True, slots=True)
-class _OnPorts:
-    """A change to every port of the range in the first place."""
+def _on_ports(tail: str, change: Handler) -> Handler:
+    """A change to every port of the range in the first place; counts the flaps of ports."""
 
-    tail: str
-    change: Handler
-
-    def __call__(self, stored: Stored, ports: str, *values: str) -> None:
-        """Apply the change port by port; counts the flap of a port that was up."""
+    def run(stored: Stored, ports: str, *values: str) -> None:
         config = stored.running
-        named = self.tail in _NAMING and values[-1] not in {"none", "all"}
+        named = tail in _NAMING and values[-1] not in {"none", "all"}
         for vlan in expand_vlans(values[-1]) if named else []:
             if vlan not in config.vlans:
                 raise CliError(f"% VLAN {vlan} does not exist")  # guess
         for name in expand_ports(ports, config.ports):
             port = config.ports[name]
-            flaps = self.tail in _FLAPS and port.admin_up
-            before = port.model_copy(deep=True) if flaps else port
-            self.change(port, *values)
-            if before != port:
+            before = port.model_copy()
+            change(port, *values)
+            if tail in _FLAPS and before.admin_up and before != port:
                 stored.flap(name)
+
+    return run
 
 
 def _number(text: str, most: int = 7, least: int = 0) -> int:
@@ -100,55 +94,34 @@ def _set_mode(port: PortConfig, mode: str = "access") -> None:
     port.set_mode(cast("Mode", mode))
 
 
-def _route(port: PortConfig) -> None:
-    """A router port is in no VLAN (collection, `onyx_l3_interface.py`; capture C17)."""
-    port.set_mode("access")
-    port.access_vlan = FACTORY_VLAN
-    port.routed = True
-
-
-def _switch(port: PortConfig) -> None:
-    port.set_mode("access")
-
-
 def _access(port: PortConfig, text: str) -> int:
     if port.mode == "trunk":
         raise CliError("% Access VLAN cannot be set on a trunk port")  # guess
     return int(text)
 
 
-def _allow(verb: str) -> Callable[[PortConfig, str, str], None]:
-    def change(port: PortConfig, mode: str, text: str) -> None:
-        if port.mode != mode:
-            raise CliError(f"% Interface is not in {mode} mode")  # guess
-        if verb == "add":
-            port.add_allowed(expand_vlans(text))
-        elif verb == "remove":
-            port.remove_allowed(expand_vlans(text))
-        elif text == "all":
-            port.allowed_vlans = "all"
-        else:
-            port.allowed_vlans = [] if text == "none" else expand_vlans(text)
-
-    return change
+def _allow(verb: str, port: PortConfig, mode: str, text: str) -> None:
+    if port.mode != mode:
+        raise CliError(f"% Interface is not in {mode} mode")  # guess
+    said = {*expand_vlans(text)} if text not in {"none", "all"} else set[int]()
+    if text == "all" or (verb == "add" and port.allowed_vlans == "all"):
+        port.allowed_vlans = "all"
+    elif verb == "remove":
+        port.allowed_vlans = sorted(port.carried - said)
+    else:
+        port.allowed_vlans = sorted(said | (port.carried if verb == "add" else set()))
 
 
 def _map_dscp(port: PortConfig, *values: str) -> None:
-    dscp, priority = _number(values[0], 63), _number(values[1])
-    held = port.dscp_map | {dscp: priority}
+    held = port.dscp_map | {_number(values[0], 63): _number(values[1])}
     port.dscp_map = {dscp: n for dscp, n in held.items() if n != dscp // 8}
 
 
-def _mark(word: str) -> Callable[..., None]:
-    def change(port: PortConfig, *values: str) -> None:
-        tc, low, high = _number(values[0]), int(values[2]), int(values[3])
-        if low > high:
-            raise CliError("% Minimum threshold must not exceed maximum threshold")  # guess
-        unit = "KB" if word == "absolute" else "%"
-        entry = {"kind": values[1], "unit": unit, "minimum": low, "maximum": high}
-        port.congestion = {**port.congestion, tc: Congestion.model_validate(entry)}
-
-    return change
+def _mark(unit: str, port: PortConfig, *values: str) -> None:
+    tc, low, high = _number(values[0]), int(values[2]), int(values[3])
+    if low > high:
+        raise CliError("% Minimum threshold must not exceed maximum threshold")  # guess
+    port.congestion = {**port.congestion, tc: Congestion(values[1], unit, low, high)}
 
 
 def _no_mark(port: PortConfig, text: str) -> None:
@@ -156,16 +129,10 @@ def _no_mark(port: PortConfig, text: str) -> None:
     port.congestion = {n: entry for n, entry in port.congestion.items() if n != tc}
 
 
-def _weigh(port: PortConfig, *values: str) -> None:
+def _weigh(port: PortConfig, text: str, weight: str | None = None) -> None:
     """A class is strict, or has a weight."""
-    tc = _number(values[0])
-    weights = {n: weight for n, weight in port.ets_weights.items() if n != tc}
-    strict = {*port.ets_strict} - {tc}
-    if len(values) == 1:
-        strict |= {tc}
-    elif int(values[1]) != FACTORY_WEIGHTS[tc]:
-        weights |= {tc: int(values[1])}
-    port.ets_strict, port.ets_weights = sorted(strict), weights
+    held = port.ets | {_number(text): None if weight is None else int(weight)}
+    port.ets = {tc: each for tc, each in held.items() if each != FACTORY_WEIGHTS[tc]}
 
 
 def _of_qos(port: PortConfig) -> Iterator[str]:
@@ -175,13 +142,13 @@ def _of_qos(port: PortConfig) -> Iterator[str]:
 
 
 def _of_buffers(port: PortConfig) -> Iterator[str]:
-    for tc, entry in sorted(port.congestion.items()):
-        word = "absolute" if entry.unit == "KB" else "relative"
-        head = f"traffic-class {tc} congestion-control {entry.kind}"
-        yield f"{head} minimum-{word} {entry.minimum} maximum-{word} {entry.maximum}"
-    yield from (f"traffic-class {tc} dcb ets strict" for tc in port.ets_strict)
-    for tc, weight in sorted(port.ets_weights.items()):
-        yield f"traffic-class {tc} dcb ets wrr {weight}"
+    for tc, (kind, unit, low, high) in sorted(port.congestion.items()):
+        ends = f"minimum-{unit} {low} maximum-{unit} {high}"
+        yield f"traffic-class {tc} congestion-control {kind} {ends}"
+    strict = [tc for tc, weight in port.ets.items() if weight is None]
+    yield from (f"traffic-class {tc} dcb ets strict" for tc in sorted(strict))
+    for tc in sorted({*port.ets} - {*strict}):
+        yield f"traffic-class {tc} dcb ets wrr {port.ets[tc]}"
 
 
 _ACCESS: Final = Row("switchport access vlan <int>", "access_vlan", None, FACTORY_VLAN, _access)
@@ -215,52 +182,41 @@ _PAUSE: Final = (  # onyx_pfc_interface.py, lines 172 to 177
     flag(f"{_PFC} mode on force", "pfc", f"{_PFC} mode force"),
 )
 _PAUSE_PLAIN: Final = flag(f"{_PFC} mode on", "pfc", f"{_PFC} mode")
-
-
 _MARKED: Final = "traffic-class <int> congestion-control ecn|red|both"
-_ON_PORTS: Final = (
+_rewrite: Final = partial(listed, lambda port: port, "rewrite")
+_ON_PORTS: Final[tuple[tuple[str, Handler], ...]] = (
     *commands_of((*_INTERFACE, *_QOS, *_PAUSE, _PAUSE_PLAIN, _ACCESS), lambda port: port),
     ("mtu <int>", _set_mtu_when_down),
     # networking-generic-switch, onyx_l2_interface.py, mlnx_fanout.j2
     ("switchport mode access|trunk|hybrid", _set_mode),
     ("no switchport mode", _set_mode),
-    ("no switchport force", _route),
-    ("switchport force", _switch),
-    (f"{_ALLOWED} add <vlans>", _allow("add")),
-    (f"{_ALLOWED} remove <vlans>", _allow("remove")),
-    (f"{_ALLOWED} none|all|<vlans>", _allow("")),
+    # A router port is in no VLAN (collection, `onyx_l3_interface.py`; capture C17).
+    ("no switchport force", partial(PortConfig.set_mode, mode="access", routed=True)),
+    ("switchport force", partial(PortConfig.set_mode, mode="access")),
+    *((f"{_ALLOWED} {verb} <vlans>", partial(_allow, verb)) for verb in ("add", "remove")),
+    (f"{_ALLOWED} none|all|<vlans>", partial(_allow, "")),
     # onyx_traffic_class.py, the DeepOps guide, oxidized simulation
     *(
-        (f"{_MARKED} minimum-{word} <int> maximum-{word} <int>", _mark(word))
-        for word in ("absolute", "relative")
+        (f"{_MARKED} minimum-{unit} <int> maximum-{unit} <int>", partial(_mark, unit))
+        for unit in ("absolute", "relative")
     ),
     ("no traffic-class <int> congestion-control", _no_mark),
     ("traffic-class <int> dcb ets strict", _weigh),
     ("traffic-class <int> dcb ets wrr <int>", _weigh),
-    ("qos rewrite pcp|dscp", listed(lambda port: port, "rewrite", on=True)),  # onyx_qos.py:85-88
-    ("no qos rewrite pcp|dscp", listed(lambda port: port, "rewrite", on=False)),
+    ("qos rewrite pcp|dscp", _rewrite(on=True)),  # onyx_qos.py:85-88
+    ("no qos rewrite pcp|dscp", _rewrite(on=False)),
     # That the map can be changed is in the manual's "QoS Commands"; these words are a guess.
     ("qos map dscp <int> to switch-priority <int>", _map_dscp),
 )
 """What follows `interface ethernet <ports>`, or stands alone inside that mode."""
 
 
-def _default_ports(stored: Stored, text: str) -> None:
-    for name in expand_ports(text, stored.running.ports):
-        stored.running.ports[name] = PortConfig()
-
-
-def _add_vlans(stored: Stored, text: str) -> None:
-    stored.running.add_vlans(expand_vlans(text))
-
-
-def _remove_vlans(stored: Stored, text: str) -> None:
-    stored.running.remove_vlans(expand_vlans(text))
-
-
-def _name_vlan(stored: Stored, vlan: str, name: str = "") -> None:
-    _add_vlans(stored, vlan)
-    stored.running.vlans[int(vlan)] = name
+def _ask_split(stored: Stored, ports: str, _module: str) -> None:
+    """Without `force` the switch asks (public captures), and a session here cannot answer."""
+    names = " ".join(expand_ports(ports, stored.running.ports))
+    raise CliError(
+        f"the following interfaces will be unmapped: {names}\nType 'yes' to confirm split:"
+    )
 
 
 def _roce(stored: Stored, mode: str = "lossless") -> None:
@@ -271,32 +227,39 @@ def _roce(stored: Stored, mode: str = "lossless") -> None:
             stored.flap(name)
 
 
-_PAUSED: Final = f"{_PFC} priority <int> enable"  # fixture, capture C2
-_paused: Final = partial(listed, attrgetter("running"), "pfc_priorities", int)
-_HOSTNAME: Final = Row("hostname <word>", "hostname", removable=False)
-_LLDP: Final = flag("lldp", "lldp")
-_PAGING: Final = flag("cli default paging enable", "paging")
-_PAUSES: Final = flag(f"{_PFC} enable force", "pfc_enabled")
-_PAUSES_PLAIN: Final = flag(f"{_PFC} enable", "pfc_enabled")
+def _whole(change: Callable[..., None]) -> Handler:
+    """A change of the whole configuration."""
+
+    def run(stored: Stored, *values: str) -> None:
+        change(stored.running, *values)
+
+    return run
 
 
 def _nothing(_stored: Stored) -> None:
     """Nothing here depends on it."""
 
 
+_PAUSED: Final = f"{_PFC} priority <int> enable"  # fixture, capture C2
+_paused: Final[Callable[..., Any]] = partial(listed, attrgetter("running"), "pfc_priorities", int)
+_LLDP: Final = flag("lldp", "lldp")
+_PAGING: Final = flag("cli default paging enable", "paging")
+_PAUSES: Final = flag(f"{_PFC} enable force", "pfc_enabled")
+_GLOBAL: Final = (
+    *(Row("hostname <word>", "hostname", removable=False), _LLDP, _PAGING, _PAUSES),
+    flag(f"{_PFC} enable", "pfc_enabled"),
+)
 COMMANDS: Final = table(
     (
-        *((f"{_PORT} {tail}", _OnPorts(tail, change)) for tail, change in _ON_PORTS),
-        *commands_of(
-            (_HOSTNAME, _LLDP, _PAGING, _PAUSES, _PAUSES_PLAIN), lambda stored: stored.running
-        ),
+        *((f"{_PORT} {tail}", _on_ports(tail, change)) for tail, change in _ON_PORTS),
+        *commands_of(_GLOBAL, lambda stored: stored.running),
         # onyx_vlan.py:169-190, sonic-mgmt mlnx_fanout.j2
-        ("vlan <vlans>", _add_vlans),
-        ("no vlan <vlans>", _remove_vlans),
-        ("vlan <int> name <word>", _name_vlan),
-        ("vlan <int> no name", _name_vlan),
-        ("default interface ethernet <ports>", _default_ports),  # manual
-        (f"{_PORT} module-type <word>", ask_split),
+        ("vlan <vlans>", _whole(Config.add_vlans)),
+        ("no vlan <vlans>", _whole(Config.remove_vlans)),
+        ("vlan <int> name <word>", _whole(Config.name_vlan)),
+        ("vlan <int> no name", _whole(Config.name_vlan)),
+        ("default interface ethernet <ports>", _whole(Config.reset_ports)),  # manual
+        (f"{_PORT} module-type <word>", _ask_split),
         (f"{_PORT} module-type <word> force", split),
         ("roce", _roce),  # manual "RoCE Commands": `roce` is `roce lossless`
         ("roce lossless|semi-lossless|lossy", _roce),
@@ -307,8 +270,6 @@ COMMANDS: Final = table(
     )
 )
 """Every line of config mode, in its one-line form."""
-
-
 _UNDONE: Final = {
     "qos trust": "qos trust L2",
     "traffic-class 3 congestion-control": "no traffic-class 3 congestion-control",

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from pydantic import JsonValue
 
-from components.core.errors import UsageError
 from lab.switches.command_line import Command
 from lab.switches.front import front_of
 from lab.switches.onyx.cli import EXIT_STATUS, CliSwitch
 from lab.switches.onyx.config import (
-    GRAMMAR,
     RoceMode,
     Stored,
     apply_roce,
@@ -22,30 +20,19 @@ from lab.switches.onyx.config import (
     of_release,
 )
 from lab.switches.onyx.lines import COMMANDS, RELEASE, render_running_config
-from lab.switches.onyx.show import SHOW_COMMANDS, Answer
+from lab.switches.onyx.show import SHOW_COMMANDS
 from lab.switches.plain_faults import by_hand, cable
 from lab.switches.ssh_switch import load_stored, show_parts
 from lab.views import PortView, SwitchConfig
 
-KIB_PER_KB = 1
-"""Onyx writes KB and means 1024 bytes, as its 150/1500 KB defaults of `roce` are used as KiB."""
-
 
 @cache
 def _commands(release: str) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
-    """What a release can be asked, and told."""
     return of_release(SHOW_COMMANDS, release), of_release(COMMANDS, release)
 
 
-def _factory(config: SwitchConfig) -> Stored:
-    if config.name == "":
-        raise UsageError("a lab switch needs a name")
-    factory = factory_config(config.name, config.model)
-    return Stored(running=factory, saved=factory.model_copy(deep=True))
-
-
 def _roce(switch: OnyxSwitch, values: list[str]) -> str:
-    if values[0] not in {"none", "lossless", "semi-lossless", "lossy"}:
+    if values[0] not in get_args(RoceMode):
         raise ValueError(f"{values[0]!r} is no RoCE mode")
     apply_roce(switch.stored.running, cast("RoceMode", values[0]))
     return f"roce {values[0]} was typed by hand and not saved"
@@ -68,7 +55,9 @@ class OnyxSwitch(CliSwitch[Stored]):
     banner = "Mellanox Onyx Switch Management\n"
 
     def __init__(self, config: SwitchConfig, state_path: Path) -> None:
-        stored = load_stored(Stored, state_path, lambda: _factory(config))
+        """Load the state of last time, or the factory's; a UsageError if the model is unknown."""
+        factory = partial(factory_config, config.name, config.model)
+        stored = load_stored(Stored, state_path, lambda: Stored.untouched(factory()))
         super().__init__(config, state_path, stored)
 
     @property
@@ -76,15 +65,10 @@ class OnyxSwitch(CliSwitch[Stored]):
         """The Ethernet ports."""
         return self.stored.running.ports
 
-    def show(self, words: list[str]) -> Answer:
-        """Answer a show command; the abbreviation rule takes `show interface` for `interfaces`."""
-        handler, values = GRAMMAR.find(_commands(self.release)[0], words)
-        return handler(self, *values)
-
-    def edit(self, words: list[str]) -> None:
-        """Run a configuration line."""
-        handler, values = GRAMMAR.find(_commands(self.release)[1], words)
-        handler(self.stored, *values)
+    @property
+    def commands(self) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
+        """What its release can be asked, and told."""
+        return _commands(self.release)
 
     def up(self, port: str) -> bool:
         """Whether the port has link: not shut, cabled, and its cable not pulled."""
@@ -117,9 +101,9 @@ class OnyxSwitch(CliSwitch[Stored]):
             dscp_to_priority=tuple(map(held.priority_of, range(64))),
             priority_to_tc=tuple(range(8)),
             ecn_kib={
-                tc: (entry.minimum * KIB_PER_KB, entry.maximum * KIB_PER_KB)
-                for tc, entry in held.congestion.items()
-                if entry.unit == "KB" and entry.kind in {"ecn", "both"}
+                tc: (low, high)
+                for tc, (kind, unit, low, high) in held.congestion.items()
+                if unit == "absolute" and kind != "red"
             },
             pfc_priorities=frozenset(
                 config.pfc_priorities if config.pfc_enabled and paused else ()

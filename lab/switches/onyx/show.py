@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import JsonValue
@@ -18,7 +19,7 @@ from lab.switches.command_line import CliError, table
 from lab.switches.front import front_of
 from lab.switches.neighbours import tell
 from lab.switches.onyx import show_qos
-from lab.switches.onyx.config import expand_ports
+from lab.switches.onyx.config import TRAFFIC_CLASSES, expand_ports
 from lab.switches.onyx.lines import RELEASE, render_running_config
 from lab.switches.text import collapse, columns
 
@@ -46,8 +47,7 @@ _VERSION: Final = {
     "Product release": RELEASE,
     "Build ID": "#1-dev",
     "Build date": "2021-04-29 06:31:55",
-    "Target arch": "x86_64",
-    "Target hw": "x86_64",
+    **dict.fromkeys(("Target arch", "Target hw"), "x86_64"),
     "Built by": "sw-r2d2-bot@26dc75704811",
     "Version summary": f"X86_64 {RELEASE} 2021-04-29 06:31:55 x86_64",
     "Product model": "x86onie",
@@ -79,6 +79,10 @@ def _running(switch: OnyxSwitch) -> Answer:
     return Answer(render_running_config(switch.stored.running, clock, switch.release))
 
 
+def _saved(switch: OnyxSwitch) -> Answer:
+    return Answer(render_running_config(switch.stored.saved, release=switch.release))
+
+
 def _vlan(switch: OnyxSwitch) -> Answer:
     """JSON: fixture onyx_vlan_show.cfg, with its line break after each fifth port."""
     config = switch.stored.running
@@ -90,8 +94,8 @@ def _vlan(switch: OnyxSwitch) -> Answer:
             if (held.mode != "trunk" and held.access_vlan == vlan)
             or (held.mode != "access" and held.carries(vlan))
         ]
-        lines = [", ".join(ports[at : at + 5]) for at in range(0, len(ports), 5)]
-        found[str(vlan)] = {"Name": name, "Ports": ",\n".join(lines)}
+        rows = (", ".join(ports[at : at + 5]) for at in range(0, len(ports), 5))
+        found[str(vlan)] = {"Name": name, "Ports": ",\n".join(rows)}
     return _guessed(found)
 
 
@@ -153,62 +157,49 @@ def _status(switch: OnyxSwitch) -> Answer:
     rows = [("Port", "Operational state", "Admin", "Speed", "MTU", "Description")]
     for name, port in switch.stored.running.ports.items():
         up = switch.up(name)
-        speed = f"{_speed(switch, name)}Gx4" if up else "Unknown"
+        state, speed = ("Up", f"{_speed(switch, name)}Gx4") if up else ("Down", "Unknown")
         admin = "Enabled" if port.admin_up else "Disabled"
-        state = "Up" if up else "Down"
-        rows.append(
-            (f"Eth{name}", state, admin, speed, f"{port.mtu_bytes}", port.description or "-")
-        )
+        text = port.description or "-"
+        rows.append((f"Eth{name}", state, admin, speed, str(port.mtu_bytes), text))
     return Answer(columns(rows, 17, 22, 19, 18, 8).rstrip("\n"))
 
 
 def _lldp(switch: OnyxSwitch) -> Answer:
     """The lines that five public clients look for; that LLDP prints none while off is a guess."""
     blocks: list[str] = []
-    for port, (system, name) in switch.plugged.items() if switch.stored.running.lldp else ():
-        if port not in switch.ports or not switch.up(port):
-            continue
-        told = tell(name, _HOST_MAC)
-        kind = "Interface Name (5)" if told.is_switch else "MAC Address (3)"
-        rows = {
-            "Remote Index": "1",
-            "Remote chassis id": f"{_HOST_MAC} ; chassis id subtype: MAC Address (4)",
-            "Remote port-id": f"{told.port} ; port id subtype: {kind}",
-            "Remote port description": told.description,
-            "Remote system name": system,
-            "Remote system description": "Not Advertised",
-        }
-        lines = (f"\n  {key:<28}: {value}" for key, value in rows.items())
-        blocks.append(f"Eth{port}{''.join(lines)}\n")
+    plugged = switch.plugged.items() if switch.stored.running.lldp else ()
+    for port, (system, name) in plugged:
+        if port in switch.ports and switch.up(port):
+            told = tell(name, _HOST_MAC)
+            kind = "Interface Name (5)" if told.is_switch else "MAC Address (3)"
+            rows = {
+                "Remote Index": "1",
+                "Remote chassis id": f"{_HOST_MAC} ; chassis id subtype: MAC Address (4)",
+                "Remote port-id": f"{told.port} ; port id subtype: {kind}",
+                "Remote port description": told.description,
+                "Remote system name": system,
+                "Remote system description": "Not Advertised",
+            }
+            lines = (f"\n  {key:<28}: {value}" for key, value in rows.items())
+            blocks.append(f"Eth{port}{''.join(lines)}\n")
     return Answer("\n".join(blocks))
 
 
-Counters = Callable[..., Iterator[str]]
+Counters = Callable[["OnyxSwitch", str, int], Iterator[str]]
 
 
-def _blocks(lines: Counters) -> Callable[..., Answer]:
-    """Counters of ports: `<number> <name>` under heads (capture C8)."""
-
-    def answer(switch: OnyxSwitch, ports: str, number: str = "0") -> Answer:
-        if int(number) > 7:  # noqa: PLR2004 - eight priorities and classes
-            raise CliError("% Please enter an integer between 0 and 7.")
-        return Answer(
-            "\n".join(
-                "\n".join([f"Eth{port}:", *lines(switch, port, int(number))]) + "\n"
-                for port in expand_ports(ports, switch.ports)
-            )
+def _counters(lines: Counters, switch: OnyxSwitch, *said: str) -> Answer:
+    """`<number> <name>` under heads (capture C8); without a port it is about each of them."""
+    named = bool(said) and "/" in said[0]
+    ports, number = said[0] if named else ",".join(switch.ports), [*said[named:], "0"][0]
+    if int(number) not in TRAFFIC_CLASSES:
+        raise CliError("% Please enter an integer between 0 and 7.")
+    return Answer(
+        "\n".join(
+            "\n".join([f"Eth{port}:", *lines(switch, port, int(number)), ""])
+            for port in expand_ports(ports, switch.ports)
         )
-
-    return answer
-
-
-def _of_all(answer: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Without a port it is about each of them."""
-
-    def of_all(switch: OnyxSwitch, *values: str) -> Answer:
-        return answer(switch, ",".join(switch.ports), *values)
-
-    return of_all
+    )
 
 
 def _counts(head: str, bytes_: int, *more: tuple[int, str]) -> Iterator[str]:
@@ -243,67 +234,62 @@ def _of_priority(switch: OnyxSwitch, port: str, number: int) -> Iterator[str]:
 def _of_class(switch: OnyxSwitch, port: str, number: int) -> Iterator[str]:
     """The command is seen in public clients; the layout is a guess."""
     sent = switch.counted(port).tx_bytes.get(number, 0)
-    waiting = ((0, "queue depth"), (0, "unicast no buffer discard"))
-    return _counts(f"TC {number}:", sent, *waiting)
+    return _counts(f"TC {number}:", sent, (0, "queue depth"), (0, "unicast no buffer discard"))
 
 
-def _data(render: Callable[[OnyxSwitch, str], JsonValue]) -> Callable[..., Answer]:
-    """An answer about ports that exists as JSON alone."""
-
-    def answer(switch: OnyxSwitch, ports: str) -> Answer:
-        return Answer(None, [render(switch, port) for port in expand_ports(ports, switch.ports)])
-
-    return answer
-
-
-def _congestion(switch: OnyxSwitch, ports: str) -> Answer:
-    found = expand_ports(ports, switch.ports)
-    return Answer(None, [row for port in found for row in show_qos.congestion(switch, port)])
-
-
-_PORT: Final = "show interfaces ethernet <ports>"
-
-
-def _roce_counters(switch: OnyxSwitch, port: str) -> JsonValue:
+def _roce_counters(switch: OnyxSwitch, port: str) -> Iterator[JsonValue]:
     """The keys of capture C10."""
     held, parts = switch.counted(port), list[JsonValue]()
     for head, kind, sizes in (("Rx", "PG", held.rx_bytes), ("Tx", "TC", held.tx_bytes)):
         count = sizes.get(3, 0)
         packets = str(count // MEAN_FRAME_BYTES)
-        named = {f"RoCE {kind} packets": packets, f"RoCE {kind} bytes": str(count)}
-        parts.append({head: [dict[str, JsonValue](named)]})
-    return {f"Eth{port}": parts}
+        parts.append({head: [{f"RoCE {kind} packets": packets, f"RoCE {kind} bytes": str(count)}]})
+    yield {f"Eth{port}": parts}
+
+
+def _data(
+    render: Callable[[OnyxSwitch, str], Iterator[JsonValue]], switch: OnyxSwitch, ports: str
+) -> Answer:
+    """An answer about ports that exists as JSON alone."""
+    found = expand_ports(ports, switch.ports)
+    return Answer(None, [row for port in found for row in render(switch, port)])
+
+
+def _pfc(switch: OnyxSwitch) -> Answer:
+    return Answer(*show_qos.pfc(switch))
+
+
+def _roce(switch: OnyxSwitch) -> Answer:
+    return Answer(show_qos.roce(switch.stored.running))
 
 
 _ALL: Final = "show interfaces ethernet"
-_PLAIN: Final[dict[str, Callable[[OnyxSwitch], Answer]]] = {
-    "show version": lambda switch: version_of(switch, _VERSION),
-    "show running-config": _running,
-    "show configuration": lambda switch: Answer(
-        render_running_config(switch.stored.saved, release=switch.release)
-    ),
-    "show vlan": _vlan,
-    "show interfaces switchport": _switchport,
-    f"{_ALL} status": _status,
-    "show dcb priority-flow-control": lambda switch: Answer(*show_qos.pfc(switch)),
-    "show roce": lambda switch: Answer(show_qos.roce(switch.stored.running)),
-    "show inventory": inventory,
-    "show lldp interfaces ethernet remote": _lldp,
-}
-_COUNTERS: Final = {
-    "": _blocks(_totals),
-    " pfc prio <int>": _blocks(_of_priority),
-    " tc <int>": _blocks(_of_class),
-}
+_PORT: Final = f"{_ALL} <ports>"
 SHOW_COMMANDS: Final = table(
     (
-        *_PLAIN.items(),
+        ("show version", partial(version_of, rows=_VERSION)),
+        ("show running-config", _running),
+        ("show configuration", _saved),
+        ("show vlan", _vlan),
+        ("show interfaces switchport", _switchport),
+        (f"{_ALL} status", _status),
+        ("show dcb priority-flow-control", _pfc),
+        ("show roce", _roce),
+        ("show inventory", inventory),
+        ("show lldp interfaces ethernet remote", _lldp),
         (_PORT, _interfaces),
-        *((f"{_PORT} counters{end}", answer) for end, answer in _COUNTERS.items()),
-        *((f"{_ALL} counters{end}", _of_all(answer)) for end, answer in _COUNTERS.items()),
-        (f"{_PORT} counters roce", _data(_roce_counters)),
-        (f"{_PORT} congestion-control", _congestion),
-        ("show qos interface ethernet <ports>", _data(show_qos.qos)),
-        ("show dcb ets interface ethernet <ports>", _data(show_qos.ets)),
+        *(
+            (f"{head} counters{end}", partial(_counters, lines))
+            for head in (_PORT, _ALL)
+            for end, lines in (
+                ("", _totals),
+                (" pfc prio <int>", _of_priority),
+                (" tc <int>", _of_class),
+            )
+        ),
+        (f"{_PORT} counters roce", partial(_data, _roce_counters)),
+        (f"{_PORT} congestion-control", partial(_data, show_qos.congestion)),
+        ("show qos interface ethernet <ports>", partial(_data, show_qos.qos)),
+        ("show dcb ets interface ethernet <ports>", partial(_data, show_qos.ets)),
     )
 )

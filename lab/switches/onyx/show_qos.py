@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import JsonValue
 
-from lab.switches.onyx.config import FACTORY_WEIGHTS, TRAFFIC_CLASSES, Config, PortConfig
+from lab.switches.onyx.config import (
+    FACTORY_WEIGHTS,
+    ONE_SHOT_ECN,
+    TRAFFIC_CLASSES,
+    Config,
+)
 from lab.switches.text import columns
 
 if TYPE_CHECKING:
@@ -18,23 +23,18 @@ def congestion(switch: OnyxSwitch, name: str) -> Iterator[JsonValue]:
     """`show interfaces ethernet 1/1 congestion-control | json-print`: the Ansible fixture."""
     marked = sum(switch.counted(name).ecn_marked.values())
     yield {"Interface ethernet": name, "ECN marked packets": str(marked)}
-    yield from (_class_row(switch.stored.running.ports[name], tc) for tc in TRAFFIC_CLASSES)
-
-
-def _class_row(port: PortConfig, tc: int) -> JsonValue:
-    entry = port.congestion.get(tc)
-    if entry is None:
-        return {"header": f"TC-{tc}", "Mode": "none"}
-    absolute = entry.unit == "KB"
-    unit = " KB" if absolute else "%"
-    return {
-        "header": f"TC-{tc}",
-        "Mode": entry.kind.upper(),
-        "Threshold mode": "absolute" if absolute else "relative",
-        "Minimum threshold": f"{entry.minimum}{unit}",
-        "Maximum threshold": f"{entry.maximum}{unit}",
-        "RED dropped packets": "0",
-    }
+    held = switch.stored.running.ports[name].congestion
+    for tc in TRAFFIC_CLASSES:
+        kind, unit, low, high = held.get(tc, ("none", "", 0, 0))
+        word = " KB" if unit == "absolute" else "%"
+        thresholds: dict[str, JsonValue] = {
+            "Threshold mode": unit,
+            "Minimum threshold": f"{low}{word}",
+            "Maximum threshold": f"{high}{word}",
+            "RED dropped packets": "0",
+        }
+        mode = kind.upper() if unit else kind
+        yield {"header": f"TC-{tc}", "Mode": mode} | (thresholds if unit else {})
 
 
 _TO_PRIORITY: Final = "PCP(DEI); DSCP to switch-priority mapping"
@@ -43,18 +43,16 @@ _FROM_PRIORITY: Final = (
 )
 
 
-def qos(switch: OnyxSwitch, name: str) -> JsonValue:
+def qos(switch: OnyxSwitch, name: str) -> Iterator[JsonValue]:
     """`show qos interface ethernet 1/1 | json-print`: fixture show_qos_interface_ethernet.cfg."""
     port = switch.stored.running.ports[name]
-    dscps: dict[int, list[str]] = {priority: [] for priority in range(8)}
-    for dscp in range(64):
-        dscps[port.priority_of(dscp)].append(str(dscp))
-    mapping: dict[str, JsonValue] = {
-        f"{n}(0) {n}(1)": [{"switch-priority": str(n), "DSCP": " ".join(held)}]
-        for n, held in dscps.items()
-    }
+    mapping, rewrites = dict[str, JsonValue](), dict[str, JsonValue]()
+    for n in TRAFFIC_CLASSES:
+        dscps = " ".join(str(dscp) for dscp in range(64) if port.priority_of(dscp) == n)
+        mapping[f"{n}(0) {n}(1)"] = [{"switch-priority": str(n), "DSCP": dscps}]
+        rewrites[str(n)] = [{"PCP(DEI)": f"{n}(0)", "DSCP": str(8 * n), "TC": str(n)}]
     pcp, dscp = ("enabled" if kind in port.rewrite else "disabled" for kind in ("pcp", "dscp"))
-    summary: dict[str, JsonValue] = {
+    summary: JsonValue = {
         "Trust mode": port.trust,
         "PCP,DEI rewrite": pcp,
         "IP PCP;DEI rewrite": "enable",
@@ -63,12 +61,8 @@ def qos(switch: OnyxSwitch, name: str) -> JsonValue:
         "Default PCP": "0",
         "Default DEI": "0",
     }
-    rewrites: dict[str, JsonValue] = {
-        str(tc): [{"PCP(DEI)": f"{tc}(0)", "DSCP": str(8 * tc), "TC": str(tc)}]
-        for tc in TRAFFIC_CLASSES
-    }
     rewrite: JsonValue = [{"Egress Interface": f"Eth{name}"}, rewrites]
-    return {f"Eth{name}": [summary, {_TO_PRIORITY: [mapping]}, {_FROM_PRIORITY: rewrite}]}
+    yield {f"Eth{name}": [summary, {_TO_PRIORITY: [mapping]}, {_FROM_PRIORITY: rewrite}]}
 
 
 _ETS_FLAGS: Final[dict[str, JsonValue]] = {
@@ -80,49 +74,46 @@ _ETS_FLAGS: Final[dict[str, JsonValue]] = {
 }
 
 
-def ets(switch: OnyxSwitch, name: str) -> JsonValue:
+def ets(switch: OnyxSwitch, name: str) -> Iterator[JsonValue]:
     """`show dcb ets interface ethernet 1/1 | json-print`: the keys of the Ansible fixture."""
-    port = switch.stored.running.ports[name]
-    given = FACTORY_WEIGHTS | port.ets_weights | dict.fromkeys(port.ets_strict, 0)
-    total, classes = sum(given.values()) or 1, dict[str, JsonValue]()
-    for tc in TRAFFIC_CLASSES:
-        row: dict[str, JsonValue] = {
-            "S.Mode": "Strict" if tc in port.ets_strict else "WRR",
-            "W": str(given[tc]),
-            "W(%)": str(100 * given[tc] // total),
+    given = FACTORY_WEIGHTS | switch.stored.running.ports[name].ets
+    total, classes = sum(filter(None, given.values())) or 1, dict[str, JsonValue]()
+    for tc, weight in given.items():
+        row: JsonValue = {
+            "S.Mode": "Strict" if weight is None else "WRR",
+            "W": str(weight or 0),
+            "W(%)": str(100 * (weight or 0) // total),
             "BW Sh.(Mbps)": "N/A",
             "BW Gr.(Mbps)": "0",
         }
         classes[str(tc)] = [row]
-    summary: dict[str, JsonValue] = {
+    summary: JsonValue = {
         "Multicast unaware mapping": "disabled",
         "Interface Bandwidth Shape [Mbps]": "N/A",
     }
     # onyx_traffic_class.py reads element [2], then [0][tc][0]; W is a number even if strict.
-    return {f"Eth{name}": [summary, {"Flags": [_ETS_FLAGS]}, {"ETS per TC": [classes]}]}
+    yield {f"Eth{name}": [summary, {"Flags": [_ETS_FLAGS]}, {"ETS per TC": [classes]}]}
 
 
 def pfc(switch: OnyxSwitch) -> tuple[str, JsonValue]:
     """`show dcb priority-flow-control`: text of capture C2, JSON of capture C4."""
     config = switch.stored.running
-    on = " ".join(str(p) for p in range(8) if p in config.pfc_priorities)
-    off = " ".join(str(p) for p in range(8) if p not in config.pfc_priorities)
+    on, off = (
+        " ".join(str(n) for n in range(8) if (n in config.pfc_priorities) is held)
+        for held in (True, False)
+    )
     state = "enabled" if config.pfc_enabled else "disabled"
     rows: list[tuple[str, str, str]] = []
     for name, port in config.ports.items():
         wants = port.pfc or config.roce in {"lossless", "semi-lossless"}
-        active = config.pfc_enabled and wants and switch.up(name)
-        admin, oper = "on" if port.pfc else "Auto", "Enabled" if active else "Disabled"
-        rows.append((f"Eth{name}", admin, oper))
+        oper = "Enabled" if config.pfc_enabled and wants and switch.up(name) else "Disabled"
+        rows.append((f"Eth{name}", "on" if port.pfc else "Auto", oper))
     rule = ("-" * 49,)
     text = f"PFC: {state}\nPriority Enabled List: {on}\nPriority Disabled List: {off}   \n"
     text += columns((rule, ("Interface", "PFC admin", "PFC oper"), rule, *rows), 17, 17)
-    head: dict[str, JsonValue] = {"PFC": state}
-    head |= {"Priority Enabled List": on, "Priority Disabled List": off}
-    found: dict[str, JsonValue] = {
-        name: [{"PFC admin": admin, "PFC oper": oper}] for name, admin, oper in rows
-    }
-    return text, [head, found]
+    head: JsonValue = {"PFC": state, "Priority Enabled List": on, "Priority Disabled List": off}
+    found = {name: [{"PFC admin": admin, "PFC oper": oper}] for name, admin, oper in rows}
+    return text, [head, cast("JsonValue", found)]
 
 
 _POOLS: Final = """RoCE buffer pools:
@@ -176,11 +167,10 @@ def _exceptions(config: Config) -> list[str]:
     """Ports that somebody set apart from the one-shot; the format is a guess."""
     lines: list[str] = []
     for name, port in config.ports.items():
-        entry = port.congestion.get(3)
         if port.trust != "L3":
             lines.append(f"  Eth{name}: trust mode {port.trust}")
-        if entry is None or (entry.kind, entry.minimum, entry.maximum) != ("ecn", 150, 1500):
+        if port.congestion.get(3) != ONE_SHOT_ECN:
             lines.append(f"  Eth{name}: congestion-control of TC 3")
-        if 6 not in port.ets_strict:  # noqa: PLR2004 - the CNP class of the one-shot
+        if port.ets.get(6, 0) is not None:
             lines.append(f"  Eth{name}: ETS of TC 6")
     return lines

@@ -5,11 +5,12 @@ What is printed in each: docs/explanation/sources.md#onyx and sources.md#onyx-se
 
 from __future__ import annotations
 
-import asyncio
 import shlex
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
-from lab.switches.ssh_switch import Process, cut_connection
+from lab.switches.logins import serve_lines
+from lab.switches.ssh_switch import Process
 
 if TYPE_CHECKING:
     from lab.switches.onyx.cli import Faults, Session
@@ -29,81 +30,53 @@ TYPED_AT_ONCE = 4096
 """So many keys are taken, and echoed, at once: a packet for each would be most of a session."""
 
 
-class Dropped(Exception):  # noqa: N818 - an event, no error of anyone
-    """The fault that cuts a session in the middle."""
-
-
 async def serve(process: Process, session: Session, faults: Faults) -> None:
-    """Serve one SSH channel to its end."""
-    try:
-        if process.command is not None:
-            await _serve_exec(process, session, faults)
-        elif process.get_terminal_type() is None:
-            await _serve_lines(process, session, faults)
-        else:
-            await _Terminal(process, session, faults).serve()
-    except Dropped:
-        cut_connection(process)
-
-
-async def _answer(session: Session, faults: Faults, line: str) -> str:
-    if faults.slow_s:
-        await asyncio.sleep(faults.slow_s)
-    output = session.run(line)
-    if faults.drop_after is not None and session.changes >= faults.drop_after:
-        faults.drop_after = None
-        raise Dropped
-    return output
-
-
-async def _serve_exec(process: Process, session: Session, faults: Faults) -> None:
-    words = shlex.split(process.command or "")
-    if not words or words[0] != "cli":
-        process.stdout.write(f"{EXEC_REFUSAL}\n")
+    """Serve one SSH channel to its end; without a terminal only results are printed (C8, C14)."""
+    if process.command is not None:
+        lines = _given(_lines_of(process))
+        stays = await serve_lines(process, session, faults, lines)
+        if stays and faults.exit_status is not None:
+            process.exit(faults.exit_status)
+            return
+    elif process.get_terminal_type() is None:
+        stays = await serve_lines(process, session, faults, process.stdin)
     else:
-        lines = words[1:]
-        if lines[:1] == ["-h"]:  # one argument that holds the quoted list (capture C13)
-            lines = shlex.split(" ".join(lines[1:]))
-        for line in lines:
-            process.stdout.write(await _answer(session, faults, line))
-            if not session.open:
-                break
-    if faults.exit_status is None:
+        terminal = _Terminal(process, session)
+        stays = await serve_lines(process, session, faults, terminal.lines(), terminal.page)
+    if stays:
         process.close()
-    else:
-        process.exit(faults.exit_status)
 
 
-async def _serve_lines(process: Process, session: Session, faults: Faults) -> None:
-    """Read lines to the end of input and print only results (captures C8, C14)."""
-    async for line in process.stdin:
-        process.stdout.write(await _answer(session, faults, line))
-        if not session.open:
-            break
-    process.close()
+def _lines_of(process: Process) -> list[str]:
+    """The lines of an exec; `-h` has one argument that holds the quoted list (capture C13)."""
+    words = shlex.split(process.command or "")
+    lines = words[1:]
+    if words[:1] != ["cli"]:
+        process.stdout.write(f"{EXEC_REFUSAL}\n")
+        return []
+    return shlex.split(" ".join(lines[1:])) if lines[:1] == ["-h"] else lines
+
+
+async def _given(lines: Iterable[str]) -> AsyncIterator[str]:
+    for line in lines:
+        yield line
 
 
 class _Terminal:
     """A shell with a terminal: banner, prompt, echo, pager."""
 
-    def __init__(self, process: Process, session: Session, faults: Faults) -> None:
+    def __init__(self, process: Process, session: Session) -> None:
         self._process = process
         self._session = session
-        self._faults = faults
         self._after_return = False
         self._typed = ""
 
-    async def serve(self) -> None:
-        """Talk until the session is closed or the client goes away."""
-        self._write(GREETING)
-        while self._session.open:
+    async def lines(self) -> AsyncIterator[str]:
+        """What somebody types, until the client goes away."""
+        self._write(GREETING + self._session.prompt())
+        while (line := await self._read_line()) is not None:
+            yield line
             self._write(self._session.prompt())
-            line = await self._read_line()
-            if line is None:
-                break
-            output = await _answer(self._session, self._faults, line)
-            await self._page(output)
-        self._process.close()
 
     def _write(self, text: str) -> None:
         self._process.stdout.write(text.replace("\n", "\r\n"))
@@ -137,7 +110,7 @@ class _Terminal:
                 line += key
                 echo += key
 
-    async def _page(self, output: str) -> None:
+    async def page(self, output: str) -> None:
         """Print through `less` while paging is on (oxidized's capture of 3.9.2504)."""
         if not self._session.paging or not output:
             self._write(output)
@@ -149,11 +122,10 @@ class _Terminal:
             chunk = lines[start : start + height]
             self._write("".join(f"{line}\n" for line in chunk))
             end = start + len(chunk)
-            last = end >= len(lines)
             if len(lines) <= height:
                 break
-            mark = f"lines {start + 1}-{end}{f'/{len(lines)} (END)' if last else ''} "
-            self._process.stdout.write(f"\x1b[7m{mark}")
+            last = f"/{len(lines)} (END)" if end == len(lines) else ""
+            self._process.stdout.write(f"\x1b[7mlines {start + 1}-{end}{last} ")
             if await self._read_key() in {"q", ""}:
                 break
             self._process.stdout.write("\x1b[m\x1b[K\r\x1b[K")

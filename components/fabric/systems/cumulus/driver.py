@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, Literal, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.fabric.effects import ByTable
 from components.fabric.parts import WHOLE, Session, Sessions, is_default, sources, write_list
 from components.fabric.state import BgpState, EcnState, Neighbour, PortState, SwitchState
 from components.fabric.systems import bash_cli, frr
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
     Change,
+    Driver,
     Guard,
-    LinkForm,
     PortCounters,
+    Question,
     Reading,
     Unreadable,
+    ask_once,
 )
 from components.fabric.systems.cumulus import beside, rows, tree
 from components.fabric.systems.cumulus.rows import ON, States, Tail
@@ -90,31 +92,65 @@ def _parse_links(command: str, text: str) -> dict[str, bool]:
     return {name: state == "up" for name, state in states.items() if state and SWP.fullmatch(name)}
 
 
-class CumulusDriver(ByTable):
+def _parse_ports(command: str, text: str) -> tuple[str, ...]:
+    """Every front panel port of that table, by number; it names them all, configured or not."""
+    found = tuple(sorted(filter(SWP.fullmatch, tree.load_tree(command, text)), key=port_key))
+    if not found:
+        raise Unreadable(command, text, "there is no port in the answer")
+    return found
+
+
+def _parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
+    """What lldpd heard, by the keys that a public client reads; front panel only."""
+    table = tree.load_tree(command, text)
+    found: dict[str, Neighbour] = {}
+    for name in filter(SWP.fullmatch, table):
+        heard = child(table, name, "lldp", "neighbor")
+        for key in heard:
+            port = child(heard, key, "port")
+            found[name] = Neighbour(
+                system=str(child(heard, key, "chassis").get("system-name", key)),
+                port=str(port.get("name", "")),
+                description=str(port.get("description", "")),
+            )
+    return found
+
+
+def _parse_sessions(answers: Mapping[str, str]) -> Sessions:
+    """Both forms of the first answer: with all details before 5.12, and the short one since.
+
+    Raises:
+        Unreadable: It is no table of neighbours.
+    """
+    (command, text), (_, routes) = answers.items()
+    document, rest = frr.first_document(command, text)
+    try:
+        # A neighbour that is configured and was never there has only what was set.
+        sessions = {
+            name: Session.model_validate(
+                {"state": each.get("state", "no state"), "networks": value_at(each, _PREFIXES)}
+            )
+            for name, each in _NEIGHBORS.validate_python(document).items()
+        }
+    except ValidationError as error:
+        raise Unreadable(command, text, "it is no table of BGP neighbours") from error
+    has_bfd = command == WITH_BFD
+    found = frr.with_bfd(sessions, rest) if has_bfd else Sessions(neighbors=sessions)
+    return frr.with_routes(found, routes)
+
+
+class CumulusDriver(Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "cumulus"
     title = "Cumulus"
-    links = LinkForm(INTERFACES, _parse_links)
-    enter: Sequence[str] = ()
+    ports = ask_once(INTERFACES, _parse_ports)
+    neighbours = ask_once(NEIGHBOURS, _parse_neighbours)
+    links = ask_once(INTERFACES, _parse_links)
     # A run that was killed may have left lines pending: an apply would take them as well.
-    configure: Sequence[str] = ("nv config detach",)
-    discard: Sequence[str] = ()
-    guard: Guard | None = _GUARD
+    configure = ("nv config detach",)
+    guard = _GUARD
     save = "nv config save"
-
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """The interface table names every port, configured or not."""
-        return (INTERFACES,)
-
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """Every front panel port, by number."""
-        answer = Answer(INTERFACES, answers[INTERFACES])
-        ports = filter(SWP.fullmatch, tree.load_tree(answer.command, answer.text))
-        found = tuple(sorted(ports, key=port_key))
-        if not found:
-            raise answer.unreadable("there is no port in the answer")
-        return found
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """The whole configuration, and what the RoCE profile gives if any of it is ours."""
@@ -186,66 +222,24 @@ class CumulusDriver(ByTable):
             ports=dict.fromkeys(ports, port.model_copy(update={"native": native})),
         )
 
-    def neighbour_commands(self) -> tuple[str, ...]:
-        """What lldpd heard on every port."""
-        return (NEIGHBOURS,)
+    def sessions(self, *, bfd: bool) -> Question[Sessions]:
+        """The sessions, with BFD if any neighbour has it, and the next hops."""
+        return Question((WITH_BFD if bfd else SESSIONS, _NEXT_HOPS), _parse_sessions)
 
-    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
-        """The keys that a public client reads; front panel only."""
-        table = tree.load_tree(NEIGHBOURS, answers[NEIGHBOURS])
-        found: dict[str, Neighbour] = {}
-        for name in filter(SWP.fullmatch, table):
-            heard = child(table, name, "lldp", "neighbor")
-            for key in heard:
-                port = child(heard, key, "port")
-                found[name] = Neighbour(
-                    system=str(child(heard, key, "chassis").get("system-name", key)),
-                    port=str(port.get("name", "")),
-                    description=str(port.get("description", "")),
-                )
-        return found
-
-    def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
-        """The sessions, with BFD where any neighbour has it, and the next hops."""
-        return (WITH_BFD if bfd else SESSIONS), _NEXT_HOPS
-
-    def parse_sessions(self, answers: Mapping[str, str]) -> Sessions:
-        """Both forms of the first answer: with all details before 5.12, and the short one since.
-
-        Raises:
-            Unreadable: It is no table of neighbours.
-        """
-        (command, text), (_, routes) = answers.items()
-        document, rest = frr.first_document(command, text)
-        try:
-            # A neighbour that is configured and was never there has only what was set.
-            sessions = {
-                name: Session.model_validate(
-                    {"state": each.get("state", "no state"), "networks": value_at(each, _PREFIXES)}
-                )
-                for name, each in _NEIGHBORS.validate_python(document).items()
-            }
-        except ValidationError as error:
-            raise Unreadable(command, text, "it is no table of BGP neighbours") from error
-        has_bfd = command == WITH_BFD
-        found = frr.with_bfd(sessions, rest) if has_bfd else Sessions(neighbors=sessions)
-        return frr.with_routes(found, routes)
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
         """Received as RoCE or not, sent per class, marked and discarded packets, storms."""
-        return tuple(command.format(port=port) for port in ports for command in _COUNTERS)
+        asked = {port: [each.format(port=port) for each in _COUNTERS] for port in ports}
 
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Read what `counter_commands` asked for; a release without the watchdog refuses it."""
-        found: dict[str, PortCounters] = {}
-        for port in ports:
-            asked = self.counter_commands([port])
-            roce, queues, storms = (Answer(command, answers[command]) for command in asked)
-            watched = None if self.find_refusal(storms.text) else storms
-            found[port] = tree.read_counters(roce, queues, watched, beside.ROCE_PRIORITY)
-        return found
+        def parse(answers: Mapping[str, str]) -> dict[str, PortCounters]:
+            """A release without the watchdog refuses the last command."""
+            found: dict[str, PortCounters] = {}
+            for port, commands in asked.items():
+                roce, queues, storms = (Answer(each, answers[each]) for each in commands)
+                watched = None if self.find_refusal(storms.text) else storms
+                found[port] = tree.read_counters(roce, queues, watched, beside.ROCE_PRIORITY)
+            return found
+
+        return Question((*chain(*asked.values()),), parse)
 
 
 _Mode = Literal["lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"]

@@ -10,20 +10,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from components.fabric.effects import ByTable
-from components.fabric.parts import write_list
-from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
+from components.fabric.parts import Sessions, write_list
+from components.fabric.state import BgpState, PortState, SwitchState
 from components.fabric.systems import eos as show
 from components.fabric.systems import rows as table
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
     Change,
+    Driver,
     Guard,
-    LinkForm,
     PortCounters,
+    Question,
     Reading,
     Unreadable,
     Unsettable,
+    ask_once,
 )
 from components.fabric.systems.eos import routing, rows
 from components.fabric.systems.membership import holders_of, others_of
@@ -43,21 +44,28 @@ _NO_PORT: Final = re.compile(r"(?:Vlan|Loopback|Management|Vxlan)\d+")
 _TIMER: Final = f"{ROLLBACK_S // 3600:02}:{ROLLBACK_S // 60 % 60:02}:{ROLLBACK_S % 60:02}"
 
 
+def _words(command: str, text: str) -> dict[str, object]:
+    """Every front panel port that there is, split ones too, to the word for its link."""
+    return show.parse_ports(Answer(command, text))
+
+
 def _links(command: str, text: str) -> dict[str, bool]:
-    words = show.parse_ports(Answer(command, text)).items()
+    words = _words(command, text).items()
     return {name: word == "connected" for name, word in words if word is not None}
 
 
-class EosDriver(ByTable):
+class EosDriver(Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "eos"
     title = "EOS"
-    links = LinkForm(STATUS, _links)
-    enter: Sequence[str] = ("enable",)
-    configure: Sequence[str] = ()
-    discard: Sequence[str] = ()
-    guard: Guard | None = Guard(
+    ports = ask_once(STATUS, lambda command, text: tuple(_words(command, text)))
+    neighbours = ask_once(
+        NEIGHBOURS, lambda command, text: show.parse_neighbours(Answer(command, text))
+    )
+    links = ask_once(STATUS, _links)
+    enter = ("enable",)
+    guard = Guard(
         open="configure session {name}",
         # The diff changes nothing: it puts what is about to happen into the session's record.
         force=("show session-config diffs", f"commit timer {_TIMER}"),
@@ -69,15 +77,6 @@ class EosDriver(ByTable):
         find_stale=show.find_stale,
     )
     save = "write memory"
-    parse_sessions = staticmethod(show.parse_sessions)
-
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """The status table names every port that there is, split ones too."""
-        return (STATUS,)
-
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """Every front panel port, by number."""
-        return tuple(show.parse_ports(Answer(STATUS, answers[STATUS])))
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """VLANs, every interface as configured, and the maps if any of QoS is ours."""
@@ -144,29 +143,18 @@ class EosDriver(ByTable):
             ports=dict.fromkeys(ports, port),
         )
 
-    def neighbour_commands(self) -> tuple[str, ...]:
-        """What every port heard; LLDP is on by default."""
-        return (NEIGHBOURS,)
+    def sessions(self, *, bfd: bool) -> Question[Sessions]:
+        """The summary, the routes, and BFD's peers if any neighbour has it."""
+        return Question((show.SUMMARY, show.ROUTES, *[show.BFD] * bfd), show.parse_sessions)
 
-    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
-        """Read what `neighbour_commands` asked for."""
-        return show.parse_neighbours(Answer(NEIGHBOURS, answers[NEIGHBOURS]))
-
-    def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
-        """The summary, the routes, and BFD's peers where any neighbour has it."""
-        return (show.SUMMARY, show.ROUTES, show.BFD) if bfd else (show.SUMMARY, show.ROUTES)
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
         """Received in all, sent per class, marked and discarded packets; pauses of all ports."""
         of_port = [each for each in show.COUNTERS.values() if "{port}" in each]
         of_all = [each for each in show.COUNTERS.values() if each not in of_port]
-        return (*(each.format(port=port) for port in ports for each in of_port), *of_all)
-
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Read what `counter_commands` asked for."""
-        return {port: show.port_counters(port, answers) for port in ports}
+        return Question(
+            (*(each.format(port=port) for port in ports for each in of_port), *of_all),
+            lambda answers: {port: show.port_counters(port, answers) for port in ports},
+        )
 
 
 def _maps(text: str, wanted: SwitchState) -> table.Values:

@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from components.fabric.effects import ByTable
 from components.fabric.parts import ALL_PORTS, IbState, PartitionState, show_pkey
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import mellanox_cli
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Change, Reading, Uncounted
+from components.fabric.systems.base import Change, Reading
 from components.fabric.systems.rows import Row, by_word, read_answers, take_line, write_rows
 from components.fabric.systems.switch_system import Intent, SwitchSystem
 from components.model.infiniband import DEFAULT_PARTITION
@@ -72,8 +71,7 @@ def _add_member(held: Mapping[str, str] | None, guid: str, kind: str) -> Mapping
 
 def show_guid(guid: str) -> str:
     """A port GUID as the command line takes it: eight pairs with colons; `ALL` stays."""
-    pairs = [guid[start : start + 2] for start in range(0, len(guid), 2)]
-    return guid if guid == ALL_PORTS else ":".join(pairs)
+    return guid if guid == ALL_PORTS else ":".join(re.findall("..", guid))
 
 
 def _write_members(_row: Row, was: PartitionState, now: PartitionState) -> Iterator[str]:
@@ -113,23 +111,22 @@ def read_partitions(answer: Answer) -> dict[str, PartitionState]:
     found: dict[str, dict[str, object]] = {}
     held: dict[str, object] | None = None
     try:
-        for line in filter(str.strip, answer.text.splitlines()):
+        for line in filter(None, map(str.rstrip, answer.text.splitlines())):
             if head := _HEAD.fullmatch(line):
                 held = found.setdefault(head[1], {})
             elif held is None:
                 raise answer.unreadable(f"a line before the first partition: {line.strip()}")
             elif not take_line(PARTITION, held, line.strip()) and not _NOT_OURS.match(line.strip()):
                 raise answer.unreadable(f"unknown line: {line.strip()}")
-        read = {
+        if not found:
+            raise answer.unreadable("there is no partition in the answer, not even Default")
+        return {
             name: PartitionState.model_validate({"ipoib": values["ipoib"], **values})
             for name, values in found.items()
         }
     except (KeyError, ValueError) as error:
         why = f"PKey, ipoib, mtu or rate is not readable: {error}"
         raise answer.unreadable(why) from error
-    if not read:
-        raise answer.unreadable("there is no partition in the answer, not even Default")
-    return read
 
 
 def _whole(partition: PartitionState) -> PartitionState:
@@ -153,7 +150,7 @@ def _changes(actual: IbState, target: IbState) -> Iterator[Change]:
             yield Change((f"no ib partition {name}",))
 
 
-class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
+class MlnxosDriver(mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "mlnxos"
@@ -172,12 +169,9 @@ class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
         if wanted.ib is None:
             return Reading(SwitchState())
         node = wanted.ib.node
-        state = IbState(
-            node=node,
-            partitions=read_partitions(Answer(PARTITIONS, answers[PARTITIONS])),
-            **read_answers(manager_rows(node), answers),
-        )
-        return Reading(SwitchState(ib=state))
+        partitions = read_partitions(Answer(PARTITIONS, answers[PARTITIONS]))
+        manager = read_answers(manager_rows(node), answers)
+        return Reading(SwitchState(ib=IbState(node=node, partitions=partitions, **manager)))
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """The ordered way from `actual` to `target`; empty when they agree."""
@@ -189,16 +183,9 @@ class MlnxosDriver(ByTable, Uncounted, mellanox_cli.MellanoxDriver):
         """No subnet manager, priority 0, and the partition Default with every port in it."""
         del ports
         default = PartitionState(pkey=0x7FFF, ipoib=True, members={ALL_PORTS: "full"})
-        return SwitchState(
-            ib=IbState(
-                node="",
-                sm_function=False,
-                sm_enabled=False,
-                sm_priority=0,
-                routing_engine=DEFAULT_ENGINE,
-                partitions={DEFAULT_PARTITION: default},
-            )
-        )
+        state = IbState(node="", sm_function=False, sm_enabled=False, sm_priority=0)
+        rest = {"routing_engine": DEFAULT_ENGINE, "partitions": {DEFAULT_PARTITION: default}}
+        return SwitchState(ib=state.model_copy(update=rest))
 
 
 SYSTEM: Final = SwitchSystem(

@@ -7,7 +7,6 @@ rather than guess. A "capture" is one of docs/explanation/sources.md#onyx-captur
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import JsonValue, TypeAdapter
@@ -36,14 +35,12 @@ def read_members(answer: Answer) -> dict[str, PortState]:
     ports: dict[str, PortState] = {}
     for name, row in answer.find(CELLS).items():
         if name.startswith(("Eth", "Po", "Mpo")):
+            mode = answer.cell(row, "Mode", "access", "trunk", "hybrid")
             access = answer.cell(row, "Access vlan")
             allowed = answer.cell(row, "Allowed vlans").strip().lower()
-            found = {
-                "mode": answer.cell(row, "Mode", "access", "trunk", "hybrid"),
-                "access_vlan": int(access) if access.isdigit() else None,
-                "trunk_vlans": allowed if allowed == "all" else parse_vlan_ranges(allowed),
-            }
-            ports[name.removeprefix("Eth")] = answer.typed(_PORT, found)
+            vlans = allowed if allowed == "all" else parse_vlan_ranges(allowed)
+            found = {"mode": mode, "access_vlan": int(access) if access.isdigit() else None}
+            ports[name.removeprefix("Eth")] = answer.typed(_PORT, {**found, "trunk_vlans": vlans})
     return ports
 
 
@@ -62,20 +59,22 @@ def read_dscp_map(answer: Answer) -> dict[int, int]:
 
 def read_congestion(answer: Answer) -> dict[int, EcnState | None]:
     """Class to its thresholds."""
-    rows = [answer.typed(CELLS, {"": row})[""] for row in answer.find(TABLES) if "header" in row]
-    if not rows:
+    found: dict[int, EcnState | None] = {}
+    for each in answer.find(TABLES):
+        if "header" in each:
+            row = answer.typed(CELLS, {"": each})[""]
+            kind = answer.cell(row, "Mode", "none", "ECN", "RED", "BOTH").lower()
+            number = answer.typed(COUNT, row["header"].removeprefix("TC-"))
+            found[number] = None
+            if kind == "none":
+                continue
+            low, high = (answer.cell(row, f"{end} threshold") for end in ("Minimum", "Maximum"))
+            ends = {"min_kib": low.rstrip(" KB%"), "max_kib": high.rstrip(" KB%"), "kind": kind}
+            relative = row.get("Threshold mode") == "relative"
+            found[number] = answer.typed(_ECN, {**ends, "relative": relative})
+    if not found:
         raise answer.unreadable("no traffic class in the answer")
-    numbers = [answer.typed(COUNT, row["header"].removeprefix("TC-")) for row in rows]
-    return {number: _ecn_of(row, answer) for number, row in zip(numbers, rows, strict=True)}
-
-
-def _ecn_of(row: Mapping[str, str], answer: Answer) -> EcnState | None:
-    kind = answer.cell(row, "Mode", "none", "ECN", "RED", "BOTH").lower()
-    if kind == "none":
-        return None
-    low, high = (answer.cell(row, f"{end} threshold") for end in ("Minimum", "Maximum"))
-    found = {"min_kib": low.rstrip(" KB%"), "max_kib": high.rstrip(" KB%"), "kind": kind}
-    return answer.typed(_ECN, {**found, "relative": row.get("Threshold mode") == "relative"})
+    return found
 
 
 def read_schedule(answer: Answer) -> dict[int, int | None]:

@@ -204,15 +204,13 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     The one-shot `roce` moves many settings at once, so it comes alone: the rest is
     planned after the next reading. While it is lossless, no line takes PFC off a port.
     """
-    if target.roce is not None and actual.roce != target.roce:
+    if target.roce not in {None, actual.roce}:
         line = "no roce" if target.roce == "none" else f"roce {target.roce}"
         return (Change((line,), settles=True),)
     if (target.roce or actual.roce) == "lossless":
-        ports = {
-            name: port.model_copy(update={"pfc": port.pfc or None})
-            for name, port in target.ports.items()
-        }
-        target = target.model_copy(update={"ports": ports})
+        ports = target.ports.items()
+        kept = {name: port.model_copy(update={"pfc": port.pfc or None}) for name, port in ports}
+        target = target.model_copy(update={"ports": kept})
     return write_steps(_STEPS, actual, target)
 
 
@@ -235,14 +233,14 @@ def asked_commands(asked: PortState) -> tuple[str, ...]:
 
 def fields_of(values: Values, asked: PortState) -> Values:
     """Values as fields of `PortState`: the schedule gives two, strict classes and weights."""
-    schedule = values.get("schedule")
-    if schedule is None:
-        return values
-    strict = tuple(sorted(tc for tc, weight in schedule.items() if weight is None))
-    weights = {tc: weight for tc, weight in schedule.items() if weight is not None}
-    found = {"strict_classes": strict, "wrr_weights": weights}
-    shares = {"class_shares": weights} if asked.class_shares else {}
-    return {key: value for key, value in values.items() if key != "schedule"} | found | shares
+    found = {**values}
+    schedule = found.pop("schedule", None)
+    if schedule is not None:
+        weights = {tc: weight for tc, weight in schedule.items() if weight is not None}
+        found["strict_classes"] = tuple(sorted({*schedule} - {*weights}))
+        found["wrr_weights"] = weights
+        found |= {"class_shares": weights} if asked.class_shares else {}
+    return found
 
 
 RUNNING: Final = "show running-config"
@@ -275,7 +273,7 @@ class Whole:
     vlans: tuple[int, ...]
     ports: Mapping[str, Values]
     """Port or bundle to its values by row name, from its own lines."""
-    opened: Mapping[str, set[str]]
+    opened: defaultdict[str, set[str]]
     """Port or bundle to the commands that a line in an unknown form may be about."""
     one_shot: bool
     """Whether a `roce` line is there: the port settings it makes have no lines of their own."""
@@ -287,7 +285,7 @@ class Whole:
 
     def _open(self, name: str) -> set[str]:
         lines = self.ports.get(name, {})
-        opened = self.opened.get(ALL, set[str]()) | self.opened.get(name, set[str]())
+        opened = self.opened[ALL] | self.opened[name]
         if self.one_shot and self.shot is None:
             opened |= {QOS, CONGESTION, ETS}
         if self.one_shot and any(lines.get("schedule", {}).values()):
@@ -297,7 +295,7 @@ class Whole:
     def opens(self, name: str, asked: PortState) -> Iterator[str]:
         """The commands by which the port itself must still be asked."""
         opened = self._open(name) - ({INTERFACE} if name in self.status else set[str]())
-        yield from (command for command in asked_commands(asked) if command in opened)
+        return (command for command in asked_commands(asked) if command in opened)
 
     def _switchport(self, name: str) -> PortState | None:
         """Its VLANs; None: a line is missing or cannot be read."""
@@ -312,9 +310,9 @@ class Whole:
         """Switchports and bundles with their VLANs; None: ask for the table."""
         if wanted.others is not None or not {*wanted.ports} <= {*self.ports, *self.status}:
             return None
-        found = {name: self._switchport(name) for name in (*wanted.ports, *self.ports)}
-        told = {name: port for name, port in found.items() if port is not None}
-        return told if len(told) == len(found) else None
+        names = dict.fromkeys((*wanted.ports, *self.ports))
+        told = {name: port for name in names if (port := self._switchport(name)) is not None}
+        return told if len(told) == len(names) else None
 
     def port(self, name: str, asked: PortState) -> Values:
         """The wanted settings of a port, except its VLANs."""
@@ -346,9 +344,10 @@ def parse_running(text: str) -> Whole | None:
                 return None
             tail = f"{found[1] or ''}{found[4]}"
             for name in (f"{_NAMES[found[2]]}{each}" for each in names):
-                is_known = take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
-                is_known = is_known or _OTHERS.fullmatch(tail)
-                opened[name] |= set() if is_known else _commands_about(tail)
+                is_ours = take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
+                opened[name] |= (
+                    set() if is_ours or _OTHERS.fullmatch(tail) else _commands_about(tail)
+                )
         elif not _ELSEWHERE.match(line):
             opened[ALL] |= _commands_about(line)
     roce = re.search(r"^\s*roce\b", text, re.MULTILINE) is not None
@@ -371,7 +370,7 @@ def whole_of(answers: Mapping[str, str]) -> Whole | None:
 def whole_command(answers: Mapping[str, str], wanted: SwitchState) -> str | None:
     """The next command whose answer is about all ports; None: there are no more."""
     whole = whole_of(answers)
-    if RUNNING not in answers or whole is None:
+    if whole is None:
         return None if RUNNING in answers else RUNNING
     if ROCE not in answers and (whole.one_shot or wanted.roce is not None):
         return ROCE

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from components.fabric.effects import ByTable
 from components.fabric.queues import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
 from components.fabric.systems import mellanox_cli
@@ -14,13 +13,15 @@ from components.fabric.systems import onyx as show
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import (
     ByHand,
-    LinkForm,
+    Change,
     PauseCounters,
     PortCounters,
     PriorityCounters,
+    Question,
     Reading,
     SoftReader,
     Unreadable,
+    ask_once,
 )
 from components.fabric.systems.membership import holders_of, named_vlans, others_of
 from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
@@ -86,9 +87,9 @@ def read_neighbours(text: str) -> dict[str, Neighbour]:
     for row in _HEARD.finditer(text.replace("\r", "")):
         port, key = row["port"] or port, row["key"]
         if port and key:
-            is_known = row["value"] not in {"Not Advertised", "N\\A", ""}
-            known = {_HEARD_KEYS[key]: row["value"]} if is_known else {}
-            found[port] = found.get(port, Neighbour(system="")).model_copy(update=known)
+            is_told = row["value"] not in {"Not Advertised", "N\\A", ""}
+            told = {_HEARD_KEYS[key]: row["value"]} if is_told else {}
+            found[port] = found.get(port, Neighbour(system="")).model_copy(update=told)
     return found
 
 
@@ -112,11 +113,10 @@ def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
         found = ((n, ask(command.format(n)), head.format(n)) for n in PRIORITIES)
         return {n: read_counter(answer, under, name) for n, answer, under in found}
 
-    def sent_or_received(way: Literal["rx", "tx"], command: str, head: str) -> dict[int, int]:
+    def bytes_of(way: Literal["rx", "tx"], kind: str, command: str, head: str) -> dict[int, int]:
         """Bytes by priority or class; as a fallback the RoCE class, with the remainder under 0."""
 
         def of_roce() -> dict[int, int]:
-            kind = "PG" if way == "rx" else "TC"
             ours = ask(ROCE_COUNTERS.format(port)).find(COUNT, f"RoCE {kind} bytes")
             every = read_counter(ask(TOTALS), way.capitalize(), "bytes")
             return {ONE_SHOT_PRIORITY: ours, 0: max(every - ours, 0)}
@@ -131,8 +131,8 @@ def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
         rx, tx = (by_number(OF_PRIORITY, head, "pause packets") for head in ("Rx", "Tx"))
         return {number: PauseCounters(rx[number], tx[number]) for number in PRIORITIES}
 
-    received = sent_or_received("rx", OF_PRIORITY, "Rx")
-    sent = sent_or_received("tx", OF_CLASS, "TC {}")
+    received = bytes_of("rx", "PG", OF_PRIORITY, "Rx")
+    sent = bytes_of("tx", "TC", OF_CLASS, "TC {}")
     marked = ask(show.CONGESTION.format(port))
     return PortCounters(
         {n: PriorityCounters(received.get(n), sent.get(n)) for n in sorted({*received, *sent})},
@@ -143,12 +143,20 @@ def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
     )
 
 
-class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
+def _port_names(command: str, text: str) -> tuple[str, ...]:
+    """Every Ethernet port, by number: the switchport table names them all."""
+    members = show.read_members(Answer(command, text))
+    return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
+
+
+class OnyxDriver(mellanox_cli.MellanoxDriver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "onyx"
     title = "Onyx"
-    links = LinkForm(
+    ports = ask_once(show.SWITCHPORTS, _port_names)
+    neighbours = ask_once(NEIGHBOURS, lambda _command, text: read_neighbours(text))
+    links = ask_once(
         rows.STATUS,
         lambda _command, text: {p: bool(row["link"]) for p, row in show.read_status(text).items()},
     )
@@ -165,17 +173,14 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
             "interface ethernet {whole} module-type qsfp-split-{parts} force",
         ),
     )
-    whole_command = staticmethod(rows.whole_command)
-    plan_changes = staticmethod(rows.plan_changes)
 
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """The switchport table names every port."""
-        return (show.SWITCHPORTS,)
+    def whole_command(self, answers: Mapping[str, str], wanted: SwitchState) -> str | None:
+        """The running configuration, the one-shot, and the table of ports."""
+        return rows.whole_command(answers, wanted)
 
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """Every Ethernet port, by number."""
-        members = show.read_members(Answer(show.SWITCHPORTS, answers[show.SWITCHPORTS]))
-        return tuple(sorted((n for n in members if not n.startswith(_BUNDLES)), key=port_key))
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """Steps in order; the one-shot comes alone."""
+        return rows.plan_changes(actual, target)
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """Two tables, some commands per port, and where LLDP is read, which the one-shot sets."""
@@ -189,19 +194,14 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read the answers about single ports, and the answers about all ports for the rest."""
         whole, members = rows.whole_of(answers), _members(answers, wanted)
-        pfc, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
-        found: dict[str, object] = {**pfc}
+        found, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
         if whole is None or VLANS in answers:
             found["vlans"] = read_vlans(Answer(VLANS, answers[VLANS]))
         else:
             found["vlans"] = whole.vlans
         if rows.ROCE in answers:
             found["roce"] = read_roce_mode(Answer(rows.ROCE, answers[rows.ROCE]))
-        if (
-            wanted.roce
-            and whole
-            and re.search(r"^\s*lldp\s*$", answers[rows.RUNNING], re.MULTILINE)
-        ):
+        if wanted.roce and whole and re.search(r"(?m)^\s*lldp\s*$", answers[rows.RUNNING]):
             found["native"] = {rows.LLDP: "on"}
         found["ports"] = {
             name: members[name].model_copy(
@@ -223,32 +223,17 @@ class OnyxDriver(ByTable, mellanox_cli.MellanoxDriver):
         asked = (row for row in rows.PORT_ROWS if row.name not in {"ecn", "dscp_priorities"})
         values = factory_values(asked) | {"mtu_bytes": FACTORY_MTU_BYTES, "trunk_vlans": ()}
         port = PortState().model_copy(update=rows.fields_of(values, PortState()))
-        every = dict.fromkeys(ports, port)
-        return SwitchState(
-            vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none", ports=every
-        )
+        off = SwitchState(vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none")
+        return off.model_copy(update={"ports": dict.fromkeys(ports, port)})
 
-    def neighbour_commands(self) -> tuple[str, ...]:
-        """What every port heard; nothing while `lldp` is off."""
-        return (NEIGHBOURS,)
-
-    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
-        """Read what `neighbour_commands` asked for."""
-        return read_neighbours(answers[NEIGHBOURS])
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
         """Received per priority and sent per class, of all ports at once; marked ones by port."""
-        return (
+        commands = (
             TOTALS,
             *(line.format(n) for n in PRIORITIES for line in (OF_PRIORITY, OF_CLASS)),
             *(line.format(port) for port in ports for line in (show.CONGESTION, ROCE_COUNTERS)),
         )
-
-    def parse_counters(
-        self, answers: Mapping[str, str], ports: Sequence[str]
-    ) -> dict[str, PortCounters]:
-        """Read what `counter_commands` asked for."""
-        return {port: read_counters(answers, port) for port in ports}
+        return Question(commands, lambda got: {port: read_counters(got, port) for port in ports})
 
 
 def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
@@ -280,10 +265,9 @@ def _members(answers: Mapping[str, str], wanted: SwitchState) -> dict[str, PortS
     return members
 
 
-_ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"] | None]] = {
+_ONE_SHOT: Final[dict[str, Literal["lossless", "semi-lossless"]]] = {
     "lossless": "lossless",
     "semi_lossless": "semi-lossless",
-    "lossy_ecn": None,
 }
 
 
@@ -292,19 +276,19 @@ def plan_intent(rdma: Rdma) -> Intent:
 
     `rdma.dscp` reaches no line: the switch's own map gives DSCP 24 to 31 priority 3.
     """
-    lossless = rdma.mode == "lossless"
+    pauses = True if rdma.mode == "lossless" else None
     return Intent(
         SwitchState(
-            pfc_priorities=(rdma.priority,) if lossless else None,
-            pfc_enabled=True if lossless else None,
+            pfc_priorities=(rdma.priority,) if pauses else None,
+            pfc_enabled=pauses,
             # A pause needs a buffer pool of its own: the one-shot makes it, and PFC with it. What
             # PFC shows in semi-lossless mode is not public, so nothing is wanted of it there.
-            roce=_ONE_SHOT[rdma.mode],
+            roce=_ONE_SHOT.get(rdma.mode),
         ),
         PortState(
             trust="L3",
             ecn={rdma.traffic_class: marking_of(rdma, "onyx")},
-            pfc=True if lossless else None,
+            pfc=pauses,
             # Priority n is in class n (Onyx' default, printed by `show roce` for 3 and 6).
             strict_classes=(rdma.cnp_priority,),
         ),

@@ -16,18 +16,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from components.fabric.effects import ByTable
-from components.fabric.parts import WHOLE, write_list, write_text
-from components.fabric.state import Neighbour, OtherPorts, PortState, SwitchState
+from components.fabric.parts import WHOLE, Sessions, write_list, write_text
+from components.fabric.state import OtherPorts, PortState, SwitchState
 from components.fabric.systems import bash_cli
 from components.fabric.systems.base import (
     ByHand,
     Change,
-    Guard,
-    LinkForm,
+    Driver,
+    PortCounters,
+    Question,
     Reading,
     Script,
     Unsettable,
+    ask_once,
 )
 from components.fabric.systems.sonic import counters, read, routing
 from components.fabric.systems.sonic import rows as db
@@ -199,12 +200,14 @@ def _own_rows(
     return written, stripped, sorted({*held} - kept)
 
 
-class SonicDriver(ByTable):
+class SonicDriver(Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "sonic"
     title = "SONiC"
-    links = LinkForm(counters.STATUS, counters.parse_links)
+    ports = ask_once(CONFIG, lambda name, text: read.port_names(read.parse_config(name, text)))
+    neighbours = ask_once(counters.NEIGHBOURS, counters.parse_neighbours)
+    links = ask_once(counters.STATUS, counters.parse_links)
     by_hand = ByHand(
         "SONiC deletes what the port has, and where the platform has no platform.json it takes its "
         "ports from port_config.ini at the next boot",
@@ -213,27 +216,17 @@ class SonicDriver(ByTable):
             "sudo config interface breakout {whole} '<a mode of {parts}>' -y -f",
         ),
     )
-    enter: Sequence[str] = ("sudo -n true",)
+    enter = ("sudo -n true",)
     """Members of group sudo need no password on SONiC; if that was changed, say so."""
     # A reload of the configuration while we write would take our lines away again.
-    configure: Sequence[str] = (
+    configure = (
         Script(
             f"sudo touch {RELOAD_LOCK} && exec 9<{RELOAD_LOCK} && {{ flock -w 5 9 ||"
             ' { echo "a config reload or another update is running"; false; }; }'
         ),
     )
-    discard: Sequence[str] = ()
-    guard: Guard | None = None
     # A full disk cuts the saved configuration short: a copy that fits is proof that there is room.
-    save: str = Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
-
-    def list_ports_commands(self) -> tuple[str, ...]:
-        """The configuration names every port."""
-        return (CONFIG,)
-
-    def parse_port_names(self, answers: Mapping[str, str]) -> tuple[str, ...]:
-        """Every front panel port, by number."""
-        return read.port_names(read.parse_config(CONFIG, answers[CONFIG]))
+    save = Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """The whole configuration; the release if BGP is wanted, and what ports can run at."""
@@ -258,7 +251,9 @@ class SonicDriver(ByTable):
         state = state.model_copy(update={"native": state.native | native})
         return Reading(state, config.vlan_holders(wanted.ports), others)
 
-    plan_changes = staticmethod(plan_changes)
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+        """One document of rows, and what takes commands of its own."""
+        return plan_changes(actual, target)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: a few commands print an error and exit 0."""
@@ -283,23 +278,11 @@ class SonicDriver(ByTable):
         wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
         return _state_of(read.ConfigDb.of(tables), wanted)
 
-    def neighbour_commands(self) -> tuple[str, ...]:
-        """What every port heard; the container lldp runs by default."""
-        return (counters.NEIGHBOURS,)
-
-    def parse_neighbours(self, answers: Mapping[str, str]) -> dict[str, Neighbour]:
-        """Read what `neighbour_commands` asked for."""
-        return counters.parse_neighbours(counters.NEIGHBOURS, answers[counters.NEIGHBOURS])
-
-    def session_commands(self, *, bfd: bool) -> tuple[str, ...]:
+    def sessions(self, *, bfd: bool) -> Question[Sessions]:
         """The sessions, with BFD if any neighbour has it, and the next hops."""
-        return counters.WITH_BFD if bfd else counters.SUMMARY, counters.NEXT_HOPS
+        first = counters.WITH_BFD if bfd else counters.SUMMARY
+        return Question((first, counters.NEXT_HOPS), counters.parse_sessions)
 
-    parse_sessions = staticmethod(counters.parse_sessions)
-
-    def counter_commands(self, ports: Sequence[str]) -> tuple[str, ...]:
+    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
         """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
-        del ports
-        return counters.COMMANDS
-
-    parse_counters = staticmethod(counters.parse_counters)
+        return Question(counters.COMMANDS, lambda answers: counters.parse_counters(answers, ports))
