@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +21,9 @@ from lab.switches.eos.server import EosSwitch
 from lab.switches.onyx.server import OnyxSwitch
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric import conftest as onyx_lab
-from tests.fabric import cumulus_lab, eos_lab, sonic_lab
+from tests.fabric import eos_lab, sonic_lab
 from tests.fabric.in_process import apply, baseline_of, restore
+from tests.fabric.switch_labs import LABS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Emulator = OnyxSwitch | CumulusSwitch | EosSwitch | SonicSwitch
@@ -37,7 +37,6 @@ class Kind:
     release: str
     port: str
     save: tuple[str, ...]
-    talk: Callable[[Any], Exchange]
     rdma: Mapping[str, object] = field(default_factory=dict[str, object])
     lanes: int = 0
     """Where ports are called by their first lane: how many a port has."""
@@ -45,16 +44,14 @@ class Kind:
     """What an operator does once, on SONiC: pools before lossless, and who makes BGP."""
 
 
-_SERIAL = itertools.count(1)
 KINDS = {
-    "onyx": Kind("SN2700", "3.10.4006", "1/{}", ("enable", "configuration write"), onyx_lab.talk),
-    "cumulus": Kind("SN2700", "5.9.2", "swp{}", ("nv config save",), cumulus_lab.talk),
+    "onyx": Kind("SN2700", "3.10.4006", "1/{}", ("enable", "configuration write")),
+    "cumulus": Kind("SN2700", "5.9.2", "swp{}", ("nv config save",)),
     "eos": Kind(
         eos_lab.MODEL,
         "4.32.1F",
         "Ethernet{}/1",
         ("enable", "write memory"),
-        lambda switch: eos_lab.talk(switch, next(_SERIAL)),
         {"port_mtu_bytes": 9214},
     ),
     "sonic": Kind(
@@ -62,7 +59,6 @@ KINDS = {
         "202405",
         "Ethernet{}",
         ("sudo config save -y",),
-        sonic_lab.talk,
         lanes=8,
         first=(
             "sudo config qos reload",
@@ -238,7 +234,7 @@ class Room:
             self.switch.run_line(line)
 
     def talk(self) -> Exchange:
-        return KINDS[self.plan.os].talk(self.switch)
+        return LABS[self.plan.os].talk(self.switch)
 
     def save(self) -> None:
         session = self.switch.session()
@@ -271,6 +267,14 @@ def rooms_of(
         rooms.append(Room(plan, switch))
         prepare(rooms[-1])
         rooms[-1].prepare()
+    return rooms
+
+
+def applied_rooms(spec: ClusterSpec, folder: Path) -> list[Room]:
+    """An emulator for every switch of a site, with its plan applied."""
+    rooms = rooms_of(spec, folder)
+    for room in rooms:
+        room.apply()
     return rooms
 
 

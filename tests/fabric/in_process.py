@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
+
 from components.fabric.edit import every_key, with_new_ports
 from components.fabric.exchange import Exchange
 from components.fabric.state import SwitchState
@@ -33,6 +35,12 @@ class DirectSession:
         output: str = self.session.run(command)
         status: int = getattr(self.session, "status", 0)
         return f"{output}[status {status}]\n" if status else output
+
+
+def load_table(name: str) -> Any:  # noqa: ANN401 - any YAML
+    """A table of cases beside the tests."""
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return yaml.load(text, Loader=yaml.CSafeLoader)
 
 
 def load_site(path: Path, **rdma: object) -> dict[str, Any]:

@@ -20,34 +20,25 @@ from lab.switches.sonic.config import Db
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.eos_lab import Clock
 from tests.fabric.fabric_lab import Room, rooms_of
-from tests.fabric.in_process import apply, baseline_of, edit, restore
+from tests.fabric.in_process import apply, edit, restore
 from tests.fabric.switch_labs import SwitchLab
 
 
 def check_laws(lab: SwitchLab, folder: Path) -> None:
-    """An apply is found again and its second one is empty; the undo is exact, and all is saved.
-
-    What an edit drops is given back: the undo of the rest leaves nothing of it either.
-    """
+    """A new switch lives with all that is wanted, and once more with an edit to a piece less."""
     desired, switch = lab.desired, lab.make_switch(folder, Clock())
-    first, exchange = switch.snapshot(), lab.talk(switch)
-    baseline = baseline_of(exchange, desired)
-    assert switch.snapshot() == first, "reading changes nothing"
+    room, first = Room(lab.plan, switch), switch.snapshot()
     wishless = SwitchState(ports=dict.fromkeys(desired.ports, PortState()))
-    assert apply(exchange, wishless) == ()
+    assert apply(room.talk(), wishless) == ()
     assert switch.snapshot() == first, "an empty wish changes nothing"
-    for rest in (desired, lab.carried.fewer(desired)):
-        assert apply(exchange, desired)
-        assert diff_states(exchange.read(desired).state, desired) == ()
-        assert apply(exchange, desired) == ()
+
+    def check(now: SwitchState) -> None:
         assert next(iter(switch.snapshot().values())) == lab.saved_part(switch)
-        lab.carried.check(switch, desired)
-        if rest != desired:
-            edit(exchange, desired, rest, baseline)
-            assert diff_states(exchange.read(rest).state, rest) == ()
-        restore(exchange, rest, baseline)
-        assert switch.snapshot() == first
-    assert switch.unmodelled == ()
+        if now is desired:
+            lab.carried.check(switch, desired)
+
+    for edits in ((), (lab.carried.fewer(desired),)):
+        assert check_life(room, *edits, check=check)
 
 
 def disturb(room: Room, history: list[str]) -> None:

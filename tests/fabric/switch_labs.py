@@ -9,6 +9,7 @@ A new system joins with one entry of `LABS`, which names the functions of its ow
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -276,7 +277,7 @@ def _lab(
     address, user, password = login
     return SwitchLab(
         make_switch,
-        module.talk,
+        more.pop("talk", module.talk),
         module.load_spec,
         address,
         user,
@@ -285,6 +286,14 @@ def _lab(
         module.SITE,
         **more,
     )
+
+
+_SERIAL: Final = itertools.count(1)
+
+
+def _talk_to_eos(switch: Any) -> Exchange:  # noqa: ANN401 - an emulator
+    """Each session has a name of its own."""
+    return eos_lab.talk(switch, next(_SERIAL))
 
 
 LABS: Final[dict[str, SwitchLab]] = {
@@ -302,6 +311,7 @@ LABS: Final[dict[str, SwitchLab]] = {
         ("127.209.0.7", "admin", "eos-lab"),
         "startup",
         adapt=eos_lab.with_eos,
+        talk=_talk_to_eos,
     ),
     "mlnxos": _lab(
         ib_lab,

@@ -1,115 +1,61 @@
-"""Who is plugged where: LLDP of both systems against the cables of the file."""
+"""Who is plugged where: LLDP of every system against the cables of the file."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from components.core.errors import UsageError
 from components.fabric.cabling import CableEnd, find_wrong_cables
 from components.fabric.state import Neighbour
+from components.fabric.systems import driver_of
 from components.fabric.systems.base import Unreadable
-from components.fabric.systems.cumulus.driver import NEIGHBOURS as CUMULUS_LLDP
-from components.fabric.systems.cumulus.driver import CumulusDriver
-from components.fabric.systems.eos.driver import NEIGHBOURS as EOS_LLDP
-from components.fabric.systems.eos.driver import EosDriver
-from components.fabric.systems.onyx.system import read_neighbours
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
-from tests.fabric.fabric_lab import KINDS, chain_of, load_example, port_name, rooms_of
-
-CABLES = {
-    "1/3": CableEnd(text="gpu01/rail-0", system="gpu01", ports=("enp5s0",)),
-    "1/31": CableEnd(text="leaf-02:1/31", system="leaf-02", ports=("1/31",)),
-    "swp1": CableEnd(text="a:Ethernet1/1", system="a", ports=("Ethernet1/1",)),
-    "swp2": CableEnd(text="a:Ethernet8", system="a", ports=("Ethernet8",)),
-}
-ONYX = """\
-Eth1/3 (Po7)
-  Remote Index                : 1
-  Remote chassis id           : 24:8a:07:00:00:01 ; chassis id subtype: MAC Address (4)
-  Remote port-id              : 24:8a:07:00:00:02 ; port id subtype: MAC Address (3)
-  Remote port description     : enp5s0
-  Remote system name          : gpu02.example.com
-
-Eth1/31
-  Remote port-id              : Eth1/31 ; port id subtype: Interface Name (5)
-  Remote port description     : Not Advertised
-  Remote system name          : leaf-02
-Eth1/32:
-  Remote port-id              : 98:03:9b:00:00:02 ; port id subtype: MAC Address (3)
-  Remote port description     : N\\A
-  Remote system name          : Not Advertised
-"""
-
-
-def test_onyx_lines() -> None:
-    found = read_neighbours(ONYX)
-    assert found["1/3"] == Neighbour(
-        system="gpu02.example.com", port="24:8a:07:00:00:02", description="enp5s0"
-    )
-    assert found["1/31"] == Neighbour(system="leaf-02", port="Eth1/31")
-    assert found["1/32"].system == "", "a card that says no name has said nothing"
-    assert find_wrong_cables(CABLES, found) == (
-        "port 1/3: gpu02 enp5s0 is plugged in, the file says gpu01/rail-0",
-    )
-
-
-@pytest.mark.parametrize(
-    ("port", "seen", "words"),
-    [
-        ("1/3", Neighbour(system="gpu01", port="enp5s0"), None),
-        ("1/3", Neighbour(system="GPU01.rack4.example", port="248a.0700.0002"), None),
-        ("1/3", Neighbour(system="gpu01", description="Mellanox ConnectX-5"), None),
-        ("1/3", Neighbour(system="gpu01", port="enp132s0"), "gpu01 enp132s0"),
-        ("1/3", Neighbour(system="server9"), "server9"),
-        ("1/3", Neighbour(system=""), None),
-        ("1/31", Neighbour(system="leaf-03", port="Eth1/30"), "leaf-03 Eth1/30"),
-        ("swp1", Neighbour(system="a", port="Ethernet1/1"), None),
-        ("swp1", Neighbour(system="a", port="Ethernet1/5"), "a Ethernet1/5"),
-        # An alias says nothing if the description is the port's name.
-        ("swp2", Neighbour(system="a", port="etp2", description="Ethernet8"), None),
-    ],
+from tests.fabric.fabric_lab import (
+    KINDS,
+    applied_rooms,
+    chain_of,
+    load_example,
+    port_name,
+    rooms_of,
 )
-def test_only_another_one_is_a_finding(port: str, seen: Neighbour, words: str | None) -> None:
+from tests.fabric.in_process import load_table
+
+TABLE: Final[dict[str, Any]] = load_table("cables.yaml")
+CABLES: Final = {port: CableEnd.model_validate(cable) for port, cable in TABLE["cables"].items()}
+
+
+@pytest.mark.parametrize(("system", "text", "wanted"), TABLE["answers"])
+def test_an_answer_is_read(system: str, text: str, wanted: dict[str, Any] | None) -> None:
+    asked = driver_of(system).neighbours
+    assert asked.commands
+    answers = dict.fromkeys(asked.commands, text)
+    if wanted is None:
+        with pytest.raises(Unreadable):
+            asked.parse(answers)
+    else:
+        neighbours = {port: Neighbour.model_validate(heard) for port, heard in wanted.items()}
+        assert asked.parse(answers) == neighbours
+
+
+@pytest.mark.parametrize(("port", "heard", "words"), TABLE["heard"])
+def test_only_another_one_is_a_finding(port: str, heard: Any, words: str | None) -> None:  # noqa: ANN401
     text = f"port {port}: {words} is plugged in, the file says {CABLES[port].text}"
-    assert find_wrong_cables(CABLES, {port: seen}) == ((text,) if words else ())
+    found = find_wrong_cables(CABLES, {port: Neighbour.model_validate(heard)})
+    assert found == ((text,) if words else ())
 
 
-def test_eos_answers_of_two_ages() -> None:
-    far = {"interfaceId": '"Ethernet49/1"', "interfaceDescription": "to leaf 1"}
-    old = {"systemName": "spine-01", "neighborInterfaceInfo": far}
-    new = {"systemName": "gpu01", "neighborInterfaceInfo": {"interfaceId_v2": "2488.0700.0001"}}
-    ports = {"Ethernet1/1": [new], "Ethernet2/1": [old], "Ethernet3/1": list[object]()}
-    table = {port: {"lldpNeighborInfo": heard} for port, heard in ports.items()}
-    driver = EosDriver()
-    found = driver.neighbours.parse({EOS_LLDP: json.dumps({"lldpNeighbors": table})})
-    assert found == {
-        "Ethernet1/1": Neighbour(system="gpu01", port="2488.0700.0001"),
-        "Ethernet2/1": Neighbour(system="spine-01", port="Ethernet49/1", description="to leaf 1"),
-    }
-    with pytest.raises(Unreadable):
-        driver.neighbours.parse({EOS_LLDP: "{}"})
-
-
-def test_silence_is_no_finding() -> None:
-    assert find_wrong_cables(CABLES, {}) == ()
-    assert find_wrong_cables(CABLES, None) == ()
-
-
-def test_cumulus_answers_that_say_nothing() -> None:
-    parse = CumulusDriver().neighbours.parse
-    assert parse({CUMULUS_LLDP: "{}"}) == {}
-    assert parse({CUMULUS_LLDP: '{"swp1": {"type": "swp"}, "eth0": {}}'}) == {}
+@pytest.mark.parametrize("heard", [{}, None])
+def test_silence_is_no_finding(heard: dict[str, Neighbour] | None) -> None:
+    assert find_wrong_cables(CABLES, heard) == ()
 
 
 @pytest.mark.parametrize("system", KINDS)
 def test_swapped_and_pulled_cables_are_told_and_mended(system: str, tmp_path: Path) -> None:
-    rooms = rooms_of(chain_of(system, 2, mode="lossless"), tmp_path)
-    for room in rooms:
-        room.apply()
+    rooms = applied_rooms(chain_of(system, 2, mode="lossless"), tmp_path)
     first, link = rooms[0], port_name(system, 32)
     one, two = port_name(system, 1), port_name(system, 2)
     heard = first.talk().read_neighbours()

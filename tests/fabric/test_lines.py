@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from components.core.difference import Difference
 from components.core.errors import Bug
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems import driver_of
 from components.fabric.systems.base import flatten
+from tests.fabric.in_process import load_table
 
-TABLE: dict[str, list[Any]] = yaml.load(
-    (Path(__file__).parent / "lines.yaml").read_text(), Loader=yaml.CSafeLoader
-)
+TABLE: dict[str, list[Any]] = load_table("lines.yaml")
 PORTS = {"eos": "Ethernet1/1", "onyx": "1/1"}
 
 

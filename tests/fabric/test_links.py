@@ -1,9 +1,8 @@
-"""Links between switches by both ends of the file: plain cases, written by hand."""
+"""Links between switches by both ends of the file: the fabrics of links.yaml, written by hand."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -12,100 +11,51 @@ from components.fabric.links import list_ends, list_links, rails_on_link, switch
 from components.model.cluster import ClusterSpec
 from components.model.fabric import SwitchPort
 from tests.fabric.conftest import load_spec
+from tests.fabric.in_process import load_table
+
+EXAMPLE: Final = load_spec()
 
 
-@cache
-def example() -> ClusterSpec:
-    """One switch, with rails 0 and 1."""
-    return load_spec()
+def port_of(to: str | dict[str, Any]) -> SwitchPort:
+    return SwitchPort.model_validate({"to": to} if isinstance(to, str) else to)
 
 
-def site(**switches: dict[str, Any]) -> ClusterSpec:
-    """Switches by name: port to where it leads, or to all that is said of it."""
-    (first,) = example().switches
+def site(switches: dict[str, dict[str, Any]]) -> ClusterSpec:
+    (first,) = EXAMPLE.switches
     made = [
         first.model_copy(
-            update={
-                "name": name,
-                "ports": {
-                    port: SwitchPort.model_validate({"to": to} if isinstance(to, str) else to)
-                    for port, to in ports.items()
-                },
-            }
+            update={"name": name, "ports": {port: port_of(to) for port, to in ports.items()}}
         )
         for name, ports in switches.items()
     ]
-    return example().model_copy(update={"switches": tuple(made)})
+    return EXAMPLE.model_copy(update={"switches": tuple(made)})
 
 
-def pairs(spec: ClusterSpec) -> list[tuple[tuple[str, str], tuple[str, str]]]:
-    return [(link.one.key, link.other.key) for link in list_links(spec)]
-
-
-def test_a_link_is_listed_once_and_hosts_are_none() -> None:
-    spec = site(
-        a={"1/1": "gpu01/rail-0", "1/9": "b:1/9", "1/10": "b:1/10"},
-        b={"1/9": "a:1/9", "1/10": "a:1/10", "1/2": "gpu01/rail-1"},
-    )
-    assert [end.key for end in list_ends(spec)] == [
-        ("a", "1/9"),
-        ("a", "1/10"),
-        ("b", "1/9"),
-        ("b", "1/10"),
-    ]
-    assert pairs(spec) == [(("a", "1/9"), ("b", "1/9")), (("a", "1/10"), ("b", "1/10"))]
-
-
-def test_ends_that_do_not_agree_are_no_link_and_hide_none() -> None:
-    spec = site(
-        a={"1/1": "b:1/7", "1/2": "c:1/1", "1/3": "a:1/3", "1/4": "b:1/4"},
-        b={"1/7": "a:1/9", "1/4": "a:1/4"},
-    )
-    assert pairs(spec) == [(("a", "1/4"), ("b", "1/4"))]
+@pytest.mark.parametrize("case", load_table("links.yaml"), ids=lambda case: case["name"])
+def test_the_links_of_a_fabric(case: dict[str, Any]) -> None:
+    spec = site(case["switches"])
+    links = [[":".join(end.key) for end in (link.one, link.other)] for link in list_links(spec)]
+    found = {
+        "ends": [":".join(end.key) for end in list_ends(spec)],
+        "links": links,
+        "rails": {rail: [*names] for rail, names in switches_of_rails(spec).items()},
+        "reach": [
+            [rail, start, sorted(reachable(spec, rail, start))]
+            for rail, start, _ in case.get("reach", [])
+        ],
+    }
+    wanted = {key: case[key] for key in found if key in case}
+    assert {key: found[key] for key in wanted} == wanted
 
 
 @pytest.mark.parametrize(
     ("port", "names"),
     [
-        ({"to": "b:1/1"}, ["rail-0", "rail-1"]),
+        ("b:1/1", ["rail-0", "rail-1"]),
         ({"to": "b:1/1", "rails": ["rail-1"]}, ["rail-1"]),
         ({"to": "b:1/1", "rails": []}, []),
         ({"to": "b:1/1", "mode": "routed"}, []),
     ],
 )
-def test_rails_of_a_link(port: dict[str, Any], names: list[str]) -> None:
-    found = rails_on_link(example(), SwitchPort.model_validate(port))
-    assert [rail.name for rail in found] == names
-
-
-def test_switches_with_a_host_of_a_rail() -> None:
-    spec = site(
-        a={"1/1": "gpu01/rail-0", "1/2": "gpu02/rail-0", "1/3": "gpu01/rail-9"},
-        b={"1/1": "gpu03/rail-0", "1/2": "a:1/2", "1/3": "gpu03/rail-1"},
-    )
-    assert switches_of_rails(spec) == {"rail-0": ("a", "b"), "rail-1": ("b",)}
-
-
-def test_a_rail_reaches_what_trunks_of_both_ends_carry() -> None:
-    spec = site(
-        a={"1/1": "b:1/1"},
-        b={"1/1": "a:1/1", "1/2": {"to": "c:1/1", "rails": ["rail-0"]}},
-        c={"1/1": "b:1/2", "1/2": {"to": "d:1/1", "mode": "routed"}},
-        d={"1/1": {"to": "c:1/2", "mode": "routed"}, "1/2": "e:1/1"},
-        e={"1/1": "d:1/2"},
-    )
-    assert reachable(spec, "rail-0", "a") == {"a", "b", "c"}
-    assert reachable(spec, "rail-0", "c") == {"a", "b", "c"}
-    assert reachable(spec, "rail-1", "a") == {"a", "b"}
-    assert reachable(spec, "rail-1", "c") == {"c"}
-    assert reachable(spec, "rail-0", "e") == {"d", "e"}
-    assert reachable(spec, "rail-9", "a") == {"a"}
-
-
-def test_a_ring_has_an_end() -> None:
-    spec = site(
-        a={"1/1": "b:1/2", "1/2": "c:1/1"},
-        b={"1/1": "c:1/2", "1/2": "a:1/1"},
-        c={"1/1": "a:1/2", "1/2": "b:1/1"},
-    )
-    assert reachable(spec, "rail-0", "b") == {"a", "b", "c"}
+def test_rails_of_a_link(port: str | dict[str, Any], names: list[str]) -> None:
+    assert [rail.name for rail in rails_on_link(EXAMPLE, port_of(port))] == names

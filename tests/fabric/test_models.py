@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import pytest
 
 from components.catalogue.switches import MODELS, find_model
 from components.catalogue.switches.port_names import PortPlace
 from components.catalogue.switches.switch_model import parse_release
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.checks.site import check_site
 from components.fabric.plan import SwitchPlan, plan_fabric
-from components.fabric.state import EcnState
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import SwitchSystem
 from components.model.cluster import ClusterSpec
 from lab.switches.mlnxos import config as mlnxos
 from lab.switches.sonic import config as sonic
 from tests.fabric import conftest as onyx_lab
-from tests.fabric.fabric_lab import chain_of, port_name
+from tests.fabric.in_process import load_table
 from tests.graph.example_sites import example_spec
 
 LAB = {
@@ -45,72 +45,23 @@ def test_a_model_agrees_with_the_lab_and_with_itself(name: str) -> None:
     assert all(each.parts * each.speed_gbit_s <= 2 * speed for each in model.splits)
 
 
-PORTS = {
-    ("SN2700", "onyx"): ("1/32 1/1/4", "1/33 1/1/5 1/1/0"),
-    ("SN2700", "cumulus"): ("swp1s3", "swp2s3 swp2s4"),
-    ("SN4600C", "cumulus"): ("swp64s1 swp63s3", "swp64s2"),
-    ("SN4600C", "sonic"): ("", "Ethernet249"),
-    ("SN4600C", "onyx"): ("", "1/1"),
-    ("SN5600", "cumulus"): ("swp64s3", "swp65"),
-    ("SN3700", "sonic"): ("Ethernet4", ""),
-    ("SN3700", "eos"): ("", "Ethernet1/1"),
-    ("SN2010", "cumulus"): ("swp18 swp22s3", "swp18s0 swp23"),
-    ("SN2410", "onyx"): ("1/56/2", "1/48/1"),
-    ("SN2410", "sonic"): ("Ethernet220", ""),
-    ("SN4700", "sonic"): ("Ethernet248", "Ethernet256"),
-    ("SN5610", "cumulus"): ("swp64s1", ""),
-    ("SN5610", "onyx"): ("", "1/1"),
-    ("Z9664F", "sonic"): ("Ethernet252", "Ethernet254"),
-    ("Z9864F", "sonic"): ("Ethernet504", ""),
-    ("AS9716-32D", "sonic"): ("Ethernet248", ""),
-    ("DCS-7060X6-64PE", "eos"): ("Ethernet64/5", ""),
-    ("DCS-7050CX3-32S", "eos"): ("Ethernet32/4", "Ethernet32/5"),
-    ("Z9332F", "sonic"): ("Ethernet2 Ethernet248 Ethernet255", "Ethernet256 swp1"),
-    ("Z9332F", "onyx"): ("", "Ethernet0"),
-    ("Z9332F", "eos"): ("", "Ethernet1/1"),
-    ("DCS-7060DX5-64S", "eos"): (
-        "Ethernet64/1 Ethernet64/8",
-        "Ethernet64/9 Ethernet65/1 Ethernet1",
-    ),
-    ("DCS-7060DX5-64S", "onyx"): ("", "1/1"),
-    ("QM8700", "mlnxos"): ("1/40 1/40/2", "1/40/3 1/41"),
-    ("QM9700", "mlnxos"): ("1/32/2", "1/32 1/33/1"),
-}
-"""Names that a model has with a system, and names that it has not."""
+TABLE: Final[dict[str, list[Any]]] = load_table("models.yaml")
 
 
-@pytest.mark.parametrize(("model", "system"), PORTS)
-def test_the_ports_of_a_model(model: str, system: str) -> None:
-    for names, there in zip(PORTS[model, system], (True, False), strict=True):
-        for name in names.split():
-            assert MODELS[model].has_port(system, name) is there, name
+@pytest.mark.parametrize(("model", "system", "has", "lacks"), TABLE["ports"])
+def test_the_ports_of_a_model(model: str, system: str, has: str, lacks: str) -> None:
+    names = (*has.split(), *lacks.split())
+    assert [name for name in names if MODELS[model].has_port(system, name)] == has.split()
 
 
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [("Ethernet3/1", 1), ("Ethernet3/5", 2), ("Ethernet3/7", 4), ("Ethernet3/4", 8)],
-)
-def test_a_lane_tells_into_how_many_parts_its_port_is_split(name: str, parts: int) -> None:
-    assert SWITCH_SYSTEMS["eos"].ports.place(name, 8) == PortPlace("Ethernet3/1", parts)
-    lane = 16 + int(name[-1]) - 1
-    assert SWITCH_SYSTEMS["sonic"].ports.place(f"Ethernet{lane}", 8) == PortPlace(
-        "Ethernet16", parts
-    )
+@pytest.mark.parametrize(("system", "name", "whole", "parts"), TABLE["lanes"])
+def test_a_lane_tells_into_how_many_parts_its_port_is_split(
+    system: str, name: str, whole: str, parts: int
+) -> None:
+    assert SWITCH_SYSTEMS[system].ports.place(name, 8) == PortPlace(whole, parts)
 
 
-@pytest.mark.parametrize(
-    ("model", "system", "name", "whole"),
-    [
-        ("SN2700", "onyx", "1/3/2", "1/3"),
-        ("SN2700", "cumulus", "swp3s1", "swp3"),
-        ("SN2700", "cumulus", "1/3", None),
-        # The first part has the name of the whole, so one lane does not rule out another.
-        ("DCS-7060DX5-64S", "eos", "Ethernet3/5", "Ethernet3/5"),
-        ("Z9332F", "sonic", "Ethernet12", "Ethernet12"),
-        ("QM8700", "mlnxos", "1/3/2", "1/3"),
-        ("QM9700", "mlnxos", "1/3/2", "1/3/2"),
-    ],
-)
+@pytest.mark.parametrize(("model", "system", "name", "whole"), TABLE["whole"])
 def test_the_port_that_is_gone_as_a_whole(
     model: str, system: str, name: str, whole: str | None
 ) -> None:
@@ -140,125 +91,17 @@ def test_a_system_that_says_the_least_can_do_nothing_optional() -> None:
     assert None not in {unknown.semi_lossless, unknown.port_ecn}
 
 
-def _changed_port(spec: ClusterSpec, name: str, **changes: object) -> ClusterSpec:
-    switch = spec.switches[0]
-    port = switch.ports[name].model_copy(update=changes)
-    changed = switch.model_copy(update={"ports": {**switch.ports, name: port}})
-    return spec.model_copy(update={"switches": (changed, *spec.switches[1:])})
-
-
-@pytest.mark.parametrize(
-    ("mode", "word", "priorities", "paused"),
-    [
-        ("lossless", "lossless", (3,), True),
-        ("semi_lossless", "semi-lossless", None, None),
-    ],
-)
-def test_a_mode_is_a_one_shot_of_onyx(
-    mode: str, word: str, priorities: tuple[int, ...] | None, *, paused: bool | None
-) -> None:
-    plan = plan_fabric(onyx_lab.load_spec(mode=mode))[0]
-    assert (plan.desired.roce, plan.desired.pfc_priorities) == (word, priorities)
-    assert plan.desired.ports["1/1"].pfc is paused
-    assert f"roce {word}" in plan.commands_from_factory
-
-
 def test_hosts_pause_in_both_modes_with_pfc() -> None:
     for mode, pauses in {"lossy_ecn": False, "semi_lossless": True, "lossless": True}.items():
         assert onyx_lab.load_spec(mode=mode).rdma.host_pfc is pauses
 
 
-def test_the_watchdog_and_its_exceptions() -> None:
-    spec = _changed_port(chain_of("cumulus", 1, mode="lossless"), "swp1", pfc_watchdog=True)
-    ports = plan_fabric(spec)[0].desired.ports
-    assert (ports["swp1"].pfc_watchdog, ports["swp2"].pfc_watchdog) == (True, None)
-    everywhere = chain_of("cumulus", 1, mode="lossless", pfc_watchdog=True)
-    ports = plan_fabric(_changed_port(everywhere, "swp1", pfc_watchdog=False))[0].desired.ports
-    assert (ports["swp1"].pfc_watchdog, ports["swp2"].pfc_watchdog) == (None, True)
-
-
-@pytest.mark.parametrize(("length", "wanted"), [(None, None), (30, 100), (300, 300)])
-def test_one_length_for_the_switch(length: int | None, wanted: int | None) -> None:
-    """A port that says nothing is as long as the system assumes."""
-    spec = _changed_port(chain_of("cumulus", 1, mode="lossless"), "swp1", cable_length_m=length)
-    assert plan_fabric(spec)[0].desired.roce_cable_m == wanted
-    both = _changed_port(spec, "swp2", cable_length_m=length)
-    assert plan_fabric(both)[0].desired.roce_cable_m == length
-
-
-THRESHOLDS = {
-    "onyx": "traffic-class 3 congestion-control ecn minimum-absolute {} maximum-absolute {}",
-    "eos": "minimum-threshold {} kbytes maximum-threshold {} kbytes",
-}
-
-
-@pytest.mark.parametrize("system", THRESHOLDS)
-def test_a_port_has_thresholds_of_its_own(system: str) -> None:
-    own = {"ecn_min_kib": 300, "ecn_max_kib": 3000}
-    plan = plan_fabric(_changed_port(chain_of(system, 1), port_name(system, 2), **own))[0]
-    for number, pair in enumerate(((150, 1500), (300, 3000)), start=1):
-        line = THRESHOLDS[system].format(*pair)
-        if system == "onyx":
-            line = f"interface ethernet 1/{number} {line}"
-        assert any(line in each for each in plan.commands_from_factory)
-
-
-def test_a_trunk_carries_every_rail_or_those_it_names() -> None:
-    spec = chain_of("onyx", 2)
-    assert plan_fabric(spec)[0].desired.ports["1/32"].trunk_vlans == (111, 112)
-    fewer = _changed_port(spec, "1/32", rails=("rail-1",))
-    assert plan_fabric(fewer)[0].desired.ports["1/32"].trunk_vlans == (112,)
-
-
-@pytest.mark.parametrize(
-    ("system", "mode", "changes", "words"),
-    [
-        ("onyx", "lossless", {"mode": "routed"}, "cannot be routed on"),
-        ("onyx", "lossless", {"cable_length_m": 5}, "the length of a cable"),
-        ("onyx", "lossless", {"pfc_watchdog": True}, "PFC watchdog"),
-        ("sonic", "lossless", {"cable_length_m": 2001}, "headroom for 5, 40, 300, 1000, 2000 m"),
-        ("sonic", "lossy_ecn", {"ecn_min_kib": 300}, "one profile of thresholds for the whole"),
-        ("eos", "lossless", {"cable_length_m": 5}, "how many a length needs"),
-        ("eos", "semi_lossless", {}, "no semi_lossless on EOS"),
-        ("cumulus", "semi_lossless", {}, "none of them pauses one way only"),
-    ],
-)
-def test_what_a_system_lacks_is_refused(
-    system: str, mode: str, changes: dict[str, object], words: str
-) -> None:
-    spec = _changed_port(chain_of(system, 2, mode=mode), port_name(system, 32), **changes)
-    assert any(words in problem.what for problem in check_site(spec))
-
-
-@pytest.mark.parametrize(
-    ("length", "next_one"),
-    [(1, 5), (5, 5), (6, 40), (40, 40), (41, 300), (301, 1000), (2000, 2000), (2001, None)],
-)
+@pytest.mark.parametrize(("length", "next_one"), TABLE["headroom"])
 def test_headroom_is_for_the_next_longer_cable(length: int, next_one: int | None) -> None:
     model = find_model("Z9332F")
     assert model is not None
     assert model.headroom_length("sonic", length) == next_one
     assert model.headroom_length("cumulus", length) == length
-
-
-def test_the_example_site(plan: SwitchPlan) -> None:
-    assert plan.desired.vlans == (111, 112)
-    port = plan.desired.ports["1/2"]
-    assert (port.mode, port.trunk_vlans, port.mtu_bytes) == ("trunk", (112,), 9216)
-    assert port.ecn == {3: EcnState(min_kib=150, max_kib=1500)}
-    assert (port.trust, port.strict_classes, port.pfc) == ("L3", (6,), None)
-    assert plan.desired.roce is None
-    assert plan.endpoint.password_secret == "switch_password"
-
-
-def test_the_commands_that_a_person_sees(plan: SwitchPlan) -> None:
-    lines = plan.commands_from_factory
-    assert (lines[:2], lines[-1]) == (("enable", "configure terminal"), "configuration write")
-    assert "interface ethernet 1/1-1/4 qos trust L3" in lines
-    assert (
-        "interface ethernet 1/1-1/4 traffic-class 3 congestion-control ecn "
-        "minimum-absolute 150 maximum-absolute 1500"
-    ) in lines
 
 
 def test_a_plan_survives_json(plan: SwitchPlan) -> None:
@@ -267,6 +110,10 @@ def test_a_plan_survives_json(plan: SwitchPlan) -> None:
     assert read == plan.model_copy(
         update={"cables": {}, "guarded": None, "timed_restore_s": None, "waves": ()}
     )
+
+
+def test_a_plan_names_the_secret_of_a_password(plan: SwitchPlan) -> None:
+    assert plan.endpoint.password_secret == "switch_password"
 
 
 def test_releases_compare_as_numbers() -> None:
@@ -280,37 +127,6 @@ def test_names_of_steps_are_an_api(plan: SwitchPlan) -> None:
         "leaf-01-save",
         "leaf-01-saved",
     )
-
-
-UNTAGGED = {
-    "onyx": (
-        "interface ethernet 1/1 switchport mode hybrid",
-        "interface ethernet 1/1 switchport access vlan 402",
-        "interface ethernet 1/1 switchport hybrid allowed-vlan none",
-        "interface ethernet 1/1 switchport hybrid allowed-vlan add 111",
-    ),
-    "cumulus": (
-        "nv set interface swp1 bridge domain br_default untagged 402",
-        "nv set interface swp1 bridge domain br_default vlan 111",
-    ),
-    "eos": ("switchport trunk native vlan 402", "switchport trunk allowed vlan 111,402"),
-    "sonic": (
-        '"Vlan111|Ethernet0":{"tagging_mode":"tagged"}',
-        '"Vlan402|Ethernet0":{"tagging_mode":"untagged"}',
-    ),
-}
-
-
-@pytest.mark.parametrize("system", UNTAGGED)
-def test_a_trunk_has_a_vlan_for_frames_without_a_tag(system: str) -> None:
-    site = chain_of(system, 1).model_dump(mode="json")
-    site["switches"][0]["ports"][port_name(system, 1)]["untagged"] = 402
-    plan = plan_fabric(ClusterSpec.model_validate(site))[0]
-    assert plan.desired.vlans == (111, 112, 402)
-    lines = "\n".join(plan.commands_from_factory)
-    places = [lines.find(line) for line in UNTAGGED[system]]
-    assert places == sorted(places)
-    assert -1 not in places
 
 
 def test_a_renamed_switch_is_still_the_node_of_its_subnet_manager() -> None:

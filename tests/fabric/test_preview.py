@@ -15,7 +15,7 @@ from components.fabric.preview import preview_switch, render_waves
 from components.fabric.state import SwitchState
 from components.fabric.systems import driver_of
 from tests.fabric.eos_lab import Clock
-from tests.fabric.fabric_lab import chain_of, rooms_of, routed_of
+from tests.fabric.fabric_lab import rooms_of, routed_of
 from tests.fabric.in_process import apply
 from tests.fabric.switch_labs import LABS
 
@@ -190,11 +190,3 @@ def test_a_drain_says_why_no_traffic_leaves(system: str, why: str) -> None:
     seen = with_port(plan.desired, LABS[system].port, mtu_bytes=1500)
     words = f"no traffic is sent away from leaf-01 first: {why}"
     assert words in str(preview_switch(plan, plan.desired, seen, "drain"))
-
-
-def test_vlans_that_leave_a_trunk_of_all_are_one_range(tmp_path: Path) -> None:
-    """A factory trunk of EOS allows all: 4,093 of them go."""
-    room = rooms_of(chain_of("eos", 2, mode="lossy_ecn"), tmp_path)[0]
-    text = preview_switch(room.plan, None, room.read(), "allow") or ""
-    assert "trunk_vlan_1-110, trunk_vlan_113-4094: allowed -> absent" in text
-    assert max(map(len, text.splitlines())) < 600

@@ -19,10 +19,11 @@ from components.model.fabric import Rdma
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.eos_lab import Clock
 from tests.fabric.fabric_lab import Room
+from tests.fabric.histories import as_line
+from tests.fabric.in_process import load_table
 from tests.fabric.lives import check_life
 from tests.fabric.switch_labs import LABS
-from tests.fabric.test_sonic_exchange import merge
-from tests.fabric.whole_intents import EVERYTHING, SHARED
+from tests.fabric.whole_intents import EVERYTHING
 
 
 def desired_of(system: str, **rdma: Any) -> SwitchState:  # noqa: ANN401 - any key of it
@@ -63,59 +64,9 @@ SCHEDULES: Final = st.one_of(
     st.none(),
     st.builds(_shares, st.integers(1, 99), st.sampled_from([(), (5,), (5, 7)])),
 )
-RELATIVE: Final = "minimum-relative 9 maximum-relative 90"
-_TC3: Final = "interface ethernet 1/1 traffic-class 3 congestion-control"
-_THEIRS: Final = "nv set qos congestion-control theirs traffic-class 3"
-_SCHEDULE: Final = "nv set qos egress-scheduler theirs traffic-class"
-STRICT: Final = (
-    '{"SCHEDULER":{"high":{"type":"STRICT"}},"QUEUE":{"Ethernet8|3":{"scheduler":"high"}}}'
-)
-BY_HAND: Final = {
-    "onyx": [
-        f"{_TC3} ecn minimum-absolute 10 maximum-absolute 20",
-        "interface ethernet 1/1 traffic-class 0 dcb ets strict",
-        "interface ethernet 1/1 traffic-class 0 dcb ets wrr 30",
-        "interface ethernet 1/1-1/32 traffic-class 3 dcb ets wrr 20",
-        f"interface ethernet 1/9 traffic-class 5 congestion-control red {RELATIVE}",
-        "interface ethernet 1/9 traffic-class 1 dcb ets strict",
-        "interface ethernet 1/9 qos trust both",
-        "dcb priority-flow-control priority 4 enable",
-        "dcb priority-flow-control enable force",
-        "lldp",
-    ],
-    "sonic": [
-        merge(
-            '{"WRED_PROFILE":{"THEIRS":{"ecn":"ecn_all","green_min_threshold":"40960",'
-            '"green_max_threshold":"204800","green_drop_probability":"7"}},'
-            '"QUEUE":{"Ethernet0|3":{"wred_profile":"THEIRS"}}}'
-        ),
-        merge(
-            '{"SCHEDULER":{"THEIRS":{"type":"DWRR","weight":"30"}},'
-            '"QUEUE":{"Ethernet0|0":{"scheduler":"THEIRS"},"Ethernet8|5":{"scheduler":"THEIRS"}}}'
-        ),
-        merge(STRICT),
-        "sudo sonic-db-cli CONFIG_DB HDEL 'QUEUE|Ethernet16|0' scheduler",
-    ],
-    "cumulus": [
-        (
-            f"{_THEIRS} ecn enable; {_THEIRS} min-threshold 40000; {_THEIRS} max-threshold 200000; "
-            "nv set interface swp1 qos congestion-control profile theirs"
-        ),
-        (
-            f"{_SCHEDULE} 0,3 mode dwrr; {_SCHEDULE} 0,3 bw-percent 20; "
-            f"{_SCHEDULE} 6 mode strict; nv set interface swp2 qos egress-scheduler profile theirs"
-        ),
-        "nv set interface swp1 router adaptive-routing enable on",
-        "nv set qos roce mode lossless",
-    ],
-    "eos": [
-        "interface Ethernet1/1;uc-tx-queue 3;bandwidth percent 30;no priority",
-        "interface Ethernet2/1;uc-tx-queue 0;bandwidth percent 5",
-        (
-            "interface Ethernet1/1;uc-tx-queue 3;random-detect ecn minimum-threshold 10 kbytes "
-            "maximum-threshold 20 kbytes max-mark-probability 20 weight 0"
-        ),
-    ],
+TYPED: Final = load_table("histories.yaml")
+BY_HAND: Final[dict[str, list[str]]] = {
+    system: [*map(as_line, typed)] for system, typed in TYPED["queues"].items()
 }
 
 
@@ -142,34 +93,25 @@ def test_whatever_was_there_second_apply_is_empty_and_undo_is_exact(
         check_life(room, desired_of(system, **marking, schedule=other))
 
 
-FOUND: Final = {
-    "a class without a share gets the strict scheduler of before": (
-        "sonic",
-        [merge(STRICT)],
-        {"schedule": {"shares": {0: 99, 3: 1}}},
-        {"schedule": None},
-    ),
-    "shares of the profile itself take the place of another's scheduler": (
-        "cumulus",
-        [BY_HAND["cumulus"][1], "nv config apply -y"],
-        {**_marking(1, 1, 1), "schedule": None},
-        {**_marking(1, 1, 1), "schedule": _shares(50, ())},
-    ),
-}
-"""What the law above found: a system, what was there, what is asked for, and an edit."""
+def test_shares_of_a_profile_take_the_place_of_the_scheduler_of_somebody_else(
+    tmp_path: Path,
+) -> None:
+    history = [BY_HAND["cumulus"][1], "nv config apply -y"]
+    room = room_of("cumulus", tmp_path, history, **_marking(1, 1, 1), schedule=None)
+    check_life(room, desired_of("cumulus", **_marking(1, 1, 1), schedule=_shares(50, ())))
 
 
-@pytest.mark.parametrize("case", FOUND)
-def test_what_was_there_comes_back_after_an_edit(case: str, tmp_path: Path) -> None:
-    system, history, asked, edited = FOUND[case]
-    room, seen = room_of(system, tmp_path, history, **asked), list[object]()
+def test_a_class_that_loses_its_share_gets_the_strict_scheduler_of_before(tmp_path: Path) -> None:
+    schedule = {"shares": {0: 99, 3: 1}}
+    room = room_of("sonic", tmp_path, [BY_HAND["sonic"][2]], schedule=schedule)
+    switch, seen = room.switch, list[str]()
+    assert isinstance(switch, SonicSwitch)
 
     def check(_now: SwitchState) -> None:
-        if isinstance(room.switch, SonicSwitch):
-            seen.append(room.switch.stored.running["QUEUE"]["Ethernet8|3"]["scheduler"])
+        seen.append(switch.stored.running["QUEUE"]["Ethernet8|3"]["scheduler"])
 
-    check_life(room, desired_of(system, **edited), check=check)
-    assert seen[1:] == (["high"] if system == "sonic" else [])
+    check_life(room, desired_of("sonic"), check=check)
+    assert seen[1:] == ["high"]
 
 
 @pytest.mark.parametrize(
@@ -218,16 +160,6 @@ def test_a_cumulus_switch_spreads_and_stops_as_it_was(tmp_path: Path) -> None:
     assert [d.setting for d in diff_states(room.read(), desired)] == ["adaptive_routing"]
 
 
-def test_a_class_that_somebody_made_strict_again_is_drift(tmp_path: Path) -> None:
-    room = room_of("eos", tmp_path, schedule=SHARED)
-    room.apply()
-    room.switch.run_line("interface Ethernet1/1;uc-tx-queue 3;priority strict")
-    found = diff_states(room.read(), room.plan.desired)
-    assert [(d.where, d.setting, d.actual, d.desired) for d in found] == [
-        ("port Ethernet1/1", "tc3_share", "strict", "60")
-    ]
-
-
 def test_the_page_has_every_recommendation() -> None:
     page = Path("docs/reference/marking.md").read_text(encoding="utf-8")
     rows = [(system, row) for system, found in RECOMMENDED.items() for row in found]
@@ -239,24 +171,10 @@ def test_the_page_has_every_recommendation() -> None:
         assert f"| {system} | {speed} | {numbers} |" in page
 
 
-@pytest.mark.parametrize(
-    ("mode", "line"),
-    [
-        ("lossless", "interface ethernet 1/1 traffic-class 0 dcb ets strict"),
-        ("lossless", "interface ethernet 1/1 traffic-class 0 dcb ets wrr 30"),
-        ("lossless", "interface ethernet 1/9 traffic-class 5 congestion-control red {}"),
-        ("lossless", "interface ethernet 1/9 qos trust both"),
-        ("semi_lossless", "interface ethernet 1/9 traffic-class 2 dcb ets wrr 40"),
-        ("semi_lossless", "dcb priority-flow-control enable force"),
-        ("semi_lossless", "dcb priority-flow-control priority 4 enable"),
-        ("lossless", "lldp"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "line"), TYPED["one shot"])
 def test_what_the_one_shot_took_along_comes_back_on_every_port(
     mode: str, line: str, tmp_path: Path
 ) -> None:
-    """`no roce` takes along classes, trust, PFC and LLDP, also of ports that the file lacks."""
-    line = line.format(RELATIVE)
     sent = check_life(room_of("onyx", tmp_path, [line], mode=mode))
     assert line in sent
     assert sent.index("no roce") < sent.index(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,30 +18,22 @@ from components.reading.port_ranges import spread_document
 from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.eos.server import EosSwitch
-from tests.fabric.fabric_lab import Room, rooms_of, split_of
+from tests.fabric.fabric_lab import SPLIT_MODELS, Room, rooms_of, split_of
+from tests.fabric.in_process import load_table
 from tests.fabric.lives import check_life, live_in
 from tests.fabric.whole_intents import split_by_hand, whole_of
 
-SWP3 = "nv set interface swp3"
-ETH = "interface ethernet 1/1"
+TABLE: Final = load_table("models.yaml")
 
 
 def room_of(system: str, folder: Path, parts: int = 2) -> Room:
     return rooms_of(split_of(system, parts), folder)[0]
 
 
-def test_parts_are_counted_from_the_file() -> None:
-    for system, parts, names in (
-        ("cumulus", 2, ("swp1s0", "swp1s1")),
-        ("cumulus", 4, ("swp1s0", "swp1s1", "swp1s2", "swp1s3")),
-        ("eos", 2, ("Ethernet1/1", "Ethernet1/5")),
-        ("eos", 4, ("Ethernet1/1", "Ethernet1/3", "Ethernet1/5", "Ethernet1/7")),
-        ("sonic", 2, ("Ethernet0", "Ethernet4")),
-        ("onyx", 2, ("1/1/1", "1/1/2")),
-        ("onyx", 4, ("1/1/1", "1/1/2", "1/1/3", "1/1/4")),
-    ):
-        (split,) = splits_of(split_of(system, parts).switches[0]).values()
-        assert (split.parts, split.count) == (names, parts)
+@pytest.mark.parametrize(("system", "count", "names"), TABLE["parts"])
+def test_parts_are_counted_from_the_file(system: str, count: int, names: str) -> None:
+    (split,) = splits_of(split_of(system, count).switches[0]).values()
+    assert (split.parts, split.count) == (tuple(names.split()), count)
 
 
 def test_breakouts_say_more_parts_than_are_used() -> None:
@@ -72,12 +64,6 @@ def test_a_port_is_split_before_all_that_its_parts_have() -> None:
         assert line in parts
 
 
-def test_the_plan_of_eos_says_speed_and_lanes_of_each_part() -> None:
-    text = "\n".join(plan_fabric(split_of("eos"))[0].commands_from_factory)
-    assert "interface Ethernet1/1\nspeed 400g-4" in text
-    assert "interface Ethernet1/5\nspeed 400g-4" in text
-
-
 @pytest.mark.parametrize("parts", [2, 4])
 @pytest.mark.parametrize("system", ["cumulus", "eos"])
 def test_a_port_is_split_and_whole_again(system: str, parts: int, tmp_path: Path) -> None:
@@ -100,84 +86,10 @@ def test_a_part_has_no_link_before_its_port_is_split(tmp_path: Path) -> None:
     assert eos.port_view("Ethernet1/5").oper_up
 
 
-REFUSED = [
-    ("cumulus", "nv set interface swp1s0 link state up", "swp1s0 is not a physical interface"),
-    ("cumulus", "nv set interface swp1 link breakout 3x", "Invalid parameter"),
-    (
-        "cumulus",
-        "nv set interface swp2 link breakout 8x",
-        "breakout 8x is not supported on this port",
-    ),
-    (
-        "cumulus",
-        "nv set interface swp2 link mtu 9000; nv set interface swp1 link breakout 8x",
-        "disabled by the breakout of the port before",
-    ),
-    (
-        "cumulus",
-        f"{SWP3} link breakout 2x;{SWP3}s0 link state up;nv unset interface swp3 link breakout",
-        "no breakout that makes it",
-    ),
-    (
-        "cumulus",
-        "nv set interface swp1 bridge domain br_default;nv set interface swp1 link breakout 2x",
-        "settings of its own",
-    ),
-    ("eos", "interface Ethernet1/1;speed 1600g-8", "Unsupported speed"),
-    ("onyx", f"{ETH} module-type qsfp-split-2", "Type 'yes' to confirm split"),
-    ("onyx", f"{ETH} module-type qsfp-split-2 force", "must be shut down"),
-    ("onyx", f"{ETH} module-type qsfp-split-8 force", "not supported on this port"),
-    ("onyx", f"{ETH}/1 mtu 9216 force", "%"),
-]
-
-
-@pytest.mark.parametrize(("system", "line", "words"), REFUSED)
-def test_what_a_switch_refuses(system: str, line: str, words: str, tmp_path: Path) -> None:
-    """Of EOS: a speed that the model has not."""
-    assert words in room_of(system, tmp_path).switch.run_line(line)
-
-
 def test_a_split_takes_the_next_port_where_the_model_says_so(tmp_path: Path) -> None:
     switch = room_of("cumulus", tmp_path).switch
     switch.run_line("nv set interface swp3 link breakout 8x")
     assert {"swp3", "swp4", "swp3s7"} & {*switch.ports} == {"swp3s7"}
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        (
-            "nv set interface swp1 link breakout 4x",
-            r"swp1 is split in 4, and the file wants 2 parts(.|\n)* swp1s0,swp1s1,swp1s2,swp1s3`",
-        ),
-        ("nv set interface swp1 description camera", "swp1 has settings that are not ours"),
-    ],
-)
-def test_what_others_have_is_not_split_and_nothing_changes(
-    line: str, words: str, tmp_path: Path
-) -> None:
-    room = room_of("cumulus", tmp_path)
-    room.switch.run_line(line)
-    room.save()
-    first = room.switch.snapshot()
-    room.record()
-    with pytest.raises(DeviceError, match=words):
-        room.apply()
-    assert room.switch.snapshot() == first
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        "nv set interface swp1 link state up",
-        "nv set interface swp1 link state down",
-        "nv set interface swp1",
-        "nv set interface swp1 link breakout 2x; nv set interface swp1s1 description lab",
-    ],
-)
-def test_what_stood_there_before_comes_back(before: str, tmp_path: Path) -> None:
-    room = room_of("cumulus", tmp_path)
-    live_in(room, split_of("cumulus"), [before])
 
 
 def test_a_split_stays_while_somebody_uses_a_part(tmp_path: Path) -> None:
@@ -248,28 +160,6 @@ def test_an_onyx_port_is_whole_again_without_what_its_parts_had(tmp_path: Path) 
     assert switch.snapshot() == first
 
 
-@pytest.mark.parametrize(
-    ("system", "refused"),
-    [
-        ("cumulus", "nv set interface swp1 link breakout 2x"),
-        ("cumulus", "nv set interface swp1s0 link state up"),
-        ("eos", "speed 400g-4"),
-        ("eos", "uc-tx-queue 3"),
-    ],
-)
-def test_a_refused_line_takes_the_split_back_too(system: str, refused: str, tmp_path: Path) -> None:
-    room = room_of(system, tmp_path)
-    first = room.switch.snapshot()
-    room.record()
-    words = {"cumulus": "Error: Failure during apply", "eos": "% Invalid input"}[system]
-    room.switch.refuse = lambda line: words if line == refused else None
-    with pytest.raises(DeviceError, match="refused a line") as told:
-        room.apply()
-    # A document has each part by itself, and people see both in one line.
-    assert refused.rpartition("swp1s0 ")[2] in str(told.value)
-    assert room.switch.snapshot() == first
-
-
 def test_the_plan_never_begins_at_a_factory_that_has_no_such_port() -> None:
     starts = {s: describe_start(plan_fabric(split_of(s))[0]) for s in ("cumulus", "onyx", "sonic")}
     assert starts["cumulus"].startswith("From factory settings these")
@@ -278,22 +168,14 @@ def test_the_plan_never_begins_at_a_factory_that_has_no_such_port() -> None:
     assert starts["sonic"].startswith("Not from factory settings: people split Ethernet0 before")
 
 
-def test_ranges_go_over_parts() -> None:
-    for system, model, written, names in (
-        ("cumulus", "SN5600", "swp1s0-swp2s1", "swp1s0 swp1s1 swp2s0 swp2s1"),
-        ("cumulus", "SN5600", "swp63s0-64s3", " ".join(f"swp{p}s{n}" for p in (63, 64)
-                                                       for n in range(4))),
-        ("eos", "DCS-7060X6-64PE", "Ethernet1/1-Ethernet2/5",
-         "Ethernet1/1 Ethernet1/5 Ethernet2/1 Ethernet2/5"),
-        ("eos", "DCS-7060X6-64PE", "Ethernet1/1-3/1", "Ethernet1/1 Ethernet2/1 Ethernet3/1"),
-        ("sonic", "Z9332F", "Ethernet0-12", "Ethernet0 Ethernet4 Ethernet8 Ethernet12"),
-        ("onyx", "SN3700", "1/1/1-1/2/2", "1/1/1 1/1/2 1/2/1 1/2/2"),
-    ):  # fmt: skip
-        hosts = ",".join(map(str, range(1, len(names.split()) + 1)))
-        ports: dict[str, Json] = {written: f"gpu[{hosts}]/rail-0"}
-        switch: Json = {"name": "leaf-01", "os": system, "model": model, "ports": ports}
-        spread: Any = spread_document({"switches": [switch]})
-        assert [*spread["switches"][0]["ports"]] == names.split()
+@pytest.mark.parametrize(("system", "written", "names"), TABLE["ranges"])
+def test_ranges_go_over_parts(system: str, written: str, names: str) -> None:
+    hosts = ",".join(map(str, range(1, len(names.split()) + 1)))
+    ports: dict[str, Json] = {written: f"gpu[{hosts}]/rail-0"}
+    model = SPLIT_MODELS[system]
+    switch: Json = {"name": "leaf-01", "os": system, "model": model, "ports": ports}
+    spread: Any = spread_document({"switches": [switch]})
+    assert [*spread["switches"][0]["ports"]] == names.split()
 
 
 def test_a_preview_says_what_stops_and_a_denial_stops_it(tmp_path: Path) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from components.fabric.state import SwitchState
 from components.fabric.targets import (
@@ -22,10 +20,10 @@ from components.fabric.targets import (
     target_of_restore,
     target_of_update,
 )
+from tests.fabric.in_process import load_table
 
 Row = list[Any]
-TEXT: Final = Path(__file__).with_name("targets.yaml").read_text(encoding="utf-8")
-CASES: Final[dict[str, list[Row]]] = yaml.load(TEXT, Loader=yaml.CSafeLoader)
+CASES: Final[dict[str, list[Row]]] = load_table("targets.yaml")
 RUN: Final[dict[str, Callable[..., SwitchState]]] = {
     "apply": target_of_apply,
     "apply to a port": target_of_apply,

@@ -19,6 +19,7 @@ from lab.switches.cumulus.server import CumulusSwitch
 from lab.switches.emulators import RoutingSwitch
 from tests.fabric.fabric_lab import (
     Room,
+    applied_rooms,
     chain_of,
     load_example,
     port_name,
@@ -142,33 +143,23 @@ def find_way(rooms: list[Room], spec: ClusterSpec, to: str) -> tuple[str, ...] |
     return None if hops is None else tuple(far.switch for _, far in hops)
 
 
-@pytest.mark.parametrize(
-    ("system", "spine"),
-    [
-        ("eos", "eos"),
-        ("sonic", "sonic"),
-        ("eos", "cumulus"),
-        ("cumulus", "sonic"),
-        ("sonic", "eos"),
-    ],
-)
+PAIRS = "eos eos, sonic sonic, eos cumulus, cumulus sonic, sonic eos"
+
+
+@pytest.mark.parametrize(("system", "spine"), map(str.split, PAIRS.split(", ")))
 def test_packets_cross_a_spine_of_any_routed_system(
     system: str, spine: str, tmp_path: Path
 ) -> None:
     spec = routed_of(system, spine=spine, mode="lossless", port_mtu_bytes=9214)
-    rooms = rooms_of(spec, tmp_path)
-    for room in rooms:
-        room.apply()
-    assert find_way(rooms, spec, "10.10.111.139") == ("spine-01", "leaf-02")
-    assert find_way(rooms, spec, "10.10.112.139") == ("spine-01", "leaf-02")
+    rooms = applied_rooms(spec, tmp_path)
+    for rail in (111, 112):
+        assert find_way(rooms, spec, f"10.10.{rail}.139") == ("spine-01", "leaf-02")
     assert find_way(rooms, spec, "10.99.0.1") is None
 
 
 def test_without_route_maps_sonic_knows_no_way(tmp_path: Path) -> None:
     spec = routed_of("sonic", mode="lossless")
-    rooms = rooms_of(spec, tmp_path)
-    for room in rooms:
-        room.apply()
+    rooms = applied_rooms(spec, tmp_path)
     assert find_way(rooms, spec, "10.10.111.139") == ("spine-01", "leaf-02")
     for port in ("Ethernet224", "Ethernet232"):
         row = f"BGP_NEIGHBOR_AF|default|{port}|ipv4_unicast"
@@ -179,9 +170,7 @@ def test_without_route_maps_sonic_knows_no_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize("system", ["eos", "sonic", "cumulus"])
 def test_packets_cross_numbered_links_and_super_spines(system: str, tmp_path: Path) -> None:
     numbered = routed_of(system, numbered=True, mode="lossless")
-    rooms = rooms_of(numbered, tmp_path)
-    for room in rooms:
-        room.apply()
+    rooms = applied_rooms(numbered, tmp_path)
     assert isinstance(rooms[0].switch, RoutingSwitch)
     number = "65001" if system == "eos" else "external"
     neighbors = rooms[0].switch.router_view().neighbors
@@ -189,15 +178,9 @@ def test_packets_cross_numbered_links_and_super_spines(system: str, tmp_path: Pa
     assert find_way(rooms, numbered, "10.10.111.139") == ("spine-01", "leaf-02")
     units = units_of(system, mode="lossless")
     assert told(units) == {}
-    rooms = rooms_of(units, tmp_path / "units")
-    for room in rooms:
-        room.apply()
-    assert find_way(rooms, units, "10.10.112.139") == (
-        "spine-01",
-        "super-01",
-        "spine-02",
-        "leaf-02",
-    )
+    rooms = applied_rooms(units, tmp_path / "units")
+    way = ("spine-01", "super-01", "spine-02", "leaf-02")
+    assert find_way(rooms, units, "10.10.112.139") == way
     live(units, [])
 
 
@@ -247,20 +230,11 @@ def test_scalable_units_need_numbers_of_their_own() -> None:
     )
     whole = units_of("eos")
     way = ports_between(whole, "leaf-01", "leaf-02")
-    assert [(role, switch) for role, switch, _ in way] == [
-        ("uplink_egress", "leaf-01"),
-        ("spine_ingress", "spine-01"),
-        ("uplink_egress", "leaf-01"),
-        ("spine_ingress", "spine-01"),
-        ("spine_egress", "spine-01"),
-        ("spine_ingress", "super-01"),
-        ("spine_egress", "super-01"),
-        ("spine_ingress", "spine-02"),
-        ("spine_egress", "spine-02"),
-        ("downlink_ingress", "leaf-02"),
-        ("spine_egress", "spine-02"),
-        ("downlink_ingress", "leaf-02"),
-    ]
+    up = ["uplink_egress leaf-01", "spine_ingress spine-01"] * 2
+    over = ["spine_egress spine-01", "spine_ingress super-01"]
+    over += ["spine_egress super-01", "spine_ingress spine-02"]
+    down = ["spine_egress spine-02", "downlink_ingress leaf-02"] * 2
+    assert [f"{role} {switch}" for role, switch, _ in way] == [*up, *over, *down]
 
 
 def test_what_the_emulators_of_a_routed_fabric_tell_each_other(tmp_path: Path) -> None:

@@ -56,16 +56,7 @@ class Pieces:
     links: Literal["", "set", "negotiated"] = "set"
 
 
-PIECES: Final = st.builds(
-    Pieces,
-    split=st.booleans(),
-    routed=st.sampled_from(["", "unnumbered", "numbered"]),
-    bfd=st.booleans(),
-    queues=st.booleans(),
-    mode=st.sampled_from(["lossless", "lossy_ecn"]),
-    spreading=st.booleans(),
-    links=st.sampled_from(["", "set", "negotiated"]),
-)
+PIECES: Final = st.builds(Pieces, **dict.fromkeys(Pieces.__annotations__, ...))
 LINKED: Final = frozenset({"cumulus", "eos", "sonic"})
 """Systems that set what a link runs at."""
 
