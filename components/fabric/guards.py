@@ -335,4 +335,4 @@ _FIXES: Final[Mapping[str, Mapping[str, str]]] = {
         "": "set it to {harmless} on {port}",
     },
 }
-"""System to the fix of each kind; an empty name stands for every other system, or kind."""
+"""System to the fix of each kind; an empty name is every other system, or kind."""

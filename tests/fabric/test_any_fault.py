@@ -171,6 +171,34 @@ def test_wherever_a_run_breaks_the_next_one_ends_it(system: str) -> None:
     play()
 
 
+NEIGHBOR: Final = (
+    'sudo sonic-cfggen -a \'{"BGP_NEIGHBOR":{"default|Ethernet232":{"asn":"65001","bfd":"true"}}}\''
+    " --write-to-db"
+)
+UNNUMBERED: Final = Pieces(
+    split=False, routed="unnumbered", bfd=True, queues=False, mode="lossy_ecn", spreading=True,
+    links="",
+)  # fmt: skip
+
+
+def test_a_neighbor_of_before_comes_back_wherever_an_undo_of_sonic_breaks(tmp_path: Path) -> None:
+    room = whole_rooms(whole_of("sonic", UNNUMBERED), tmp_path)[0]
+    disturb(room, [NEIGHBOR])
+    first = room.switch.snapshot()
+    room.record()
+    room.apply()
+
+    def undo(exchange: Exchange) -> None:
+        restore(exchange, room.plan.desired, room.baseline)
+
+    lines = lines_of(room, undo)
+    for number in range(lines):
+        room.apply()
+        run_broken(room, undo, Fault("lost after", number), lines)
+        undo(room.talk())
+        assert room.switch.snapshot() == first, f"the session was lost after line {number}"
+
+
 @pytest.mark.parametrize("system", EVERYTHING)
 def test_an_edit_to_anything_else_settles_and_undo_is_exact(system: str) -> None:
     @settings(QUICK, max_examples=3)

@@ -245,7 +245,7 @@ def _aim_interface(aim: Rows, before: Rows, name: str, wanted: tuple[str, ...]) 
     _put(aim, base, own, stays=bool(wanted) or base in before)
 
 
-_Entries = dict[str, tuple[object, Rows]]
+_Entries = dict[str, tuple[tuple[str, bool], Rows]]
 """Each neighbour and network: what tells it from another one, and its rows as we write them."""
 
 
@@ -259,11 +259,17 @@ def _entries(bgp: BgpState, up: str) -> _Entries:
             _NEIGHBOR_AF.format(name): {"admin_status": up, **_POLICY},
         }
         found[name] = (number, bool(bfd)), rows
-    return found | {n: (n, {f"{_NETWORK}{n}": {"backdoor": "false"}}) for n in bgp.networks}
+    return found | {
+        n: ((n, False), {f"{_NETWORK}{n}": {"backdoor": "false"}}) for n in bgp.networks
+    }
 
 
 def _aim_entries(aim: Rows, before: Rows, ways: tuple[_Entries, ...]) -> None:
-    """What is as wanted stays, what was recorded so comes back, and the rest is as we write it."""
+    """What is as wanted stays, what was recorded so comes back, and the rest is as we write it.
+
+    A blank number says nothing of the row. If it has lost the AS number that was recorded, an undo
+    ended half-way; what its owner changed since has one.
+    """
     was, wanted, recorded = ways
     for name in was.keys() - wanted.keys():
         for row in was[name][1]:
@@ -273,8 +279,12 @@ def _aim_entries(aim: Rows, before: Rows, ways: tuple[_Entries, ...]) -> None:
                 aim.pop(row, None)
     for name, (kind, rows) in wanted.items():
         is_there, back = (name in each and each[name][0] == kind for each in (was, recorded))
-        for row, own in rows.items() if not is_there else ():
+        for row, own in rows.items():
             known = _KNOWN[row.partition("|")[0]]
+            had, has = before.get(row, {}), aim.get(row, {})
+            half_way = not kind[0] and "asn" in had and "asn" not in has
+            if is_there and not half_way:
+                continue
             kept = {k: v for k, v in before.get(row, {}).items() if k in known} if back else own
             _put(aim, row, kept, stays=back and row in before)
 
