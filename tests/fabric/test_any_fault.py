@@ -188,8 +188,11 @@ def test_a_neighbor_of_before_comes_back_wherever_an_undo_of_sonic_breaks(tmp_pa
     room.record()
     room.apply()
 
+    assert room.baseline is not None
+    before = room.baseline
+
     def undo(exchange: Exchange) -> None:
-        restore(exchange, room.plan.desired, room.baseline)
+        restore(exchange, room.plan.desired, before)
 
     lines = lines_of(room, undo)
     for number in range(lines):
