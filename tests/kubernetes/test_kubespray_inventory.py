@@ -115,12 +115,16 @@ def test_workers_alone_have_the_fields_of_alignment(spec: ClusterSpec) -> None:
     hosts = found[HOSTS]["all"]["hosts"]
     fields = {name: host.get("kubelet_config_extra_args") for name, host in hosts.items()}
     assert fields.pop("mgmt01") is None
-    assert fields["gpu01"] == fields["gpu02"] == {
-        "cpuManagerPolicy": "static",
-        "reservedSystemCPUs": "0-3",
-        "topologyManagerPolicy": "best-effort",
-        "topologyManagerScope": "container",
-    }
+    assert (
+        fields["gpu01"]
+        == fields["gpu02"]
+        == {
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": "0-3",
+            "topologyManagerPolicy": "best-effort",
+            "topologyManagerScope": "container",
+        }
+    )
     assert not [name for name in found[VARIABLES] if "kubelet" in name]
 
 
@@ -131,9 +135,7 @@ def test_workers_alone_have_the_fields_of_alignment(spec: ClusterSpec) -> None:
         *("kubelet_topology_manager_policy", "kubelet_topology_manager_scope", "system_reserved"),
     ],
 )
-def test_alignment_and_a_variable_of_the_same_field_fight(
-    spec: ClusterSpec, variable: str
-) -> None:
+def test_alignment_and_a_variable_of_the_same_field_fight(spec: ClusterSpec, variable: str) -> None:
     assert fights_ours(with_alignment(spec), variable)
     assert not fights_ours(spec, variable)
 
