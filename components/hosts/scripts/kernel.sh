@@ -45,6 +45,7 @@ has_module() { # NAME : loaded, or built into the kernel, where one without para
     rdma_cm) [ -e /sys/class/misc/rdma_cm ] ;;
     ib_uverbs) [ -e /sys/class/infiniband_verbs ] ;;
     ib_umad) [ -e /sys/class/infiniband_mad ] ;;
+    br_netfilter) [ -e /proc/sys/net/bridge ] ;;
     *) false ;;
   esac
 }

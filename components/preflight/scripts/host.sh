@@ -172,7 +172,14 @@ while read -r ask name rest; do
   case $ask in
     tool) fact "tool.$name" "$(command -v "$name" >/dev/null && echo yes || echo no)" ;;
     module) # one that is built in or loaded is as good
-      if [ -d "/sys/module/$name" ] || modinfo "$name" >/dev/null 2>&1 ||
+      case $name in # what a module of the kernel itself brings; that has no folder without parameters
+        rdma_cm) shows=/sys/class/misc/rdma_cm ;;
+        ib_uverbs) shows=/sys/class/infiniband_verbs ;;
+        ib_umad) shows=/sys/class/infiniband_mad ;;
+        br_netfilter) shows=/proc/sys/net/bridge ;;
+        *) shows=/sys/module/$name ;;
+      esac
+      if [ -d "/sys/module/$name" ] || [ -e "$shows" ] || modinfo "$name" >/dev/null 2>&1 ||
         grep -q -s "/$name\.ko" "/lib/modules/$(uname -r)/modules.builtin"; then echo "module.$name=there"
       else echo "module.$name=absent"; fi ;;
     name) fact "name.$name" "$(getent hosts "$name" | awk 'NR == 1 { print $1 } END { if (!NR) print "unknown" }')" ;;
