@@ -237,7 +237,7 @@ def _gpus(case: _Case) -> Iterator[Finding]:
     if branch and branch < PROBE_DRIVERS_SINCE and branch not in PROBE_DRIVERS:
         yield case.find(
             "gpu-driver-cuda",
-            f"an image that `railyard image build` made has CUDA {PROBE_CUDA}, and would not start.",
+            f"an image of `railyard image build` has CUDA {PROBE_CUDA}, and would not start.",
             version,
             f"{PROBE_DRIVERS_SINCE} or later, or of {', '.join(map(str, PROBE_DRIVERS))}",
             f"install {_ADVISED}, or build jobs.image on an older --base (docs/reference/"
