@@ -48,9 +48,16 @@ MPI_OPERATOR_IMAGE: Final = f"mpioperator/mpi-operator:{MPI_OPERATOR.removeprefi
 
 NETWORK_OPERANDS: Final = "nvcr.io/nvidia/mellanox"
 """What the network operator starts (its example policies, v26.4.1)."""
-PROBE_IMAGE_BASE: Final = "docker.io/nvidia/cuda:12.8.1-devel-ubuntu24.04"
-"""NVIDIA's CUDA with compiler and NCCL, on the Ubuntu whose Open MPI is 4.1.6. Its digest is asked
-of the registry at the build, or given: none is written down here that was not seen."""
+PROBE_IMAGE_BASE: Final = "docker.io/nvidia/cuda:12.9.0-devel-ubuntu24.04"
+"""NVIDIA's CUDA with compiler and NCCL 2.26.5, on the Ubuntu whose Open MPI is 4.1.6. NCCL before
+2.26.2 ends in macvlan pods on shared cards (NVIDIA/nccl#1573), 2.28.9 is reported to crash on V100
+(#2159), and CUDA 13 has no V100. Its digest is asked of the registry at the build, or given: none
+is written down here that was not seen."""
+PROBE_CUDA: Final = "12.9"
+PROBE_DRIVERS: Final = (535, 550, 560, 565, 570)
+PROBE_DRIVERS_SINCE: Final = 575
+"""Branches of the GPU driver that start an image of it, and the first that has its CUDA:
+`NVIDIA_REQUIRE_CUDA` of nvidia/cuda:12.9, and the release notes of CUDA 12.9 (575.51.03)."""
 
 
 def network_operand_version(release: str) -> str:

@@ -38,6 +38,11 @@ class Waiting:
         return [*self.boots, *self.drains]
 
     @property
+    def names(self) -> list[str]:
+        """Devices that udev has not given their names: `nic 0000:05:00.0 boot_rdma a -> b`."""
+        return [words for words in self.boots if " boot_name " in words or " boot_rdma " in words]
+
+    @property
     def anything(self) -> bool:
         """Whether there is anything to do."""
         return self.begun is not None or bool(self.words)

@@ -179,7 +179,7 @@ class HostRun(Turn[HostReboot]):
             counted: The boot in which device plugins may have counted before the last change.
         """
         now = self._settle(before)
-        self._prove()
+        unnamed = self._prove()
         if self.node is None:
             self.phase = "asking the cluster"
             self.node = self._node(self._patient_cluster(READY_DEADLINE_S))
@@ -190,11 +190,18 @@ class HostRun(Turn[HostReboot]):
             self.node.await_service(self.boot_ids - {now}, READY_DEADLINE_S)
             self.node.uncordon()
         self._maintain("forget")
+        if unnamed:
+            raise DeviceError(
+                f"is back in service, but udev did not rename: {'; '.join(unnamed)}. A rule or a"
+                " .link file of this host comes before ours: `udevadm test` on the device's folder"
+                " in /sys says which"
+            )
 
     def _settle(self, before: str) -> str:
         """Converge until nothing waits for a boot any more; the boot id under which that is so.
 
-        A setting that a card shows only after it started with another one takes a second boot.
+        A setting that a card shows only after it started with another one takes a second boot; a
+        name that udev did not give at one boot is not given at the next one either.
         """
         self.phase = "checking the settings"
         for again in (True, False):
@@ -202,7 +209,8 @@ class HostRun(Turn[HostReboot]):
             self._await_ready(booted=boot_id != before)
             self._converge()
             waiting = self._look()
-            if not again or not waiting.boots:
+            named = boot_id != before and len(waiting.names) == len(waiting.boots)
+            if not again or not waiting.boots or named:
                 return boot_id
             if not self.drained:
                 self._leave_service(waiting)
@@ -243,11 +251,12 @@ class HostRun(Turn[HostReboot]):
             bad.append(f"railyard-nics.service is {unit}")
         return "; ".join(bad)
 
-    def _prove(self) -> None:
+    def _prove(self) -> list[str]:
+        """The cards are as they shall be, or only their names are not; those are returned."""
         left = self._look()
-        if left.words:
+        if words := [each for each in left.words if each not in left.names]:
             raise DeviceError(
-                f"still waits after all: {'; '.join(left.words)}. Firmware that asks for a power"
+                f"still waits after all: {'; '.join(words)}. Firmware that asks for a power"
                 " cycle is not loaded by a warm reboot: switch the power off and on"
             )
         self.phase = "an RDMA write from each card to itself"
@@ -264,6 +273,7 @@ class HostRun(Turn[HostReboot]):
         ]
         if spare:
             self.done.append(f"passed over, beyond hcas = {self.request.hcas}: {'; '.join(spare)}")
+        return left.names
 
     def _converge(self) -> None:
         """Everything as the plan says, now that nothing is in the way; it verifies itself."""

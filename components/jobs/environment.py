@@ -22,6 +22,9 @@ from components.model.worker_kinds import WorkerKind
 
 POD_INTERFACE: Final = "eth0"
 """The default pod network: MPI's and NCCL's own messages go there, RDMA goes over the rails."""
+_MPI_OVER_TCP: Final = ("--mca", "pml", "ob1", "--mca", "btl", "^openib")
+"""MPI's own messages, which are few beside NCCL's. UCX, which Ubuntu's Open MPI prefers, would take
+every card of the pod, and rails without a route between them hang it (openucx/ucx#7295, #10420)."""
 _INFINIBAND: Final = {
     # A virtual function of a cloud: PCIe reordering is allowed, or half of the rate is lost.
     "NCCL_IB_PCI_RELAXED_ORDERING": "1",
@@ -172,7 +175,7 @@ def mpirun_command(
         ssh_options(port),
         *_pod_network_only(spec),
         # HPC-X's collectives would open the adapters beside NCCL.
-        *(("--mca", "coll_hcoll_enable", "0") if infiniband else ()),
+        *(("--mca", "coll_hcoll_enable", "0") if infiniband else _MPI_OVER_TCP),
         *_exports(spec),
         *on_devices(spec, program, kind),
     )

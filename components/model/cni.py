@@ -51,8 +51,8 @@ def lacks_tuning(spec: ClusterSpec) -> bool:
     one of them (sources.md#pod-network); other distributions bring all.
     """
     network = spec.pod_network
-    asked = network.mode == "sriov" and network.mtu_bytes is not None
-    return asked and cni_paths(spec) == DISTRIBUTIONS["k3s"]
+    asked = network.mode == "sriov" or network.interface == "ipoib"
+    return asked and network.mtu_bytes is not None and cni_paths(spec) == DISTRIBUTIONS["k3s"]
 
 
 def way_of(spec: ClusterSpec) -> Way:

@@ -101,7 +101,6 @@ def ipoib_attachment(spec: ClusterSpec, rail: IbRail) -> Body:
             "Write interface: with the name of the HCA's IPoIB device, as `ip link` shows it"
         )
     main: dict[str, JsonValue] = {"type": "ipoib", "master": rail.interface}
-    if spec.pod_network.mtu_bytes is not None:
-        main["mtu"] = spec.pod_network.mtu_bytes
-    plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=True)
+    # v1.2.2 has no key for the MTU: pkg/types/types.go of that tag reads `master` alone.
+    plugins = make_chain(spec, main, ipoib_addresses(spec, rail), sets_mtu=False)
     return make_attachment(spec.pod_network.namespace, rail.network, plugins)

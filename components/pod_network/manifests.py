@@ -17,9 +17,6 @@ from components.kubernetes.manifest import Body
 
 NAMESPACE: Final = "kube-system"
 PLUGIN_CONFIG: Final = "sriovdp-config"
-_WHEREABOUTS: Final = (
-    "SLEEP=false source /install-cni.sh\n/token-watcher.sh &\n/ip-control-loop -log-level verbose\n"
-)
 JsonObject = dict[str, JsonValue]
 
 
@@ -248,41 +245,33 @@ def from_field(name: str, path: str) -> JsonObject:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def whereabouts_daemon_set(image: str, paths: CniPaths, *, own_path: bool = False) -> Body:
-    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths.
+_SHUT_OUT: Final = (
+    "node-role.kubernetes.io/master",
+    "node-role.kubernetes.io/control-plane",
+    "nvidia.com/gpu",
+)
+"""Taints that a Deployment tolerates: those of nv-ipam v0.4.0."""
 
-    Args:
-        image: Of whereabouts.
-        paths: The CNI folders of every node.
-        own_path: Show it the node's files under their own path too, by which attachments name them:
-            it reads attachments to free the addresses of pods that are gone.
-    """
-    places = [f"/host{paths.net_d}", "/host/etc/cni/net.d", *([paths.net_d] if own_path else [])]
-    main: JsonObject = {
-        "name": "whereabouts",
-        "image": image,
-        "command": ["/bin/sh"],
-        "args": ["-c", _WHEREABOUTS],
-        "env": [
-            from_field("NODENAME", "spec.nodeName"),
-            from_field("WHEREABOUTS_NAMESPACE", "metadata.namespace"),
-            # The install script takes /host off this path to name the kubeconfig on the host.
-            {"name": "CNI_CONF_DIR", "value": f"/host{paths.net_d}"},
-        ],
-        "resources": resources("100m", "200Mi"),
-        "securityContext": {"privileged": True},
-        "volumeMounts": [
-            mount("cnibin", "/host/opt/cni/bin"),
-            # One place where both are the same: the API refuses a path that is mounted twice.
-            *(mount("cni", place) for place in dict.fromkeys(places)),
+
+def deployment(name: str, pod: JsonObject, *, strategy: str = "RollingUpdate") -> Body:
+    """A Deployment of one pod in `kube-system`, which may run on any node of a cluster."""
+    labels: JsonObject = {"app": name, "name": name}
+    anywhere: JsonObject = {
+        "tolerations": [
+            {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _SHUT_OUT
         ],
     }
-    pod: JsonObject = {
-        "serviceAccountName": "whereabouts",
-        "containers": [main],
-        "volumes": [host_path("cnibin", paths.bin), host_path("cni", paths.net_d)],
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(name),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": strategy},
+            "selector": {"matchLabels": {"name": name}},
+            "template": {"metadata": {"labels": labels}, "spec": anywhere | pod},
+        },
     }
-    return daemon_set("whereabouts", pod)
 
 
 def plugin_config_map(name: str, config: str) -> Body:

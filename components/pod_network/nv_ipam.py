@@ -15,9 +15,9 @@ from components.kubernetes.manifest import Body
 from components.pod_network.manifests import (
     JsonObject,
     daemon_set,
+    deployment,
     from_field,
     host_path,
-    metadata,
     mount,
     rule,
 )
@@ -28,12 +28,6 @@ CRDS: Final = "nv-ipam-crds-v0.4.0.json.gz"
 _STATE: Final = "/var/lib/cni/nv-ipam/"
 _SOCKET: Final = "unix:///var/lib/cni/nv-ipam/daemon.sock"
 _POOLS: Final = "ippools cidrpools"
-_SHUT_OUT: Final = (
-    "node-role.kubernetes.io/master",
-    "node-role.kubernetes.io/control-plane",
-    "nvidia.com/gpu",
-)
-"""Taints that its own deployment tolerates."""
 
 
 def controller_rules() -> list[JsonValue]:
@@ -62,23 +56,9 @@ def controller_deployment(image: str) -> Body:
     pod: JsonObject = {
         "priorityClassName": "system-cluster-critical",
         "serviceAccountName": CONTROLLER,
-        "tolerations": [
-            {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _SHUT_OUT
-        ],
         "containers": [_controller(image)],
     }
-    labels: JsonObject = {"app": CONTROLLER, "name": CONTROLLER}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(CONTROLLER),
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "RollingUpdate"},
-            "selector": {"matchLabels": {"name": CONTROLLER}},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
+    return deployment(CONTROLLER, pod)
 
 
 def _controller(image: str) -> JsonObject:

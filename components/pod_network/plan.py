@@ -245,6 +245,7 @@ def _attaching(spec: ClusterSpec) -> _Group:
         found += _permissions("multus", parts.multus_rules())
     if installs(spec, "whereabouts"):
         found += _permissions("whereabouts", parts.whereabouts_rules())
+        found.append(("whereabouts", programs.reconciler_config_map()))
     if installs(spec, "nv_ipam"):
         found += [("nv-ipam", body) for body in load_vendored(_ROOM, nv_ipam.CRDS)]
         found += _permissions(nv_ipam.CONTROLLER, nv_ipam.controller_rules())
@@ -270,8 +271,9 @@ def _attachers(spec: ClusterSpec) -> _Group:
         attachers.append(("multus", parts.multus_daemon_set(images.multus, paths)))
     by_leaf = has_pool_files(spec)
     if installs(spec, "whereabouts"):
-        daemons = parts.whereabouts_daemon_set(images.whereabouts, paths, own_path=by_leaf)
-        attachers.append(("whereabouts", daemons))
+        daemons = programs.whereabouts_daemon_set(images.whereabouts, paths, own_path=by_leaf)
+        reconciler = programs.reconciler_deployment(images.whereabouts)
+        attachers += [("whereabouts", daemons), (programs.RECONCILER, reconciler)]
     attachers += [(spec.pod_network.ipam, pool_files_daemon_set(spec))] if by_leaf else []
     if installs(spec, "nv_ipam"):
         controller = nv_ipam.controller_deployment(images.nv_ipam)

@@ -1,15 +1,24 @@
-"""The DaemonSets that put CNI programs where the container runtime of a node looks for them."""
+"""What puts CNI programs where a node's runtime looks for them, and what serves whereabouts."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from components.catalogue.cni_folders import CniPaths
 from components.kubernetes.manifest import Body
 from components.pod_network.manifests import (
     JsonObject,
     daemon_set,
+    deployment,
+    from_field,
     host_path,
+    metadata,
     mount,
     resources,
+)
+
+_WHEREABOUTS: Final = (
+    "SLEEP=false source /install-cni.sh\n/token-watcher.sh &\n/ip-control-loop -log-level verbose\n"
 )
 
 
@@ -121,3 +130,87 @@ def dhcp_daemon_set(image: str, paths: CniPaths, *, keep: bool) -> Body:
         ],
     }
     return daemon_set("dhcp-cni", pod)
+
+
+def whereabouts_daemon_set(image: str, paths: CniPaths, *, own_path: bool = False) -> Body:
+    """Whereabouts: cluster-wide addresses for rails; its files name the host's own paths.
+
+    Args:
+        image: Of whereabouts.
+        paths: The CNI folders of every node.
+        own_path: Show it the node's files under their own path too, by which attachments name them:
+            it reads attachments to free the addresses of pods that are gone.
+    """
+    places = [f"/host{paths.net_d}", "/host/etc/cni/net.d", *([paths.net_d] if own_path else [])]
+    main: JsonObject = {
+        "name": "whereabouts",
+        "image": image,
+        "command": ["/bin/sh"],
+        "args": ["-c", _WHEREABOUTS],
+        "env": [
+            from_field("NODENAME", "spec.nodeName"),
+            from_field("WHEREABOUTS_NAMESPACE", "metadata.namespace"),
+            # The install script takes /host off this path to name the kubeconfig on the host.
+            {"name": "CNI_CONF_DIR", "value": f"/host{paths.net_d}"},
+        ],
+        "resources": resources("100m", "200Mi"),
+        "securityContext": {"privileged": True},
+        "volumeMounts": [
+            mount("cnibin", "/host/opt/cni/bin"),
+            # One place where both are the same: the API refuses a path that is mounted twice.
+            *(mount("cni", place) for place in dict.fromkeys(places)),
+        ],
+    }
+    pod: JsonObject = {
+        "serviceAccountName": "whereabouts",
+        "containers": [main],
+        "volumes": [host_path("cnibin", paths.bin), host_path("cni", paths.net_d)],
+    }
+    return daemon_set("whereabouts", pod)
+
+
+SCHEDULE: Final = "30 4 * * *"
+"""When addresses of lost pods are given back, in cron's form and UTC: upstream's own time. Not more
+often: if a pod takes more than 1.25 s to get its addresses at that moment, they count as lost
+(`isOrphanedIP` in pkg/reconciler/iploop.go of v0.9.4)."""
+RECONCILER: Final = "whereabouts-reconciler"
+
+
+def reconciler_config_map() -> Body:
+    """When the reconciler of whereabouts runs; it reads a changed schedule by itself."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata("whereabouts-config"),
+        "data": {"cron-expression": SCHEDULE},
+    }
+
+
+def reconciler_deployment(image: str) -> Body:
+    """Gives back the addresses of pods whose node died: its DaemonSet sees no such pod's end.
+
+    Until v0.9.3 the DaemonSet did it; in v0.9.4 it is upstream's `reconciler-deployment.yaml`. Two
+    of them would do the work twice, since none leads: so an update ends the old one first.
+    """
+    main: JsonObject = {
+        "name": RECONCILER,
+        "image": image,
+        "command": ["/ip-reconciler"],
+        "args": ["-log-level", "verbose"],
+        "env": [from_field("WHEREABOUTS_NAMESPACE", "metadata.namespace")],
+        "resources": resources("100m", "50Mi"),
+        "volumeMounts": [mount("cron-scheduler-configmap", "/cron-schedule")],
+    }
+    schedule: JsonObject = {
+        "name": "whereabouts-config",
+        "items": [{"key": "cron-expression", "path": "config"}],
+    }
+    return deployment(
+        RECONCILER,
+        {
+            "serviceAccountName": "whereabouts",
+            "containers": [main],
+            "volumes": [{"name": "cron-scheduler-configmap", "configMap": schedule}],
+        },
+        strategy="Recreate",
+    )

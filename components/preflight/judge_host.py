@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from components.catalogue.upstream import PROBE_CUDA, PROBE_DRIVERS, PROBE_DRIVERS_SINCE
 from components.core.finding import Finding, Severity
 from components.preflight.artefacts import Artefact
 from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
@@ -217,6 +218,10 @@ def _packages(case: _Case) -> Iterator[Finding]:
         )
 
 
+_ADVISED: Final = "GPU driver 580"
+"""The last branch for Volta (NVIDIA's release notes of 580)."""
+
+
 def _gpus(case: _Case) -> Iterator[Finding]:
     owner, version = case.wants.gpu_driver, case.fact("gpu_driver")
     if owner == "host" and not version:
@@ -225,8 +230,19 @@ def _gpus(case: _Case) -> Iterator[Finding]:
             "there is no GPU driver, and the file says that the host brings it.",
             "none",
             "a driver for the running kernel",
-            "install it (apt-get install nvidia-driver-580-server-open), or set"
-            " operators.gpu.driver: operator",
+            f"install {_ADVISED} from the distribution or from NVIDIA, its closed modules on Volta"
+            " and older (V100), or set operators.gpu.driver: operator",
+        )
+    branch = int(version.partition(".")[0]) if version[:1].isdigit() else 0
+    if branch and branch < PROBE_DRIVERS_SINCE and branch not in PROBE_DRIVERS:
+        yield case.find(
+            "gpu-driver-cuda",
+            f"an image of `railyard image build` has CUDA {PROBE_CUDA}, and would not start.",
+            version,
+            f"{PROBE_DRIVERS_SINCE} or later, or of {', '.join(map(str, PROBE_DRIVERS))}",
+            f"install {_ADVISED}, or build jobs.image on an older --base (docs/reference/"
+            "probe-image.md)",
+            "warning",
         )
     if owner == "host" and version and not case.fact("gpu_loaded"):
         yield case.find(

@@ -21,7 +21,7 @@ from components.drift.watched import Watched
 from components.hosts.judge_settings import refuse_settings
 from components.hosts.preview import hosts_refused
 from components.kubernetes.kubespray.changes import kubespray_changes
-from components.kubernetes.kubespray.settings import KUBELET
+from components.kubernetes.kubespray.settings import WORKERS_KUBELET
 from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -171,7 +171,7 @@ def alignment_refused(plan: ClusterPlan, applied: Applied, lines: Lines) -> tupl
 def _kubelet(stdin: str) -> dict[str, object]:
     wanted = cast("dict[str, dict[str, object]]", parse_lines(stdin).get("wanted") or {})
     settings = wanted.get("settings") or {}
-    return cast("dict[str, object]", settings.get(KUBELET) or {})
+    return cast("dict[str, object]", settings.get(WORKERS_KUBELET) or {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,7 +323,7 @@ def _ipoib(call: _Call) -> tuple[int, Doc, str]:
         raise AttachError(f'failed to lookup master "{master}": Link not found')
     if card.link_layer != "InfiniBand":
         raise AttachError("master device is (device) not of type ipoib")
-    return number_at(call.main, "mtu") or card.mtu_bytes, {}, card.pci
+    return _tuned_mtu(call) or card.mtu_bytes, {}, card.pci
 
 
 def _macvlan(call: _Call) -> tuple[int, Doc, str]:

@@ -12,9 +12,11 @@ from lab.hosts.image import install_image
 from lab.hosts.platform import grub_cfg
 from lab.hosts.tools.packages import PROGRAM_NAMES, PROGRAMS
 from lab.hosts.tools.perftest_names import PERFTEST_NAMES
+from lab.hosts.udev_names import RULES
 from lab.views import HostConfig
 
-OWN_FOLDERS = ("etc", "var", "root", "home", "opt", "srv", "mnt", "media", "boot", "usr/local")
+OWN_FOLDERS = ("etc", "var", "root", "home", "opt", "srv", "mnt", "media", "boot", "usr/local",
+               "usr/lib/udev")  # fmt: skip
 """Folders of the host itself, kept on disk over reboots and `make down`."""
 
 SHARED_ETC = ("alternatives", "ssl", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ca-certificates")
@@ -68,6 +70,7 @@ def prepare_root(root: Path, host: HostConfig) -> None:
     _install_etc(root / "etc", host)
     (root / "boot/grub").mkdir()
     (root / "boot/grub/grub.cfg").write_text(grub_cfg(root))
+    _install_rdma_core(root)
     for folder in ("lib", "log", "cache", "tmp", "spool", "opt"):
         (root / "var" / folder).mkdir(exist_ok=True)
     (root / "var/run").symlink_to("/run")
@@ -83,6 +86,16 @@ def prepare_root(root: Path, host: HostConfig) -> None:
         os.chown(path, SSH_UID, SSH_UID)
     install_image(root, host, KERNEL)
     marker.write_text("1\n")
+
+
+def _install_rdma_core(root: Path) -> None:
+    """What renames RDMA devices. NAME_KERNEL, as names of the lab are, is unproven for any host."""
+    (root / RULES).parent.mkdir()
+    (root / RULES).write_text(
+        'ACTION=="add", SUBSYSTEM=="infiniband", PROGRAM="rdma_rename %k NAME_KERNEL"\n'
+    )
+    modes = "NAME_FALLBACK NAME_KERNEL NAME_PCI NAME_GUID NAME_FIXED"
+    (root / "usr/lib/udev/rdma_rename").write_text(f"#!/bin/sh\n# {modes}: udev's part is played\n")
 
 
 def _install_etc(etc: Path, host: HostConfig) -> None:

@@ -16,22 +16,24 @@ from lab.views import NicConfig
 
 _OTHERS: Final = ("lo", "eno1")
 """Network devices of every lab host that are no cards."""
+RULES: Final = "usr/lib/udev/rules.d/60-rdma-persistent-naming.rules"
+"""rdma-core's own rule, by its number in kernel-boot/CMakeLists.txt of v50.0."""
 _RULE: Final = re.compile(
-    r'ACTION=="add", SUBSYSTEM=="infiniband", KERNELS=="(?P<pci>[^"]+)", '
-    r'PROGRAM="rdma_rename %k NAME_FIXED (?P<name>[^" ]+)"'
+    r'ACTION=="add", SUBSYSTEM=="infiniband", (?:KERNELS=="(?P<pci>[^"]+)", )?'
+    r'PROGRAM="rdma_rename %k (?P<mode>NAME_[A-Z]+)(?: (?P<name>[^" ]+))?"'
 )
 
 
 def named_by_udev(root: Path, nics: Sequence[NicConfig]) -> tuple[NicConfig, ...]:
     """The cards with the names of this boot; a name that another device has is not given twice."""
-    links, rules = _links(root), _rules(root)
+    links = _links(root)
     named = list(nics)
     for number, nic in enumerate(named):
         others = [other for other in named if other is not nic]
         netdev = links.get(nic.pci, nic.netdev)
         if netdev in {*_OTHERS, *(other.netdev for other in others)}:
             netdev = nic.netdev  # "Failed to rename network interface: File exists"
-        rdma = rules.get(nic.pci, nic.rdma)
+        rdma = _rdma_name(root, nic)
         if rdma in {other.rdma for other in others}:
             rdma = nic.rdma
         named[number] = replace(nic, netdev=netdev, rdma=rdma, path_name=nic.netdev)
@@ -50,8 +52,24 @@ def _links(root: Path) -> Mapping[str, str]:
     return found
 
 
-def _rules(root: Path) -> Mapping[str, str]:
-    """PCI address to the name of the RDMA device; the last rule counts."""
-    files = sorted((root / "etc/udev/rules.d").glob("*.rules"))
-    matches = (_RULE.match(line) for path in files for line in path.read_text().splitlines())
-    return {match["pci"]: match["name"] for match in matches if match}
+def _rdma_name(root: Path, nic: NicConfig) -> str:
+    """The first rule that renames a device wins: for a later one `%k` is no device any more."""
+    folders = (root / "usr/lib/udev/rules.d", root / "etc/udev/rules.d")
+    files = {path.name: path for folder in folders for path in sorted(folder.glob("*.rules"))}
+    for _, path in sorted(files.items()):
+        for line in path.read_text().splitlines():
+            match = _RULE.match(line)
+            if match is None or match["pci"] not in {None, nic.pci}:
+                continue
+            name = {"NAME_FIXED": match["name"], "NAME_FALLBACK": _by_pci(nic)}.get(match["mode"])
+            if name:
+                return name
+    return nic.rdma
+
+
+def _by_pci(nic: NicConfig) -> str:
+    """`rocep5s0`: `by_pci` of rdma_rename.c, of a device on RoCE in domain 0."""
+    _, bus, rest = nic.pci.split(":")
+    slot, function = rest.split(".")
+    more = f"f{function}" if function != "0" else ""
+    return f"rocep{int(bus, 16)}s{int(slot, 16)}{more}"

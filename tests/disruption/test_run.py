@@ -287,6 +287,23 @@ def test_what_still_waits_after_a_boot_is_said(cluster: PlayedCluster) -> None:
     assert host.actions.count("reboot") == 2
 
 
+def test_a_name_that_udev_does_not_give_is_said_and_the_node_serves(
+    cluster: PlayedCluster,
+) -> None:
+    unnamed = {"nic.0000:05:00.0.boot_rdma": "rocep5s0 -> roce_rail0"}
+    host = PlayedHost(REQUEST, cluster, boots=dict(FIRMWARE))
+    run = host.run()
+    run.pause = lambda s: (host.pause(s), host.boots.update(unnamed))
+    with pytest.raises(DeviceError) as caught:
+        run.perform()
+    said = str(caught.value)
+    assert "udev did not rename: nic 0000:05:00.0 boot_rdma rocep5s0 -> roce_rail0" in said
+    assert "is back in service" in said
+    assert "Firmware" not in said
+    assert host.actions.count("reboot") == 1
+    assert not cluster.cordoned("gpu01")
+
+
 def test_what_shows_only_after_a_boot_takes_a_second_one(cluster: PlayedCluster) -> None:
     host = PlayedHost(REQUEST, cluster, boots=dict(FIRMWARE))
     run = host.run()

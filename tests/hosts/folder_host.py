@@ -15,7 +15,7 @@ from tests.hosts.host_text import library_text, script_text
 
 STACK = "dev"
 _SYSTEM_PATHS = re.compile(
-    r"(?<![\w}])/(?=(?:(?:sys|etc|run|var/lib|boot)/|proc/(?:cmdline|cpuinfo|sys/kernel/numa_balancing)\b))"
+    r"(?<![\w}])/(?=(?:(?:sys|etc|run|var/lib|boot|lib/modules)/|proc/(?:cmdline|cpuinfo|sys/kernel/numa_balancing|sys/net/bridge)\b))"
 )
 _ACCEPTS_ALL = ("systemctl", "modprobe", "devlink", "lspci", "sync", "udevadm")
 

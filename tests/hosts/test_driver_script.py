@@ -76,6 +76,19 @@ def test_the_gpu_modules_flavour(fake: Path, license_text: str, value: str) -> N
     assert sh(fake, "rm $FAKE/modules/nvidia; read_key driver.gpu_host\n").stdout == "absent\n"
 
 
+NVRM = "NVRM version: NVIDIA UNIX {}Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)"
+"""/proc/driver/nvidia/version of a machine with two H200 that has no modinfo (recorded)."""
+
+
+@pytest.mark.parametrize(("kind", "modules"), [("Open ", "open"), ("", "proprietary")])
+def test_a_driver_that_runs_is_read_where_modinfo_knows_none(
+    fake: Path, kind: str, modules: str
+) -> None:
+    (fake / "nvrm").write_text(NVRM.format(kind) + "\nGCC version:  gcc version 15.3.0\n")
+    read = "nvrm_file=$FAKE/nvrm\nread_key driver.gpu_modules\nread_key driver.gpu_host\n"
+    assert sh(fake, read).stdout == f"{modules}\n580.159.04\n"
+
+
 @pytest.mark.parametrize(
     ("kernel", "value"),
     [("5.4.0-42-generic", "old-kernel"), ("5.12.0", "ready"), ("6.8.0-1.el9", "ready"),

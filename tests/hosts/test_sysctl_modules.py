@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,22 @@ def test_a_module_that_only_we_needed_goes(host: FolderHost) -> None:
     assert is_loaded(host)
     assert host.report("undo")["left"] == []
     assert not is_loaded(host)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("lib/modules/{kernel}/modules.builtin", "kernel/drivers/infiniband/core/rdma_cm.ko\n"),
+        ("sys/class/misc/rdma_cm/dev", "10:122\n"),
+    ],
+)
+def test_a_module_in_the_kernel_itself_is_loaded(tmp_path: Path, path: str, text: str) -> None:
+    """As on the machine with two H200: CONFIG_INFINIBAND_ADDR_TRANS=y, no /sys/module/rdma_cm."""
+    host = folder_host(tmp_path)
+    host.tool("modprobe", "echo modprobe was called >&2; exit 1")
+    host.write(path.format(kernel=platform.release()), text)
+    assert host.report("converge", "module.rdma_cm=loaded")["changed"] == []
+    assert host.report("undo")["left"] == []
 
 
 def test_the_filter_of_bridges_stays_while_there_is_one(host: FolderHost) -> None:

@@ -9,7 +9,7 @@ import pytest
 from components.checks.site import load_checked_site
 from components.core.problem import Lines
 from components.drift.applied import Applied, AppliedStep
-from components.kubernetes.kubespray.settings import owned_settings
+from components.kubernetes.kubespray.settings import WORKERS_KUBELET, owned_settings
 from components.kubernetes.planes.alignment import arguments_in, ours_among
 from components.kubernetes.planes.k3s import render_config
 from components.model.cluster import ClusterSpec
@@ -56,13 +56,13 @@ def kubespray() -> ClusterSpec:
 def test_kubespray_writes_the_fields_on_nodes_beside_the_control_plane(
     kubespray: ClusterSpec,
 ) -> None:
-    assert owned_settings(aligned(kubespray))["kubelet_node_config_extra_args"] == {
+    assert owned_settings(aligned(kubespray))[WORKERS_KUBELET] == {
         "cpuManagerPolicy": "static",
         "reservedSystemCPUs": "0-1,64-65",
         "topologyManagerPolicy": "best-effort",
         "topologyManagerScope": "container",
     }
-    assert "kubelet_node_config_extra_args" not in owned_settings(kubespray)
+    assert WORKERS_KUBELET not in owned_settings(kubespray)
 
 
 def test_kubespray_takes_no_other_alignment_later(kubespray: ClusterSpec) -> None:

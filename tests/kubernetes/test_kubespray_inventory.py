@@ -20,32 +20,36 @@ from components.kubernetes.kubespray.inventory import (
 )
 from components.kubernetes.kubespray.perform import edited_inventory
 from components.kubernetes.kubespray.progress import Cluster, UnderWay
-from components.kubernetes.kubespray.settings import owned_settings
+from components.kubernetes.kubespray.settings import OF_CONNECTION, fights_ours, owned_settings
 from components.kubernetes.kubespray.state import Keeper, State, inventory_digest
 from components.kubernetes.kubespray.tree import bring_tree, tree_digest
 from components.kubernetes.kubespray.wanted import Source, parse_request
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.kubespray import plan_request
 from components.model.cluster import ClusterSpec
+from components.model.jump_hosts import Proxy
+from components.model.kubernetes import Alignment
 from components.model.sources import Registry, Sources
 from components.remote.step import Endpoint
+from tests.golden.site import changed_spec
 from tests.over_ssh.host_lab import PROJECT
 
 EXAMPLE: Final = PROJECT / "examples" / "dgx-roce" / "kubespray.yaml"
-OF_RELEASE: Final = {
-    *("additional_no_proxy", "calico_ip_auto_method", "calico_mtu", "container_manager"),
-    *("containerd_extra_args", "containerd_registries_mirrors", "http_proxy", "https_proxy"),
-    *("kube_apiserver_port", "kube_network_node_prefix", "kube_network_plugin"),
-    *("kube_network_plugin_multus", "kube_pods_subnet", "kube_service_addresses"),
-    *("kubeconfig_localhost", "kubectl_localhost", "nvidia_accelerator_enabled"),
-    *("override_system_hostname", "supplementary_addresses_in_ssl_keys"),
-}
-"""Each is in roles/*/defaults or inventory/sample of kubespray v2.31.0, where it was looked up."""
+OF_RELEASES: Final[dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("variables.yaml").read_text(encoding="utf-8")
+)
 
 
 @pytest.fixture(scope="module")
 def spec() -> ClusterSpec:
     return load_checked_site(EXAMPLE).spec_or_raise()
+
+
+def with_alignment(spec: ClusterSpec) -> ClusterSpec:
+    alignment = Alignment(reserved_cpus="0-3", job_cpus=48, job_memory_gib=400)
+    assert spec.kubespray is not None
+    plane = spec.kubespray.model_copy(update={"alignment": alignment})
+    return changed_spec(spec, kubernetes=plane)
 
 
 def files(spec: ClusterSpec) -> dict[str, Any]:
@@ -94,7 +98,51 @@ def test_variables_follow_from_the_file(spec: ClusterSpec) -> None:
     assert found["kube_network_plugin_multus"] is False
     assert found["calico_ip_auto_method"] == "kubernetes-internal-ip"
     assert found["containerd_extra_args"] == 'imports = ["/etc/containerd/conf.d/*.toml"]'
-    assert {*found} - {"kube_version"} <= OF_RELEASE
+
+
+def test_every_variable_is_one_of_every_release(spec: ClusterSpec) -> None:
+    proxy = Proxy(https="http://proxy.site1.example:3128")
+    found = files(with_alignment(spec).model_copy(update={"proxy": proxy}))
+    of_nodes = {name for host in found[HOSTS]["all"]["hosts"].values() for name in host}
+    ours = {name for name in of_nodes | {*found[VARIABLES]} if not name.startswith("ansible_")}
+    of_runs = {name for name in OF_CONNECTION if not name.startswith("ansible_")}
+    assert {"kubelet_config_extra_args", "nri_enabled", "https_proxy"} <= ours
+    assert (ours | of_runs) - {*OF_RELEASES["in_all"]} == set()
+
+
+def test_workers_alone_have_the_fields_of_alignment(spec: ClusterSpec) -> None:
+    found = files(with_alignment(spec))
+    hosts = found[HOSTS]["all"]["hosts"]
+    fields = {name: host.get("kubelet_config_extra_args") for name, host in hosts.items()}
+    assert fields.pop("mgmt01") is None
+    assert (
+        fields["gpu01"]
+        == fields["gpu02"]
+        == {
+            "cpuManagerPolicy": "static",
+            "reservedSystemCPUs": "0-3",
+            "topologyManagerPolicy": "best-effort",
+            "topologyManagerScope": "container",
+        }
+    )
+    assert not [name for name in found[VARIABLES] if "kubelet" in name]
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("kubelet_config_extra_args", "kubelet_cpu_manager_policy", "kube_reserved"),
+        *("kubelet_topology_manager_policy", "kubelet_topology_manager_scope", "system_reserved"),
+    ],
+)
+def test_alignment_and_a_variable_of_the_same_field_fight(spec: ClusterSpec, variable: str) -> None:
+    assert fights_ours(with_alignment(spec), variable)
+    assert not fights_ours(spec, variable)
+
+
+def test_the_toolkit_of_the_operator_needs_nri(spec: ClusterSpec) -> None:
+    assert files(spec)[VARIABLES]["nri_enabled"] is True
+    assert fights_ours(spec, "nri_enabled")
 
 
 def test_every_image_comes_from_the_registry_of_the_site(spec: ClusterSpec) -> None:

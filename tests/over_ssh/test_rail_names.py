@@ -60,6 +60,36 @@ def test_a_name_comes_with_the_next_boot_and_goes_with_the_one_after_destroy(lab
     assert lab.snapshot("gpu01") == before
 
 
+DISTRIBUTION = "/etc/udev/rules.d/60-rdma-persistent-naming.rules"
+RDMA_RENAME = "/usr/lib/udev/rdma_rename"
+
+
+def test_the_rule_runs_before_that_of_rdma_core(lab: HostLab) -> None:
+    """rdma-core v50.0 renames mlx5_0 to rocep5s0 by its rule 60, as it comes from distributions."""
+    plan = named(lab, "enp5s0", "roce_rail0")
+    rule = 'ACTION=="add", SUBSYSTEM=="infiniband", PROGRAM="rdma_rename %k NAME_FALLBACK"'
+    lab.sh(plan, f"echo '{rule}' | sudo tee {DISTRIBUTION}")
+    lab.ask(op="reboot", device="gpu01")
+    assert lab.sh(plan, "ls /sys/class/infiniband").split() == ["rocep132s0", "rocep5s0"]
+    assert lab.apply(plan).exit_status == 0
+    lab.ask(op="reboot", device="gpu01")
+    assert {"roce_rail0", "rocep132s0"} < {*lab.sh(plan, "ls /sys/class/infiniband").split()}
+    assert lab.drift(plan) == ()
+    assert lab.undo(plan).exit_status == 0
+    lab.sh(plan, f"sudo rm {DISTRIBUTION}")
+    lab.ask(op="reboot", device="gpu01")
+
+
+def test_a_host_whose_rdma_core_gives_no_fixed_name_is_refused(lab: HostLab) -> None:
+    plan = named(lab, "enp5s0", "roce_rail0")
+    lab.sh(plan, f"sudo sed -i s/NAME_FIXED// {RDMA_RENAME}")
+    answer = lab.apply(plan)
+    assert answer.exit_status != 0
+    assert "no rdma_rename of this host knows NAME_FIXED" in answer.stderr
+    assert lab.undo(plan).exit_status == 0
+    lab.sh(plan, f"sudo sed -i 's/NAME_GUID/& NAME_FIXED/' {RDMA_RENAME}")
+
+
 @pytest.mark.parametrize(
     ("netdev", "rdma", "words"),
     [

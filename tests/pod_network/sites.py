@@ -11,6 +11,7 @@ import yaml
 from components.model.cluster import ClusterSpec
 from components.model.cni import Way
 from components.model.hosts import Host
+from components.pod_network.plan import plan_pod_network
 from components.reading.port_ranges import spread_document
 from tests.golden.site import EXAMPLES, changed_spec
 
@@ -137,3 +138,10 @@ def make_two_leaves(second: str) -> tuple[ClusterSpec, Host]:
     far = far.model_copy(update={"node_name": second})
     hosts = (spec.hosts[0], near, far)
     return changed_spec(spec, switches=tuple(halves), hosts=hosts), far
+
+
+def plugin_config(spec: ClusterSpec) -> Any:  # noqa: ANN401 - an object of Kubernetes
+    """The ConfigMap of the device plugin."""
+    found = [m.body for m in plan_pod_network(spec).manifests if m.kind == "ConfigMap"]
+    (config,) = (body for body in found if "config.json" in cast("Any", body)["data"])
+    return config

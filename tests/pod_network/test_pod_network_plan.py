@@ -15,6 +15,7 @@ from components.model.cluster import ClusterSpec
 from components.pod_network.leaf_pools import probe_address
 from components.pod_network.plan import plan_pod_network
 from tests.golden.site import changed_spec, load_example
+from tests.pod_network.sites import make_site, plugin_config
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_groups_never_fall_and_resource_names_are_unique(spec: ClusterSpec) -> N
 def test_the_seeds_resources_and_attachments_are_there(spec: ClusterSpec) -> None:
     names = [body["metadata"]["name"] for body in of_kind(spec, "NetworkAttachmentDefinition")]
     assert names == ["sriov111", "sriov111-probe", "sriov112", "sriov112-probe"]
-    config = json.loads(of_kind(spec, "ConfigMap")[0]["data"]["config.json"])
+    config = json.loads(plugin_config(spec)["data"]["config.json"])
     assert config["resourceList"][0] == {
         "resourceName": "sriov_111",
         "resourcePrefix": "intel.com",
@@ -53,9 +54,7 @@ def test_the_seeds_resources_and_attachments_are_there(spec: ClusterSpec) -> Non
 def test_attachment_resource_and_rail_agree(spec: ClusterSpec) -> None:
     published = {
         f"{entry['resourcePrefix']}/{entry['resourceName']}"
-        for entry in json.loads(of_kind(spec, "ConfigMap")[0]["data"]["config.json"])[
-            "resourceList"
-        ]
+        for entry in json.loads(plugin_config(spec)["data"]["config.json"])["resourceList"]
     }
     for body in of_kind(spec, "NetworkAttachmentDefinition"):
         name = body["metadata"]["name"]
@@ -84,7 +83,7 @@ def test_jobs_never_get_the_address_of_the_probes_server(spec: ClusterSpec) -> N
 def test_every_image_has_an_exact_version(spec: ClusterSpec) -> None:
     text = as_text(plan_pod_network(spec).manifests)
     images = [line.split("image: ")[1] for line in text.splitlines() if " image: " in line]
-    assert len(images) == 5
+    assert len(images) == 6
     assert all(image.rpartition(":v")[2].count(".") == 2 for image in images)
 
 
@@ -107,7 +106,7 @@ def test_a_changed_configuration_restarts_the_device_plugin(spec: ClusterSpec) -
         assert plugin["metadata"]["name"] == "sriov-device-plugin"
         volumes = plugin["spec"]["template"]["spec"]["volumes"]
         (name,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
-        (config,) = of_kind(site, "ConfigMap")
+        config = plugin_config(site)
         assert (config["metadata"]["name"], config["immutable"]) == (name, True)
         return name
 
@@ -122,6 +121,35 @@ def test_another_pod_mtu_is_set_by_a_chained_plugin(spec: ClusterSpec) -> None:
     config = json.loads(of_kind(smaller, "NetworkAttachmentDefinition")[0]["spec"]["config"])
     assert [plugin["type"] for plugin in config["plugins"]] == ["sriov", "tuning"]
     assert config["plugins"][1]["mtu"] == 4200
+
+
+def test_ipoib_has_no_key_for_the_mtu_and_gets_it_by_the_chained_plugin() -> None:
+    site = make_site("ipoib", "infiniband", network={"mtu_bytes": 2044})
+    config = json.loads(of_kind(site, "NetworkAttachmentDefinition")[0]["spec"]["config"])
+    main, tuning = config["plugins"]
+    assert {*main} == {"type", "master", "ipam"}, "NetConf of ipoib-cni v1.2.2, and Multus' own"
+    assert tuning == {"type": "tuning", "mtu": 2044}
+    assert "tuning-cni" in {each["metadata"]["name"] for each in of_kind(site, "DaemonSet")}
+
+
+def test_the_reconciler_of_whereabouts_runs_beside_its_daemons(spec: ClusterSpec) -> None:
+    (reconciler,) = of_kind(spec, "Deployment")
+    pod = reconciler["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (daemons,) = (x for x in of_kind(spec, "DaemonSet") if x["metadata"]["name"] == "whereabouts")
+    assert container["command"] == ["/ip-reconciler"], "doc/crds/reconciler-deployment.yaml, v0.9.4"
+    assert container["image"] == daemons["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert container["volumeMounts"] == [
+        {"name": "cron-scheduler-configmap", "mountPath": "/cron-schedule"}
+    ]
+    (volume,) = pod["volumes"]
+    (schedule,) = (x for x in of_kind(spec, "ConfigMap") if "cron-expression" in x["data"])
+    assert volume["configMap"] == {
+        "name": schedule["metadata"]["name"],
+        "items": [{"key": "cron-expression", "path": "config"}],
+    }
+    assert reconciler["spec"]["replicas"] == 1, "none leads"
+    assert reconciler["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_one_pf_name_on_two_rails_is_refused(spec: ClusterSpec) -> None:

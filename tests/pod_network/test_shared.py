@@ -17,6 +17,7 @@ from components.pod_network.shared import shared_plugin_config
 from components.testing import record_program
 from tests.golden.site import changed_spec, load_example
 from tests.graph.test_components import RUN, access, waits_for_what_was_before
+from tests.pod_network.sites import plugin_config
 from tests.pod_network.test_existing_cluster import existing
 
 
@@ -64,7 +65,7 @@ def test_the_plugin_is_deployed_as_in_the_notes_but_pinned(spec: ClusterSpec) ->
         "config": "/k8s-rdma-shared-dev-plugin",
         "devs": "/dev/",
     }
-    (config,) = of_kind(spec, "ConfigMap")
+    config = plugin_config(spec)
     assert config["immutable"] is True
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert volumes["config"]["configMap"]["name"] == config["metadata"]["name"]
@@ -72,7 +73,7 @@ def test_the_plugin_is_deployed_as_in_the_notes_but_pinned(spec: ClusterSpec) ->
 
 def test_a_changed_configuration_restarts_the_plugin(spec: ClusterSpec) -> None:
     def name(site: ClusterSpec) -> str:
-        (config,) = of_kind(site, "ConfigMap")
+        config = plugin_config(site)
         return config["metadata"]["name"]
 
     assert name(spec).startswith("rdma-devices-")

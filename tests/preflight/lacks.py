@@ -160,6 +160,7 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "package-db": lambda: host({"packages": "dnf", "package_db": "error: h#12 BAD"}),
     "package-lock": lambda: host({"lock": "process 4242 (unattended-upgr)"}),
     "gpu-driver": lambda: host({"gpu_driver": ""}),
+    "gpu-driver-cuda": lambda: host({"gpu_driver": "525.147.05"}),
     "gpu-driver-loaded": lambda: host({"gpu_loaded": ""}),
     "own-name": lambda: host({"name.gpu01": "unknown"}),
     "port-10250": lambda: host({"port.10250": "used"}),

@@ -177,8 +177,19 @@ read_driver_loaded() { # whether the running module is the one on disk
   if [ "$value" = "$(modinfo -F srcversion mlx5_core 2>/dev/null)" ]; then echo installed; else echo other; fi
 }
 
-gpu_field() { # version|license of the GPU module on the host's own disk; a container's is not there
-  modinfo -F "$1" nvidia 2>/dev/null | head -n 1 | grep . || echo absent
+gpu_field() { # version|license of the GPU module that is the host's own; one of a driver container is not
+  modinfo -F "$1" nvidia 2>/dev/null | head -n 1 | grep . || running_gpu_field "$1" || echo absent
+}
+
+running_gpu_field() { # version|license : of the driver that runs, on a host whose image has no modinfo for it
+  [ ! -e /run/nvidia/driver/usr ] || return 1 # the root of the GPU operator's driver container
+  nvrm=$(sed -n 's/^NVRM version: *//p' "${nvrm_file:-/proc/driver/nvidia/version}" 2>/dev/null)
+  case $1:$nvrm in
+    *:) return 1 ;;
+    license:*Open*) echo 'Dual MIT/GPL' ;;
+    license:*) echo NVIDIA ;;
+    *) printf '%s\n' "$nvrm" | grep -E -o '[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1 ;;
+  esac
 }
 
 read_gpu_modules() {

@@ -26,7 +26,7 @@ sysctl_name() { # NAME : dotted, as sysctl(8) prints it; a dot inside of a part 
 
 find_kernel() { # KEY
   case $1 in
-    module.*) if [ -d "/sys/module/${1#module.}" ]; then value=loaded; else value=absent; fi ;;
+    module.*) if has_module "${1#module.}"; then value=loaded; else value=absent; fi ;;
     unit.*.limit_memlock) find_memlock "$1" ;;
     kernel.limits.*) find_limit "$1" ;;
     kernel.sysctl.*) find_sysctl "${1#kernel.sysctl.}" ;;
@@ -34,6 +34,19 @@ find_kernel() { # KEY
     kernel.governor) value=$(read_governor) ;;
     kernel.numa_balancing) find_numa_balancing ;;
     kernel.cgroup) if [ -e /sys/fs/cgroup/cgroup.controllers ]; then value=v2; else value=v1; fi ;;
+  esac
+}
+
+has_module() { # NAME : loaded, or built into the kernel, where one without parameters has no folder
+  [ ! -d "/sys/module/$1" ] || return 0
+  builtin=$(printf '%s\n' "$1" | sed 's/[-_]/[-_]/g')
+  ! grep -q -s "/$builtin\.ko" "/lib/modules/$(uname -r)/modules.builtin" || return 0
+  case $1 in # a kernel that came without its list of modules shows them by what they bring
+    rdma_cm) [ -e /sys/class/misc/rdma_cm ] ;;
+    ib_uverbs) [ -e /sys/class/infiniband_verbs ] ;;
+    ib_umad) [ -e /sys/class/infiniband_mad ] ;;
+    br_netfilter) [ -e /proc/sys/net/bridge ] ;;
+    *) false ;;
   esac
 }
 

@@ -1,12 +1,14 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034 # work, pci, netdev, ... are set by input.sh and reading.sh
 # What a PF and its RDMA device are called, by PCI address, from the next boot on: systemd.link(5), and a
-# udev rule with rdma-core's rdma_rename. A device that is up is not renamed.
+# udev rule with rdma-core's rdma_rename. A device that is up is not renamed. The rule must run before
+# rdma-core's own 60-rdma-persistent-naming.rules (kernel-boot/CMakeLists.txt of v50.0), which renames mlx5_0,
+# and rdma_rename then finds no mlx5_0 any more. NAME_FIXED came with rdma-core 36.
 
 name_file() { # PCI boot_name|boot_rdma : in $name_file
   case $2 in
     boot_name*) name_file=/etc/systemd/network/10-railyard-$1.link ;;
-    *) name_file=/etc/udev/rules.d/70-railyard-rdma-$1.rules ;;
+    *) name_file=/etc/udev/rules.d/59-railyard-rdma-$1.rules ;;
   esac
 }
 
@@ -36,6 +38,7 @@ write_boot_name() { # PCI SETTING NAME|absent
       ;;
   esac
   refuse_taken_name "$1" "$2" "$3"
+  [ "$2" != boot_rdma ] || require_rdma_rename
   (umask 022 && mkdir -p "${name_file%/*}")
   case $2 in
     boot_name) printf '[Match]\nPath=pci-%s\n\n[Link]\nName=%s\n' "$1" "$3" >"$name_file" ;;
@@ -56,4 +59,12 @@ refuse_taken_name() { # PCI SETTING NAME : udev does not take a name away from a
   [ "${taken_by##*/}" != "$1" ] || return 0
   fail "$1 cannot be called $3: $(echo "${taken_by##*/}" | grep : || echo 'another device') of this host has the" \
     'name now. Choose another one in hosts[].nics'
+}
+
+require_rdma_rename() {
+  for rename in /usr/lib/udev/rdma_rename /lib/udev/rdma_rename; do
+    ! grep -q NAME_FIXED "$rename" 2>/dev/null || return 0
+  done
+  fail 'RDMA devices cannot be renamed: no rdma_rename of this host knows NAME_FIXED, which rdma-core 36 and' \
+    'later has. Update rdma-core, or remove rdma: from hosts[].nics'
 }

@@ -8,6 +8,7 @@ from typing import Final
 import yaml
 from pydantic import JsonValue
 
+from components.kubernetes.kubespray.settings import KUBELET, WORKERS_KUBELET
 from components.kubernetes.kubespray.wanted import Wanted
 from components.remote.step import Endpoint
 
@@ -40,6 +41,7 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
     }
     inventory: dict[str, JsonValue] = {"all": {"hosts": hosts, "children": children}}
     variables = {**wanted.settings, "kube_version": wanted.version.removeprefix("v")}
+    variables.pop(WORKERS_KUBELET, None)
     return {HOSTS: _render(inventory), VARIABLES: _render(dict(sorted(variables.items())))}
 
 
@@ -55,6 +57,8 @@ def _variables(wanted: Wanted, name: str, endpoint: Endpoint) -> dict[str, JsonV
     }
     if node.role == "control_plane":
         found["etcd_member_name"] = name
+    elif WORKERS_KUBELET in wanted.settings:
+        found[KUBELET] = wanted.settings[WORKERS_KUBELET]
     if endpoint.private_key_secret is not None:
         found["ansible_ssh_private_key_file"] = f"{{{{ {SECRETS} }}}}/{name}"
     if endpoint.sudo_secret is not None:

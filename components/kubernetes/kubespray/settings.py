@@ -21,8 +21,17 @@ from components.remote.step import bracketed
 TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'
 """Where the GPU operator's toolkit says what its runtime is. kubespray writes containerd's file
 whole at every run, and without this line the runtime would be lost (kubespray issue 12277)."""
-KUBELET: Final = "kubelet_node_config_extra_args"
-"""Fields of the kubelets' file on nodes that are not of the control plane."""
+KUBELET: Final = "kubelet_config_extra_args"
+"""Fields of a kubelet's file. It is a variable of each worker, since the control plane runs no
+jobs; kubespray had one of its own for workers until v2.26 (tests/kubernetes/variables.yaml)."""
+WORKERS_KUBELET: Final = "railyard_workers_kubelet"
+"""Where the settings keep them until the inventory is written."""
+_KUBELET_FIGHTS: Final = frozenset(
+    {KUBELET, "kubelet_cpu_manager_policy", "kubelet_topology_manager_policy"}
+    | {"kubelet_topology_manager_scope", "kube_reserved", "system_reserved"}
+)
+"""What writes the same fields, or a cgroup that a kubelet refuses beside `reservedSystemCPUs`
+(kubespray v2.31.0, kubelet-config.v1beta1.yaml.j2; Kubernetes, kubelet's validation)."""
 _PULLS: Final = ["pull", "resolve"]
 OF_CONNECTION: Final = frozenset(
     {"ip", "access_ip", "etcd_member_name", "kube_version", "node", "serial", "drain_timeout"}
@@ -79,9 +88,10 @@ def owned_settings(spec: ClusterSpec) -> dict[str, JsonValue]:
         if plane.mtu_bytes is not None:
             settings["calico_mtu"] = plane.mtu_bytes
     if plane.alignment is not None:  # of workers alone: the others run no jobs
-        settings[KUBELET] = {**kubelet_fields(plane.alignment)}
+        settings[WORKERS_KUBELET] = {**kubelet_fields(plane.alignment)}
     if spec.operators.gpu is not None and toolkit_owner(spec) == "operator":
         settings["containerd_extra_args"] = TOOLKIT_DROP_INS
+        settings["nri_enabled"] = True  # the operator's toolkit is a plugin of NRI
     if mirrors := _mirrors(spec):
         settings["containerd_registries_mirrors"] = mirrors
     return settings | _proxy(spec)
@@ -106,6 +116,8 @@ def pod_overhead_bytes(spec: ClusterSpec) -> int:
 def fights_ours(spec: ClusterSpec, variable: str) -> bool:
     """Whether a variable of `extra_vars` is one that Railyard sets."""
     own = {*owned_settings(spec), *OF_CONNECTION, "calico_mtu", "containerd_registries_mirrors"}
+    if spec.kubespray and spec.kubespray.alignment and variable in _KUBELET_FIGHTS:
+        return True
     return variable in own or variable.startswith(OWNED_PREFIXES)
 
 

@@ -35,7 +35,12 @@ look_system() {
   for folder in / /var/lib /boot /opt; do
     fact "disk.$folder" "$(df -Pk "$folder" 2>/dev/null | awk 'NR == 2 { print $4 }')"
   done
-  fact gpu_driver "$(modinfo -F version nvidia 2>/dev/null | head -n 1)"
+  gpu_driver=$(modinfo -F version nvidia 2>/dev/null | head -n 1)
+  # Without modinfo, or without the module's file, the driver that runs says what it is.
+  [ -n "$gpu_driver" ] || [ -e /run/nvidia/driver/usr ] ||
+    gpu_driver=$(sed -n '/^NVRM version/s/.* \([0-9][0-9]*\.[0-9][0-9.]*\) .*/\1/p' \
+      /proc/driver/nvidia/version 2>/dev/null)
+  fact gpu_driver "$gpu_driver"
   fact gpu_loaded "$([ ! -d /sys/module/nvidia ] || echo yes)"
   for unit in k3s k3s-agent; do
     [ ! -e "/etc/systemd/system/$unit.service" ] || fact k3s "$unit"
@@ -167,7 +172,15 @@ while read -r ask name rest; do
   case $ask in
     tool) fact "tool.$name" "$(command -v "$name" >/dev/null && echo yes || echo no)" ;;
     module) # one that is built in or loaded is as good
-      if [ -d "/sys/module/$name" ] || modinfo "$name" >/dev/null 2>&1; then echo "module.$name=there"
+      case $name in # what a module of the kernel itself brings; that has no folder without parameters
+        rdma_cm) shows=/sys/class/misc/rdma_cm ;;
+        ib_uverbs) shows=/sys/class/infiniband_verbs ;;
+        ib_umad) shows=/sys/class/infiniband_mad ;;
+        br_netfilter) shows=/proc/sys/net/bridge ;;
+        *) shows=/sys/module/$name ;;
+      esac
+      if [ -d "/sys/module/$name" ] || [ -e "$shows" ] || modinfo "$name" >/dev/null 2>&1 ||
+        grep -q -s "/$name\.ko" "/lib/modules/$(uname -r)/modules.builtin"; then echo "module.$name=there"
       else echo "module.$name=absent"; fi ;;
     name) fact "name.$name" "$(getent hosts "$name" | awk 'NR == 1 { print $1 } END { if (!NR) print "unknown" }')" ;;
     port) fact "port.$name" "$(look_port "$name" "$rest")" ;;
