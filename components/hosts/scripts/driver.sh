@@ -181,17 +181,6 @@ gpu_field() { # version|license of the GPU module that is the host's own; one of
   modinfo -F "$1" nvidia 2>/dev/null | head -n 1 | grep . || running_gpu_field "$1" || echo absent
 }
 
-running_gpu_field() { # version|license : of the driver that runs, on a host whose image has no modinfo for it
-  [ ! -e /run/nvidia/driver/usr ] || return 1 # the root of the GPU operator's driver container
-  nvrm=$(sed -n 's/^NVRM version: *//p' "${nvrm_file:-/proc/driver/nvidia/version}" 2>/dev/null)
-  case $1:$nvrm in
-    *:) return 1 ;;
-    license:*Open*) echo 'Dual MIT/GPL' ;;
-    license:*) echo NVIDIA ;;
-    *) printf '%s\n' "$nvrm" | grep -E -o '[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1 ;;
-  esac
-}
-
 read_gpu_modules() {
   case $(gpu_field license) in *MIT/GPL*) echo open ;; absent) echo absent ;; *) echo proprietary ;; esac
 }

@@ -297,3 +297,14 @@ refuse_fabric_manager() {
     "CUDA does not start (error 802). Install nvidia-fabricmanager in the driver's version ($(gpu_field version))," \
     'and systemctl enable --now nvidia-fabricmanager'
 }
+
+running_gpu_field() { # version|license : of the driver that runs, on a host whose image has no modinfo for it
+  [ ! -e /run/nvidia/driver/usr ] || return 1 # the root of the GPU operator's driver container
+  nvrm=$(sed -n 's/^NVRM version: *//p' "${nvrm_file:-/proc/driver/nvidia/version}" 2>/dev/null)
+  case $1:$nvrm in
+    *:) return 1 ;;
+    license:*Open*) echo 'Dual MIT/GPL' ;;
+    license:*) echo NVIDIA ;;
+    *) printf '%s\n' "$nvrm" | grep -E -o '[0-9]+\.[0-9]+(\.[0-9]+)?' | head -n 1 ;;
+  esac
+}
