@@ -195,7 +195,7 @@ def check_host_network(spec: ClusterSpec) -> Findings:
                 if nic.host.login == "none":
                     fix = (
                         f"write the address of {subnet} that the card has, and waive: "
-                        "{untouched-host: WHY}, if somebody else sets it; or remove host_network."
+                        "{untouched-host: WHY}, if their owner sets it; or remove host_network."
                     )
                 yield Finding(
                     f"{nic} has {has} {subnet}, as host_network needs on {rail.name}.",

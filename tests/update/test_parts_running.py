@@ -245,7 +245,7 @@ def test_settings_of_others_that_break_a_pod_network_are_seen(cluster: Cluster) 
     cluster.kubectl("label", "namespace", "default", "istio-injection=enabled")
     try:
         found = causes(cluster.judge("existing.yaml"))
-        assert set(found) - set(before) == {"cilium-exclusive", "service-mesh"}
+        assert set(found) - set(before) == {"cilium-exclusive", "service-mesh"} <= HERE
     finally:
         cluster.kubectl("label", "namespace", "default", "istio-injection-")
         cluster.remove(settings)
