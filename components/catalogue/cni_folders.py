@@ -46,7 +46,7 @@ class CniPaths:
 UPSTREAM: Final = CniPaths("/etc/cni/net.d", "/opt/cni/bin")
 """The defaults of containerd and CRI-O, which most distributions keep."""
 DISTRIBUTIONS: Final[dict[str, CniPaths]] = {
-    # The folder of programs since v1.31.2+k3s1; before, it carried a hash.
+    # The folder of programs since the releases of FIRST_K3S; before, its name had a hash in it.
     "k3s": CniPaths("/var/lib/rancher/k3s/agent/etc/cni/net.d", "/var/lib/rancher/k3s/data/cni"),
     "rke2": UPSTREAM,
     "kubeadm": UPSTREAM,
@@ -59,6 +59,10 @@ DISTRIBUTIONS: Final[dict[str, CniPaths]] = {
     "eks": UPSTREAM,
     "oke": UPSTREAM,
 }
+FIRST_K3S: Final = {(1, 28): 15, (1, 29): 10, (1, 30): 6, (1, 31): 2}
+"""Minor of Kubernetes to its first patch whose K3s has the folder above; every later minor has it.
+docs.k3s.io, "Multus and IPAM plugins". Older K3s has its programs in `data/current/bin`, a link
+that every upgrade moves, so what a pod installed there is lost with the next one."""
 _SUFFIX: Final = re.compile(r"\+(k3s|rke2|k0s)")
 
 

@@ -84,6 +84,27 @@ It states no Kubernetes range: it is built with client libraries 0.35.6 (its go.
 """
 
 
+_NRI: Final[Mapping[str, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]] = {
+    "containerd": (((1, 7, 30), (1, 8)), ((2, 1), (3,))),
+    "cri-o": (((1, 34), (2,)),),
+}
+"""Runtime to the first release of each range with which the GPU operator's toolkit works through
+NRI, and the first beyond it: NVIDIA/cloud-native-docs, `gpu-operator/cdi.rst`, "Enabling the NRI
+Plugin" (52dcb7b8). containerd 2.0 is in none of them."""
+
+
+def nri_works(runtime: str) -> bool:
+    """Whether a node's runtime, `containerd://2.1.4-k3s1`, is in a range for NRI; unknown ones are.
+
+    Args:
+        runtime: `status.nodeInfo.containerRuntimeVersion` of the node.
+    """
+    name, _, version = runtime.partition("://")
+    numbers = parse_numbers(version)[:3]
+    ranges = _NRI.get(name)
+    return ranges is None or not numbers or any(a <= numbers < b for a, b in ranges)
+
+
 def parse_numbers(version: str) -> tuple[int, ...]:
     """Read all numbers of a version: `v26.3.3` is (26, 3, 3). Empty without any."""
     return tuple(int(number) for number in _NUMBERS.findall(version)[:4])

@@ -114,8 +114,8 @@ def check_untouched_host(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"nothing logs in to {host.name}, and {path[-1]} asks for {words} there.",
                 (at(path, value), at(("hosts", h, "login"), host.login)),
-                f"remove {path[-1]}, or write what the node's image has: who makes that brings it. "
-                "What other hosts get is set by their host group.",
+                "if the node has it already, add waive: {untouched-host: WHY}: it stays untouched. "
+                f"Else remove {path[-1]}; set it for other hosts by their host group.",
             )
 
 

@@ -191,10 +191,16 @@ def check_host_network(spec: ClusterSpec) -> Findings:
             subnet = on_leaf.network if on_leaf is not None else rail.subnet
             if not _is_on(subnet, nic.nic.address):
                 has = f"{nic.nic.address}, not of" if nic.nic.address else "no address of"
+                fix = f"give the card an address of {subnet}, or remove host_network."
+                if nic.host.login == "none":
+                    fix = (
+                        f"write the address of {subnet} that the card has, and waive: "
+                        "{untouched-host: WHY}, if their owner sets it; or remove host_network."
+                    )
                 yield Finding(
                     f"{nic} has {has} {subnet}, as host_network needs on {rail.name}.",
                     (nic.at("netdev"), place),
-                    f"give the card an address of {subnet}, or remove host_network.",
+                    fix,
                 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from components.catalogue.cni_folders import DISTRIBUTIONS, FIRST_K3S
 from components.catalogue.operator_versions import (
     GPU_OPERATOR,
     find_line,
@@ -22,6 +23,7 @@ from components.checks.planes import with_role
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.cni import cni_paths, uses_multus
 from components.model.operators import ChartSource
 from components.model.version_sets import VERSION_PATHS, versions_of
 from components.operators.network import container_tag
@@ -98,6 +100,31 @@ def check_version_pair(spec: ClusterSpec) -> Findings:
             where,
             f"choose a {'K3s' if spec.k3s else 'Kubernetes'} of that range, or another line of the "
             f"operator. Source: {line.source}.",
+        )
+
+
+def check_k3s_cni(spec: ClusterSpec) -> Findings:
+    """K3s has the folder for CNI programs that the pod network installs into.
+
+    Older releases keep their programs in a folder whose name changes at every upgrade. They do not
+    look into the folder that Multus and the other plugins are copied to: pods with a rail stay in
+    ContainerCreating. The first releases with the folder are in
+    components/catalogue/cni_folders.py.
+    """
+    plane = spec.kubernetes
+    k3s = parse_k3s(plane.version) if plane else None
+    if plane is None or k3s is None or not uses_multus(spec):
+        return
+    minor, patch = k3s[:2], k3s[2]
+    older = minor < min(FIRST_K3S) or patch < FIRST_K3S.get(minor, 0)
+    if older and cni_paths(spec) == DISTRIBUTIONS["k3s"]:
+        first = ", ".join(f"v{show_version((*each, at_))}" for each, at_ in FIRST_K3S.items())
+        own = " or set kubernetes.cni to the folders of its nodes" if not spec.k3s else ""
+        yield Finding(
+            f"K3s {plane.version} has no folder {cni_paths(spec).bin}, where the CNI plugins of "
+            "the rails are installed.",
+            (at(("kubernetes", "version"), plane.version),),
+            f"use K3s {first} or later{own}. Source: docs.k3s.io, Multus and IPAM plugins.",
         )
 
 

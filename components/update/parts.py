@@ -15,6 +15,7 @@ from components.kubernetes.parts.judge import judge_parts
 from components.kubernetes.parts.look import PartsAsked, look_at_parts
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
+from components.model.operator_owned import toolkit_owner
 from components.model.owners import owners_of, plugin_of
 from components.plan.make import ClusterPlan
 from components.pod_network.attachment import GPU, expected_allocatable
@@ -96,6 +97,7 @@ def asked_of_parts(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> Pa
         namespace=spec.pod_network.namespace,
         runtime_class=plane.runtime_class if isinstance(plane, ExistingPlane) else None,
         pods=tried_pods(plan),
+        nri=spec.operators.gpu is not None and toolkit_owner(spec) == "operator",
     )
 
 

@@ -35,6 +35,7 @@ from lab.cluster.ipam import (
     Asked,
     AttachError,
     Dhcp,
+    Reservation,
     give_addresses,
     searched,
 )
@@ -133,6 +134,8 @@ class Attached:
     """The entries of network-status."""
     mtus: Mapping[str, int]
     """MTU by interface; Multus does not write it (its results are CNI 1.0.0)."""
+    reservations: Sequence[Reservation] = ()
+    """What whereabouts gave."""
 
 
 def attach(pod: Pod, node: NodeState, site: Site) -> Attached | None:
@@ -156,7 +159,7 @@ def attach(pod: Pod, node: NodeState, site: Site) -> Attached | None:
         status, mtus[ref.interface] = _delegate(pod, node, ref, definition, taken)
         statuses.append(status)
         used |= set(texts_at(status, "ips"))
-    return Attached(statuses, mtus)
+    return Attached(statuses, mtus, addresses.reservations)
 
 
 def _load(pod: Pod, site: Site) -> list[tuple[NetworkRef, Doc]]:

@@ -48,6 +48,31 @@ Dhcp = Callable[[Asked], str]
 
 
 @dataclass(frozen=True, slots=True)
+class Reservation:
+    """An address that the plugin gave to an interface of a pod."""
+
+    range: str
+    """The range of its network, as written in the network's configuration."""
+    address: str
+    interface: str
+
+    @property
+    def network(self) -> ipaddress.IPv4Network:
+        """The range without bits of a host, as the plugin stores it."""
+        return ipaddress.IPv4Network(self.range, strict=False)
+
+    @property
+    def pool(self) -> str:
+        """The name of its IPPool."""
+        return str(self.network).replace("/", "-")
+
+    @property
+    def offset(self) -> str:
+        """Its key in the pool: the distance from the first address."""
+        return str(int(ipaddress.IPv4Address(self.address)) - int(self.network[0]))
+
+
+@dataclass(frozen=True, slots=True)
 class Addresses:
     """What addresses are made of, for one pod."""
 
@@ -58,6 +83,8 @@ class Addresses:
     ip_pools: Sequence[Doc] = ()
     """The pools that nv-ipam looks at."""
     stores: NodeStore = field(default_factory=NodeStore)
+    reservations: list[Reservation] = field(default_factory=list[Reservation])
+    """What whereabouts gave to this pod, which it keeps in the API."""
 
 
 def searched(node: NodeState) -> str:
@@ -99,7 +126,7 @@ def give_addresses(
         return [
             _nv_ipam({"poolName": text_at(main, "name"), **_own_file(config, node)}, node, given)
         ]
-    return [_whereabouts(config, node, given)]
+    return [_whereabouts(config, node, given, asked)]
 
 
 def _own_file(ipam: Doc, node: NodeState) -> Doc:
@@ -144,7 +171,7 @@ def _runs_daemon(command: str) -> bool:
     return "/dhcp daemon" in command
 
 
-def _whereabouts(ipam: Doc, node: NodeState, given: Addresses) -> str:
+def _whereabouts(ipam: Doc, node: NodeState, given: Addresses, asked: Asked) -> str:
     ipam = with_file(ipam, node)
     if not given.pools:
         raise AttachError(
@@ -153,7 +180,10 @@ def _whereabouts(ipam: Doc, node: NodeState, given: Addresses) -> str:
         )
     if not text_at(ipam, "range") and not docs_at(ipam, "ipRanges"):
         raise AttachError("IPAM plugin returned missing IP config")  # the calling plugin's words
-    return allocate(ipam, given.used)
+    address = allocate(ipam, given.used)
+    interface = asked.client.partition("/")[2]
+    given.reservations.append(Reservation(_range(ipam), address, interface))
+    return address
 
 
 def with_file(ipam: Doc, node: NodeState) -> Doc:
@@ -178,9 +208,7 @@ def allocate(ipam: Doc, used: set[str]) -> str:
     Raises:
         AttachError: the range is no network, or it is full.
     """
-    text = text_at(ipam, "range") or next(
-        (text_at(item, "range") for item in docs_at(ipam, "ipRanges")), ""
-    )
+    text = _range(ipam)
     try:
         if "/" not in text:
             raise AttachError(f"invalid CIDR {text}: invalid CIDR address: {text}")
@@ -198,6 +226,11 @@ def allocate(ipam: Doc, used: set[str]) -> str:
         f"error at storage engine: Could not allocate IP in range: ip: {start} / - {end} / range:"
         f" {network} / excludeRanges: [{left_out}]"
     )
+
+
+def _range(ipam: Doc) -> str:
+    ranges = (text_at(item, "range") for item in docs_at(ipam, "ipRanges"))
+    return text_at(ipam, "range") or next(ranges, "")
 
 
 def _address(ipam: Doc, key: str, default: ipaddress.IPv4Address) -> ipaddress.IPv4Address:

@@ -84,11 +84,11 @@ from lab.cluster.probe_end import Ended
 from lab.cluster.reports import SILENT_S, Passes, Reports
 from lab.cluster.shared_plugin import SharedPool, plan_shared
 from lab.cluster.torch_pods import is_torch
+from lab.cluster.whereabouts import KINDS, Whereabouts
 
 _PASS_S = 0.5
 _DOWN = "lab.railyard.dev/down"
 _NADS = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions"
-_POOLS = "/apis/whereabouts.cni.cncf.io/v1alpha1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ class NodeAgent:
         self._mpi = mpi
         self._plugin_configs: dict[str, str] = {}
         self._stores = NodeStore()
+        self._whereabouts = Whereabouts(api)
         self._started_s = time.monotonic()
         self._passes = Passes()
 
@@ -151,6 +152,8 @@ class NodeAgent:
         states = {name_of(node): self._state(node, snapshot, fresh) for node in snapshot.nodes}
         self._settle_nodes(snapshot, states, fresh)
         alive = {name: state for name, state in states.items() if name in fresh}
+        if snapshot.address_pools:
+            self._whereabouts.settle(snapshot.pods, alive)
         self._attach_pods(snapshot, alive)
         self._allocate_devices(snapshot, alive)
         self._mpi.follow()
@@ -171,7 +174,7 @@ class NodeAgent:
             policies=api.items(POLICIES),
             nic_policies=[NicPolicy(item, nics_ready) for item in api.items(NIC_POLICIES)],
             deployments=deployments,
-            address_pools=api.find(_POOLS) is not None,
+            address_pools=api.find(KINDS) is not None,
         )
 
     def _world(self, snapshot: Snapshot, alive: Mapping[str, NodeState]) -> World:
@@ -340,7 +343,7 @@ class NodeAgent:
             used = {each for other in snapshot.pods if other.live for each in other.addresses()}
             site = Site(
                 snapshot.definitions,
-                frozenset(used),
+                frozenset(used | self._whereabouts.taken()),
                 snapshot.address_pools,
                 self._link.ask_dhcp,
                 blocks,
@@ -353,6 +356,7 @@ class NodeAgent:
                 continue
             notes: dict[str, Json] = {CNI_DONE: "attached" if attached else "default-only"}
             if attached:
+                self._whereabouts.keep(pod, states[pod.node], attached.reservations)
                 notes[NETWORK_STATUS] = dump_network_status(attached.statuses)
                 notes[MTUS] = json.dumps(dict(attached.mtus))
             notes |= self._not_started(pod)

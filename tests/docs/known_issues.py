@@ -30,7 +30,9 @@ _TAIL: Final = """
 - A Mellanox card that is a node's own way to the network goes away while the network operator's
   driver container loads (Mellanox/network-operator#2176). The file does not say which card that is;
   let the hosts own the driver there.
-- NV-IPAM and the SR-IOV network operator are not installed, so their issues do not arise.
+- The SR-IOV network operator and nv-ipam are installed only if the file asks for them
+  (`vfs: operator`, `ipam: nv-ipam`). Their open issues concern such sites, and none was read for
+  this page.
 """
 
 

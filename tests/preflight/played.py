@@ -73,12 +73,14 @@ PLAYED: Final[Mapping[str, frozenset[str]]] = {
     ),
     "tests/update/test_parts_running.py": frozenset(
         (
+            "cilium-exclusive",
             "mpi_operator-not-ready",
             "multus-absent",
             "multus-foreign",
             "pod-policy",
             "rights",
             "runtime-class",
+            "service-mesh",
         )
     ),
     "tests/preflight/test_engine.py": frozenset(

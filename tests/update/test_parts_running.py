@@ -230,3 +230,22 @@ def test_a_policy_that_forbids_our_pods_is_named_by_a_dry_run(cluster: Cluster) 
     assert "IPC_LOCK" in found.actual
     pods = cluster.plane.admin.items("/api/v1/namespaces/default/pods")
     assert not [each for each in map(name_of, pods) if each.startswith("railyard-look")]
+
+
+def test_settings_of_others_that_break_a_pod_network_are_seen(cluster: Cluster) -> None:
+    """A mesh on the namespace of jobs, and a Cilium that wants no other network beside it."""
+    settings = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cilium-config", "namespace": "kube-system"},
+        "data": {"cni-exclusive": "true"},
+    }
+    before = causes(cluster.judge("existing.yaml"))
+    cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump(settings))
+    cluster.kubectl("label", "namespace", "default", "istio-injection=enabled")
+    try:
+        found = causes(cluster.judge("existing.yaml"))
+        assert set(found) - set(before) == {"cilium-exclusive", "service-mesh"} <= HERE
+    finally:
+        cluster.kubectl("label", "namespace", "default", "istio-injection-")
+        cluster.remove(settings)

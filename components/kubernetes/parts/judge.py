@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from components.catalogue.cluster_parts import TABLE, ClusterPart, Part, version_in
+from components.catalogue.operator_versions import nri_works
 from components.core.finding import Finding, Severity
 from components.kubernetes.live.judge import CLUSTER
 from components.kubernetes.live.nodes import troubles_of
@@ -81,7 +82,7 @@ _POLICIES: Final = "pod-security.kubernetes.io/enforce"
 
 def judge_parts(asked: PartsAsked, look: PartsLook) -> tuple[Finding, ...]:
     """Each thing that is not as the site says, the parts in the order of the table."""
-    found = [*_nodes(asked, look), *_namespace(asked, look)]
+    found = [*_nodes(asked, look), *_namespace(asked, look), *_habits(asked, look)]
     for part, owner in asked.owners.items():
         if owner == "ours":
             found += _ours(asked, look, part)
@@ -147,6 +148,46 @@ def _namespace(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
             f"kubectl label --overwrite namespace {namespace} {_POLICIES}=privileged, or an"
             " exception in the policy that is named",
         )
+
+
+def _habits(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
+    """Settings of others in the cluster that break what we install, though all of it is there."""
+    outside = [name for name in asked.nodes if not nri_works(_runtime(look.nodes.get(name, {})))]
+    if asked.nri and outside:
+        yield _finding(
+            "runtime-nri",
+            "the GPU operator's toolkit does not work with the nodes' container runtime.",
+            ", ".join(f"{name} has {_runtime(look.nodes[name])}" for name in outside),
+            "containerd 1.7.30, a later 1.7, or 2.1 and later; CRI-O 1.34 and later",
+            "upgrade the runtime, or bring NVIDIA's container toolkit with the node's image and set"
+            " host_defaults.toolkit: {kind: present}",
+        )
+    if _has_networks(asked) and look.cilium.get("cni-exclusive") == "true":
+        yield _finding(
+            "cilium-exclusive",
+            "Cilium takes the configuration of Multus away.",
+            "cni-exclusive is true in ConfigMap kube-system/cilium-config",
+            "false: Cilium renames 00-multus.conf, and pods get no network of a rail",
+            "set cni.exclusive: false in Cilium's Helm values, and restart its agents",
+        )
+    for namespace in dict.fromkeys((asked.namespace, *(name for name, _ in asked.pods))):
+        if label := look.meshed.get(namespace):
+            yield _finding(
+                "service-mesh",
+                f"a service mesh puts a sidecar into each pod of {namespace}.",
+                f"the namespace has the label {label}",
+                "none: a sidecar takes over the connections by which ranks find each other",
+                f"kubectl label namespace {namespace} {label.partition('=')[0]}-, or choose another"
+                " pod_network.namespace",
+            )
+
+
+def _runtime(node: Body) -> str:
+    return str(map_at(node, "status", "nodeInfo").get("containerRuntimeVersion") or "")
+
+
+def _has_networks(asked: PartsAsked) -> bool:
+    return bool(asked.attachments) or any(part == "attachments" for part, _ in asked.objects)
 
 
 def _ours(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:

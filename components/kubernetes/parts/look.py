@@ -21,6 +21,9 @@ _WORKLOADS: Final = {
 }
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _REFUSED: Final = 403
+_CILIUM: Final = "/api/v1/namespaces/kube-system/configmaps/cilium-config"
+_MESHES: Final = ("istio-injection=enabled", "istio.io/rev")
+"""Labels of a namespace: Istio's documentation, "Installing the Sidecar"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class PartsAsked:
     runtime_class: str | None = None
     pods: tuple[tuple[str, Body], ...] = field(default=(), repr=False)
     """Namespace and spec of pods of ours that a policy may forbid."""
+    nri: bool = False
+    """The GPU operator's toolkit works through NRI of containerd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,10 @@ class PartsLook:
     runtime_classes: frozenset[str] = frozenset()
     forbidden: Mapping[str, str] = field(default_factory=dict[str, str])
     """Namespace to why a policy forbids a pod of ours there."""
+    meshed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Namespace to the label by which a service mesh puts a sidecar into each pod there."""
+    cilium: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The settings of Cilium's agents; none without Cilium."""
 
 
 def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
@@ -106,6 +115,8 @@ def look_at_parts(calls: Calls, asked: PartsAsked) -> PartsLook:
         namespaces=frozenset(name_of(each) for each in lists["/api/v1/namespaces"]),
         runtime_classes=frozenset(map(name_of, lists["/apis/node.k8s.io/v1/runtimeclasses"])),
         forbidden=dict(_forbidden(calls, asked)),
+        meshed=dict(_meshed(lists["/api/v1/namespaces"])),
+        cilium=map_at(calls.call("GET", _CILIUM).body, "data"),
     )
 
 
@@ -193,6 +204,13 @@ def _resource_names(text: str) -> Iterator[str]:
         return
     for entry in (*list_at(document, "resourceList"), *list_at(document, "configList")):
         yield str(entry.get("resourceName"))
+
+
+def _meshed(namespaces: Sequence[Body]) -> Iterator[tuple[str, str]]:
+    for each in namespaces:
+        for key, value in map_at(each, "metadata", "labels").items():
+            if key in _MESHES or f"{key}={value}" in _MESHES:
+                yield name_of(each), f"{key}={value}"
 
 
 def _forbidden(calls: Calls, asked: PartsAsked) -> Iterator[tuple[str, str]]:

@@ -314,3 +314,47 @@ def test_an_attachment_of_others_that_is_not_there_is_named() -> None:
     )
     assert found.cause == "attachments-absent"
     assert found.actual == "no NetworkAttachmentDefinition default/sriov111"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "causes_of"),
+    [
+        ("containerd://1.7.29", ["runtime-nri problem"]),
+        ("containerd://2.0.5-k3s1", ["runtime-nri problem"]),
+        ("cri-o://1.33.4", ["runtime-nri problem"]),
+        ("containerd://1.7.30", []),
+        ("containerd://2.1.4-k3s1", []),
+        ("containerd://2.2.0", []),
+        ("cri-o://1.34.0", []),
+        ("docker://28.1.1", []),
+    ],
+)
+def test_a_runtime_in_which_the_operators_toolkit_does_not_work(
+    runtime: str, causes_of: list[str]
+) -> None:
+    """The ranges of NVIDIA's page on CDI and NRI: containerd 2.0 is in none."""
+    status = {**READY["status"], "nodeInfo": {"containerRuntimeVersion": runtime}}
+    seen = replace(look(), nodes={"gpu01": {**READY, "status": status}})
+    found = judge_parts(asked({}, nri=True, nodes={"gpu01": {}}), seen)
+    assert causes(found) == causes_of
+    assert all(runtime in each.actual for each in found)
+    assert judge_parts(asked({}, nodes={"gpu01": {}}), seen) == ()
+
+
+def test_a_cilium_that_takes_multus_away_is_named() -> None:
+    """It renames 00-multus.conf to .cilium_bak (k8snetworkplumbingwg/multus-cni#972)."""
+    exclusive = look(cilium={"cni-exclusive": "true"})
+    nad: Body = {"kind": "NetworkAttachmentDefinition", "metadata": {"name": "rail-0"}}
+    wanted = asked({}, objects=(("attachments", nad),))
+    (found,) = [each for each in judge_parts(wanted, exclusive) if "cilium" in each.cause]
+    assert "cni.exclusive: false" in found.fix
+    assert judge_parts(asked({}), exclusive) == (), "no pod gets a network by Multus"
+    for other in ({"cni-exclusive": "false"}, {"ipam": "kubernetes"}, {}):
+        assert "cilium-exclusive problem" not in causes(judge_parts(wanted, look(cilium=other)))
+
+
+def test_a_service_mesh_in_the_namespace_of_jobs_is_named() -> None:
+    meshed = look(meshed={"default": "istio-injection=enabled", "web": "istio.io/rev=1-27"})
+    (found,) = judge_parts(asked({}, namespace="default"), meshed)
+    assert found.cause == "service-mesh"
+    assert "kubectl label namespace default istio-injection-" in found.fix
