@@ -12,7 +12,10 @@ from components.cli.commands import list_commands
 from components.cli.main import load_command
 from lab.hosts import faults as host_faults
 from lab.switches.onyx.server import OnyxSwitch
+from tests.cli.conftest import Call, railyard
 from tests.docs.markdown import ROOT, blocks, tracked
+
+__all__ = ["railyard"]
 
 PAGES = tracked("*.md")
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
@@ -107,3 +110,14 @@ def test_reference_has_every_fault() -> None:
     host = {line.split()[0] for line in host_faults.FORMS.splitlines()}
     assert {verb for device, verb in shown if device == "leaf-01"} == switch
     assert {verb for device, verb in shown if device == "gpu01"} == host
+
+
+def test_the_check_of_the_readme_is_copied_from_a_run(railyard: Call) -> None:
+    shown = [
+        block.text.splitlines()
+        for block in blocks(ROOT / "README.md")
+        if block.language == "console" and "railyard check examples/" in block.text
+    ]
+    ((first, *lines),) = shown
+    end = next(number for number, line in enumerate(lines) if line.startswith("$ "))
+    assert lines[:end] == railyard(*first.split()[2:]).out.splitlines()
