@@ -45,6 +45,8 @@ look_system() {
   for unit in k3s k3s-agent; do
     [ ! -e "/etc/systemd/system/$unit.service" ] || fact k3s "$unit"
   done
+  fact selinux "$(first_line /sys/fs/selinux/enforce)" # 1: enforcing; no such file without SELinux
+  [ ! -e /usr/share/selinux/packages/k3s.pp ] || fact k3s_policy there # what k3s-selinux installs
   [ ! -e /etc/systemd/system/kubelet.service ] || fact kubelet kubelet
 }
 
