@@ -169,3 +169,8 @@ def fetch_fix(says: str) -> str:
         " between may have replaced it",
         "77": "install ca-certificates",
     }.get(code, "open the way to it: firewall, proxy, route")
+
+
+def in_words(says: str) -> str:
+    """What curl said, without the status that the script puts before it."""
+    return says.removeprefix("failed ").partition(" ")[2] or says if " " in says else says

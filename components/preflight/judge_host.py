@@ -13,7 +13,7 @@ from components.catalogue.upstream import (
     PROBE_DRIVERS_SINCE,
 )
 from components.core.finding import Finding, Severity
-from components.preflight.artefacts import Artefact, fetch_fix
+from components.preflight.artefacts import Artefact, fetch_fix, in_words
 from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
 
 CLOCK_WRONG_S: Final = 60.0
@@ -164,6 +164,14 @@ def _selinux(case: _Case) -> Iterator[Finding]:
             f" package); {_LATER}",
             "warning" if case.fact("k3s") else "problem",
         )
+
+
+def _ipoib(case: _Case) -> Iterator[Finding]:
+    if names := case.fact("ipoib"):
+        what = "HCAs have no IPoIB network device, so the device plugin finds none of them."
+        wanted = "a network device of each HCA, for its linkTypes: [infiniband]"
+        fix = "modprobe ib_ipoib; echo ib_ipoib >/etc/modules-load.d/ib_ipoib.conf"
+        yield case.find("ipoib", what, names, wanted, fix)
 
 
 def _cni(case: _Case) -> Iterator[Finding]:
@@ -341,16 +349,11 @@ def _source(case: _Case, artefact: Artefact, key: str, says: str) -> Iterator[Fi
     elif says.startswith("failed "):
         what = f"{artefact.address} cannot be fetched from the host."
         fix = fetch_fix(says)
-        yield case.find(cause, what, _in_words(says), "an answer", fix)
+        yield case.find(cause, what, in_words(says), "an answer", fix)
     elif key == "sum" and says != artefact.sha256:
         what = f"the checksum of {artefact.address} is another one."
         fix = "take the file that the checksum was made of, or write the checksum of this one"
         yield case.find(cause, what, says, artefact.sha256, fix)
-
-
-def _in_words(says: str) -> str:
-    """What curl said, without the status that the script puts before it."""
-    return says.removeprefix("failed ").partition(" ")[2] or says if " " in says else says
 
 
 def _images(case: _Case) -> Iterator[Finding]:
@@ -359,7 +362,7 @@ def _images(case: _Case) -> Iterator[Finding]:
         if not says or says == "200":
             continue
         what, fix = _pull_words(image, says)
-        yield case.find(image.name, what, _in_words(says), "200", fix)
+        yield case.find(image.name, what, in_words(says), "200", fix)
 
 
 def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
@@ -381,6 +384,7 @@ _JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _modules,
     _kubelet,
     _selinux,
+    _ipoib,
     _cni,
     _pod_mtu,
     _disk,

@@ -82,6 +82,14 @@ look_rpm() { # the same of rpm, whose lock is a POSIX lock on a file beside its 
   [ -z "$holder" ] || fact lock "process $holder ($(first_line "/proc/$holder/comm"))"
 }
 
+look_ipoib() { # the InfiniBand functions without a network device, which a selector of link types passes over
+  fact ipoib "$(for port in /sys/class/infiniband/*/ports/1; do
+    [ "$(first_line "$port/link_layer")" = InfiniBand ] || continue
+    function=$(readlink -f "${port%/ports/1}/device")
+    grep -q -s SW_MNG "$function/vpd" || [ -d "$function/net" ] || echo "${port%/ports/1}"
+  done | sed 's,.*/,,' | paste -s -d ' ' -)"
+}
+
 look_node() { # ADDRESS : the device that has it, and its MTU
   device=$(ip -o addr show 2>/dev/null | awk -v own="$1/" 'index($4, own) == 1 { print $2; exit }')
   [ -z "$device" ] || fact node "$device $(first_line "/sys/class/net/$device/mtu")"
@@ -192,6 +200,7 @@ while read -r ask name rest; do
     packages) look_packages ;;
     cni) fact cni "$(look_cni "$name" "$rest")" ;;
     python) look_python ;;
+    ipoib) look_ipoib ;;
     node) look_node "$name" ;;
     trust)
       printf '%s' "$rest" | base64 -d >"$work/ca"
