@@ -115,3 +115,11 @@ SOURCES: Final = (
     ),
 )
 """Tags and commits as their repositories show them."""
+
+K3S_SELINUX: Final = (
+    "https://github.com/k3s-io/k3s-selinux/releases/download/v1.6.stable.1/"
+    "k3s-selinux-1.6-1.el9.noarch.rpm"
+)
+"""K3s' SELinux policy for RHEL 9 and its rebuilds. With INSTALL_K3S_SKIP_DOWNLOAD, K3s' install.sh
+does not install it: v1.28.3 ends ("Failed to find the k3s-selinux policy", k3s-io/k3s#8810), later
+releases go on without it (#8703)."""

@@ -153,3 +153,24 @@ def _use(path: SpecPath) -> str:
     """What an image is for, by its place in the site."""
     named = {"image": path[-2], "chart": "network-device-plugin"}
     return str(named.get(str(path[-1]), path[-1])).replace("_", "-")
+
+
+def fetch_fix(says: str) -> str:
+    """What to do about curl's exit status (curl(1), EXIT CODES)."""
+    code = says.split()[1]
+    return {
+        "5": "correct the proxy of the host: its name is not resolved",
+        "6": "correct the name, or the host's DNS",
+        "22": "correct the address: the server answers with an error",
+        "28": "open the way to it, or give the host a proxy",
+        "35": "a proxy in between breaks TLS: let it pass this address, or trust its CA",
+        "56": "a proxy in between refuses it: give the host the proxy's address and login",
+        "60": "trust the CA that signed its certificate (update-ca-certificates); a proxy in"
+        " between may have replaced it",
+        "77": "install ca-certificates",
+    }.get(code, "open the way to it: firewall, proxy, route")
+
+
+def in_words(says: str) -> str:
+    """What curl said, without the status that the script puts before it."""
+    return says.removeprefix("failed ").partition(" ")[2] or says if " " in says else says

@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from components.catalogue.upstream import PROBE_CUDA, PROBE_DRIVERS, PROBE_DRIVERS_SINCE
+from components.catalogue.upstream import (
+    K3S_SELINUX,
+    PROBE_CUDA,
+    PROBE_DRIVERS,
+    PROBE_DRIVERS_SINCE,
+)
 from components.core.finding import Finding, Severity
-from components.preflight.artefacts import Artefact
+from components.preflight.artefacts import Artefact, fetch_fix, in_words
 from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
 
 CLOCK_WRONG_S: Final = 60.0
@@ -144,6 +149,29 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
             "swapoff -a, and take its line out of /etc/fstab",
             "warning",
         )
+
+
+def _selinux(case: _Case) -> Iterator[Finding]:
+    if not case.wants.kubelet or case.wants.unit != "k3s" or case.fact("selinux") != "1":
+        return
+    if not case.fact("k3s_policy"):
+        yield case.find(
+            "selinux",
+            "SELinux is enforcing without K3s' policy, which its install script does not bring.",
+            "no /usr/share/selinux/packages/k3s.pp",
+            "the packages container-selinux and k3s-selinux",
+            f"dnf install -y container-selinux; dnf install -y {K3S_SELINUX} (on release 8 its el8"
+            f" package); {_LATER}",
+            "warning" if case.fact("k3s") else "problem",
+        )
+
+
+def _ipoib(case: _Case) -> Iterator[Finding]:
+    if names := case.fact("ipoib"):
+        what = "HCAs have no IPoIB network device, so the device plugin finds none of them."
+        wanted = "a network device of each HCA, for its linkTypes: [infiniband]"
+        fix = "modprobe ib_ipoib; echo ib_ipoib >/etc/modules-load.d/ib_ipoib.conf"
+        yield case.find("ipoib", what, names, wanted, fix)
 
 
 def _cni(case: _Case) -> Iterator[Finding]:
@@ -320,33 +348,12 @@ def _source(case: _Case, artefact: Artefact, key: str, says: str) -> Iterator[Fi
         yield case.find(cause, what, "absent", artefact.sha256 or "there", fix)
     elif says.startswith("failed "):
         what = f"{artefact.address} cannot be fetched from the host."
-        fix = _fetch_fix(says)
-        yield case.find(cause, what, _in_words(says), "an answer", fix)
+        fix = fetch_fix(says)
+        yield case.find(cause, what, in_words(says), "an answer", fix)
     elif key == "sum" and says != artefact.sha256:
         what = f"the checksum of {artefact.address} is another one."
         fix = "take the file that the checksum was made of, or write the checksum of this one"
         yield case.find(cause, what, says, artefact.sha256, fix)
-
-
-def _in_words(says: str) -> str:
-    """What curl said, without the status that the script puts before it."""
-    return says.removeprefix("failed ").partition(" ")[2] or says if " " in says else says
-
-
-def _fetch_fix(says: str) -> str:
-    """What to do about curl's exit status (curl(1), EXIT CODES)."""
-    code = says.split()[1]
-    return {
-        "5": "correct the proxy of the host: its name is not resolved",
-        "6": "correct the name, or the host's DNS",
-        "22": "correct the address: the server answers with an error",
-        "28": "open the way to it, or give the host a proxy",
-        "35": "a proxy in between breaks TLS: let it pass this address, or trust its CA",
-        "56": "a proxy in between refuses it: give the host the proxy's address and login",
-        "60": "trust the CA that signed its certificate (update-ca-certificates); a proxy in"
-        " between may have replaced it",
-        "77": "install ca-certificates",
-    }.get(code, "open the way to it: firewall, proxy, route")
 
 
 def _images(case: _Case) -> Iterator[Finding]:
@@ -355,7 +362,7 @@ def _images(case: _Case) -> Iterator[Finding]:
         if not says or says == "200":
             continue
         what, fix = _pull_words(image, says)
-        yield case.find(image.name, what, _in_words(says), "200", fix)
+        yield case.find(image.name, what, in_words(says), "200", fix)
 
 
 def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
@@ -366,7 +373,7 @@ def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
     if says == "404":
         return f"the registry has no image {name}.", "push it there, or correct its name and tag"
     if says.startswith("failed "):
-        return f"the registry of {name} cannot be reached from the host.", _fetch_fix(says)
+        return f"the registry of {name} cannot be reached from the host.", fetch_fix(says)
     return f"the registry answers a pull of {name} with an error.", "look at the registry"
 
 
@@ -376,6 +383,8 @@ _JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _python,
     _modules,
     _kubelet,
+    _selinux,
+    _ipoib,
     _cni,
     _pod_mtu,
     _disk,

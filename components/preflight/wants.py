@@ -82,6 +82,8 @@ class HostWants:
     """The fact of a host that runs this Kubernetes already, whose ports are then its own."""
     ansible: bool = False
     """Ansible runs its modules here."""
+    ipoib: bool = False
+    """The device plugin finds its InfiniBand functions by their IPoIB network devices."""
     gpus: int = 0
     gpu_driver: Literal["host", "operator"] | None = None
     packages: bool = False
@@ -113,9 +115,16 @@ class HostWants:
         lines += [f"{_asks(each)} {each.name} {each.manifest}" for each in self.images]
         lines += [f"cni {self.cni.net_d} {self.cni.bin}"] if self.cni else []
         lines += ["packages of the system"] if self.kubelet or self.packages else []
+        lines += ["ipoib of functions"] if self.ipoib else []
         lines += ["python of Ansible"] if self.ansible else []
         lines += [f"node {self.node_address}"] if self.pod_mtu_bytes else []
         return "\n".join(lines) + "\n"
+
+
+def _picks_by_link_type(spec: ClusterSpec) -> bool:
+    """As `host_device_config` of the network operator does."""
+    network = spec.operators.network
+    return network is not None and spec.pod_network.mode == "host_device" and not spec.infiniband
 
 
 def _cni(spec: ClusterSpec, host: Host) -> CniPaths | None:
@@ -173,6 +182,7 @@ def _wants(
         kubelet=kubelet,
         unit="kubelet" if spec.kubespray else "k3s",
         ansible=kubelet and spec.kubespray is not None,
+        ipoib=host.hcas > 0 and _picks_by_link_type(spec),
         gpus=host.gpus,
         gpu_driver=_gpu_owner(spec) if host.gpus else None,
         packages=installs or "docker.engine" in settings or host.role == "balancer",

@@ -44,6 +44,8 @@ class EsxiVmConfig:
     guest: str
     """The lab host that plays its operating system."""
     datastore: str = "datastore1"
+    dynamic: bool = False
+    """Its devices were added as Dynamic DirectPath IO: by vendor and device, without an address."""
     powered_on: bool = True
     """Whether it runs when the lab is made."""
 

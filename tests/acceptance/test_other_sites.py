@@ -156,7 +156,7 @@ def test_guests_are_proven_by_commands_on_hosts() -> None:
     ]
     assert all(probe.job is None and probe.host is not None for probe in planned.probes)
     assert planned.memlock == ()
-    assert planned.limits.images_floor_s == 8400
+    assert planned.limits.images_floor_s == 7560
     assert {end.device for end in planned.endpoints} == {
         "leaf-01",
         *(f"vm0{n}" for n in range(1, 5)),

@@ -18,9 +18,11 @@ from components.model.cluster import ClusterSpec
 from components.model.environments import Esxi
 from components.remote.host_session import run_on_host
 from components.remote.tools import ToolCall, make_tool
+from lab.hypervisors.config import EsxiConfig
 from tests.golden.site import changed_spec
 from tests.hypervisor.esxi_lab import (
     CONFIG,
+    GPUS,
     SECRETS,
     EsxiLab,
     make_plan,
@@ -198,6 +200,37 @@ def test_an_unknown_device_is_refused_with_those_that_are_there(lab: EsxiLab) ->
 def test_a_gpu_that_the_machine_does_not_have_is_refused(lab: EsxiLab) -> None:
     words = refusal(lab, make_plan(with_vm(gpu="0000:01:00.0")))
     assert "vm01 has no passthrough device 0000:01:00.0: its .vmx has" in words
+
+
+def dynamic(config: EsxiConfig, second_gpu: str) -> EsxiConfig:
+    """Both machines have their devices by vendor and device; the second GPU is of this model."""
+    devices = tuple(
+        replace(device, device=second_gpu) if device.sbdf == GPUS[1] else device
+        for device in config.devices
+    )
+    vms = tuple(replace(vm, dynamic=True) for vm in config.vms)
+    return replace(config, devices=devices, vms=vms)
+
+
+def test_a_gpu_of_dynamic_directpath_is_used_if_it_is_the_only_one(tmp_path: Path) -> None:
+    plan = make_plan(make_spec(release="8.0U2"))
+    config = dynamic(with_release("8.0U2"), second_gpu="20b5")
+    with running(tmp_path / "esx01", config) as lab:
+        evidence(lab, plan)
+        assert lab.left(plan) == ()
+        text = next(lab.host.machine.vmfs.rglob("vm01/vm01.vmx")).read_text()
+        assert 'pciPassthru0.cfg.gpu-pci-id = "0000:3b:00.0"' in text
+
+
+def test_one_of_two_gpus_of_dynamic_directpath_is_refused(tmp_path: Path) -> None:
+    plan = make_plan(make_spec(release="8.0U2"))
+    config = dynamic(with_release("8.0U2"), second_gpu="20f1")
+    with running(tmp_path / "esx01", config) as lab:
+        words = refusal(lab, plan)
+    assert "vm01 has 0000:3b:00.0 as Dynamic DirectPath IO, if at all" in words
+    assert "this host has 2 of 0x10de:0x20f1" in words
+    assert "with the choice DirectPath IO and the address 0000:3b:00.0" in words
+    assert "changed before this: nothing" in words
 
 
 def test_the_management_card_stays_with_the_host(lab: EsxiLab) -> None:

@@ -141,6 +141,30 @@ def test_the_index_of_a_device_is_found_by_its_decimal_address(world: Path) -> N
     assert answer(world, 'passthrough_index "$world/a.vmx" 0000:5e:00.1') == ""
 
 
+GPU_BLOCK = "{}:00.0\n   Vendor ID: 0x10DE\n   Device ID: 0x20f1\n   SubVendor ID: 0x1\n"
+
+
+@pytest.mark.parametrize(
+    ("buses", "vmx", "index"),
+    [
+        ("3b", ["0x10de:0x20f1"], "0"),
+        ("3b", ["0x15b3:0x101b", "0x10DE:0x20F1"], "1"),
+        ("3b 5e", ["0x10de:0x20f1"], ""),
+        ("3b", ["0x10de:0x20f1", "0x10de:0x20f1"], ""),
+        ("3b", ["0x10de:0x20f1,0x10de:0x2235"], ""),
+        ("3b", ["0x10de:0x20f1 0x10de:0x2235"], ""),
+        ("3b", ["0x10de:0x2235"], ""),
+    ],
+)
+def test_a_device_without_an_address_is_found_if_only_one_can_be_meant(
+    tmp_path: Path, buses: str, vmx: list[str], index: str
+) -> None:
+    (tmp_path / "pci").write_text("".join(GPU_BLOCK.format(f"0000:{bus}") for bus in buses.split()))
+    lines = (f'pciPassthru{n}.allowedDevices = "{kind}"\n' for n, kind in enumerate(vmx))
+    (tmp_path / "a.vmx").write_text("".join(lines))
+    assert read(tmp_path, 'passthrough_index "$world/a.vmx" 0000:3b:00.0') == index
+
+
 @pytest.mark.parametrize(
     ("stdin", "reason"),
     [

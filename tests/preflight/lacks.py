@@ -151,6 +151,8 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "tool-nvidia-container-runtime": lambda: host({"tool.nvidia-container-runtime": "no"}),
     "module-nvidia_peermem": lambda: host({"module.nvidia_peermem": "absent"}),
     "cgroup": lambda: host({"cgroup": "v1"}),
+    "selinux": lambda: host({"selinux": "1"}),
+    "ipoib": lambda: host({"ipoib": "mlx5_0 mlx5_1"}),
     "cni-folders": lambda: foreign("no configuration in /etc/cni/net.d"),
     "swap": lambda: host({"swap": "2097152 /dev/sda2"}),
     "disk/var/lib": lambda: host({"disk./var/lib": "1048576"}),

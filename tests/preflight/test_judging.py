@@ -52,6 +52,19 @@ def test_what_is_as_it_should_be_lacks_nothing() -> None:
     assert settings("nic.0000:05:00.0.netdev", "enp5s0") == ()
 
 
+def test_only_k3s_on_an_enforcing_host_needs_its_policy() -> None:
+    assert host({"selinux": "0"}) == ()
+    assert host({"selinux": "1", "k3s_policy": "there"}) == ()
+    assert host({"selinux": "1"}, wants=SPRAYED) == ()
+    (found,) = host({"selinux": "1"})
+    assert found.severity == "problem"
+    assert (
+        "dnf install -y container-selinux; dnf install -y https://github.com/k3s-io/" in found.fix
+    )
+    (found,) = host({"selinux": "1", "k3s": "k3s"})
+    assert found.severity == "warning"  # it runs already
+
+
 @pytest.mark.parametrize(
     ("seconds", "severity"), [(0, None), (1, None), (-1, None), (30, "warning"), (-30, "warning"),
                               (3600, "problem"), (-3600, "problem")],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from ipaddress import IPv4Network
+from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
@@ -14,6 +16,7 @@ from components.model.cluster import ClusterSpec
 from components.model.drivers import ContainerToolkit
 from components.plan.make import make_plan
 from components.preflight.artefacts import artefacts_of, charts_without_images
+from components.preflight.run import host_script
 from components.preflight.wants import HostWants, wants_of
 from tests.golden.site import EXAMPLES, load_example
 from tests.graph.example_sites import example_spec
@@ -199,3 +202,35 @@ def test_the_device_of_the_nodes_address_is_found_by_it() -> None:
     (found,) = ask(replace(wanted, pod_mtu_bytes=65_500, pod_overhead_bytes=50))
     assert (found.cause, found.actual) == ("pod-mtu", "lo carries 65536")
     assert "take 14 from kubernetes.mtu_bytes" in found.fix
+
+
+def test_only_hcas_that_are_found_by_their_link_type_need_ipoib() -> None:
+    spec = example_spec("crusoe-k3s")
+    hosts = tuple(
+        host.model_copy(update={"ssh": host.way.model_copy(update={"address": f"10.9.0.{number}"})})
+        for number, host in enumerate(spec.hosts, start=1)
+    )
+    asked = wants(spec.model_copy(update={"hosts": hosts}))
+    assert {name for name, each in asked.items() if each.ipoib} == {
+        name for name in asked if "worker" in name
+    }
+    assert sum(each.ipoib for each in asked.values()) == 2
+    assert not any(each.ipoib for each in wants(load_example("dgx-roce")).values())
+    assert not any(each.ipoib for each in wants(load_example("quantum-ib")).values())
+
+
+def test_the_hcas_without_ipoib_are_named(tmp_path: Path) -> None:
+    for name, layer in (("mlx5_0", "InfiniBand"), ("mlx5_1", "InfiniBand"), ("mlx5_2", "Ethernet")):
+        function = tmp_path / "sys/devices" / name
+        (function / "infiniband" / name / "ports/1").mkdir(parents=True)
+        (function / "infiniband" / name / "ports/1/link_layer").write_text(f"{layer}\n")
+        (function / "infiniband" / name / "device").symlink_to(function)
+        (tmp_path / "sys/class/infiniband").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys/class/infiniband" / name).symlink_to(function / "infiniband" / name)
+    (tmp_path / "sys/devices/mlx5_0/net/ib0").mkdir(parents=True)
+    text = host_script().replace("/sys/class", f"{tmp_path}/sys/class")
+    done = subprocess.run(
+        ["/bin/sh", "-c", text], input="ipoib of functions\n",
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "ipoib=mlx5_1" in done.stdout.splitlines()

@@ -284,7 +284,14 @@ read_fabric_manager() { # ready, or not-running on a host whose NVSwitches need 
   fabric_manager=ready
   find_pci_classes
   while IFS= read -r device; do
-    case $device in *:0x0680??) ;; *) continue ;; esac # a bridge, where it is NVIDIA's
+    case $device in
+      *:0x0680??) ;; # a bridge, where it is NVIDIA's
+      *:0x0207*)
+        ! manages_nvswitch "/sys/bus/pci/devices/${device%%/*}" || fabric_manager=not-running
+        continue
+        ;;
+      *) continue ;;
+    esac
     find_line "/sys/bus/pci/devices/${device%%/*}/vendor"
     [ "$value" != 0x10de ] || fabric_manager=not-running
   done <"$work/kernel.classes"
@@ -295,7 +302,7 @@ read_fabric_manager() { # ready, or not-running on a host whose NVSwitches need 
 refuse_fabric_manager() {
   fail 'this host has NVSwitches, and nvidia-fabricmanager does not run: its GPUs do not reach each other, and' \
     "CUDA does not start (error 802). Install nvidia-fabricmanager in the driver's version ($(gpu_field version))," \
-    'and systemctl enable --now nvidia-fabricmanager'
+    'and systemctl enable --now nvidia-fabricmanager (on HGX B200 and later, nvlsm too)'
 }
 
 running_gpu_field() { # version|license : of the driver that runs, on a host whose image has no modinfo for it

@@ -76,6 +76,7 @@ look_all() { # SYS : the root of sysfs
     look_vendor='' look_class=''
     { IFS= read -r look_vendor <"$look_device/vendor"; IFS= read -r look_class <"$look_device/class"; } 2>/dev/null
     case $look_vendor:$look_class in
+      0x15b3:0x0207*) grep -q -s SW_MNG "$look_device/vpd" || look_card ;; # else it manages NVSwitches
       0x15b3:0x02*) look_card ;;
       0x10de:0x03*) look_function gpu ;;
     esac

@@ -77,7 +77,7 @@ vf_problem() { # PCI : VFs that are there without an RDMA device
 
 ib_adapters() { # PCI addresses of the InfiniBand functions, but not the VFs of one that is here
   grep -s -l '^0x0207' /sys/bus/pci/devices/*/class | sed 's,/class$,,' | while IFS= read -r adapter; do
-    [ -e "$adapter/physfn" ] || echo "${adapter##*/}"
+    [ -e "$adapter/physfn" ] || manages_nvswitch "$adapter" || echo "${adapter##*/}"
   done
 }
 

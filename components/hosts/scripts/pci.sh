@@ -38,6 +38,12 @@ refuse_pci() { # before anything is recorded: without the tool the words of now 
       'install pciutils, or set host_defaults.kernel.acs: keep'
 }
 
+# On HGX B200 and B300 the NVSwitches are no PCI devices: ConnectX-7 functions of class 0207 manage
+# them, and only their VPD differs from a network card's (SMDL=SW_MNG).
+manages_nvswitch() { # DEVICE : a folder of /sys/bus/pci/devices
+  [ ! -e "$1/physfn" ] && grep -q -s SW_MNG "$1/vpd"
+}
+
 find_pci_classes() { # $work/kernel.classes: "<PCI>/class:<class>" of GPUs, InfiniBand controllers, NVSwitches' bridges
   [ "$reading_all" = no ] || [ ! -e "$work/kernel.classes" ] || return 0
   class_files=''
@@ -63,7 +69,7 @@ find_ends() { # $work/kernel.ends: "gpu <path>" of each GPU (vendor 10de, class 
     while IFS= read -r end_line; do
       end_pci=${end_line%%/*}
       case $end_line in
-        *:0x0207*) add_end card "$end_pci" ;;
+        *:0x0207*) manages_nvswitch "/sys/bus/pci/devices/$end_pci" || add_end card "$end_pci" ;;
         *:0x03*)
           find_line "/sys/bus/pci/devices/$end_pci/vendor"
           case $value in 0x10de*) add_end gpu "$end_pci" ;; esac

@@ -167,7 +167,29 @@ passthrough_index() { # VMX SBDF : N of the pciPassthruN that holds the device
   decimal=$(printf '%05d:%03d:%02d.%d' "$((0x${2%%:*}))" "$((0x${bus%%:*}))" \
     "$((0x${slot%%.*}))" "$((0x${slot##*.}))") # a .vmx counts in decimal
   sed -n 's/^pciPassthru\([0-9]*\)\.id *= *"*\([^"]*\)"*[[:space:]]*$/\1 \2/p' "$1" |
-    awk -v id="$decimal" '$2 == id { print $1; exit }'
+    awk -v id="$decimal" '$2 == id { print $1; exit }' | grep . || dynamic_index "$1" "$2"
+}
+
+dynamic_entries() { # VMX : "N <vendor:device>" of each Dynamic DirectPath IO device, which has no address
+  sed -n 's/^pciPassthru\([0-9]*\)\.allowedDevices *= *"*\([^"]*\)"*[[:space:]]*$/\1 \2/p' "$1"
+}
+
+dynamic_index() { # VMX SBDF : N of the only entry that allows only this device, if the host has one of it
+  dynamic_entries "$1" >"$work/dynamic"
+  [ -s "$work/dynamic" ] || return 0
+  kind=$(kind_of "$2")
+  [ "$(grep -c -i -w "$kind" "$work/dynamic")" = 1 ] && [ "$(count_kind "$kind")" = 1 ] || return 0
+  awk -v kind="$kind" 'tolower($2) == kind && NF == 2 { print $1 }' "$work/dynamic"
+}
+
+kind_of() { # SBDF : its vendor and device as an .vmx writes them, for example 0x10de:0x20f1
+  echo "$(pci_field "$1" 'Vendor ID'):$(pci_field "$1" 'Device ID')" | awk '{ print tolower($0) }'
+}
+
+count_kind() { # VENDOR:DEVICE : how many functions of this host are such a device
+  awk -v kind="$1" '/^ *Vendor ID:/ { vendor = $NF } /^ *Device ID:/ { device = $NF }
+    /^[0-9A-Fa-f]/ { count += tolower(vendor ":" device) == kind; vendor = device = "" }
+    END { print count + (tolower(vendor ":" device) == kind) }' "$work/pci"
 }
 
 vmx_value() { # FILE KEY : ESXi passes over a key in other letters, so that is none

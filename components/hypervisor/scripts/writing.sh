@@ -81,9 +81,7 @@ raw_wanted() { # NAME : "<key of the .vmx><tab><value>" of all that is wanted of
       vmx.*) printf '%s\t%s\n' "${setting#vmx.}" "$value" >>"$work/raw" ;;
       gpu_pci_id)
         index=$(passthrough_index "$vmx" "$value")
-        [ -n "$index" ] || fail "$vm has no passthrough device $value: its .vmx has" \
-          "$(sed -n 's/^pciPassthru[0-9]*\.id *= *//p' "$vmx" | paste_list); add the PCI device to" \
-          'the machine in the vSphere client, or correct vms[].gpu'
+        [ -n "$index" ] || refuse_gpu "$vm" "$value"
         printf 'pciPassthru%s.cfg.gpu-pci-id\t%s\n' "$index" "$value" >>"$work/raw"
         ;;
       numa_node)
@@ -92,6 +90,19 @@ raw_wanted() { # NAME : "<key of the .vmx><tab><value>" of all that is wanted of
         ;;
     esac
   done 6<"$work/own"
+}
+
+refuse_gpu() { # NAME SBDF : how to give the machine this device
+  dynamic_entries "$vmx" >"$work/dynamic"
+  ! grep -q -i -w "$(kind_of "$2")" "$work/dynamic" ||
+    fail "$1 has $2 as Dynamic DirectPath IO, if at all: its .vmx allows $(cut -d ' ' -f 2- "$work/dynamic" |
+      paste_list) and this host has $(count_kind "$(kind_of "$2")") of $(kind_of "$2"), so only the next" \
+      'power-on tells which one it gets. Remove that PCI device in the vSphere client, and add it again' \
+      "with the choice DirectPath IO and the address $2"
+  fail "$1 has no passthrough device $2: its .vmx has" \
+    "$(sed -n -e 's/^pciPassthru[0-9]*\.id *= *//p' -e 's/^pciPassthru[0-9]*\.allowedDevices *= *//p' \
+      "$vmx" | paste_list); add the PCI device to the machine in the vSphere client" \
+    '(choice DirectPath IO), or correct vms[].gpu'
 }
 
 paste_list() { # lines to one line

@@ -3,6 +3,7 @@
 # runs the program with NCCL and UCX bound to exactly them. Ports of a lower rate are storage or
 # management; with them in the list NCCL hangs at its start, and UCX at its end. A pod sees all devices
 # of its node, and the PF beside a VF of its own; those that it has no character device of are left out.
+# So are functions that manage the NVSwitches of an HGX B200 (VPD: SW_MNG), if the container may read it.
 # POSIX sh.
 set -eu
 top=0
@@ -15,6 +16,7 @@ for device in "${RAILYARD_INFINIBAND:-/sys/class/infiniband}"/*; do
   for verbs in "$device"/device/infiniband_verbs/*; do
     [ ! -d "$verbs" ] || [ -e "${RAILYARD_DEVICES:-/dev/infiniband}/${verbs##*/}" ] || mine=no
   done
+  ! grep -q -s SW_MNG "$device/device/vpd" || mine=no
   [ "$mine" = yes ] || continue
   case $(cat "$port/state") in
     4:*) ;;

@@ -45,6 +45,8 @@ look_system() {
   for unit in k3s k3s-agent; do
     [ ! -e "/etc/systemd/system/$unit.service" ] || fact k3s "$unit"
   done
+  fact selinux "$(first_line /sys/fs/selinux/enforce)" # 1: enforcing; no such file without SELinux
+  [ ! -e /usr/share/selinux/packages/k3s.pp ] || fact k3s_policy there # what k3s-selinux installs
   [ ! -e /etc/systemd/system/kubelet.service ] || fact kubelet kubelet
 }
 
@@ -78,6 +80,14 @@ look_rpm() { # the same of rpm, whose lock is a POSIX lock on a file beside its 
   inode=$(stat -c %i "$(rpm --eval '%{_dbpath}')/.rpm.lock" 2>/dev/null) || return 0
   holder=$(awk -v end=":$inode" '/ WRITE / && index($6 "$", end "$") { print $5; exit }' /proc/locks)
   [ -z "$holder" ] || fact lock "process $holder ($(first_line "/proc/$holder/comm"))"
+}
+
+look_ipoib() { # the InfiniBand functions without a network device, which a selector of link types passes over
+  fact ipoib "$(for port in /sys/class/infiniband/*/ports/1; do
+    [ "$(first_line "$port/link_layer")" = InfiniBand ] || continue
+    function=$(readlink -f "${port%/ports/1}/device")
+    grep -q -s SW_MNG "$function/vpd" || [ -d "$function/net" ] || echo "${port%/ports/1}"
+  done | sed 's,.*/,,' | paste -s -d ' ' -)"
 }
 
 look_node() { # ADDRESS : the device that has it, and its MTU
@@ -190,6 +200,7 @@ while read -r ask name rest; do
     packages) look_packages ;;
     cni) fact cni "$(look_cni "$name" "$rest")" ;;
     python) look_python ;;
+    ipoib) look_ipoib ;;
     node) look_node "$name" ;;
     trust)
       printf '%s' "$rest" | base64 -d >"$work/ca"

@@ -67,6 +67,11 @@ def decimal_id(sbdf: str) -> str:
     return f"{int(segment, 16):05d}:{int(bus, 16):03d}:{int(slot, 16):02d}.{int(function, 16)}"
 
 
+def kind_of(device: EsxiPciDevice) -> str:
+    """`pciPassthruN.allowedDevices` of a Dynamic DirectPath IO device."""
+    return f"0x{device.vendor}:0x{device.device}"
+
+
 def initial_vmx(config: EsxiConfig, vm: EsxiVmConfig, system_id: str) -> str:
     """The file of a machine that was made in the host client with two devices passed through."""
     hardware = parse_release(config.release).hardware
@@ -91,6 +96,9 @@ def initial_vmx(config: EsxiConfig, vm: EsxiVmConfig, system_id: str) -> str:
     for number, sbdf in enumerate((vm.gpu, vm.nic)):
         device = by_address[sbdf]
         settings[f"pciPassthru{number}.present"] = "TRUE"
+        if vm.dynamic:
+            settings[f"pciPassthru{number}.allowedDevices"] = kind_of(device)
+            continue
         settings[f"pciPassthru{number}.id"] = decimal_id(sbdf)
         settings[f"pciPassthru{number}.deviceId"] = f"0x{device.device}"
         settings[f"pciPassthru{number}.vendorId"] = f"0x{device.vendor}"
@@ -114,7 +122,7 @@ def check_power_on(
     Raises:
         Refusal: In the vendor's words.
     """
-    devices = _passed_through(settings, owned)
+    devices = _passed_through(settings, owned, held)
     if not devices:
         return
     taken = next((device for device in devices if device.sbdf in held), None)
@@ -141,7 +149,7 @@ def check_power_on(
 
 
 def _passed_through(
-    settings: Mapping[str, str], owned: Sequence[EsxiPciDevice]
+    settings: Mapping[str, str], owned: Sequence[EsxiPciDevice], held: Collection[str]
 ) -> list[EsxiPciDevice]:
     by_id = {decimal_id(device.sbdf): device for device in owned}
     found: list[EsxiPciDevice] = []
@@ -150,6 +158,12 @@ def _passed_through(
         if match is None or not is_true(value):
             continue
         name = f"pciPassthru{match[1]}"
+        if allowed := settings.get(f"{name}.allowedDevices"):
+            free = [d for d in owned if kind_of(d) == allowed and d.sbdf not in held]
+            if not free:
+                raise Refusal(DEVICE_POWER_ON, f"no free device for {name} ({allowed})")  # guess
+            found.append(free[0])
+            continue
         address = settings.get(f"{name}.id", "")
         if address not in by_id:
             # The log line is of a real host; the rest is a guess.

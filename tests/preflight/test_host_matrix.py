@@ -1,0 +1,35 @@
+"""Kinds of hosts that sites have, and what preflight says of each before anything is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NotRequired, TypedDict, cast
+
+import pytest
+import yaml
+
+from tests.preflight.lacks import esxi, host
+
+
+class Row(TypedDict):
+    """One kind of host."""
+
+    facts: NotRequired[dict[str, str]]
+    esxi: NotRequired[dict[str, str]]
+    found: dict[str, str]
+    says: NotRequired[list[str]]
+
+
+TEXT = Path(__file__).with_name("host_matrix.yaml").read_text()
+MATRIX = cast("dict[str, Row]", yaml.safe_load(TEXT))
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_kind_of_host_is_accepted_or_refused_with_what_to_do(name: str) -> None:
+    row = MATRIX[name]
+    hypervisor = (each for key, value in row.get("esxi", {}).items() for each in esxi(key, value))
+    found = host(row["facts"]) if "facts" in row else tuple(hypervisor)
+    assert {each.cause: each.severity for each in found} == row["found"]
+    fixes = " ".join(each.fix for each in found)
+    for words in row.get("says", []):
+        assert words in fixes
