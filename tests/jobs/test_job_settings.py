@@ -13,7 +13,7 @@ from components.jobs.environment import job_script
 from components.jobs.templates import number_objects
 from components.model.cluster import ClusterSpec
 from components.model.jobs import Programs
-from tests.golden.site import changed_spec
+from tests.golden.site import changed_spec, load_example
 from tests.lab_physics.examples import example
 
 SPEC, CLOUD, SHARED = (example(name) for name in ("dgx-roce", "crusoe-k3s", "shared-rdma"))
@@ -137,3 +137,10 @@ def test_an_image_without_mpirun_says_so(tmp_path: Path) -> None:
     done = launch(tmp_path, "mpiexec-of-another-mpi")
     assert done.returncode == 127
     assert "mpiexec-of-another-mpi: not found: this image has none on its PATH" in done.stderr
+
+
+@pytest.mark.parametrize(("example", "over_tcp"), [("dgx-roce", True), ("quantum-ib", False)])
+def test_mpi_itself_stays_off_the_rails_of_roce(example: str, over_tcp: bool) -> None:  # noqa: FBT001
+    """UCX would take every card of a pod, and hang between rails without a route (ucx#7295)."""
+    command = " ".join(container_of(load_example(example), "Launcher")["command"])
+    assert ("--mca pml ob1 --mca btl ^openib" in command) is over_tcp
