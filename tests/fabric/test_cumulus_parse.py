@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from components.fabric.systems.cumulus.driver import (
     parse_profile,
 )
 from components.fabric.systems.cumulus.rows import PORT
+from components.fabric.systems.cumulus.tree import ROCE, collapse_ports
 
 DRIVER: Final = CumulusDriver()
 ALL_ROWS: Final = PortState.model_validate({row.setting: row.blank for row in PORT})
@@ -57,6 +59,21 @@ def test_the_transcripts_of_two_profiles(
     assert (profile.roce, profile.pfc_priorities) == (mode, paused)
     assert (port.trust, port.strict_classes) == ("both", strict)
     assert port.ecn == {tc: EcnState(min_kib=low, max_kib=high) for tc, (low, high) in ecn.items()}
+
+
+def test_a_profile_that_is_on_is_never_read_as_none() -> None:
+    with pytest.raises(Unreadable, match="no rule of dashes tells the columns"):
+        parse_profile(re.sub(r"(?m)^-+ .*\n", "", SINGLE_POOL))
+    tree = {"qos": {"roce": {"enable": "on", "mode": "lossless"}}}
+    answers = {CONFIG: json.dumps([{"set": tree}]), ROCE: "Error: nothing here"}
+    with pytest.raises(Unreadable, match="the configuration has a RoCE profile"):
+        CumulusDriver().parse(answers, SwitchState(roce="lossless"))
+
+
+def test_ports_of_two_kinds_are_no_run() -> None:
+    assert collapse_ports(["bond2", "swp1", "swp3", "swp2s1", "swp2s0"]) == (
+        "bond2,swp1,swp2s0-1,swp3"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "enable   off\n", "state    disabled\nmode   lossless\n"])
@@ -232,7 +249,7 @@ def test_the_longest_cable_of_the_profile(said: object, metres: int) -> None:
     [
         ("nv: no such thing", "the JSON is broken"),
         ("[]", "neither a header"),
-        ('[{"set": {"bridge": {"domain": {"br_default": {"vlan": {"x": {}}}}}}}]', "invalid lit"),
+        ('[{"set": {"bridge": {"domain": {"br_default": {"vlan": {"x": {}}}}}}}]', "no number, but 'x'"),
     ],
 )
 def test_a_configuration_of_another_form_is_shown_raw(text: str, why: str) -> None:

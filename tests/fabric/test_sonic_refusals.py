@@ -11,8 +11,9 @@ import pytest
 from components.core.errors import DeviceError
 from components.fabric.exchange import Exchange
 from components.fabric.plan import plan_fabric
-from components.fabric.state import SwitchState
-from components.fabric.systems.sonic.driver import SonicDriver
+from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.base import Unreadable
+from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.in_process import DirectSession, apply
 from tests.fabric.sonic_lab import load_spec, make_switch, talk
@@ -162,3 +163,23 @@ def test_what_no_line_of_ours_can_give_is_said_and_nothing_stays(
     with pytest.raises(DeviceError, match=words):
         apply(talk(switch), desired)
     assert switch.snapshot() == first
+
+
+@pytest.mark.parametrize(
+    ("tables", "why"),
+    [
+        ({"PORT": {"Ethernet0": {"mtu": "x"}}}, "'x' of PORT|Ethernet0 mtu is no number"),
+        (
+            {"VLAN_MEMBER": {"Vlanx|Ethernet0": {}}},
+            "'x' of VLAN_MEMBER|Vlanx|Ethernet0 is no number",
+        ),
+        ({"VLAN": {"Vlan": {}}}, "'' of VLAN|Vlan is no number"),
+    ],
+)
+def test_a_text_in_place_of_a_number_is_refused_with_its_row(
+    tables: dict[str, dict[str, dict[str, str]]], why: str
+) -> None:
+    text = json.dumps({"PORT": {"Ethernet0": {}}} | tables)
+    wanted = SwitchState(vlans=(7,), ports={"Ethernet0": PortState(mtu_bytes=9100)})
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        SonicDriver().parse({CONFIG: text}, wanted)

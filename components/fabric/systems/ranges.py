@@ -7,16 +7,20 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
+MOST_VLAN: Final = 4095
 _NUMBER: Final = re.compile(r"\d+")
 _SPAN: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-(?:\1)?(\d+))?")
 
 
 def parse_vlan_ranges(text: str) -> tuple[int, ...]:
-    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` are no VLANs."""
+    """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` are no VLANs.
+
+    What is above 4095 is no number of IEEE 802.1Q, and is left out.
+    """
     vlans: set[int] = set()
     for part in re.findall(r"\d+(?:-\d+)?", text):
         first, _, last = str(part).partition("-")
-        vlans |= set(range(int(first), int(last or first) + 1))
+        vlans |= set(range(int(first), min(int(last or first), MOST_VLAN) + 1))
     return tuple(sorted(vlans))
 
 

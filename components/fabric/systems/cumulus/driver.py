@@ -31,7 +31,15 @@ from components.fabric.systems.base import (
 from components.fabric.systems.cumulus import beside, patch, rows, tree
 from components.fabric.systems.cumulus.patch import Line
 from components.fabric.systems.cumulus.rows import States, Tail
-from components.fabric.systems.cumulus.tree import ROCE, SWP, Tree, child, parse_profile, value_at
+from components.fabric.systems.cumulus.tree import (
+    ON,
+    ROCE,
+    SWP,
+    Tree,
+    child,
+    parse_profile,
+    value_at,
+)
 from components.fabric.systems.membership import holders_of, named_vlans, others_of
 from components.fabric.systems.ranges import port_key
 
@@ -170,12 +178,17 @@ class CumulusDriver(Driver):
             config = part | config if isinstance(part, dict) else config
         if not config.keys() & {"set", "header"}:
             raise answer.unreadable("there is neither a header nor a configuration in it")
+        profile = child(config, "set", "qos", "roce")
+        if given is not None and given.roce == "none" and str(profile.get("enable")) in ON:
+            why = "the configuration has a RoCE profile, and this answer shows none"
+            raise Unreadable(ROCE, answers[ROCE], why)
         version = _VERSION.search(answer.text)
         release = tuple(int(part) for part in version[1].split(".")) if version else ()
         try:
             return _read(child(config, "set"), release, given, wanted)
         except ValueError as error:
-            raise answer.unreadable(str(error)) from error
+            words = re.sub(r"^invalid literal for int\(\) .*: ", "no number, but ", str(error))
+            raise answer.unreadable(words) from error
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """The lines from `actual` to `target`, for one revision; empty when they agree.

@@ -134,15 +134,21 @@ def expand_names(key: str) -> Iterator[str]:
         yield from names
 
 
+def _head_of(name: str) -> str:
+    """`swp` of swp1s0: ports of two kinds are never one run."""
+    return re.split(r"\d", name, maxsplit=1)[0]
+
+
 def collapse_ports(names: Iterable[str]) -> str:
     """Write ports as one argument: `swp1-3,swp7,swp9s0-1`."""
 
-    def run_of(each: tuple[int, str]) -> tuple[int, ...]:
+    def run_of(each: tuple[int, str]) -> tuple[str | int, ...]:
         *above, last = port_key(each[1])
-        return (*above, last - each[0])
+        return (_head_of(each[1]), *above, last - each[0])
 
     words: list[str] = []
-    for _, run in groupby(enumerate(sorted(names, key=port_key)), run_of):
+    ordered = sorted(names, key=lambda name: (_head_of(name), port_key(name)))
+    for _, run in groupby(enumerate(ordered), run_of):
         first, *rest = (name for _, name in run)
         words.append(f"{first}-{port_key(rest[-1])[-1]}" if rest else first)
     return ",".join(words)
@@ -166,6 +172,10 @@ _SCHEDULE: Final = re.compile(
 """A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
 
 
+_RULE: Final = re.compile(r"^-+ +-+ +-+.*$", re.MULTILINE)
+_SAYS_ON: Final = re.compile(r"^ *(?:enable|state) .*\b(?:on|enabled)\b", re.MULTILINE)
+
+
 def parse_profile(text: str) -> SwitchState:
     """`nv show qos roce`, the text form: the vendor's page shows it for three profiles.
 
@@ -174,6 +184,8 @@ def parse_profile(text: str) -> SwitchState:
     """
     none = SwitchState(pfc_priorities=(), pfc_enabled=False, roce="none", ports={"": PortState()})
     if not {_row(text, "enable"), _row(text, "state")} & ON:
+        if _SAYS_ON.search(text) and not _RULE.search(text):
+            raise Unreadable(ROCE, text, "a profile is on, and no rule of dashes tells the columns")
         return none
     mode, schedule = _row(text, "mode"), _SCHEDULE.findall(text)
     low, high = (_read_size(_row(text, f"{end}-threshold")) for end in ("min", "max"))
@@ -208,7 +220,7 @@ def _row(text: str, name: str) -> str:
     The rule of dashes below the head tells where its columns begin. Up to Cumulus 5.3 a third
     column describes the setting (tests/fabric/forms/README.md).
     """
-    rule = re.search(r"^-+ +-+ +-+.*$", text, re.MULTILINE)
+    rule = _RULE.search(text)
     row = re.search(rf"^ *{name} +\S.*$", text, re.MULTILINE)
     if rule is None or row is None:
         return ""

@@ -27,13 +27,14 @@ from components.fabric.systems.base import (
     Question,
     Reading,
     Script,
+    Unreadable,
     Unsettable,
     ask_once,
 )
 from components.fabric.systems.sonic import counters, read, routing
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.port import OFFERS, PortPlan, vlan_members
-from components.fabric.systems.sonic.rows import Cell, Rows
+from components.fabric.systems.sonic.rows import Cell, Fields, Rows
 
 CONFIG: Final = "sudo sonic-cfggen -d --print-data"
 VERSION: Final = "cat /etc/sonic/sonic_version.yml"
@@ -58,6 +59,19 @@ _ERRORS: Final = (
 and Redis' own."""
 _CLICK: Final = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)
 """The last part of a refusal of click, after two lines of usage."""
+
+
+def _odd(tables: Mapping[str, Mapping[str, Fields]], words: str) -> str:
+    """Where the text is that shall be a number; the words of Python if it is in no row."""
+    bad = words.rpartition(": '")[2].removesuffix("'")
+    places = [
+        f"{table}|{key}" + (f" {field}" if field else "")
+        for table, rows in tables.items()
+        for key, fields in rows.items()
+        for field, value in {"": key.partition("|")[0].removeprefix("Vlan"), **fields}.items()
+        if value == bad
+    ]
+    return f"{bad!r} of {places[0]} is no number" if places else words
 
 
 def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
@@ -246,10 +260,13 @@ class SonicDriver(Driver):
             native[routing.RELEASE] = str(counters.parse_release(answers[VERSION]))
         if PORTS in answers:
             native[OFFERS] = write_text(counters.parse_offers(PORTS, answers[PORTS]))
-        others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
-        state = _state_of(config, wanted)
-        state = state.model_copy(update={"native": state.native | native})
-        return Reading(state, config.vlan_holders(wanted.ports), others)
+        try:
+            others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
+            state = _state_of(config, wanted)
+            state = state.model_copy(update={"native": state.native | native})
+            return Reading(state, config.vlan_holders(wanted.ports), others)
+        except ValueError as error:
+            raise Unreadable(CONFIG, answers[CONFIG], _odd(tables, str(error))) from error
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """One document of rows, and what takes commands of its own."""
