@@ -118,7 +118,7 @@ def test_the_log_endpoint_refuses_who_is_not_the_api_server(site: Site) -> None:
 
 @pytest.fixture(scope="module")
 def operators(site: Site, pod_network: None) -> None:
-    """The GPU operator, and ours for MPI: its real controller reads jobs by upstream's schema."""
+    """The GPU operator, and ours for MPI: its real controller reads jobs by the small schema."""
     del pod_network
     binaries = ensure_binaries()
     site.apply(load_vendored("components.jobs", MPI_OPERATOR_FILE))
