@@ -41,7 +41,7 @@ def adapt(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _adapt(body: Doc) -> Doc:
-    if text_at(body, "kind") == "ConfigMap":
+    if text_at(body, "data", "config.json"):
         body["data"] = {"config.json": _plugin_config(text_at(body, "data", "config.json"))}
     if text_at(body, "kind") == "NetworkAttachmentDefinition":
         config = json.loads(text_at(body, "spec", "config"))

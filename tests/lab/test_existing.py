@@ -68,6 +68,7 @@ def test_the_owner_brings_what_the_site_calls_theirs_and_no_more() -> None:
     assert [f"{each.kind} {each.name}" for each in parts if each.kind in RUNNING] == [
         "DaemonSet multus",
         "DaemonSet whereabouts",
+        "Deployment whereabouts-reconciler",
         "DaemonSet macvlan-cni",
         "DaemonSet rdma-shared-dp-ds",
         "Deployment mpi-operator",
