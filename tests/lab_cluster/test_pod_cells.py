@@ -26,7 +26,15 @@ from components.pod_network.attachment import (
 )
 from components.pod_network.plan import plan_pod_network
 from lab.cluster.build import ensure_binaries
-from lab.cluster.document import Doc, as_doc, docs_at, name_of, pairs_at, text_at
+from lab.cluster.document import (
+    Doc,
+    as_doc,
+    docs_at,
+    name_of,
+    namespace_of,
+    pairs_at,
+    text_at,
+)
 from lab.cluster.pod_view import Pod
 from lab.cluster.process import wait_until
 from tests.lab_cluster.conftest import PODS, TOKEN, FakeLab, Site, make_gpu_node
@@ -40,6 +48,7 @@ EXISTING = {
     "kubeconfig": {"secret": "kubeconfig"},
 }
 """A K3s of somebody else: its folders are K3s' own."""
+_WHEREABOUTS = "/apis/whereabouts.cni.cncf.io/v1alpha1"
 KINDS = {"vfs": 11, "cards": 12, "ib-vfs": 13, "ib-cards": 14}
 
 
@@ -73,6 +82,15 @@ class CellSite(Site):
             self.delete(*(f"{PODS}/{name_of(each)}" for each in self.api.items(PODS)))
             gone = [as_doc(m.body) for m in manifests if m.kind != "CustomResourceDefinition"]
             self.delete(*map(self.path_of, gone))
+            # With its daemons gone nobody frees them, as on real nodes.
+            for kind in ("ippools", "overlappingrangeipreservations"):
+                held = self.api.items(f"{_WHEREABOUTS}/{kind}")
+                self.delete(
+                    *(
+                        f"{_WHEREABOUTS}/namespaces/{namespace_of(each)}/{kind}/{name_of(each)}"
+                        for each in held
+                    )
+                )
 
     def wait_running(self, name: str) -> None:
         wait_until(f"{name} to run", lambda: self.phase(f"{PODS}/{name}") == "Running", 30)
