@@ -53,7 +53,8 @@ POINTS: Final = (
 release, and the probes' jobs."""
 
 
-STATE_BYTES: Final = 300_000
+STATE_BYTES: Final = 320_000
+"""Of dgx-roce: 309,523 with the two objects of whereabouts' reconciler, 2026-11-29."""
 PROOF_BYTES: Final = 10_000
 STEP_BYTES: Final = 8_192
 """Of a step on a host, inputs and outputs together: what a site of 1,000 hosts can carry."""
