@@ -249,7 +249,10 @@ def test_the_longest_cable_of_the_profile(said: object, metres: int) -> None:
     [
         ("nv: no such thing", "the JSON is broken"),
         ("[]", "neither a header"),
-        ('[{"set": {"bridge": {"domain": {"br_default": {"vlan": {"x": {}}}}}}}]', "no number, but 'x'"),
+        (
+            '[{"set": {"bridge": {"domain": {"br_default": {"vlan": {"x": {}}}}}}}]',
+            "no number, but 'x'",
+        ),
     ],
 )
 def test_a_configuration_of_another_form_is_shown_raw(text: str, why: str) -> None:
