@@ -106,6 +106,15 @@ def read_all(read: Callable[[int], bytes], deadline: Deadline, limit: int) -> by
     return b"".join(held.pieces)
 
 
+def _readable(files: Sequence[IO[bytes]], wait_s: float) -> list[IO[bytes]]:
+    """Those that have something or have ended; select(2) would refuse descriptors from 1,024 on."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    ready = {number for number, _ in poll.poll(max(wait_s, 0) * 1000)}
+    return [file for file in files if file.fileno() in ready]
+
+
 def run_within(
     words: Sequence[str], seconds: float, limit: int = ANSWER_BYTES
 ) -> tuple[int, bytes, bytes]:
@@ -125,7 +134,7 @@ def run_within(
         waiting = [*held]
         try:
             while waiting:
-                for pipe in select.select(waiting, [], [], deadline.left_s())[0]:
+                for pipe in _readable(waiting, deadline.left_s()):
                     piece = os.read(pipe.fileno(), PIECE_BYTES)
                     held[pipe].add(piece)
                     if not piece:
@@ -220,7 +229,7 @@ class Stream:
             UsageError: The deadline passed, or there is more than the limit.
         """
         try:
-            ready, _, _ = select.select([self.file], [], [], self.deadline.left_s())
+            ready = _readable([self.file], self.deadline.left_s())
         except TimeoutError:
             ready = []
         if not ready:
