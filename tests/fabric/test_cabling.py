@@ -42,7 +42,7 @@ def test_an_answer_is_read(system: str, text: str, wanted: dict[str, Any] | None
 
 
 @pytest.mark.parametrize(("port", "heard", "words"), TABLE["heard"])
-def test_only_another_one_is_a_finding(port: str, heard: Any, words: str | None) -> None:  # noqa: ANN401
+def test_only_another_one_is_a_finding(port: str, heard: Any, words: str | None) -> None:  # noqa: ANN401 - YAML
     text = f"port {port}: {words} is plugged in, the file says {CABLES[port].text}"
     found = find_wrong_cables(CABLES, {port: Neighbour.model_validate(heard)})
     assert found == ((text,) if words else ())

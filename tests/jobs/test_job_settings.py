@@ -139,8 +139,8 @@ def test_an_image_without_mpirun_says_so(tmp_path: Path) -> None:
     assert "mpiexec-of-another-mpi: not found: this image has none on its PATH" in done.stderr
 
 
-@pytest.mark.parametrize(("example", "over_tcp"), [("dgx-roce", True), ("quantum-ib", False)])
-def test_mpi_itself_stays_off_the_rails_of_roce(example: str, over_tcp: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(("example", "count"), [("dgx-roce", 1), ("quantum-ib", 0)])
+def test_mpi_itself_stays_off_the_rails_of_roce(example: str, count: int) -> None:
     """UCX would take every card of a pod, and hang between rails without a route (ucx#7295)."""
     command = " ".join(container_of(load_example(example), "Launcher")["command"])
-    assert ("--mca pml ob1 --mca btl ^openib" in command) is over_tcp
+    assert command.count("--mca pml ob1 --mca btl ^openib") == count

@@ -131,7 +131,7 @@ class Session:
 
 def _move_no(words: tuple[str, ...]) -> tuple[str, ...]:
     """`no interface ethernet 1/1 X` is another way to say `interface ethernet 1/1 no X`."""
-    if words[0] == "no" and len(words) > 4 and _abbreviates(words[1], "interface"):  # noqa: PLR2004
+    if words[0] == "no" and words[4:] and _abbreviates(words[1], "interface"):
         return (*words[1:4], "no", *words[4:])
     return words
 

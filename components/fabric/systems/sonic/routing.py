@@ -202,7 +202,7 @@ def _is_known(row: str, fields: Fields) -> bool:
 
 
 def _aim(actual: SwitchState, target: SwitchState) -> Rows:
-    """The rows as they shall be: those of others, and what a target says of ours."""
+    """The rows that a switch shall have: those of others, and ours as the target wants them."""
     aim = {row: dict(fields) for row, fields in _rows_of(actual).items()}
     before = _rows_of(target)
     for name, wanted in (target.addresses or {}).items():
