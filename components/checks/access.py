@@ -11,6 +11,7 @@ from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.instances import crusoe_of
 from components.model.kubernetes import ExistingPlane
+from components.model.name_lists import fold_names
 from components.model.reach import how_to_pin
 from components.model.sources import Sources
 from components.model.units import SecretRef, Ssh
@@ -31,13 +32,18 @@ def check_host_key(spec: ClusterSpec) -> Findings:
 
     Without it the first machine that answers at the address would be trusted.
     """
+    by_port: dict[int, dict[str, tuple[Ssh, SpecPath]]] = {}
     for name, ssh, path in each_ssh(spec):
         if ssh.host_key is None:
-            yield Finding(
-                f"{name} has no pinned host key.",
-                (at((*path, "host_key"), ssh.host_key),),
-                f"{how_to_pin(ssh.address, ssh.port)}.",
-            )
+            by_port.setdefault(ssh.port, {})[name] = (ssh, path)
+    for port, without in by_port.items():
+        names, verb = fold_names(without), "has" if len(without) == 1 else "have"
+        addresses = " ".join(ssh.address for ssh, _ in without.values())
+        yield Finding(
+            f"{names} {verb} no pinned host key.",
+            tuple(at((*path, "host_key"), ssh.host_key) for ssh, path in without.values()),
+            f"{how_to_pin(addresses, port)}.",
+        )
 
 
 def check_credentials(spec: ClusterSpec) -> Findings:
