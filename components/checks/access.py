@@ -18,6 +18,16 @@ from components.model.units import SecretRef, Ssh
 from components.model.ways import each_ssh
 
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
+_EXAMPLE_KEYS: Final = frozenset(
+    {
+        "AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr",
+        (
+            "AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBNrMJsV6FwA8P5li2u2gqfDiASrh"
+            "pjDPegj3NSOr9VvdOjChgxS1JbkwhnSFINbw2rQ3AnIG2Oe8cd2Plnkv91E="
+        ),
+    }
+)
+"""The keys of the examples, which no device has: all examples hold the same ones."""
 SSH_SECRETS: Final = (
     "password",
     "private_key",
@@ -44,6 +54,29 @@ def check_host_key(spec: ClusterSpec) -> Findings:
             tuple(at((*path, "host_key"), ssh.host_key) for ssh, path in without.values()),
             f"{how_to_pin(addresses, port)}.",
         )
+
+
+def check_shared_host_key(spec: ClusterSpec) -> Findings:
+    """Devices at different addresses have different host keys.
+
+    A key that was copied to another entry makes every login there fail. Machines that were cloned
+    with their key can each pose as the others.
+    """
+    by_key: dict[str, dict[str, tuple[str, SpecPath]]] = {}
+    for name, ssh, path in each_ssh(spec):
+        words = (ssh.host_key or "").split()
+        if len(words) > 1 and words[1] not in _EXAMPLE_KEYS:
+            by_key.setdefault(words[1], {}).setdefault(ssh.address, (name, path))
+    for key, devices in by_key.items():
+        if len(devices) > 1:
+            yield Finding(
+                f"{fold_names(name for name, _ in devices.values())} have one host key.",
+                tuple(at((*path, "host_key"), f"…{key[-8:]}") for _, path in devices.values()),
+                "write the key of each (`ssh-keyscan ADDRESS` on a trusted network); if they were "
+                "cloned with it, make new keys on each, for example by `ssh-keygen -A` after "
+                "removing /etc/ssh/ssh_host_*.",
+                "warning",
+            )
 
 
 def check_credentials(spec: ClusterSpec) -> Findings:
