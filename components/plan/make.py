@@ -32,6 +32,7 @@ from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
 from components.model.owners import left_alone
 from components.operators.plan import OperatorsPlan, plan_operators
+from components.plan.handover import foreign_fabric
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.remote.step import OBSERVE_DEADLINE_S, RemoteStep
 from components.remote.tools import Tool, distinct
@@ -76,6 +77,8 @@ class ClusterPlan:
     """Hosts that may have to leave service, in the groups in which they do."""
     left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """What is neither set nor read, in words. Nothing is proven again for its sake."""
+    foreign_fabric: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    """What switches that the file does not have must be set to, in words; none with switches."""
     unreached: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """Hosts that nothing logs in to: no step runs there, and no look goes there."""
     upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
@@ -228,6 +231,7 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         departures=plan_departures(spec, stack, kubernetes),
         ports=plan_ports(spec, stack, kubernetes),
         left_alone=left_alone(spec),
+        foreign_fabric=foreign_fabric(spec),
         look_s=spec.deadlines.host.look_s,
         unreached=tuple(host.name for host in spec.unreached),
     )
