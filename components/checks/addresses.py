@@ -106,7 +106,8 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
                 yield Finding(
                     f"the address of {name}, {address}, lies in {net.name}, {net.network}.",
                     (at(path, address), at(net.path, net.network)),
-                    "keep the management network apart from rails, pods and services.",
+                    "keep the management network apart from rails, pods and services: give "
+                    f"{net.name.removeprefix('the subnet of ')} another subnet.",
                 )
 
 

@@ -78,6 +78,26 @@ def test_one_mistake_is_one_problem(
     assert _problems(tmp_path, base, old, new) == [rule]
 
 
+def test_a_wrong_key_of_the_only_virtual_machine_is_one_problem(tmp_path: Path) -> None:
+    text = (ROOT / "examples" / "esxi-roce" / "site.yaml").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if "name: vm01, gpu:" in line)
+    path = tmp_path / "site.yaml"
+    path.write_text(text.replace(line, line.replace("gpu:", "gpus: 2, gpu:")), encoding="utf-8")
+    assert [problem.rule for problem in load_checked_site(path).problems] == ["unknown-key"]
+
+
+def test_a_template_for_anchors_is_no_setting(tmp_path: Path) -> None:
+    text = CLEAN.read_text(encoding="utf-8")
+    line = '      - {rail: rail-0, pci: "0000:05:00.0", netdev: enp5s0, vfs: 8, numa: 0}\n'
+    assert text.count(line) == 2
+    template = f"x-first: &first {line.strip().removeprefix('- ')}\n"
+    path = tmp_path / "site.yaml"
+    path.write_text(template + text.replace(line, "      - *first\n"), encoding="utf-8")
+    loaded = load_checked_site(path)
+    assert loaded.problems == ()
+    assert loaded.spec == load_checked_site(CLEAN).spec
+
+
 _DEFAULTS = "{user: {name: nvidia, uid: 1010}, driver: {kind: present}, peermem: true}"
 
 
