@@ -80,7 +80,9 @@ def print_outcome(
     if not update.succeeded:
         for message in update.messages:
             print(f"\n{message}")
-        print(f"\nNOT GOOD after {seconds:.0f} s: `pulumi up` failed, see above.")
+        ended = f"signal {-update.exit_code} ended `pulumi up`: no error of its own"
+        failed = ended if update.exit_code < 0 else "`pulumi up` failed, see above"
+        print(f"\nNOT GOOD after {seconds:.0f} s: {failed}.")
         print(f"the engine's whole output: .lab/{stack}/pulumi.log")
         print("next: mend the first error above, then run `make up` again; it goes on from here")
         return

@@ -60,7 +60,7 @@ def choose(plan: ClusterPlan, device: str | None, stage: str | None, *, scripts:
         *(each.name for each in plan.hosts),
     ]
     if device is not None and device not in devices:
-        raise UsageError(_unknown("--host", device, devices))
+        raise UsageError(_unknown("--device", device, devices))
     if stage is not None and stage not in STAGES:
         raise UsageError(_unknown("--stage", stage, STAGES))
     return Choice(device, stage, scripts)
@@ -79,7 +79,12 @@ def _unknown(option: str, name: str, there: Sequence[str]) -> str:
         fix = (
             f"there are: {', '.join(there[:_MOST_NAMES])}{f' and {more} more' if more > 0 else ''}"
         )
-    return f"{option} {name}: the plan has none of that name.\n  fix    {fix}"
+    planned = (
+        "the plan does nothing on a device of that name"
+        if option == "--device"
+        else ("the plan has none of that name")
+    )
+    return f"{option} {name}: {planned}.\n  fix    {fix}"
 
 
 def render_plan(plan: ClusterPlan, choice: Choice | None = None) -> str:
@@ -167,7 +172,7 @@ def _counts(plan: ClusterPlan) -> dict[str, str]:
         "hosts": {"host": len(plan.hosts)},
         **{stage: {} for stage in ("reboots", "containers", "kubernetes")},
         **{stage: {"object": len(room.manifests)} for stage, room in rooms.items()},
-        "acceptance": {"probe": len(plan.acceptance.probes)},
+        "acceptance": {"probe": len((*plan.acceptance.images, *plan.acceptance.probes))},
     }
     counted["operators"] = {"chart": len(plan.operators.charts), **counted["operators"]}
     for stage, own in steps.items():

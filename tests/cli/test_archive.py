@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from components.acceptance.handover import tell
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.report.archive import keep_evidence
+from components.acceptance.report.archive import keep_evidence, latest_evidence
 from tests.cli.conftest import Call
 from tests.lab_physics.site import Site, take_evidence
 
@@ -41,6 +42,19 @@ def test_the_report_is_of_the_evidence_that_the_state_names(railyard: Call) -> N
     assert (done.code, done.err) == (0, "")
     assert "acceptance passed" in done.out
     assert "run-0007/report.html" in done.out
+
+
+def test_the_last_run_is_the_latest_one_though_numbers_begin_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `destroy` the first run is 1, and the runs of the earlier life are still there."""
+    monkeypatch.chdir(tmp_path)
+    keep_evidence("dev", EVIDENCE)
+    keep_evidence("dev", EVIDENCE.model_copy(update={"run": 1}))
+    os.utime(PLACE, ns=(1, 1))
+    found = latest_evidence("dev")
+    assert found is not None
+    assert found.run == 1
 
 
 @pytest.mark.usefixtures("told")

@@ -141,8 +141,14 @@ def read_archived(place: Archived, fix: str) -> str:
 
 def latest_evidence(stack: str) -> Evidence | None:
     """The evidence of a stack's last run on this machine."""
-    runs = sorted((FOLDER / stack).glob(f"run-*/{EVIDENCE}"))
-    return parse_evidence(runs[-1].read_text()) if runs else None
+    runs = _newest_first(stack)
+    return parse_evidence(runs[0].read_text()) if runs else None
+
+
+def _newest_first(stack: str) -> list[Path]:
+    """By time: after `destroy` the numbers begin at 1 again, and earlier runs are still there."""
+    runs = (FOLDER / stack).glob(f"run-*/{EVIDENCE}")
+    return sorted(runs, key=lambda path: (path.stat().st_mtime_ns, path), reverse=True)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -197,8 +203,8 @@ def last_proofs(stack: str, before: int, wanted: Collection[str]) -> dict[str, s
         wanted: Subjects, as `subjects_of` names them.
     """
     found: dict[str, str] = {}
-    runs = sorted((FOLDER / stack).glob(f"run-*/{EVIDENCE}"), reverse=True)
-    earlier = [path for path in runs if path.parent.name < run_folder(stack, before).name]
+    now = run_folder(stack, before).name
+    earlier = [path for path in _newest_first(stack) if path.parent.name != now]
     for path in earlier[:MOST_RUNS]:
         if wanted and set(wanted) <= found.keys():
             break
