@@ -18,16 +18,8 @@ from components.model.units import SecretRef, Ssh
 from components.model.ways import each_ssh
 
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
-_EXAMPLE_KEYS: Final = frozenset(
-    {
-        "AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr",
-        (
-            "AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBNrMJsV6FwA8P5li2u2gqfDiASrh"
-            "pjDPegj3NSOr9VvdOjChgxS1JbkwhnSFINbw2rQ3AnIG2Oe8cd2Plnkv91E="
-        ),
-    }
-)
-"""The keys of the examples, which no device has: all examples hold the same ones."""
+_EXAMPLE_KEYS: Final = ("nPtrwJXr", "lnkv91E=")
+"""How the keys of the examples end, which no device has: all examples hold the same ones."""
 SSH_SECRETS: Final = (
     "password",
     "private_key",
@@ -65,16 +57,15 @@ def check_shared_host_key(spec: ClusterSpec) -> Findings:
     by_key: dict[str, dict[str, tuple[str, SpecPath]]] = {}
     for name, ssh, path in each_ssh(spec):
         words = (ssh.host_key or "").split()
-        if len(words) > 1 and words[1] not in _EXAMPLE_KEYS:
+        if len(words) > 1 and not words[1].endswith(_EXAMPLE_KEYS):
             by_key.setdefault(words[1], {}).setdefault(ssh.address, (name, path))
     for key, devices in by_key.items():
         if len(devices) > 1:
             yield Finding(
                 f"{fold_names(name for name, _ in devices.values())} have one host key.",
                 tuple(at((*path, "host_key"), f"…{key[-8:]}") for _, path in devices.values()),
-                "write the key of each (`ssh-keyscan ADDRESS` on a trusted network); if they were "
-                "cloned with it, make new keys on each, for example by `ssh-keygen -A` after "
-                "removing /etc/ssh/ssh_host_*.",
+                "write the key of each (`ssh-keyscan ADDRESS` on a trusted network); on clones "
+                "remove /etc/ssh/ssh_host_* and run `ssh-keygen -A` first.",
                 "warning",
             )
 

@@ -190,12 +190,9 @@ def check_host_network(spec: ClusterSpec) -> Findings:
             on_leaf = subnet_of(spec, rail, nic.host)
             subnet = on_leaf.network if on_leaf is not None else rail.subnet
             if not _is_on(subnet, nic.nic.address):
-                what = (
-                    f"{nic} has {nic.nic.address}, which is not in {subnet} of {rail.name}."
-                    if nic.nic.address
-                    else "cards have no address, and jobs in the host's network need it: RoCE "
-                    "takes its GID from it."
-                )
+                what = "cards have no address, from which RoCE takes its GID in the host's network."
+                if nic.nic.address:
+                    what = f"{nic} has {nic.nic.address}, which is not in {subnet} of {rail.name}."
                 fix = "give each card an address of its rail's subnet, or remove host_network."
                 if nic.host.login == "none":
                     fix = (

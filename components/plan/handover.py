@@ -13,19 +13,13 @@ from components.model.fabric import Rail, Rdma
 from components.model.name_lists import fold_names
 from components.model.owners import runs_on_foreign_fabric
 
-_FOREIGN = ""
-"""The row of `marking.py` for systems that it does not name."""
-
 
 def foreign_fabric(spec: ClusterSpec) -> tuple[str, ...]:
     """The settings of all hops of the rails, a line each; none if Railyard has switches to set.
 
-    The thresholds of ECN are the file's, else those that NVIDIA recommends for its own switches:
-    other vendors may recommend others for their chips.
+    Thresholds of ECN are the file's, else those that NVIDIA recommends for its own switches.
     """
-    if not runs_on_foreign_fabric(spec):
-        return ()
-    return tuple(_lines(spec))
+    return tuple(_lines(spec)) if runs_on_foreign_fabric(spec) else ()
 
 
 def _lines(spec: ClusterSpec) -> Iterator[str]:
@@ -63,7 +57,7 @@ def _rail(spec: ClusterSpec, rail: Rail) -> str:
 def _marking(spec: ClusterSpec) -> Iterator[str]:
     rdma = spec.rdma
     for speed in sorted({nic.speed_gbit_s for host in spec.hosts for nic in host.nics}):
-        ecn = marking_of(rdma, _FOREIGN, speed)
+        ecn = marking_of(rdma, "", speed)  # no system's row: NVIDIA's
         yield (
             f"ECN: on, ports of {speed} Gbit/s mark in queue {rdma.traffic_class} from "
             f"{ecn.min_kib} KiB, and {ecn.percent} % of packets at {ecn.max_kib} KiB"
@@ -73,13 +67,8 @@ def _marking(spec: ClusterSpec) -> Iterator[str]:
 def _pause(rdma: Rdma) -> str:
     if rdma.mode == "lossy_ecn":
         return "PFC: off on every priority (rdma.mode is lossy_ecn)"
-    side = (
-        "on ports to cards, the switch obeys pauses and sends none on links between switches"
-        if rdma.mode == "semi_lossless"
-        else "on every port, both ways"
-    )
+    half = rdma.mode == "semi_lossless"
+    side = "obeyed on ports to cards, sent nowhere" if half else "on every port, both ways"
     watchdog = ", with the PFC watchdog" if rdma.pfc_watchdog else ""
-    return (
-        f"PFC: on for priority {rdma.priority} alone, {side}{watchdog}; its buffer needs headroom "
-        "for the length of the cable"
-    )
+    headroom = "; its buffer needs headroom for the length of the cable"
+    return f"PFC: on for priority {rdma.priority} alone, {side}{watchdog}{headroom}"

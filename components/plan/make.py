@@ -192,6 +192,14 @@ def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
     return {f"{tool.name} {tool.digest}": tool.text for tool in tools}
 
 
+def _check_stack(stack: str) -> None:
+    if not _STACK.fullmatch(stack):
+        raise UsageError(
+            f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
+            "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
+        )
+
+
 @without_collector()
 def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> ClusterPlan:
     """Plan every room of a site. Decides nothing itself.
@@ -204,14 +212,10 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
     Raises:
         UsageError: The name cannot be that of a folder on a device.
     """
-    if not _STACK.fullmatch(stack):
-        raise UsageError(
-            f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
-            "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
-        )
+    _check_stack(stack)
     spec = resolved(spec, lock or Lock())
     kubernetes, payload = plan_kubernetes(spec, stack), plan_payload(spec, stack)
-    later = (*(payload.steps if payload else ()), *(kubernetes.steps if kubernetes else ()))
+    later = [step for room in (payload, kubernetes) if room for step in room.steps]
     hosts = with_tools(plan_hosts(spec, stack), later)
     return ClusterPlan(
         name=spec.name,

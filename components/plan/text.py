@@ -96,19 +96,14 @@ def _lines(plan: ClusterPlan, choice: Choice) -> Iterator[str]:
     yield from _head(plan)
     if not choice.scripts:
         yield "# Scripts and long objects are named only: --scripts prints them."
-    sections = (
-        *_foreign_fabric(plan),
-        *list_sections(plan, scripts=choice.scripts, lines=choice.device is not None),
-    )
+    sections = list_sections(plan, scripts=choice.scripts, lines=choice.device is not None)
+    if plan.foreign_fabric:
+        foreign = Section("fabric", "Switches that are not Railyard's", plan.foreign_fabric)
+        sections = (foreign, *sections)
     for section in _shorten(choice.of(sections)):
         yield f"\n## {section.heading}"
         yield from section.lines
         yield from section.tail
-
-
-def _foreign_fabric(plan: ClusterPlan) -> Iterator[Section]:
-    if plan.foreign_fabric:
-        yield Section("fabric", "Switches that are not Railyard's", plan.foreign_fabric)
 
 
 def _head(plan: ClusterPlan) -> Iterator[str]:

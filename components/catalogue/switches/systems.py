@@ -53,31 +53,9 @@ SWITCH_SYSTEMS: Final[dict[str, SystemEntry]] = {
 }
 """By the name that the site file uses, in the order in which refusals list them."""
 FOREIGN_SYSTEMS: Final = frozenset(
-    {
-        "aos-cx",
-        "comware",
-        "dnos",
-        "enterprise_sonic",
-        "enterprise-sonic",
-        "exos",
-        "ios-xe",
-        "ios-xr",
-        "iosxr",
-        "junos",
-        "junos-evolved",
-        "nos",
-        "nx-os",
-        "nxos",
-        "ocnos",
-        "os10",
-        "picos",
-        "sr-linux",
-        "srlinux",
-        "voss",
-        "vrp",
-    }
+    {"dnos", "enterprise-sonic", "enterprise_sonic", "exos", "ios", "nx-os", "nxos", "onos"}
 )
-"""Names of systems that Railyard does not set: in a file they are no slip of one of the above."""
+"""Systems that Railyard does not set and whose names look like a slip of one of the above."""
 
 if TYPE_CHECKING:
     SystemName = str
