@@ -11,12 +11,15 @@ from components.model.cluster import ClusterSpec
 from components.model.containers import Containers
 from components.model.instances import crusoe_of
 from components.model.kubernetes import ExistingPlane
+from components.model.name_lists import fold_names
 from components.model.reach import how_to_pin
 from components.model.sources import Sources
 from components.model.units import SecretRef, Ssh
 from components.model.ways import each_ssh
 
 _LOGINS: Final = {"password": "a password", "private_key": "a private key", "agent": "the agent"}
+_EXAMPLE_KEYS: Final = ("nPtrwJXr", "lnkv91E=")
+"""How the keys of the examples end, which no device has: all examples hold the same ones."""
 SSH_SECRETS: Final = (
     "password",
     "private_key",
@@ -31,12 +34,39 @@ def check_host_key(spec: ClusterSpec) -> Findings:
 
     Without it the first machine that answers at the address would be trusted.
     """
+    by_port: dict[int, dict[str, tuple[Ssh, SpecPath]]] = {}
     for name, ssh, path in each_ssh(spec):
         if ssh.host_key is None:
+            by_port.setdefault(ssh.port, {})[name] = (ssh, path)
+    for port, without in by_port.items():
+        names, verb = fold_names(without), "has" if len(without) == 1 else "have"
+        addresses = " ".join(ssh.address for ssh, _ in without.values())
+        yield Finding(
+            f"{names} {verb} no pinned host key.",
+            tuple(at((*path, "host_key"), ssh.host_key) for ssh, path in without.values()),
+            f"{how_to_pin(addresses, port)}.",
+        )
+
+
+def check_shared_host_key(spec: ClusterSpec) -> Findings:
+    """Devices at different addresses have different host keys.
+
+    A key that was copied to another entry makes every login there fail. Machines that were cloned
+    with their key can each pose as the others.
+    """
+    by_key: dict[str, dict[str, tuple[str, SpecPath]]] = {}
+    for name, ssh, path in each_ssh(spec):
+        words = (ssh.host_key or "").split()
+        if len(words) > 1 and not words[1].endswith(_EXAMPLE_KEYS):
+            by_key.setdefault(words[1], {}).setdefault(ssh.address, (name, path))
+    for key, devices in by_key.items():
+        if len(devices) > 1:
             yield Finding(
-                f"{name} has no pinned host key.",
-                (at((*path, "host_key"), ssh.host_key),),
-                f"{how_to_pin(ssh.address, ssh.port)}.",
+                f"{fold_names(name for name, _ in devices.values())} have one host key.",
+                tuple(at((*path, "host_key"), f"…{key[-8:]}") for _, path in devices.values()),
+                "write the key of each (`ssh-keyscan ADDRESS` on a trusted network); on clones "
+                "remove /etc/ssh/ssh_host_* and run `ssh-keygen -A` first.",
+                "warning",
             )
 
 

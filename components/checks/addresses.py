@@ -106,7 +106,8 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
                 yield Finding(
                     f"the address of {name}, {address}, lies in {net.name}, {net.network}.",
                     (at(path, address), at(net.path, net.network)),
-                    "keep the management network apart from rails, pods and services.",
+                    "keep the management network apart from rails, pods and services: give "
+                    f"{net.name.removeprefix('the subnet of ')} another subnet.",
                 )
 
 
@@ -168,7 +169,8 @@ def check_subnet_size(spec: ClusterSpec) -> Findings:
 def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -> Findings:
     """A subnet without room; `pods` are those of shared cards, None where each has a VF."""
     own = sum(card.address is not None for card in cards)
-    vfs = sum(card.vfs for card in cards)
+    # More VFs than a card can have are a mistake that `vf-limit` reports.
+    vfs = sum(min(card.vfs, card.vf_limit or card.vfs) for card in cards)
     needed = {
         f"{vfs} VFs" if pods is None else f"{pods} pods": vfs if pods is None else pods,
         "the bandwidth test": int(pods is not None),
@@ -177,12 +179,13 @@ def _too_small(r: int, subnet: RailSubnet, cards: list[Nic], pods: int | None) -
     }
     # The network's own address and its broadcast address belong to no host.
     free = max(subnet.network.num_addresses - 2, 0)
-    if free < sum(needed.values()):
+    if free < (total := sum(needed.values())):
         wanted = ", ".join(words for words, count in needed.items() if count)
         place: SpecPath = ("leaves", subnet.leaf, "subnet") if subnet.leaf else ("subnet",)
         on_leaf = f" on {subnet.leaf}" if subnet.leaf else ""
         yield Finding(
-            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses for {wanted}.",
+            f"{subnet.network} of {subnet.rail}{on_leaf} has {free} addresses and needs {total}: "
+            f"{wanted}.",
             (at(("rails", r, *place), subnet.network),),
             "choose a larger subnet, or fewer VFs.",
         )

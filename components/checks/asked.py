@@ -18,13 +18,25 @@ from components.model.fabric import Inband, Switch
 from components.model.guards import SwitchGuards
 from components.model.rail_subnets import subnets_of
 
+_DEFAULT_VLAN: Final = 1
+"""The VLAN of untagged frames on a port that says no other (IEEE 802.1Q: default PVID)."""
+
 
 def check_reserved_vlan(spec: ClusterSpec) -> Findings:
-    """No rail has a VLAN that the switching chip uses itself.
+    """No rail has a VLAN that the switches use themselves: VLAN 1, or one that the chip keeps.
 
-    Cumulus Linux keeps 3725 to 3999 by default, and refuses or silently loses a bridge VLAN there.
+    VLAN 1 is the untagged VLAN of every port of a bridge until it gets another one (IEEE 802.1Q,
+    default PVID). A rail there gets frames without a tag, also of other networks, and pods that
+    tag get answers without one. Cumulus Linux keeps 3725 to 3999 by default, and refuses or
+    silently loses a bridge VLAN there.
     """
     for r, rail in enumerate(spec.rails):
+        if rail.vlan == _DEFAULT_VLAN:
+            yield Finding(
+                f"{rail.name} is VLAN 1, which switch ports have untagged by default.",
+                places(spec, f"rails.{r}.vlan"),
+                "choose a VLAN from 2 to 4094, here and on the switches.",
+            )
         for s, switch in enumerate(spec.switches):
             kept = system_of(switch.os).reserved_vlans
             if rail.vlan in kept:

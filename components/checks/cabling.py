@@ -14,6 +14,7 @@ from components.checks.topology import (
     list_ports,
 )
 from components.core.problem import SpecPath
+from components.fabric.splits import splits_of
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean
@@ -73,7 +74,9 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
     rails = {rail.name for rail in spec.rails}
     nics = [nic for nic in list_nics(spec) if nic.nic.rail in rails]
     # As many NICs as there are ports that lead nowhere are probably those: `port-target` tells it.
+    # So does a second port of one NIC: it was probably meant for the NIC that has none.
     lost = sum(_why_nowhere(spec, port) is not None for port in list_ports(spec))
+    lost += sum(len(ports) - 1 for ports in plugged.values())
     unplugged = sum(not plugged[nic.path] for nic in nics)
     for nic in nics:
         ports = plugged[nic.path]
@@ -82,7 +85,7 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
             yield Finding(
                 f"NIC {nic.nic.netdev} of {nic.host.name} is on no switch port.",
                 (nic.at("rail"),),
-                f"add its port to a switch, for example {_a_port(spec)}: {target}.",
+                f"add its port to a switch, {_example(spec, target)}.",
             )
         for port in ports[1:]:
             yield Finding(
@@ -93,10 +96,22 @@ def check_nic_cabling(spec: ClusterSpec) -> Findings:
             )
 
 
-def _a_port(spec: ClusterSpec) -> str:
-    """A port as the first switch of the file writes it."""
-    name = next(iter(spec.switches[0].ports), "1/1")
-    return name if name.isalnum() else f'"{name}"'
+def _example(spec: ClusterSpec, target: str) -> str:
+    """The line for a NIC with an unused port of a switch; without one, the form of the line."""
+    for switch in spec.switches:
+        model, used = switch.hardware, set(switch.ports)
+        if model is None or switch.os not in model.ports:
+            continue
+        used |= {model.whole_port(switch.os, name) or name for name in switch.ports}
+        gone = {
+            model.blocked_by(switch.os, each.whole, each.count)
+            for each in splits_of(switch).values()
+        }
+        for name in model.ports[switch.os]:
+            if name not in used | gone and name not in switch.breakouts:
+                written = name if name.isalnum() else f'"{name}"'
+                return f"for example {written}: {target} on {switch.name}"
+    return f"as PORT: {target}"
 
 
 def check_vlan_rail(spec: ClusterSpec) -> Findings:

@@ -32,7 +32,7 @@ def check_nic_speed(spec: ClusterSpec) -> Findings:
     """
     for nic in list_nics(spec):
         fastest = nic.nic.fastest_gbit_s
-        if fastest is not None and nic.nic.speed_gbit_s > fastest:
+        if nic.nic.is_too_fast:
             able = [
                 name for name, each in CARDS.items() if each.fastest_gbit_s >= nic.nic.speed_gbit_s
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at, places
@@ -10,7 +11,9 @@ from components.fabric.links import leaves_of_hosts
 from components.jobs.environment import nccl_environment
 from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rail
 from components.model.name_lists import fold_names
+from components.model.rail_subnets import subnets_of
 from components.pod_network.attachment import pod_attachment
 
 _KEYS: Final[Mapping[str, str]] = {
@@ -32,6 +35,7 @@ _DECIDED: Final[Mapping[str, str]] = {
     "RAIL_INTERFACE": "the interface of the rail",
 }
 """Variables that a job's pod decides when it starts, and what they are then."""
+_PXN_OFF: Final = "NCCL_PXN_DISABLE"
 
 
 def check_job_environment(spec: ClusterSpec) -> Findings:
@@ -53,6 +57,37 @@ def check_job_environment(spec: ClusterSpec) -> Findings:
             (at(("jobs", "env", name), value),),
             f"remove it; set {key} if the plan's value is wrong." if key else "remove it.",
         )
+
+
+def check_pxn(spec: ClusterSpec) -> Findings:
+    """Alltoall with PXN off needs routes between the rails.
+
+    With PXN, NCCL hands data over NVLink to the GPU whose card is on the other side's rail. Without
+    it each card sends to the cards of all rails: on rails without routes between them
+    `ibv_modify_qp` fails (ROCm/rccl#1303, NVIDIA/nccl#2193).
+    """
+    value = spec.jobs.env.get(_PXN_OFF, "0")
+    collectives = spec.acceptance.collectives
+    if value == "0" or "alltoall" not in collectives or spec.rdma.transport != "roce":
+        return
+    if cut := _unrouted(spec):
+        yield Finding(
+            f"jobs.env sets {_PXN_OFF} to {value}, so alltoall sends from each rail to all others, "
+            f"and pods on {cut[0].name} have no route to {cut[1].name}.",
+            (at(("jobs", "env", _PXN_OFF), value), at(("acceptance", "collectives"))),
+            f"remove {_PXN_OFF}, remove alltoall, or route the rails (rails[].gateway and "
+            "pod_network.routes).",
+        )
+
+
+def _unrouted(spec: ClusterSpec) -> tuple[Rail, Rail] | None:
+    """Two rails without a way from one to the other; in the host's network gateways are one."""
+    for one, other in permutations(spec.rails, 2):
+        ways = [route.to for route in spec.pod_network.routes if route.rail == one.name]
+        by_host = spec.pod_network.host_network and all(s.gateway for s in subnets_of(one))
+        if not by_host and not any(other.subnet.subnet_of(to) for to in ways):
+            return one, other
+    return None
 
 
 def check_own_pods(spec: ClusterSpec) -> Findings:
@@ -107,11 +142,11 @@ def check_ssh_port(spec: ClusterSpec) -> Findings:
 
 
 def check_max_unavailable(spec: ClusterSpec) -> Findings:
-    """Not all workers may be down at once during an update."""
+    """Not all workers may be down at once during an update; a single worker has to be."""
     count, workers = spec.disruption.max_unavailable, len(spec.workers)
-    if workers and count > workers:
+    if workers and count > 1 and count >= workers:
         yield Finding(
-            f"max_unavailable {count} is more than all {workers}.",
+            f"max_unavailable {count} lets all workers be down at once: there are {workers}.",
             places(spec, "disruption.max_unavailable"),
             "set it to 1: one host after the other.",
         )

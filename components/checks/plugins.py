@@ -190,18 +190,16 @@ def check_host_network(spec: ClusterSpec) -> Findings:
             on_leaf = subnet_of(spec, rail, nic.host)
             subnet = on_leaf.network if on_leaf is not None else rail.subnet
             if not _is_on(subnet, nic.nic.address):
-                has = f"{nic.nic.address}, not of" if nic.nic.address else "no address of"
-                fix = f"give the card an address of {subnet}, or remove host_network."
+                what = "cards have no address, from which RoCE takes its GID in the host's network."
+                if nic.nic.address:
+                    what = f"{nic} has {nic.nic.address}, which is not in {subnet} of {rail.name}."
+                fix = "give each card an address of its rail's subnet, or remove host_network."
                 if nic.host.login == "none":
                     fix = (
-                        f"write the address of {subnet} that the card has, and waive: "
-                        "{untouched-host: WHY}, if their owner sets it; or remove host_network."
+                        "write the address that each card has, and waive: {untouched-host: WHY}, "
+                        "if the nodes' owner sets it; or remove host_network."
                     )
-                yield Finding(
-                    f"{nic} has {has} {subnet}, as host_network needs on {rail.name}.",
-                    (nic.at("netdev"), place),
-                    fix,
-                )
+                yield Finding(what, (place, nic.at("netdev")), fix)
 
 
 def _is_on(subnet: IPv4Network, address: str | None) -> bool:

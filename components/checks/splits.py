@@ -124,6 +124,7 @@ def _unlike(
         (name, cables[switch.name, name].nic)
         for name in split.named
         if (switch.name, name) in cables
+        and not cables[switch.name, name].nic.nic.is_too_fast  # `nic-speed` reports it
     ]
     speeds = {nic.nic.speed_gbit_s: (name, nic) for name, nic in found}
     if len(speeds) <= 1:

@@ -141,10 +141,9 @@ def _row(found: Pinned) -> dict[str, object]:
 def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
     wide = max(len(each.artefact.name) for each in found)
     lines = [_line(each, wide) for each in found]
+    lines += _causes(found)
     for each in found:
-        if each.error is not None:
-            lines.append(f"\n{each.artefact.name}: {each.error}")
-        elif each.state == "changed" and each.before and each.entry:
+        if each.state == "changed" and each.before and each.entry:
             lines.append(
                 f"\n{each.artefact.name}: {each.artefact.address} serves {each.entry.sha256} now, "
                 f"and the lock of {each.before.pinned} has {each.before.sha256}.\n"
@@ -158,6 +157,21 @@ def _report(found: Sequence[Pinned], path: Path, *, written: bool) -> str:
         else f"\n{path}: not written{_why_not(found)}."
     )
     return "\n".join(lines)
+
+
+def _causes(found: Sequence[Pinned]) -> list[str]:
+    """Each cause of a failure and its fix once, with everything that failed for it."""
+    failed: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        if (error := each.error) is not None:
+            name = f"{each.artefact.name}: {error.address}"
+            failed.setdefault((error.what, error.fix), []).append(name)
+    return [
+        f"\n{names[0]}: {what}\n  fix    {fix}."
+        if len(names) == 1
+        else "\n  ".join([f"\n{len(names)} artefacts: {what}", *names]) + f"\n  fix    {fix}."
+        for (what, fix), names in failed.items()
+    ]
 
 
 def _line(found: Pinned, wide: int) -> str:

@@ -25,6 +25,11 @@ POD_INTERFACE: Final = "eth0"
 _MPI_OVER_TCP: Final = ("--mca", "pml", "ob1", "--mca", "btl", "^openib")
 """MPI's own messages, which are few beside NCCL's. UCX, which Ubuntu's Open MPI prefers, would take
 every card of the pod, and rails without a route between them hang it (openucx/ucx#7295, #10420)."""
+_QPS: Final = "NCCL_IB_QPS_PER_CONNECTION"
+_QPS_OVER_SPINES: Final = "4"
+"""Queue pairs of a connection on rails with several leaves. ECMP sends one queue pair over one
+spine; several spread. NCCL's documentation says so and gives no number (its default is 1); 4 is the
+start that stas00/ml-engineering (network, NCCL) gives. Unproven here: `jobs.env` sets another."""
 _INFINIBAND: Final = {
     # A virtual function of a cloud: PCIe reordering is allowed, or half of the rate is lost.
     "NCCL_IB_PCI_RELAXED_ORDERING": "1",
@@ -61,6 +66,8 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
         traffic_class = spec.rdma.ip_traffic_class if jobs.nccl_ib_tc is None else jobs.nccl_ib_tc
         # Without it NCCL sends DSCP 0, and the switch's ECN on the RoCE class does nothing.
         values["NCCL_IB_TC"] = str(traffic_class)
+        if any(rail.leaves for rail in spec.rails):
+            values[_QPS] = jobs.env.get(_QPS, _QPS_OVER_SPINES)
         # MPI over UCX takes verbs too; the inbox driver cannot mark them for it.
         values["UCX_IB_TRAFFIC_CLASS"] = str(traffic_class)
     if jobs.gid_index is not None:

@@ -194,6 +194,11 @@ class Nic(Frozen):
         """The fastest rate of a port of the model; None: not known."""
         return self.card.fastest_gbit_s if self.card else self._fact("speed_gbit_s")
 
+    @property
+    def is_too_fast(self) -> bool:
+        """The file gives it a rate that no port of its model has."""
+        return self.fastest_gbit_s is not None and self.speed_gbit_s > self.fastest_gbit_s
+
     def _fact(self, key: str) -> Any:  # noqa: ANN401 - a text or a number, by the key
         return getattr(self._described, key, None)
 

@@ -133,6 +133,11 @@ def not_touched(hosts: Sequence[str]) -> tuple[str, ...]:
     return (f"{named}: not touched and not looked at: no login (login: none)",)
 
 
+def runs_on_foreign_fabric(spec: ClusterSpec) -> bool:
+    """Whether rails of RoCE run over switches that the file does not have."""
+    return bool(spec.rails) and spec.rdma.transport == "roce" and not spec.switches
+
+
 def left_alone(spec: ClusterSpec) -> tuple[str, ...]:
     """Say what stays untouched: devices that the file names, and all that it does not name."""
     named = [f"{each.name} ({each.network} switch)" for each in spec.other_switches]
@@ -141,6 +146,11 @@ def left_alone(spec: ClusterSpec) -> tuple[str, ...]:
     rest = ["network devices of hosts that are not under nics: bonds, management, storage"]
     if spec.switches:
         rest.append("switch ports that are not under ports, but for what holds for a whole switch")
+    if runs_on_foreign_fabric(spec):
+        rest.append(
+            "the switches of the rails, which are not in the file (`railyard plan SITE --stage "
+            "fabric` prints what they must be set to)"
+        )
     theirs = [TABLE[part].title for part, owner in owners_of(spec).items() if owner == "theirs"]
     if theirs:
         rest.append(f"of others in the cluster, and looked at: {', '.join(theirs)}")

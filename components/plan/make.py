@@ -32,6 +32,7 @@ from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
 from components.model.owners import left_alone
 from components.operators.plan import OperatorsPlan, plan_operators
+from components.plan.handover import foreign_fabric
 from components.pod_network.plan import PodNetworkPlan, plan_pod_network
 from components.remote.step import OBSERVE_DEADLINE_S, RemoteStep
 from components.remote.tools import Tool, distinct
@@ -76,6 +77,8 @@ class ClusterPlan:
     """Hosts that may have to leave service, in the groups in which they do."""
     left_alone: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """What is neither set nor read, in words. Nothing is proven again for its sake."""
+    foreign_fabric: tuple[str, ...] = field(default=(), metadata=HIDDEN)
+    """What switches that the file does not have must be set to, in words; none with switches."""
     unreached: tuple[str, ...] = field(default=(), metadata=HIDDEN)
     """Hosts that nothing logs in to: no step runs there, and no look goes there."""
     upgrades: tuple[UpgradeGroup, ...] = field(default=(), metadata=HIDDEN)
@@ -189,6 +192,14 @@ def scripts_of(plan: ClusterPlan) -> Mapping[str, str]:
     return {f"{tool.name} {tool.digest}": tool.text for tool in tools}
 
 
+def _check_stack(stack: str) -> None:
+    if not _STACK.fullmatch(stack):
+        raise UsageError(
+            f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
+            "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
+        )
+
+
 @without_collector()
 def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> ClusterPlan:
     """Plan every room of a site. Decides nothing itself.
@@ -201,14 +212,10 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
     Raises:
         UsageError: The name cannot be that of a folder on a device.
     """
-    if not _STACK.fullmatch(stack):
-        raise UsageError(
-            f"the stack name {stack!r} cannot be used: devices keep a folder of that name.\n"
-            "  fix    begin with a letter or digit; then also dots, hyphens and underscores."
-        )
+    _check_stack(stack)
     spec = resolved(spec, lock or Lock())
     kubernetes, payload = plan_kubernetes(spec, stack), plan_payload(spec, stack)
-    later = (*(payload.steps if payload else ()), *(kubernetes.steps if kubernetes else ()))
+    later = [step for room in (payload, kubernetes) if room for step in room.steps]
     hosts = with_tools(plan_hosts(spec, stack), later)
     return ClusterPlan(
         name=spec.name,
@@ -228,6 +235,7 @@ def make_plan(spec: ClusterSpec, stack: str, lock: Lock | None = None) -> Cluste
         departures=plan_departures(spec, stack, kubernetes),
         ports=plan_ports(spec, stack, kubernetes),
         left_alone=left_alone(spec),
+        foreign_fabric=foreign_fabric(spec),
         look_s=spec.deadlines.host.look_s,
         unreached=tuple(host.name for host in spec.unreached),
     )

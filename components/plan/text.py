@@ -97,6 +97,9 @@ def _lines(plan: ClusterPlan, choice: Choice) -> Iterator[str]:
     if not choice.scripts:
         yield "# Scripts and long objects are named only: --scripts prints them."
     sections = list_sections(plan, scripts=choice.scripts, lines=choice.device is not None)
+    if plan.foreign_fabric:
+        foreign = Section("fabric", "Switches that are not Railyard's", plan.foreign_fabric)
+        sections = (foreign, *sections)
     for section in _shorten(choice.of(sections)):
         yield f"\n## {section.heading}"
         yield from section.lines

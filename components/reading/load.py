@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import ValidationError
 
@@ -25,9 +25,14 @@ from components.reading.unions import settle_unions
 from components.reading.wording import did_you_mean, is_refinement, show_value, word_error
 from components.reading.yaml_text import YamlText, parse_yaml
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 CONFIG_KEY = "railyard:cluster"
 """The key of the stack's configuration that holds a small site; a file is named by `SITE_KEY`."""
 _SITES: Final = (SITE_KEY, CONFIG_KEY)
+TEMPLATE: Final = "x-"
+"""Begins a key at the top of a file that is no setting, as in a Compose file."""
 MARK: Final = "# CHANGE: "
 """Begins the comment on a line whose value a person has to change, and then takes away."""
 _EXAMPLE_RULE: Final = "example-value"
@@ -240,8 +245,24 @@ def _stack_secrets(text: YamlText) -> StackSecrets | None:
     )
 
 
+def _without_templates(written: YamlText) -> YamlText:
+    """The file without `x-` keys at its top: they hold what YAML anchors repeat elsewhere."""
+    if not isinstance(written.value, dict):
+        return written
+    kept = {key: each for key, each in written.value.items() if not key.startswith(TEMPLATE)}
+    return replace(written, value=kept)
+
+
+def _is_consequence(detail: ErrorDetails) -> bool:
+    """A list of enough entries is too short for pydantic once it has left out the wrong ones."""
+    if detail["type"] != "too_short" or not isinstance(detail["input"], list):
+        return False
+    least = cast("int", detail.get("ctx", {}).get("min_length", 0))
+    return len(cast("list[object]", detail["input"])) >= least
+
+
 def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
-    text = spread_ports(written)
+    text = spread_ports(_without_templates(written))
     loose = find_loose_types(ClusterSpec, text.value)
     problems = [*text.problems, *loose]
     wrong: list[SpecPath] = [problem.where[0].path for problem in loose]
@@ -253,7 +274,7 @@ def _validate(written: YamlText, secrets: StackSecrets | None) -> Loaded:
     except ValidationError as error:
         for detail in settle_unions(error.errors(include_url=False), ClusterSpec):
             path, problem = word_error(detail, ClusterSpec)
-            if path not in wrong:
+            if path not in wrong and not _is_consequence(detail):
                 # A default that follows from a wrong value is no mistake of its own.
                 if detail["type"] != "default_factory_not_called":
                     problems.append(problem)

@@ -14,6 +14,7 @@ from components.core.problem import Json
 from components.model.cluster import ClusterSpec
 from components.model.units import DNS_LABEL, PORT_TARGET
 from components.reading.key_docs import docs_of
+from components.reading.load import TEMPLATE
 
 _SHORT_FORMS: Final = {
     "SwitchPort": (
@@ -66,10 +67,12 @@ def render_schema() -> dict[str, Json]:
         properties[key] = mended
     _name_default_plane(schema)
     _suggest_models(schema)
-    titled = {
+    titled: dict[str, Any] = {
         "$schema": GenerateJsonSchema.schema_dialect,
         **schema,
         "title": "Railyard site",
+        # Templates for YAML anchors; whatever they hold is checked where it is used.
+        "patternProperties": {f"^{TEMPLATE}": {}},
     }
     return cast("dict[str, Json]", titled)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import BaseModel
 
+from components.catalogue.switches.systems import FOREIGN_SYSTEMS
 from components.core.plain_text import one_line
 from components.core.problem import Place, Problem, SpecPath, render_path
 from components.model.texts import REFUSED
@@ -170,16 +171,25 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
         return wrong_type(path, value, "a text")
     if isinstance(value, str) and value in choices and value.isdigit():
         return wrong_type(path, value, "a number")
+    is_system = path[:1] == ("switches",) and path[-1] == "os"
+    foreign = is_system and str(value).lower() in FOREIGN_SYSTEMS
+    hint = did_you_mean(value, choices) if isinstance(value, str) and not foreign else ""
     return Problem(
         rule="unknown-choice",
         what=f"{render_path(path)} cannot be {show_value(value)}."
-        f"{did_you_mean(value, choices) if isinstance(value, str) else ''}",
+        f"{hint or (' No other system can be set.' if is_system else '')}",
         where=(Place(path, show_value(value)),),
-        fix=f"choose one of: {', '.join(choices)}."
+        fix=f"choose one of: {', '.join(choices)}{_OTHER_SWITCHES if is_system else ''}."
         if len(choices) > 1
         else f"write {choices[0] if choices else 'another value'}; "
         "nothing else is supported here yet.",
     )
+
+
+_OTHER_SWITCHES: Final = (
+    "; with switches of another system write `switches: []`: `railyard plan SITE --stage fabric` "
+    "then prints what they must be set to, and acceptance says that they are unproven"
+)
 
 
 def _choices(context: Mapping[str, object]) -> list[str]:

@@ -39,6 +39,9 @@ def _problems(folder: Path, base: str, old: str, new: str) -> list[str]:
         ("clean", '"1/2": gpu01/rail-1', '"1/1": gpu01/rail-1', "duplicate-key"),
         ("clean", "release: 3.9.2504", "release: banana", "switch-release"),
         ("clean", "numa: 0", "numa: -3", "out-of-range"),
+        ("clean", '"1/2": gpu01/rail-1', '"1/2": gpu01/rail-0', "nic-cabling"),
+        ("clean", "enp5s0, vfs: 8", "enp5s0, vfs: 8, speed_gbit_s: 800", "nic-speed"),
+        ("clean", "enp5s0, vfs: 8", "enp5s0, vfs: 254", "vf-limit"),
         ("spine-leaf", "swp1-8: gpu[01-08]/rail-0", "swp8-1: gpu[01-08]/rail-0", "port-range"),
         ("spine-leaf", "gpu[01-08]/rail-0", "gpu[01-07]/rail-0", "port-range"),
         ("spine-leaf", "gpu[01-08]/rail-0", "gpu[01-08]", "port-range"),
@@ -73,6 +76,26 @@ def test_one_mistake_is_one_problem(
     tmp_path: Path, base: str, old: str, new: str, rule: str
 ) -> None:
     assert _problems(tmp_path, base, old, new) == [rule]
+
+
+def test_a_wrong_key_of_the_only_virtual_machine_is_one_problem(tmp_path: Path) -> None:
+    text = (ROOT / "examples" / "esxi-roce" / "site.yaml").read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if "name: vm01, gpu:" in line)
+    path = tmp_path / "site.yaml"
+    path.write_text(text.replace(line, line.replace("gpu:", "gpus: 2, gpu:")), encoding="utf-8")
+    assert [problem.rule for problem in load_checked_site(path).problems] == ["unknown-key"]
+
+
+def test_a_template_for_anchors_is_no_setting(tmp_path: Path) -> None:
+    text = CLEAN.read_text(encoding="utf-8")
+    line = '      - {rail: rail-0, pci: "0000:05:00.0", netdev: enp5s0, vfs: 8, numa: 0}\n'
+    assert text.count(line) == 2
+    template = f"x-first: &first {line.strip().removeprefix('- ')}\n"
+    path = tmp_path / "site.yaml"
+    path.write_text(template + text.replace(line, "      - *first\n"), encoding="utf-8")
+    loaded = load_checked_site(path)
+    assert loaded.problems == ()
+    assert loaded.spec == load_checked_site(CLEAN).spec
 
 
 _DEFAULTS = "{user: {name: nvidia, uid: 1010}, driver: {kind: present}, peermem: true}"

@@ -59,7 +59,7 @@ def _rules(*edits: tuple[str, str]) -> set[str]:
          set[str]()),
         # 127 VFs are the card's limit; two workers then need all 254 addresses of a /24.
         ((("vfs: 8", "vfs: 127"),), set[str]()),
-        ((("vfs: 8", "vfs: 128"),), {"vf-limit", "subnet-size"}),
+        ((("vfs: 8", "vfs: 128"),), {"vf-limit"}),
         ((("release: 3.9.2504", "release: 3.8.2000"),), set[str]()),
         ((("release: 3.9.2504", "release: 3.8.1999"),), {"switch-release"}),
         # A port and a part of it cannot both be there.
@@ -118,7 +118,7 @@ def test_key_of_every_accepted_type_is_accepted() -> None:
         "uEKTTyVXyLzBRmvJ/ytLQ1Fq4cYHpWqJmO2mRkZP7l1wRk9VHn8wSxgOoHq9q0u8rC3rj6A="
     )
     ed25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAjcWkKbzsgcpbZ0Gp5aPnzxdCsz2R4QMQ5HnPtrwJXr"
-    assert _rules((ed25519, ecdsa)) == set[str]()
+    assert _rules((ed25519, ecdsa)) == {"shared-host-key"}  # all devices get this one
     assert _rules((ed25519, f"{ed25519} root@leaf-01")) == set[str]()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from components.acceptance.evidence import Unproven, WorkerGroup
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
+from components.model.owners import runs_on_foreign_fabric
 from components.model.worker_kinds import (
     PAIR,
     WorkerKind,
@@ -46,6 +47,9 @@ def _no_collective(kind: WorkerKind) -> str:
 def list_unproven(spec: ClusterSpec) -> tuple[Unproven, ...]:
     """Rails, speeds and hosts that no probe of the site proves."""
     found = [*_outside(spec), *_without_login(spec)]
+    if runs_on_foreign_fabric(spec):
+        what = "queues, ECN, PFC, MTU and drops of every hop between the cards"
+        found.append(Unproven(subject="fabric", what=what, why="the file has no switches"))
     if spec.rdma.transport == "roce":
         found += [each for rail in spec.rails for each in _on_rail(spec, rail)]
         found += [

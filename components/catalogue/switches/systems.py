@@ -52,6 +52,10 @@ SWITCH_SYSTEMS: Final[dict[str, SystemEntry]] = {
     "mlnxos": SystemEntry("infiniband", SLOT_AND_PORT, (256, 4096), "the InfiniBand specification"),
 }
 """By the name that the site file uses, in the order in which refusals list them."""
+FOREIGN_SYSTEMS: Final = frozenset(
+    {"dnos", "enterprise-sonic", "enterprise_sonic", "exos", "ios", "nx-os", "nxos", "onos"}
+)
+"""Systems that Railyard does not set and whose names look like a slip of one of the above."""
 
 if TYPE_CHECKING:
     SystemName = str
