@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from datetime import date
+from typing import Final, Literal
+
+AS_OF: Final = date(2026, 11, 29)
+"""When the catalogue was last compared with its sources: change it with every such comparison."""
+STALE_DAYS: Final = 90
+"""After so many days a new line of each operator is due: NVIDIA makes one every three months."""
 
 _NUMBERS = re.compile(r"\d+")
 _K3S = re.compile(r"^v(\d+)\.(\d+)\.(\d+)\+k3s(\d+)$")
@@ -21,6 +27,8 @@ class KubernetesRange:
     highest: tuple[int, int] | None
     """None: no upper end is stated."""
     source: str
+    status: Literal["supported", "deprecated", "ended"] = "supported"
+    """What its maker said of the line in the newest page that was read."""
 
     def holds(self, minor: tuple[int, int]) -> bool:
         """Whether a Kubernetes minor is in the range."""
@@ -37,8 +45,9 @@ GPU_OPERATOR: Final = (
     KubernetesRange(
         (26, 7),
         (1, 32),
-        (1, 36),
-        "GPU operator documentation 26.7, platform support (1.32 on Ubuntu 24.04 only)",
+        (1, 37),
+        "GPU operator documentation 26.7, platform support (1.32 on Ubuntu 24.04 only), "
+        "since NVIDIA/cloud-native-docs#488 with 1.37",
     ),
     KubernetesRange(
         (26, 3),
@@ -46,6 +55,7 @@ GPU_OPERATOR: Final = (
         (1, 36),
         "GPU operator documentation 26.3 (1.32 to 1.35); "
         "Cloud Native Stack 26.6.0 ships 26.3.2 with Kubernetes 1.36.2",
+        "deprecated",
     ),
 )
 """Newest line first."""
@@ -63,13 +73,38 @@ NETWORK_OPERATOR: Final = (
         (26, 7), (1, 32), None, "network operator 26.7 chart, kubeVersion; no upper end is stated"
     ),
     KubernetesRange(
-        (26, 4), (1, 31), (1, 35), "network operator documentation 26.4, platform support"
+        (26, 4),
+        (1, 31),
+        (1, 35),
+        "network operator documentation 26.4, platform support",
+        "deprecated",
     ),
     KubernetesRange(
-        (26, 1), (1, 31), (1, 35), "network operator documentation 26.1, platform support"
+        (26, 1), (1, 31), (1, 35), "network operator documentation 26.1, platform support", "ended"
     ),
 )
 """Newest line first. From 24.10 on the chart makes no NicClusterPolicy; older ones are not here."""
+
+NEWER: Final[Mapping[str, tuple[str, str]]] = {
+    "Kubernetes": (
+        "v1.37.1+k3s1",
+        "K3s' release of 30 September 2026; its stable channel was last seen at 1.36",
+    ),
+    "GPU operator": (
+        "v26.7.1",
+        "it is of 23 September 2026; the definitions that were packed are those of v26.7.0",
+    ),
+    "network operator": (
+        "26.10.0",
+        "its documentation is out, but its chart, definitions and Kubernetes range were not seen",
+    ),
+    "GPU device plugin": ("0.20.1", "it is of GPU operator v26.7.1"),
+}
+"""The newest release of each component that a public source names, and why no set has it.
+
+Of network operator 26.10.0 that is docs.nvidia.com/networking/display/kubernetes26100, pages of 22
+November 2026. By its maker's policy 26.7 is deprecated from then on; no page that says so was seen.
+"""
 
 GPU_DEVICE_PLUGIN: Final = (
     KubernetesRange((0, 20), (1, 10), None, "k8s-device-plugin README, prerequisites"),
@@ -122,6 +157,25 @@ def parse_k3s(version: str) -> tuple[int, int, int, int] | None:
 def show_version(numbers: tuple[int, ...]) -> str:
     """Write (1, 36) as `1.36`."""
     return ".".join(str(number) for number in numbers)
+
+
+def why_unknown(component: str, version: str, catalogue: tuple[KubernetesRange, ...]) -> str:
+    """Say that a release is in no line of the catalogue, and what is known of it.
+
+    Args:
+        component: As people call it: `GPU operator`.
+        version: Its release.
+        catalogue: The lines that are known.
+    """
+    newest, why = NEWER[component]
+    if parse_numbers(version)[:2] != parse_numbers(newest)[:2]:
+        why = f"its lines are {', '.join(show_version(entry.line) for entry in catalogue)}"
+    return f"{component} {version} is not in the catalogue of {AS_OF:%-d %B %Y}: {why}"
+
+
+def lines_for(minor: tuple[int, int], catalogue: tuple[KubernetesRange, ...]) -> str:
+    """The lines that hold a Kubernetes minor, newest first, as `26.7, 26.3`; empty for none."""
+    return ", ".join(show_version(each.line) for each in catalogue if each.holds(minor))
 
 
 def find_line(version: str, catalogue: tuple[KubernetesRange, ...]) -> KubernetesRange | None:

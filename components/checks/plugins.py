@@ -11,8 +11,10 @@ from components.catalogue.operator_versions import (
     NETWORK_OPERATOR,
     KubernetesRange,
     find_line,
+    lines_for,
     parse_k3s,
     show_version,
+    why_unknown,
 )
 from components.checks.drivers import list_drivers
 from components.checks.rule import Finding, Findings, at, places
@@ -318,19 +320,21 @@ def _known_with(
         return
     line, minor = find_line(chart.version, catalogue), k3s[:2]
     where = (at(path, chart.version), at(("kubernetes", "version"), spec.kubernetes.version))
-    known = ", ".join(show_version(entry.line) for entry in catalogue)
     if line is None:
         yield Finding(
-            f"nothing is known of the {what} {chart.version} with any Kubernetes.",
+            f"{why_unknown(what, chart.version, catalogue)}.",
             where,
-            f"use a release of {known}, or read its documentation first.",
+            "use a release of one of the known lines, or read its documentation first, and waive "
+            "the rule with what it says.",
             "warning",
         )
     elif not line.holds(minor):
-        here = show_version(minor)
+        others = lines_for(minor, catalogue)
+        another = f"{what} {others}, or " if others else ""
         yield Finding(
-            f"{what} {chart.version} needs Kubernetes {line.describe()}, not {here}.",
+            f"{what} {chart.version} needs Kubernetes {line.describe()}, not "
+            f"{show_version(minor)}.",
             where,
-            f"use another line ({known}) or Kubernetes. Source: {line.source}.",
+            f"choose {another}a Kubernetes of that range. Source: {line.source}.",
             "error" if minor < line.lowest else "warning",
         )

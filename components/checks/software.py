@@ -9,8 +9,10 @@ from components.catalogue.cni_folders import DISTRIBUTIONS, FIRST_K3S
 from components.catalogue.operator_versions import (
     GPU_OPERATOR,
     find_line,
+    lines_for,
     parse_k3s,
     show_version,
+    why_unknown,
 )
 from components.catalogue.version_pairs import (
     DRIVER_TAGS,
@@ -86,20 +88,21 @@ def check_version_pair(spec: ClusterSpec) -> Findings:
     )
     line = find_line(version, GPU_OPERATOR)
     if line is None:
-        known = ", ".join(show_version(entry.line) for entry in GPU_OPERATOR)
         yield Finding(
-            f"nothing is known of GPU operator {version} with any Kubernetes.",
+            f"{why_unknown('GPU operator', version, GPU_OPERATOR)}.",
             where,
-            f"use a release of {known}, or read the operator's list of platforms first.",
+            "use a release of one of the known lines, or read the operator's list of platforms "
+            "first, and waive the rule with what it says.",
             "warning",
         )
     elif not line.holds(k3s[:2]):
-        minor = show_version(k3s[:2])
+        others, plane_name = lines_for(k3s[:2], GPU_OPERATOR), "K3s" if spec.k3s else "Kubernetes"
+        another = f"GPU operator {others}, or " if others else ""
         yield Finding(
-            f"GPU operator {version} needs Kubernetes {line.describe()}, not {minor}.",
+            f"GPU operator {version} needs Kubernetes {line.describe()}, not "
+            f"{show_version(k3s[:2])}.",
             where,
-            f"choose a {'K3s' if spec.k3s else 'Kubernetes'} of that range, or another line of the "
-            f"operator. Source: {line.source}.",
+            f"choose {another}a {plane_name} of that range. Source: {line.source}.",
         )
 
 

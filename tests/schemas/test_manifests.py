@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from components.catalogue import upstream
+from components.catalogue.operator_versions import parse_numbers
+from components.catalogue.version_pairs import VERSION_SETS
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
 from components.model.cards import Firmware, HcaPf
@@ -20,7 +23,7 @@ from components.model.operators import NetworkOperator, NetworkOperatorChart
 from components.model.pod_network import PodNetwork
 from components.plan.make import ClusterPlan, make_plan
 from tests.golden.site import EXAMPLES, changed_spec
-from tests.schemas.judge import judge, unknown_values
+from tests.schemas.judge import judge, packed_releases, unknown_values
 
 FILES = sorted(file.relative_to(EXAMPLES).as_posix() for file in EXAMPLES.glob("*/*.yaml"))
 
@@ -58,6 +61,27 @@ def complaints(plan: ClusterPlan) -> list[str]:
         for chart in plan.operators.charts
         for key in unknown_values(chart.release, chart.values)
     ]
+
+
+@pytest.mark.parametrize(
+    ("chart", "default", "packed"),
+    [
+        ("gpu-operator", upstream.GPU_OPERATOR_RELEASE, "v26.7.0"),
+        ("nvidia-device-plugin", upstream.GPU_DEVICE_PLUGIN_RELEASE, "v0.20.0"),
+        # The newest tag of the line in the copy of its repository that was read.
+        ("network-operator", upstream.NETWORK_OPERATOR_RELEASE, "v26.7.0-rc.2"),
+    ],
+)
+def test_the_line_of_each_default_release_is_packed(chart: str, default: str, packed: str) -> None:
+    assert packed in packed_releases(chart)
+    assert parse_numbers(default)[:2] == parse_numbers(packed)[:2]
+    for chosen in VERSION_SETS.values():
+        sets = {
+            "gpu-operator": chosen.gpu_operator,
+            "network-operator": chosen.network_operator,
+            "nvidia-device-plugin": chosen.device_plugin,
+        }
+        assert parse_numbers(sets[chart])[:2] == parse_numbers(packed)[:2]
 
 
 def example_site(file: str) -> ClusterSpec:
