@@ -173,11 +173,6 @@ def why_unknown(component: str, version: str, catalogue: tuple[KubernetesRange, 
     return f"{component} {version} is not in the catalogue of {AS_OF:%-d %B %Y}: {why}"
 
 
-def lines_for(minor: tuple[int, int], catalogue: tuple[KubernetesRange, ...]) -> str:
-    """The lines that hold a Kubernetes minor, newest first, as `26.7, 26.3`; empty for none."""
-    return ", ".join(show_version(each.line) for each in catalogue if each.holds(minor))
-
-
 def find_line(version: str, catalogue: tuple[KubernetesRange, ...]) -> KubernetesRange | None:
     """Find the release line of a version in the catalogue, or None."""
     line = parse_numbers(version)[:2]

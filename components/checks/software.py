@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 from components.catalogue.cni_folders import DISTRIBUTIONS, FIRST_K3S
 from components.catalogue.operator_versions import (
     GPU_OPERATOR,
+    KubernetesRange,
     find_line,
-    lines_for,
     parse_k3s,
     show_version,
     why_unknown,
@@ -77,32 +77,52 @@ def check_version_pair(spec: ClusterSpec) -> Findings:
     The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
     is not in the catalogue is a warning.
     """
-    operator, plane = spec.operators.gpu, spec.kubernetes
+    if spec.operators.gpu is not None:
+        chart, path = spec.operators.gpu.chart, ("operators", "gpu", "chart", "version")
+        yield from known_with(spec, "GPU operator", chart, path, GPU_OPERATOR)
+
+
+def known_with(
+    spec: ClusterSpec,
+    what: str,
+    chart: ChartSource,
+    path: SpecPath,
+    catalogue: tuple[KubernetesRange, ...],
+    beyond: Literal["error", "warning"] = "error",
+) -> Findings:
+    """What the catalogue says of one chart on the site's Kubernetes.
+
+    Args:
+        spec: The site.
+        what: The chart's name as people know it.
+        chart: The chart.
+        path: The place of its version in the file.
+        catalogue: The lines that are known of it.
+        beyond: The severity of a newer Kubernetes than the line states.
+    """
+    plane = spec.kubernetes
     k3s = parse_k3s(plane.version) if plane else None
-    if operator is None or plane is None or k3s is None:
+    if plane is None or k3s is None:
         return
-    version = operator.chart.version
-    where = (
-        at(("operators", "gpu", "chart", "version"), version),
-        at(("kubernetes", "version"), plane.version),
-    )
-    line = find_line(version, GPU_OPERATOR)
+    line, minor = find_line(chart.version, catalogue), k3s[:2]
+    where = (at(path, chart.version), at(("kubernetes", "version"), plane.version))
     if line is None:
         yield Finding(
-            f"{why_unknown('GPU operator', version, GPU_OPERATOR)}.",
+            f"{why_unknown(what, chart.version, catalogue)}.",
             where,
-            "use a release of one of the known lines, or read the operator's list of platforms "
-            "first, and waive the rule with what it says.",
+            "use a release of a line that is known, or read its documentation first, and waive the "
+            "rule with what that says.",
             "warning",
         )
-    elif not line.holds(k3s[:2]):
-        others, plane_name = lines_for(k3s[:2], GPU_OPERATOR), "K3s" if spec.k3s else "Kubernetes"
-        another = f"GPU operator {others}, or " if others else ""
+    elif not line.holds(minor):
+        others = ", ".join(show_version(each.line) for each in catalogue if each.holds(minor))
         yield Finding(
-            f"GPU operator {version} needs Kubernetes {line.describe()}, not "
-            f"{show_version(k3s[:2])}.",
+            f"{what} {chart.version} needs Kubernetes {line.describe()}, not "
+            f"{show_version(minor)}.",
             where,
-            f"choose {another}a {plane_name} of that range. Source: {line.source}.",
+            f"choose {f'{what} {others}, or ' if others else ''}a Kubernetes of that range. "
+            f"Source: {line.source}.",
+            "error" if minor < line.lowest else beyond,
         )
 
 

@@ -96,7 +96,7 @@ def test_nothing_deprecated_is_a_default() -> None:
             "gpu: {chart: {version: v26.3.3}}",
             "v1.37.0+k3s1",
             "error",
-            "choose GPU operator 26.7, or a K3s of that range",
+            "choose GPU operator 26.7, or a Kubernetes of that range",
             "26.7, 26.3",
         ),
     ],
