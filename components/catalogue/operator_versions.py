@@ -128,6 +128,30 @@ NRI, and the first beyond it: NVIDIA/cloud-native-docs, `gpu-operator/cdi.rst`, 
 Plugin" (52dcb7b8). containerd 2.0 is in none of them."""
 
 
+CONTAINERD: Final[Mapping[str, tuple[tuple[tuple[int, ...], str], ...]]] = {
+    "K3s": (
+        ((1, 32), "1.7.23"),
+        ((1, 32, 2), "2.0"),
+        ((1, 32, 9), "2.1"),
+        ((1, 33), "2.0"),
+        ((1, 33, 5), "2.1"),
+    ),
+    "kubespray": (((2, 27), "1.7.27"), ((2, 28), "2.0"), ((2, 29), "2.1")),
+}
+"""Installer to the containerd that its releases bring from each on; later ones bring no older one.
+
+docs.k3s.io, release notes v1.32.X and v1.33.X (e09f43cd, 143463bb) and v1.37.X (2.3.4); kubespray's
+`checksums.yml` at v2.27.1, v2.28.0, v2.29.0 and v2.31.0 (2.2.3).
+"""
+
+
+def containerd_of(installer: str, release: str) -> str | None:
+    """The containerd that a release of an installer brings; None: it is older than the table."""
+    numbers = parse_numbers(release)[:3]
+    found = [brought for first, brought in CONTAINERD[installer] if first <= numbers]
+    return found[-1] if found else None
+
+
 def nri_works(runtime: str) -> bool:
     """Whether a node's runtime, `containerd://2.1.4-k3s1`, is in a range for NRI; unknown ones are.
 

@@ -7,9 +7,12 @@ from typing import Final, Literal
 
 from components.catalogue.cni_folders import DISTRIBUTIONS, FIRST_K3S
 from components.catalogue.operator_versions import (
+    CONTAINERD,
     GPU_OPERATOR,
     KubernetesRange,
+    containerd_of,
     find_line,
+    nri_works,
     parse_k3s,
     show_version,
     why_unknown,
@@ -26,6 +29,7 @@ from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, uses_multus
+from components.model.operator_owned import runs_docker, toolkit_owner
 from components.model.operators import ChartSource
 from components.model.version_sets import VERSION_PATHS, versions_of
 from components.operators.network import container_tag
@@ -123,6 +127,37 @@ def known_with(
             f"choose {f'{what} {others}, or ' if others else ''}a Kubernetes of that range. "
             f"Source: {line.source}.",
             "error" if minor < line.lowest else beyond,
+        )
+
+
+def check_runtime_nri(spec: ClusterSpec) -> Findings:
+    """The containerd of K3s or kubespray works with the GPU operator's container toolkit.
+
+    The toolkit works through NRI, and with some releases of containerd alone: with others, pods get
+    no GPU. The tables of both are in components/catalogue/operator_versions.py.
+    Preflight looks at the nodes of an existing cluster.
+    """
+    if spec.operators.gpu is None or toolkit_owner(spec) != "operator" or runs_docker(spec):
+        return
+    own: object = None
+    if spec.k3s is not None:
+        installer, release, path = "K3s", spec.k3s.version, "kubernetes.version"
+    elif spec.kubespray is not None:
+        installer, release = "kubespray", spec.kubespray.source.release
+        own = spec.kubespray.extra_vars.get("containerd_version")
+        path = "kubernetes." + ("extra_vars.containerd_version" if own else "source.release")
+    else:
+        return
+    brought = str(own) if own else containerd_of(installer, release)
+    if brought is not None and not nri_works(f"containerd://{brought}"):
+        good = [show_version(first) for first, each in CONTAINERD[installer] if each == "2.1"]
+        newer = "remove it" if own else f"take {installer} {', '.join(good)} or later"
+        yield Finding(
+            f"{installer} {release} brings containerd {brought}, and the GPU operator's container "
+            "toolkit works with 1.7.30, a later 1.7, or 2.1 and later.",
+            places(spec, path, "operators.gpu"),
+            f"{newer}, or bring the toolkit with the hosts' image and set host_defaults.toolkit: "
+            "{kind: present}.",
         )
 
 
