@@ -46,7 +46,9 @@ _LINES: Final[Mapping[Component, tuple[KubernetesRange, ...]]] = {
     "network-operator": NETWORK_OPERATOR,
     "nvidia-device-plugin": GPU_DEVICE_PLUGIN,
 }
-_RULES: Final = frozenset({"version-pair", "plugin-version", "version-conflict", "driver-tag"})
+_RULES: Final = frozenset(
+    {"version-pair", "plugin-version", "version-conflict", "driver-tag", "runtime-nri"}
+)
 
 
 @app.command()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -86,6 +86,35 @@ def test_the_line_of_each_default_release_is_packed(chart: str, default: str, pa
 
 def example_site(file: str) -> ClusterSpec:
     return load_checked_site(EXAMPLES / file).spec_or_raise()
+
+
+def test_pods_of_jobs_and_of_acceptance_decline_service_meshes() -> None:
+    seen = 0
+    for file in FILES:
+        acceptance = make_plan(example_site(file), "dev").acceptance
+        jobs = (each.job for each in (*acceptance.probes, *acceptance.images) if each.job)
+        bodies = [body for job in jobs for body in job.objects]
+        for body in (*bodies, *acceptance.memlock):
+            for template in pod_templates(body):
+                said = template["metadata"]
+                assert said["labels"]["sidecar.istio.io/inject"] == "false", body["kind"]
+                assert said["labels"]["istio.io/dataplane-mode"] == "none"
+                assert said["annotations"]["linkerd.io/inject"] == "disabled"
+                seen += 1
+    assert seen > len(FILES)
+
+
+def pod_templates(value: object) -> Iterator[Any]:
+    """Every template of pods inside an object, at any depth."""
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from pod_templates(item)
+    elif isinstance(value, dict):
+        body = cast("dict[str, Any]", value)
+        if "containers" in (body.get("spec") or {}):
+            yield body
+        for item in body.values():
+            yield from pod_templates(item)
 
 
 @pytest.mark.parametrize("file", FILES)
