@@ -86,18 +86,9 @@ NETWORK_OPERATOR: Final = (
 """Newest line first. From 24.10 on the chart makes no NicClusterPolicy; older ones are not here."""
 
 NEWER: Final[Mapping[str, tuple[str, str]]] = {
-    "Kubernetes": (
-        "v1.37.1+k3s1",
-        "K3s' release of 30 September 2026; its stable channel was last seen at 1.36",
-    ),
-    "GPU operator": (
-        "v26.7.1",
-        "it is of 23 September 2026; the definitions that were packed are those of v26.7.0",
-    ),
-    "network operator": (
-        "26.10.0",
-        "its documentation is out, but its chart, definitions and Kubernetes range were not seen",
-    ),
+    "Kubernetes": ("v1.37.1+k3s1", "it is of 30 September 2026; K3s' stable channel was at 1.36"),
+    "GPU operator": ("v26.7.1", "it is of 23 September 2026; v26.7.0 is what was packed"),
+    "network operator": ("26.10.0", "its documentation is out, its chart and range were not seen"),
     "GPU device plugin": ("0.20.1", "it is of GPU operator v26.7.1"),
 }
 """The newest release of each component that a public source names, and why no set has it.
@@ -128,15 +119,9 @@ NRI, and the first beyond it: NVIDIA/cloud-native-docs, `gpu-operator/cdi.rst`, 
 Plugin" (52dcb7b8). containerd 2.0 is in none of them."""
 
 
-CONTAINERD: Final[Mapping[str, tuple[tuple[tuple[int, ...], str], ...]]] = {
-    "K3s": (
-        ((1, 32), "1.7.23"),
-        ((1, 32, 2), "2.0"),
-        ((1, 32, 9), "2.1"),
-        ((1, 33), "2.0"),
-        ((1, 33, 5), "2.1"),
-    ),
-    "kubespray": (((2, 27), "1.7.27"), ((2, 28), "2.0"), ((2, 29), "2.1")),
+CONTAINERD: Final[Mapping[str, Mapping[str, str]]] = {
+    "K3s": {"1.32": "1.7.23", "1.32.2": "2.0", "1.32.9": "2.1", "1.33": "2.0", "1.33.5": "2.1"},
+    "kubespray": {"2.27": "1.7.27", "2.28": "2.0", "2.29": "2.1"},
 }
 """Installer to the containerd that its releases bring from each on; later ones bring no older one.
 
@@ -147,9 +132,8 @@ docs.k3s.io, release notes v1.32.X and v1.33.X (e09f43cd, 143463bb) and v1.37.X 
 
 def containerd_of(installer: str, release: str) -> str | None:
     """The containerd that a release of an installer brings; None: it is older than the table."""
-    numbers = parse_numbers(release)[:3]
-    found = [brought for first, brought in CONTAINERD[installer] if first <= numbers]
-    return found[-1] if found else None
+    numbers, rows = parse_numbers(release)[:3], CONTAINERD[installer]
+    return next((rows[each] for each in [*rows][::-1] if parse_numbers(each) <= numbers), None)
 
 
 def nri_works(runtime: str) -> bool:
@@ -184,13 +168,7 @@ def show_version(numbers: tuple[int, ...]) -> str:
 
 
 def why_unknown(component: str, version: str, catalogue: tuple[KubernetesRange, ...]) -> str:
-    """Say that a release is in no line of the catalogue, and what is known of it.
-
-    Args:
-        component: As people call it: `GPU operator`.
-        version: Its release.
-        catalogue: The lines that are known.
-    """
+    """Say that a release is in no line of the catalogue, and what is known of it."""
     newest, why = NEWER[component]
     if parse_numbers(version)[:2] != parse_numbers(newest)[:2]:
         why = f"its lines are {', '.join(show_version(entry.line) for entry in catalogue)}"

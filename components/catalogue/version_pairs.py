@@ -10,13 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from components.catalogue import upstream
 from components.catalogue.operator_versions import parse_numbers, show_version
-from components.catalogue.upstream import (
-    GPU_DEVICE_PLUGIN_RELEASE,
-    GPU_OPERATOR_RELEASE,
-    K3S_RELEASE,
-    NETWORK_OPERATOR_RELEASE,
-)
 
 Component = Literal["kubernetes", "gpu-operator", "network-operator", "nvidia-device-plugin"]
 """By the name of the Helm release; Kubernetes by its minor."""
@@ -160,17 +155,17 @@ class VersionSet:
 VERSION_SETS: Final[Mapping[VersionSetName, VersionSet]] = {
     "conservative": VersionSet(
         "v1.35.6+k3s1",
-        GPU_OPERATOR_RELEASE,
-        NETWORK_OPERATOR_RELEASE,
-        GPU_DEVICE_PLUGIN_RELEASE,
+        upstream.GPU_OPERATOR_RELEASE,
+        upstream.NETWORK_OPERATOR_RELEASE,
+        upstream.GPU_DEVICE_PLUGIN_RELEASE,
         "the Kubernetes minor before that of `current`; the operators are the same, since their "
         "makers call each older line deprecated or ended",
     ),
     "current": VersionSet(
-        K3S_RELEASE,
-        GPU_OPERATOR_RELEASE,
-        NETWORK_OPERATOR_RELEASE,
-        GPU_DEVICE_PLUGIN_RELEASE,
+        upstream.K3S_RELEASE,
+        upstream.GPU_OPERATOR_RELEASE,
+        upstream.NETWORK_OPERATOR_RELEASE,
+        upstream.GPU_DEVICE_PLUGIN_RELEASE,
         "the minor of K3s' stable channel of August 2026 (k3s-io/k3s#14553), the first release of "
         "the GPU operator's supported line with its device plugin, and the newest chart of the "
         "network operator's; the GPU operator's table of GPUDirect RDMA does not list it yet",

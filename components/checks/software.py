@@ -94,16 +94,7 @@ def known_with(
     catalogue: tuple[KubernetesRange, ...],
     beyond: Literal["error", "warning"] = "error",
 ) -> Findings:
-    """What the catalogue says of one chart on the site's Kubernetes.
-
-    Args:
-        spec: The site.
-        what: The chart's name as people know it.
-        chart: The chart.
-        path: The place of its version in the file.
-        catalogue: The lines that are known of it.
-        beyond: The severity of a newer Kubernetes than the line states.
-    """
+    """What the catalogue says of one chart on the site's Kubernetes; `beyond`: of a newer one."""
     plane = spec.kubernetes
     k3s = parse_k3s(plane.version) if plane else None
     if plane is None or k3s is None:
@@ -150,8 +141,8 @@ def check_runtime_nri(spec: ClusterSpec) -> Findings:
         return
     brought = str(own) if own else containerd_of(installer, release)
     if brought is not None and not nri_works(f"containerd://{brought}"):
-        good = [show_version(first) for first, each in CONTAINERD[installer] if each == "2.1"]
-        newer = "remove it" if own else f"take {installer} {', '.join(good)} or later"
+        good = ", ".join(first for first, each in CONTAINERD[installer].items() if each == "2.1")
+        newer = "remove it" if own else f"take {installer} {good} or later"
         yield Finding(
             f"{installer} {release} brings containerd {brought}, and the GPU operator's container "
             "toolkit works with 1.7.30, a later 1.7, or 2.1 and later.",

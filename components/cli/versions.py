@@ -87,18 +87,10 @@ def versions(
 
 
 def describe_age(today: date) -> str:
-    """Say of when the catalogue is, how old that makes it today, and what to do if it is too old.
-
-    A clock that is behind the catalogue's date counts as no days.
-    """
-    days = max((today - AS_OF).days, 0)
-    old = (
-        " Newer lines of the operators are probably out: run `make catalogue` where there is a "
-        "network, or take a newer Railyard."
-        if days > STALE_DAYS
-        else ""
-    )
-    return f"The catalogue is of {AS_OF:%-d %B %Y}, {days} days old.{old}"
+    """Say of when the catalogue is, how old that makes it, and what to do if it is too old."""
+    days = max((today - AS_OF).days, 0)  # a clock may be behind
+    late = " Newer lines are probably out: run `make catalogue`, or take a newer Railyard."
+    return f"The catalogue is of {AS_OF:%-d %B %Y}, {days} days old.{late * (days > STALE_DAYS)}"
 
 
 def list_catalogue() -> dict[str, _Table]:

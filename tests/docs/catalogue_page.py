@@ -9,7 +9,7 @@ from typing import Final
 
 from components.catalogue import upstream
 from components.catalogue.cards import CARDS
-from components.catalogue.operator_versions import AS_OF, CONTAINERD, NEWER, show_version
+from components.catalogue.operator_versions import AS_OF, CONTAINERD, NEWER
 from components.cli.versions import list_catalogue
 from tests.schemas.judge import packed_releases
 
@@ -40,11 +40,7 @@ def _tables() -> Iterator[str]:
     newer = ([name, *each] for name, each in NEWER.items())
     yield from _table(("Component", "Release", "Why not"), newer)
     yield "\n## containerd of each installer\n"
-    brought = (
-        [name, show_version(first), each]
-        for name, rows in CONTAINERD.items()
-        for first, each in rows
-    )
+    brought = ([name, *each] for name, rows in CONTAINERD.items() for each in rows.items())
     yield from _table(("Installer", "From release", "containerd"), brought)
     yield f"\n## Cards\n\n{', '.join(CARDS)}."
 
