@@ -88,7 +88,7 @@ def numbers_of(release: str) -> tuple[int, ...]:
 
 
 def newest_of(releases: Iterable[str], ours: str) -> str:
-    """The newest release of ours' form; those that count otherwise, and drafts, are left out.
+    """Find the newest release that is written as ours is; drafts do not count.
 
     Raises:
         SourceError: None has that form.

@@ -11,7 +11,7 @@ from typing import Final
 UPSTREAM: Final = "components/catalogue/upstream.py"
 OPERATORS: Final = "components/catalogue/operator_versions.py"
 RELEASE: Final = r"v?\d+(?:\.\d+)+(?:\+k3s\d+)?"
-"""A release; what has more behind it, such as `-rc.1`, is none."""
+"""A release. A tag with more behind it, such as `-rc.1`, is a draft and does not match."""
 
 
 @dataclass(frozen=True, slots=True)

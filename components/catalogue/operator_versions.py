@@ -168,7 +168,7 @@ def show_version(numbers: tuple[int, ...]) -> str:
 
 
 def why_unknown(component: str, version: str, catalogue: tuple[KubernetesRange, ...]) -> str:
-    """Say that a release is in no line of the catalogue, and what is known of it."""
+    """Say that no line of the catalogue has a release, and what is known about it."""
     newest, why = NEWER[component]
     if parse_numbers(version)[:2] != parse_numbers(newest)[:2]:
         why = f"its lines are {', '.join(show_version(entry.line) for entry in catalogue)}"
