@@ -20,6 +20,7 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, draws_blocks, policy_networks, way_of
+from components.model.kubernetes import ExistingPlane
 from components.model.operator_owned import firmware_by_operator, vfs_by_operator
 from components.model.operators import NetworkOperator
 from components.pod_network.attachment import MELLANOX
@@ -92,6 +93,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         **_device_plugin(spec, operator),
         **_networks(spec, operator),
         **_cards(spec, operator),
+        **_only_workers(spec),
     }
     if taints := tolerated(spec):
         wanted["tolerations"] = taints
@@ -162,6 +164,26 @@ def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
             "configurationDaemon": _operand(spec, operator, "nic-configuration-operator-daemon"),
         }
     return wanted
+
+
+def _only_workers(spec: ClusterSpec) -> Body:
+    """In a cluster of others, the nodes that the operator may use: the workers of the file.
+
+    By itself it takes every node with a card of Mellanox. AKS has such cards in its system pools
+    too, for accelerated networking, and the driver container would unload their driver
+    (Azure/aks-rdma-infiniband 700dabb, configs/nicclusterpolicy/base).
+    """
+    if not isinstance(spec.kubernetes, ExistingPlane):
+        return {}
+    names: list[JsonValue] = [host.node for host in spec.workers]
+    here: Body = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [here]}]
+            }
+        }
+    }
 
 
 def _operand(spec: ClusterSpec, operator: NetworkOperator, name: str) -> Body:

@@ -92,6 +92,21 @@ def _network(spec: ClusterSpec) -> NetworkOperator:
     return spec.operators.network
 
 
+def test_in_a_cluster_of_others_the_network_operator_uses_the_workers_of_the_file_alone(
+    cloud: ClusterSpec,
+) -> None:
+    """AKS has cards of Mellanox in its system pools, and a driver container would take theirs."""
+    plane = ExistingPlane.model_validate(
+        {"plane": "existing", "version": "v1.34.1", "kubeconfig": {"secret": "kubeconfig"}}
+    )
+    affinity = policy_of(changed_spec(cloud, kubernetes=plane))["spec"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    names = [host.node for host in cloud.workers]
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    assert terms == [{"matchExpressions": [here]}]
+    assert "nodeAffinity" not in policy_of(cloud)["spec"]
+
+
 def test_the_nic_policy_comes_before_the_wait_for_the_gpu_policy(cloud: ClusterSpec) -> None:
     gates = [(gate.kind, gate.group) for gate in plan_operators(cloud).gates]
     assert gates == [("NicClusterPolicy", 0), ("ClusterPolicyPatch", 1)]
