@@ -209,8 +209,8 @@ def _rdma_mtu(spec: ClusterSpec, rail: str) -> int:
     """The RDMA MTU of a rail: that of the smallest MTU which an interface on it has."""
     site, pod = spec.rdma.mtu_bytes, spec.pod_network.mtu_bytes
     nics = [nic for host in spec.workers for nic in host.nics if nic.rail == rail]
-    found = [nic.vf_mtu_bytes or nic.mtu_bytes or site for nic in nics]
-    return rdma_mtu(min([*found, *([pod] if pod else [])], default=site))
+    found = [nic.vf_mtu_bytes or nic.mtu_bytes or site for nic in nics] or [site]
+    return rdma_mtu(min(*found, pod or max(found)))
 
 
 class _Asked(TypedDict):
