@@ -60,9 +60,9 @@ Seven public designs of whole clusters are held against Railyard, each by some o
 Design = Literal["a", "b", "c", "d", "e", "e2", "f"]
 DESIGNS: Final[dict[Design, str]] = {
     "a": "DGX BasePOD with DGX H100 and QM9700, InfiniBand",
-    "b": "HGX H100 with two leaves and two spines of Spectrum, Cumulus, BGP",
-    "c": "Leaves of Arista, EOS",
-    "d": "Dell Z9664F, SONiC",
+    "b": "HGX H100 on RoCE, leaves and spines of Spectrum, Cumulus, BGP",
+    "c": "Dell XE9680 with leaves of Arista, EOS: the switches alone",
+    "d": "Dell Z9664F, SONiC: the switches alone",
     "e": "Azure AKS, ND H100 v5, InfiniBand",
     "e2": "Oracle OKE, BM.GPU.H100.8, RoCE",
     "f": "kubespray and shared RDMA, without GPUs",
