@@ -40,7 +40,7 @@ two sites were played in the lab over the real FRR, which their sections say.
 This page is made of `tests/docs/guides`: edit that, then run `make goldens`. Settings that
 are no lines by themselves are written in a form of this page, on both sides:
 
-| Line | Stands for |
+| Line | Meaning |
 |---|---|
 | `TABLE\\|KEY field=value` | a field of SONiC's configuration |
 | `port swp1 trust=both` | what a plan wants of a switch, if it sends no line of its own for it |
