@@ -173,9 +173,9 @@ def _only_workers(spec: ClusterSpec) -> Body:
     too, for accelerated networking, and the driver container would unload their driver
     (Azure/aks-rdma-infiniband 700dabb, configs/nicclusterpolicy/base).
     """
-    if not isinstance(spec.kubernetes, ExistingPlane):
-        return {}
     names: list[JsonValue] = [host.node for host in spec.workers]
+    if not names or not isinstance(spec.kubernetes, ExistingPlane):
+        return {}
     here: Body = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
     return {
         "nodeAffinity": {

@@ -96,15 +96,14 @@ def test_in_a_cluster_of_others_the_network_operator_uses_the_workers_of_the_fil
     cloud: ClusterSpec,
 ) -> None:
     """AKS has cards of Mellanox in its system pools, and a driver container would take theirs."""
-    plane = ExistingPlane.model_validate(
-        {"plane": "existing", "version": "v1.34.1", "kubeconfig": {"secret": "kubeconfig"}}
-    )
-    affinity = policy_of(changed_spec(cloud, kubernetes=plane))["spec"]["nodeAffinity"]
+    own, plane = load_example("quantum-ib"), ExistingPlane(plane="existing", version="v1.34.1")
+    affinity = policy_of(changed_spec(own, kubernetes=plane))["spec"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    names = [host.node for host in cloud.workers]
-    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["gpu01", "gpu02"]}
     assert terms == [{"matchExpressions": [here]}]
-    assert "nodeAffinity" not in policy_of(cloud)["spec"]
+    assert "nodeAffinity" not in policy_of(own)["spec"]
+    unnamed = changed_spec(cloud, kubernetes=plane)
+    assert "nodeAffinity" not in policy_of(unnamed)["spec"], "no worker has a name yet"
 
 
 def test_the_nic_policy_comes_before_the_wait_for_the_gpu_policy(cloud: ClusterSpec) -> None:
