@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from components.core.errors import DeviceError
 from components.jobs.environment import job_script
-from components.model.kubernetes import ExistingPlane
 from components.operators.network import host_device_config, nic_cluster_policy
 from components.pod_network.shared import macvlan_attachment, shared_plugin_config
 from lab.cluster.allocate import allocate, dump_allocation
@@ -249,22 +248,6 @@ def test_a_policy_is_ready_only_with_operator_label_and_driver(tmp_path: Path) -
         assert status["state"] == state
         published = sum(len(p.devices) for p in policy.pools(nodes["worker-0"], labels))
         assert published == (2 if state == "ready" else 0)
-
-
-def test_in_a_cluster_of_others_the_policy_leaves_other_nodes_with_cards_alone(
-    tmp_path: Path,
-) -> None:
-    """AKS' system pools have cards of Mellanox too, and the label that says so."""
-    own, plane = load_example("quantum-ib"), ExistingPlane(plane="existing", version="v1.34.1")
-    site, network = own.model_copy(update={"kubernetes": plane}), own.operators.network
-    assert network is not None
-    policy = NicPolicy(cast("Doc", nic_cluster_policy(site, network)), operator_ready=True)
-    host = "kubernetes.io/hostname"
-    labels = {name: {**MARKED, host: name} for name in (site.workers[0].node, "aks-system-0")}
-    devices = hca_devices(tmp_path, count=2)
-    published = [len(policy.pools(devices, own)) for own in labels.values()]
-    assert published == [1, 0]
-    assert nic_policy_status(policy, dict.fromkeys(labels, devices), labels)["state"] == "ready"
 
 
 def test_a_policy_with_the_shared_plugin_publishes_what_ours_would(tmp_path: Path) -> None:
