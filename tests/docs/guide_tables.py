@@ -330,7 +330,7 @@ def _summary(guides: Iterable[Guide]) -> str:
     rows = "".join(f"| {_link(guide)} | {_numbers([guide])} |\n" for guide in guides)
     counted = "Lines | Same | In other words | Not set |\n"
     return (
-        f"| Design | | Guides | {counted}|---|---|---|---|---|---|---|\n{designs}"
+        f"| Design | Cluster | Guides | {counted}|---|---|---|---|---|---|---|\n{designs}"
         f"\n## All guides\n\n| Guide | {counted}|---|---|---|---|---|\n{rows}"
     )
 
