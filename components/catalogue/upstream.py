@@ -49,10 +49,10 @@ MPI_OPERATOR_IMAGE: Final = f"mpioperator/mpi-operator:{MPI_OPERATOR.removeprefi
 NETWORK_OPERANDS: Final = "nvcr.io/nvidia/mellanox"
 """What the network operator starts (its example policies, v26.4.1)."""
 NCCL_ON_MACVLAN: Final = "2.26.2"
-"""The oldest NCCL that works in macvlan pods on shared cards. The driver may hide from them the GIDs
-of the host and of other pods. 2.21 to 2.25 read the type of each IPv4 GID and fail at a hidden one
-(NVIDIA/nccl#1573; `ncclIbRoceGetVersionNum` in src/transport/net_ib.cc of v2.25.1-1 and v2.26.2-1).
-Older releases take GID 0, which is the host's."""
+"""The oldest NCCL that works in macvlan pods on shared cards. The driver may hide from them the
+GIDs of the host and of other pods. 2.21 to 2.25 read the type of each IPv4 GID, and fail at one
+that is hidden (NVIDIA/nccl#1573; `ncclIbRoceGetVersionNum` in src/transport/net_ib.cc of v2.25.1-1
+and of v2.26.2-1). Older releases take GID 0, which is the host's."""
 NCCL_SUSPECT_ON_V100: Final = "2.28.9"
 """One site reports a crash on V100 (NVIDIA/nccl#2159, open): a warning, never a verdict."""
 PROBE_IMAGE_BASE: Final = "docker.io/nvidia/cuda:12.9.0-devel-ubuntu24.04"

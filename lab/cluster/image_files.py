@@ -18,14 +18,16 @@ _SMALL_TOOLS: Final = (
     "grep", "sed", "mktemp", "head", "tail", "uname", "rm", "ls", "tr", "sort", "touch", "chmod",
     "wc", "seq", "readlink",
 )  # fmt: skip
-_RECORDER: Final = """#!/bin/sh
-[ "$1 $2" != '--allow-run-as-root --version' ] || { echo '@MPI@'; exit 0; }
+_RECORD: Final = """
 [ ! -e "$RAILYARD_LAB_CALL" ] || cp "$RAILYARD_LAB_CALL" "$RAILYARD_LAB_CALL.first"
 [ -e "$RAILYARD_LAB_CALL" ] || wc -c <"$RAILYARD_LAB_OUT" >"$RAILYARD_LAB_CALL.at"
 for word in "${0##*/}" "$@"; do printf '%s\\0' "$word"; done >"$RAILYARD_LAB_CALL"
 env | grep -E '^(NCCL|UCX)_' >"$RAILYARD_LAB_CALL.env"
 exit 0
 """
+_RECORDER: Final = f"""#!/bin/sh
+[ "$1 $2" != '--allow-run-as-root --version' ] || {{ echo '@MPI@'; exit 0; }}
+{_RECORD}"""
 _LDD: Final = """#!/bin/sh
 while read -r name; do
   case $name in
@@ -37,11 +39,13 @@ done <"$1.linked"
 _ID: Final = """#!/bin/sh
 echo @USER@
 """
-_SSHD: Final = """#!/bin/sh
-[ -d @ROOT@/run/sshd ] || {
+_SSHD: Final = f"""#!/bin/sh
+[ -d @ROOT@/run/sshd ] || {{
   echo 'Missing privilege separation directory: /run/sshd' >&2
   exit 255
-}
+}}
+if [ "$1" = -De ]; then
+{_RECORD}fi
 while [ $# -gt 0 ]; do
   case $1 in
     -E) log=$2; shift ;;

@@ -23,6 +23,8 @@ from lab.cluster.images import PROBE, Image
 _TIMEOUT_S = 20
 _SHELLS = {"sh", "bash"}
 _SCRIPT_WORDS = 3
+WRAPPER_WORDS = 4
+"""`sh`, `-c`, the script, and the name that it is given."""
 _NAMES = (
     "getent() {\n"
     '  [ "$1" = hosts ] || return 2\n'
@@ -31,7 +33,7 @@ _NAMES = (
 )
 """`getent hosts NAME` from the names that the cluster's DNS would know; 2 where it knows none."""
 _PATHS = re.compile(
-    r"(?<![\w./])/(sys|tmp|job|root|opt|usr/sbin|usr/local|etc/mpi|etc/ssh)(?=[/\s\"';]|$)"
+    r"(?<![\w./])/(sys|tmp|job|root|opt|usr/sbin|usr/local|etc/mpi|etc/ssh|etc/nccl\.conf)(?=[/\s\"';]|$)"
 )
 _NOT_FOUND = 127
 
@@ -90,12 +92,22 @@ class ScriptRun:
     """The call before this one, where a script makes two; both begin with the same variables."""
     first_output: str = ""
     """What the script printed before that."""
+    conf: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What /etc/nccl.conf says, read as NCCL reads it (`setEnvFile` of its src/misc/param.cc)."""
 
 
 def script_of(command: Sequence[str]) -> str:
     """The script of `sh -c SCRIPT`; empty for any other command."""
     is_script = len(command) >= _SCRIPT_WORDS and command[0].rpartition("/")[2] in _SHELLS
     return command[2] if is_script and command[1].endswith("c") else ""
+
+
+def program_of(command: Sequence[str]) -> tuple[str, ...]:
+    """The program behind the scripts that run before it: `sh -c SCRIPT NAME PROGRAM …`."""
+    rest = tuple(command)
+    while script_of(rest) and len(rest) > WRAPPER_WORDS:
+        rest = rest[WRAPPER_WORDS:]
+    return rest
 
 
 def run_script(command: Sequence[str], container: Container) -> ScriptRun:
@@ -174,7 +186,15 @@ def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
     pairs = (line.partition("=") for line in Path(f"{call}.env").read_text().splitlines())
     env = {name: value for name, _, value in pairs}
     first_output, output = (part.replace(str(root), "") for part in (printed[:at], printed[at:]))
-    return ScriptRun(_words(call, root), output, 0, env, before, first_output)
+    conf = _nccl_conf(root / "etc/nccl.conf")
+    return ScriptRun(_words(call, root), output, 0, env, before, first_output, conf)
+
+
+def _nccl_conf(file: Path) -> dict[str, str]:
+    """The variables of the file; the first line that names one counts."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    pairs = (line.partition("=") for line in reversed(lines) if "=" in line)
+    return {name: value for name, _, value in pairs}
 
 
 def _words(call: Path, root: Path) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.acceptance.probes.plan import plan_probes
 from components.core.errors import DeviceError
 from components.jobs.environment import job_script
 from components.operators.network import host_device_config, nic_cluster_policy
@@ -22,10 +23,11 @@ from lab.cluster.device_plugin import plan_pools
 from lab.cluster.devices import Card, NodeDevices, dump_devices, parse_devices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.gpu_operator import NIC_LABEL
-from lab.cluster.launcher import run_launcher
+from lab.cluster.launcher import JOB_NAME, JOB_ROLE, run_launcher
 from lab.cluster.network_operator import NicPolicy, nic_policy_status
 from lab.cluster.pod_probe import World, container_of, probe_pod
 from lab.cluster.pod_shell import run_script
+from lab.cluster.pod_start import why_not_started
 from lab.cluster.pod_view import (
     CNI_BIN_DIR,
     MTUS,
@@ -387,3 +389,48 @@ def test_deepspeed_starts_only_when_every_name_resolves(tmp_path: Path) -> None:
     log, code, asked = launch(["/bin/sh", "-c", script], devices, set(), DEEPSPEED)
     assert "does not resolve: look at the cluster's DNS" in log
     assert (code, asked) == (1, [])
+
+
+def deepspeed_pods(node: NodeState) -> tuple[list[Pod], World]:
+    """The planned worker of the scan on a node, and its launcher."""
+    (body,) = next(
+        job.objects for job in plan_probes(SHARED).jobs if job.probe.kind == "deepspeed_scan"
+    )
+    replicas = cast("Any", body)["spec"]["mpiReplicaSpecs"]
+    pods: list[Pod] = []
+    for role in ("worker", "launcher"):
+        template = replicas[role.capitalize()]["template"]
+        labels = {JOB_NAME: "job", JOB_ROLE: role}
+        notes = template.get("metadata", {}).get("annotations", {})
+        spec = {**template["spec"], "nodeName": "node03", "hostname": role, "subdomain": "job"}
+        pod = make_pod(role, spec, labels=labels, annotations=notes)
+        cast("Doc", pod.document["status"])["podIP"] = "198.18.0.7"
+        pods.append(attached(node, pod) if notes else pod)
+    services, hostfile = frozenset({"default/job"}), "worker.job.default.svc slots=8\n"
+    return pods, World(
+        {"node03": node}, pods[:1], definitions(), {"default/job": hostfile}, services
+    )
+
+
+def test_ranks_of_deepspeed_are_bound_to_the_cards_of_their_rails(tmp_path: Path) -> None:
+    devices = shared_devices(tmp_path, address="10.106.156.3")
+    other = replace(devices.cards[0], pci="0000:59:00.0", netdev="enp89s0", rdma="mlx5_3")
+    node = shared_node(replace(devices, cards=(*devices.cards, other)))
+    assert len(node.shared[0].cards) == 2, "the pod may open both"
+    (worker, launcher), world = deepspeed_pods(node)
+    assert why_not_started(worker, world) is None
+    physics = Physics()
+    ended = run_launcher(launcher, world, cast("Any", physics))
+    assert ended.exit_code == 0, ended.log
+    (pod,) = cast("list[Doc]", physics.asked[0]["pods"])
+    assert pod["rank_env"] == {"NCCL_IB_HCA": "=mlx5_2:1"}
+
+
+def test_a_worker_of_deepspeed_that_is_on_no_rail_says_so_and_ends(tmp_path: Path) -> None:
+    node = shared_node(shared_devices(tmp_path))
+    (worker, _), world = deepspeed_pods(node)
+    lost = worker.noted({NETWORK_STATUS: "[]"})
+    end = why_not_started(lost, world)
+    assert end is not None
+    assert (end.exit_code, end.reason) == (1, "Error")
+    assert "no RDMA device has a GID of net1 on worker: is the pod on that rail?" in end.log
