@@ -53,6 +53,11 @@ class Image:
             return program in self.programs
         return any(f"{folder}/{program}" in self.programs for folder in self.path.split(":"))
 
+    @property
+    def release_of_nccl(self) -> str:
+        """Release of the NCCL that its jobs use; empty if it is not known."""
+        return self.torch_nccl or self.nccl.removeprefix("~")
+
     def without(self, *names: str) -> Image:
         """The same image, but for programs of these names."""
         kept = (each for each in self.programs if each.rpartition("/")[2] not in names)

@@ -13,8 +13,8 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.cluster.image_files import lay_out, path_of
@@ -36,14 +36,20 @@ _PATHS = re.compile(
     r"(?<![\w./])/(sys|tmp|job|root|opt|usr/sbin|usr/local|etc/mpi|etc/ssh|etc/nccl\.conf)(?=[/\s\"';]|$)"
 )
 _NOT_FOUND = 127
+_LINK_LOCAL = "fe80::ff:fe00:1"
+_INVALID = Path("/sys/class/net/lo/speed")
+"""A file whose read fails with EINVAL: the loopback interface has no speed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gid:
-    """One IPv4 address in a GID table, and the interface that it belongs to."""
+    """One address in a GID table, and the interface that it belongs to."""
 
     ip: str
+    """IPv4; empty for the interface's own link-local address."""
     interface: str
+    hidden: bool = False
+    """The interface is in another network namespace, and the driver shows nothing of the entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +217,22 @@ def _show_device(root: Path, device: ShownDevice) -> None:
         (port / folder).mkdir(parents=True)
     for name in ("link_layer", "state", "rate"):
         (port / name).write_text(f"{getattr(device, name)}\n")
-    link_local = "fe80:0000:0000:0000:0000:00ff:fe00:0001"
-    gids = [(link_local, device.interface)]
-    gids += [
-        (ipaddress.IPv6Address(f"::ffff:{gid.ip}").exploded, gid.interface) for gid in device.gids
-    ]
     # mlx5's order: each address once for RoCE v1 and once for v2 (show_gids, sources.md#host-qos).
-    entries = [(gid, ndev, kind) for gid, ndev in gids for kind in ("IB/RoCE v1", "RoCE v2")]
-    for index, (gid, ndev, kind) in enumerate(entries):
-        (port / "gids" / str(index)).write_text(f"{gid}\n")
-        (port / "gid_attrs/types" / str(index)).write_text(f"{kind}\n")
-        (port / "gid_attrs/ndevs" / str(index)).write_text(f"{ndev}\n")
+    entries = [(gid, kind) for gid in _gid_table(device) for kind in ("IB/RoCE v1", "RoCE v2")]
+    for index, (gid, kind) in enumerate(entries):
+        address = ipaddress.IPv6Address("::" if gid.hidden else gid.ip)
+        (port / "gids" / str(index)).write_text(f"{address.exploded}\n")
+        for attribute, text in (("types", kind), ("ndevs", gid.interface)):
+            file = port / "gid_attrs" / attribute / str(index)
+            if gid.hidden:
+                file.symlink_to(_INVALID)
+            else:
+                file.write_text(f"{text}\n")
+
+
+def _gid_table(device: ShownDevice) -> Iterator[Gid]:
+    """The entries of a device as IPv6 addresses, in their order."""
+    if all(gid.ip for gid in device.gids):
+        yield Gid(_LINK_LOCAL, device.interface)
+    for gid in device.gids:
+        yield replace(gid, ip=f"::ffff:{gid.ip}" if gid.ip else _LINK_LOCAL)

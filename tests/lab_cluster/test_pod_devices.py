@@ -194,8 +194,50 @@ def test_the_products_script_finds_the_card_under_a_macvlan_interface(tmp_path: 
     cast("Doc", bound.document["spec"])["nodeName"] = "node03"
     world = World({"node03": node}, [], definitions())
     run = run_script(["/bin/sh", "-c", script], container_of(bound, world))
-    # Indices 0 and 1 are the link-local address, 2 and 3 the host's own, 4 and 5 the pod's.
-    assert run.call == ("ib_read_bw", "-d", "mlx5_2", "-x", "5")
+    # NVIDIA/nccl#1573: 0 to 3 are the host's two addresses, 4 to 7 the pod's, each as v1 and v2.
+    assert run.call == ("ib_read_bw", "-d", "mlx5_2", "-x", "7")
+
+
+def test_a_macvlan_pod_reads_the_gids_of_others_as_zero(tmp_path: Path) -> None:
+    """As `show_gids` lists them in NVIDIA/nccl#1573, and as NCCL reads their types there."""
+    node = shared_node(shared_devices(tmp_path, address="10.106.156.3"))
+    look = (
+        "cd /sys/class/infiniband/mlx5_2/ports/1\n"
+        "for i in 0 1 2 3 4 5 6 7 8; do\n"
+        '  echo "$i $(cat gids/$i) $(cat gid_attrs/types/$i) $(cat gid_attrs/ndevs/$i)"\n'
+        "done 2>&1\n"
+    )
+    pod = make_pod("p", limits(rdma__hca=1), annotations={NETWORKS: "macvlan156"})
+    bound = attached(node, pod)
+    cast("Doc", bound.document["spec"])["nodeName"] = "node03"
+    neighbour = bound.noted({})
+    world = World({"node03": node}, [], definitions())
+    said = run_script(["/bin/sh", "-c", look], container_of(neighbour, world)).output
+    assert said.count("types/0: Invalid argument") == said.count("ndevs/3: Invalid argument") == 1
+    rows = [line for line in said.splitlines() if line[0].isdigit()]
+    zero = "0000:0000:0000:0000:0000:0000:0000:0000"
+    assert [row.split()[1] for row in rows[:4]] == [zero] * 4
+    assert rows[6] == "6 0000:0000:0000:0000:0000:ffff:0a6a:9c01 IB/RoCE v1 net1"
+    assert rows[7] == "7 0000:0000:0000:0000:0000:ffff:0a6a:9c01 RoCE v2 net1"
+    assert "gids/8: No such file or directory" in said
+
+
+def test_a_neighbours_gids_are_hidden_too(tmp_path: Path) -> None:
+    node = shared_node(shared_devices(tmp_path))
+    pods: list[Pod] = []
+    for name in ("one", "two"):
+        pod = make_pod(name, limits(rdma__hca=1), annotations={NETWORKS: "macvlan156"})
+        bound = attached(node, pod)
+        cast("Doc", bound.document["spec"])["nodeName"] = "node03"
+        pods.append(bound)
+    alone = World({"node03": node}, pods[:1], definitions())
+    both = World({"node03": node}, pods, definitions())
+    script = job_script("rdma_shared_device") + 'exec ib_write_bw -d "$hca" -x "$gid"\n'
+    for world, gid, hidden in ((alone, "5", None), (both, "9", True)):
+        run = run_script(["/bin/sh", "-c", script], container_of(pods[len(world.pods) - 1], world))
+        assert run.call == ("ib_write_bw", "-d", "mlx5_2", "-x", gid)
+        (network,) = cast("list[Doc]", probe_pod(pods[0], world)["networks"])
+        assert network.get("hidden_gids") is hidden
 
 
 def test_a_client_that_tries_again_is_done_with_its_first_call(tmp_path: Path) -> None:
