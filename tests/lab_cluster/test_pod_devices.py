@@ -476,3 +476,8 @@ def test_a_worker_of_deepspeed_that_is_on_no_rail_says_so_and_ends(tmp_path: Pat
     assert end is not None
     assert (end.exit_code, end.reason) == (1, "Error")
     assert "no RDMA device has a GID of net1 on worker: is the pod on that rail?" in end.log
+    container = worker.containers[0]
+    container["image"] = "lab.railyard.dev/no-run-sshd:1"
+    end = why_not_started(worker, world)
+    assert end is not None
+    assert (end.exit_code, end.log) == (255, "Missing privilege separation directory: /run/sshd\n")
