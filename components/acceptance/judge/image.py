@@ -20,7 +20,8 @@ _SSH_PACKAGES: Final = {
     "ssh-keygen": "openssh-client",
 }
 _TORCH: Final = "torch"
-"""How image_check.sh calls the NCCL that PyTorch brings."""
+"""How image_check.sh calls the NCCL that PyTorch brings: on PyPI, 2.21.5 with torch 2.6.0, and
+2.26.2 with 2.7.0 (their `requires_dist`)."""
 _HIDDEN_GID: Final = "ncclIbRoceGetVersionNum: Invalid argument"
 """What such an NCCL prints."""
 _MPIS: Final = ("Open MPI", "OpenRTE")
@@ -127,7 +128,7 @@ def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[Lack]:
         if not least or not release or parse_numbers(release) >= parse_numbers(least):
             continue
         newer = (
-            "take an image whose PyTorch brings it"
+            "take an image whose PyTorch brings it, as 2.7.0 does"
             if program == _TORCH
             else f"take an image that has it, or build one with: railyard image build ({_CONTRACT})"
         )
