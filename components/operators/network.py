@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Final
 
 from pydantic import JsonValue
@@ -33,7 +34,8 @@ NIC_POLICY: Final = "nic-cluster-policy"
 """The conventional name; the operator works on one policy only."""
 POLICY_API: Final = "mellanox.com/v1alpha1"
 POLICY_DEADLINE_S: Final = 1800
-"""Seconds until the policy is ready: a driver container may compile for 20 minutes."""
+"""Seconds until the policy is ready, for each turn in which nodes get their driver: a driver
+container may compile for 20 minutes."""
 
 
 def network_operator_values(spec: ClusterSpec) -> Body:
@@ -101,6 +103,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         wanted["ofedDriver"] = {
             **_operand(spec, operator, "doca-driver"),
             "version": _driver_tag(operator),
+            **_driver_upgrades(spec),
         }
     return {
         "apiVersion": POLICY_API,
@@ -109,11 +112,39 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
             "name": NIC_POLICY,
             "annotations": {
                 WAIT_FOR: "jsonpath={.status.state}=ready",
-                TIMEOUT: str(POLICY_DEADLINE_S),
+                TIMEOUT: str(POLICY_DEADLINE_S * _waves(spec, wanted)),
             },
         },
         "spec": wanted,
     }
+
+
+def _driver_upgrades(spec: ClusterSpec) -> Body:
+    """How a driver of another tag gets onto the nodes, if they may be drained for it.
+
+    By itself the operator replaces no driver container (its DaemonSet has `OnDelete`), and its
+    policy is not ready while one is of before, so that an update waits in vain (network operator
+    v26.4.1, state-ofed-driver and isDaemonSetReady). A pod that nothing recreates is not ended.
+    """
+    asked = spec.disruption
+    if asked.reboots != "allow":
+        return {}
+    drain: Body = {
+        "enable": True,
+        "deleteEmptyDir": True,
+        "force": False,
+        "timeoutSeconds": asked.drain_deadline_s,
+    }
+    nodes = asked.max_unavailable
+    return {"upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": nodes, "drain": drain}}
+
+
+def _waves(spec: ClusterSpec, wanted: Body) -> int:
+    """In how many turns the operator may replace the nodes' drivers."""
+    driver = wanted.get("ofedDriver")
+    if not isinstance(driver, Mapping) or "upgradePolicy" not in driver:
+        return 1
+    return max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
 
 
 def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
