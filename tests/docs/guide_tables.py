@@ -61,7 +61,7 @@ Design = Literal["a", "b", "c", "d", "e", "e2", "f"]
 DESIGNS: Final[dict[Design, str]] = {
     "a": "DGX BasePOD with DGX H100 and QM9700, InfiniBand",
     "b": "HGX H100 on RoCE, leaves and spines of Spectrum, Cumulus, BGP",
-    "c": "Dell XE9680 with leaves of Arista, EOS: the switches alone",
+    "c": "Leaves of Arista, as under Dell XE9680, by AMD's guide: the switches alone",
     "d": "Dell Z9664F, SONiC: the switches alone",
     "e": "Azure AKS, ND H100 v5, InfiniBand",
     "e2": "Oracle OKE, BM.GPU.H100.8, RoCE",
