@@ -103,6 +103,7 @@ def _file(site: ClusterSpec, found: listing.Artefact, number: int) -> Artefact:
 def _runs(site: ClusterSpec, host: Host, name: str) -> bool:
     cpu = site.settings_of(host).architecture
     mine = {listing.K3S_SCRIPT, listing.k3s_binary_name(cpu), listing.k3s_images_name(cpu)}
+    mine.add(listing.K3S_POLICY)
     return host.role in {"control_plane", "worker"} and name in mine
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from components.artefacts.listing import K3S_POLICY
 from components.catalogue.upstream import (
     K3S_SELINUX,
     PROBE_CUDA,
@@ -154,14 +155,16 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
 def _selinux(case: _Case) -> Iterator[Finding]:
     if not case.wants.kubelet or case.wants.unit != "k3s" or case.fact("selinux") != "1":
         return
-    if not case.fact("k3s_policy"):
+    installs = case.wants.selinux_policy and case.fact("packages") == "dnf"
+    if not case.fact("k3s_policy") and not installs:
         yield case.find(
             "selinux",
             "SELinux is enforcing without K3s' policy, which its install script does not bring.",
             "no /usr/share/selinux/packages/k3s.pp",
             "the packages container-selinux and k3s-selinux",
-            f"dnf install -y container-selinux; dnf install -y {K3S_SELINUX} (on release 8 its el8"
-            f" package); {_LATER}",
+            f"write kubernetes.source.selinux_policy: {K3S_SELINUX} (on release 8 its el8 package)"
+            " and run `railyard pin`, so that the node gets it by dnf before K3s; or install both"
+            f" packages yourself, {_LATER}",
             "warning" if case.fact("k3s") else "problem",
         )
 
@@ -335,6 +338,8 @@ def _peers(case: _Case) -> Iterator[Finding]:
 
 def _artefacts(case: _Case) -> Iterator[Finding]:
     for artefact in case.wants.artefacts:
+        if artefact.name == K3S_POLICY and not case.fact("selinux"):
+            continue  # a node without SELinux does not fetch it
         for key in ("sum", "reach"):
             if says := case.fact(f"{key}.{artefact.name}"):
                 yield from _source(case, artefact, key, says)
