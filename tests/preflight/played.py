@@ -39,6 +39,7 @@ PLAYED: Final[Mapping[str, frozenset[str]]] = {
             "rdma-driver",
             "reach",
             "serial",
+            "signature-mlx5_core",
             "sudo",
             "swap",
             "tool-ethtool",

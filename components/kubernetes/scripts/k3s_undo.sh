@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154 # work is set by linux.sh
 # Uninstalls the K3s that this stack installed on this host, and nothing else. POSIX sh, as root.
 # stdin: the lines that were applied; only role=, stack=, reset=, peers= and api_port= count.
 # The last server keeps etcd, with all that the cluster stores, unless reset=allow was applied.
