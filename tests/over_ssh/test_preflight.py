@@ -140,6 +140,7 @@ MUCH = Lacking(
         ("gpu01", "lldpad", "on"),
         ("gpu02", "module-lost", "nvidia"),
         ("gpu01", "secure-boot", "on"),
+        ("gpu02", "selinux", "on"),
         ("mgmt01", "secure-boot", "on"),
     ),
     by_hand=(
@@ -174,6 +175,7 @@ MUCH = Lacking(
         ("mgmt01", "port-6443"): "in use",
         ("gpu02", "port-10250"): "in use",
         ("gpu01", "signature-mlx5_core"): "it has no signature",
+        ("gpu02", "selinux"): "no /usr/share/selinux/packages/k3s.pp",
         ("gpu02", "gpu-driver-loaded"): "580.126.20, not loaded",
         ("gpu02", "gpu-driver-version"): "580.126.20",
         ("gpu02", "rdma-driver"): "inbox",

@@ -152,7 +152,6 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "tool-nvidia-container-runtime": lambda: host({"tool.nvidia-container-runtime": "no"}),
     "module-nvidia_peermem": lambda: host({"module.nvidia_peermem": "absent"}),
     "cgroup": lambda: host({"cgroup": "v1"}),
-    "selinux": lambda: host({"selinux": "1"}),
     "signature-nvidia": lambda: host({"refused.nvidia": "it has no signature", "gpu_loaded": ""}),
     "secure-boot": lambda: host({"secure_boot": "on"}, wants=BUILDING),
     "ipoib": lambda: host({"ipoib": "mlx5_0 mlx5_1"}),

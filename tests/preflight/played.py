@@ -38,6 +38,7 @@ PLAYED: Final[Mapping[str, frozenset[str]]] = {
             "port-6443",
             "rdma-driver",
             "reach",
+            "selinux",
             "serial",
             "signature-mlx5_core",
             "sudo",
