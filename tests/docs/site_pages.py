@@ -64,10 +64,6 @@ def options_of(words: Sequence[str]) -> tuple[str, set[str]]:
     return words[0], {name for each in command.params for name in each.opts} | {"--help"}
 
 
-def schema_of_the_site() -> Mapping[str, Any]:
-    return ClusterSpec.model_jsonschema_of_the_site()
-
-
 @cache
 def _schema() -> Mapping[str, Any]:
     return ClusterSpec.model_json_schema()
