@@ -89,3 +89,12 @@ def test_most_answers_name_something() -> None:
     """A key, rule, cause, command, file or page; the others say in words what a step does."""
     bare = [row[0] for row in ROWS.values() if "`" not in row[3] and "](" not in row[3]]
     assert len(bare) < len(ROWS) // 4
+
+
+def test_releases_are_those_of_the_examples_and_the_catalogue() -> None:
+    places = ("examples/*/*.yaml", "components/catalogue/**/*.py", "components/jobs/images/*/*")
+    known = "".join(path.read_text() for place in places for path in ROOT.glob(place))
+    answers = " ".join(row[3] for row in ROWS.values())
+    releases = set(re.findall(r"(?<![\w.])v?\d+\.\d+\.\d+(?:[-+.\w]*\w)?", answers))
+    assert len(releases) > 10
+    assert sorted(each for each in releases if each not in known) == []
