@@ -161,8 +161,8 @@ def _selinux(case: _Case) -> Iterator[Finding]:
             "no /usr/share/selinux/packages/k3s.pp",
             "the packages container-selinux and k3s-selinux",
             f"write kubernetes.source.selinux_policy: {K3S_SELINUX} (on release 8 its el8 package)"
-            " and run `railyard pin`, so that the node gets it by dnf before K3s; or install both"
-            f" packages yourself, {LATER}",
+            " and run `railyard pin`, so that the node gets it by dnf before K3s; or by hand: dnf"
+            f" install -y container-selinux, the same for that package, {LATER}",
             "warning" if case.fact("k3s") else "problem",
         )
 

@@ -61,6 +61,7 @@ def test_only_k3s_on_an_enforcing_host_needs_its_policy() -> None:
     (found,) = host({"selinux": "1"})
     assert found.severity == "problem"
     assert "write kubernetes.source.selinux_policy: https://github.com/k3s-io/" in found.fix
+    assert "dnf install -y container-selinux" in found.fix
     (found,) = host({"selinux": "1", "k3s": "k3s"})
     assert found.severity == "warning"  # it runs already
 
