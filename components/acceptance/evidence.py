@@ -27,6 +27,7 @@ from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
 from components.core.beside import Beside, LostWay
 from components.core.errors import UsageError
+from components.model.units import LARGEST_RDMA_MTU
 
 SCHEMA_VERSION = 1
 
@@ -57,6 +58,10 @@ class RailLimit(Seen):
 
     name: str
     line_rate_gbit_s: float
+    rdma_mtu_bytes: int = Field(
+        default=LARGEST_RDMA_MTU, exclude_if=lambda each: each == LARGEST_RDMA_MTU
+    )
+    """The RDMA MTU that the smallest MTU of its interfaces gives."""
 
 
 class WorkerGroup(Seen):
@@ -153,6 +158,10 @@ class Probe(Seen):
     """Of `image`: which."""
     programs: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
     """Of `image`: what jobs call in it."""
+    nccl_least: str = Field(default="", exclude_if=lambda each: not each)
+    """Of `image`: the oldest NCCL that works in the pods of this site; empty for any."""
+    nccl_suspect: str = Field(default="", exclude_if=lambda each: not each)
+    """Of `image`: an NCCL that is reported to crash on the V100 of this site."""
 
 
 class Hop(Seen):
