@@ -95,10 +95,7 @@ find_network_manager() { # PCI : `off` with our rule, else `absent`; `managed` w
 }
 
 nm_manages() { # NETDEV : asked once a reading
-  if [ ! -e "$work/qos.nm" ]; then
-    : >"$work/qos.nm"
-    ! command -v nmcli >/dev/null || nmcli -t -f DEVICE,STATE device >"$work/qos.nm" 2>/dev/null
-  fi
+  [ -e "$work/qos.nm" ] || { command -v nmcli && nmcli -t -f DEVICE,STATE device; } >"$work/qos.nm" 2>/dev/null
   [ -s "$work/qos.nm" ] && grep "^$1:" "$work/qos.nm" | grep -q -v ':unmanaged$'
 }
 
