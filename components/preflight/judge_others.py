@@ -49,8 +49,7 @@ def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:
                 "a file of the host sets up a rail card, too: two then set address, MTU and link."
             )
             fix = "take the card out of that file, and write its address in hosts[].nics[].address"
-            actual = f"{pci} in {files}"
-            yield Finding(plan.name, "card-file", what, actual, "in none", fix, "warning")
+            yield Finding(plan.name, "card-file", what, f"{pci} in {files}", "none", fix, "warning")
     says = facts.get("cloud.manage_etc_hosts", "")
     if _YES.search(says) and any(key.startswith("hosts") for key in wanted):
         what = "cloud-init writes /etc/hosts again at each boot, without the names of the site."

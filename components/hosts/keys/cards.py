@@ -91,8 +91,7 @@ _NAMES: Final = _of_pf(
 )
 _NETWORK_MANAGER: Final = _of_pf(
     "card",
-    # Before ports and VFs, and back after them: NetworkManager takes what appears without our rule.
-    # `nmcli device set DEVICE managed no` leaves link and addresses as they are (NEWS of 1.10).
+    # Before VFs appear, and back after they went; `managed no` leaves the link up (NEWS of 1.10).
     *has_effect(Effect.NONE, HostKey("network_manager", 39, one_of("off"), undo="if_taken")),
 )
 _PORT: Final = _of_pf(

@@ -73,14 +73,14 @@ require_rdma_rename() {
     'later has. Update rdma-core, or remove rdma: from hosts[].nics'
 }
 
-find_nm_rule() { # PCI : $nm_rule, for the card's own device and for its VFs, which are not below it in /sys
+find_nm_rule() { # PCI : $nm_rule of $name_file, for the card's own device and its VFs, which are not below it in /sys
+  name_file "$1" network_manager
   nm_when='SUBSYSTEM=="net", ACTION=="add|change|move",'
   nm_rule="$nm_when KERNELS==\"$1\", ENV{NM_UNMANAGED}=\"1\"$newline"
   nm_rule="$nm_rule$nm_when ATTR{device/physfn/uevent}==\"*PCI_SLOT_NAME=$1*\", ENV{NM_UNMANAGED}=\"1\"$newline"
 }
 
 find_network_manager() { # PCI : `off` with our rule, else `absent`; `managed` while NetworkManager has the card
-  name_file "$1" network_manager
   find_nm_rule "$1"
   nm_text=''
   [ ! -e "$name_file" ] || while IFS= read -r nm_line; do nm_text=$nm_text$nm_line$newline; done <"$name_file"
@@ -100,7 +100,6 @@ nm_manages() { # NETDEV : asked once a reading
 }
 
 write_network_manager() { # PCI off|absent|managed
-  name_file "$1" network_manager
   find_nm_rule "$1"
   case $2 in
     off) (umask 022 && mkdir -p "${name_file%/*}" && printf '%s' "$nm_rule" >"$name_file") ||

@@ -169,8 +169,8 @@ find_first() { # FOLDER : the name of its first entry
   done
 }
 
-first_in() { # FOLDER : the same, printed
-  find_first "$1"
+printed() { # FUNCTION ARGUMENTS... : the value that it finds
+  "$@"
   echo "$value"
 }
 
@@ -227,11 +227,6 @@ find_addresses() { # NETDEV : all its IPv4 addresses but those of its link alone
     '') value=absent ;;
     *,*) value=$(printf '%s\n' "$value" | tr , '\n' | sort | paste -s -d , -) ;;
   esac
-}
-
-read_addresses() { # NETDEV : the same, printed
-  find_addresses "$1"
-  echo "$value"
 }
 
 BOOT_UNIT=/etc/systemd/system/railyard-nics.service

@@ -216,7 +216,7 @@ refuse_address() { # PCI NETDEV WANTED CIDR,... : one that was here before us is
 write_address() { # PCI NETDEV CIDR[,CIDR]|absent
   refuse_address "$1" "$2" "$3" "$(value_of "nic.$1.address" "${state_dir:-/none}/baseline" 2>/dev/null)"
   if [ -n "${state_dir:-}" ]; then # at boot nothing is taken away: it is not known whose it is
-    for address in $(read_addresses "$2" | tr , ' '); do
+    for address in $(printed find_addresses "$2" | tr , ' '); do
       case ,$3, in *",$address,"*) ;; *) [ "$address" = absent ] || run ip addr del "$address" dev "$2" ;; esac
     done
   fi

@@ -92,10 +92,10 @@ look_ipoib() { # the InfiniBand functions without a network device, which a sele
 
 look_files() { # which files of this host set up its cards, by name or MAC address, and what cloud-init writes
   for net in /sys/bus/pci/devices/*/net/*; do
-    if [ ! -e "$net" ] || [ -e "${net%/net/*}/physfn" ]; then continue; fi # VFs are many
-    pci=${net#/sys/bus/pci/devices/}
+    pci=${net%/net/*}
+    if [ ! -e "$net" ] || [ -e "$pci/physfn" ]; then continue; fi # VFs are many
     names=${net##*/}$(sed 's/^/|/' "$net/address" 2>/dev/null)
-    fact "files.${pci%%/*}" "$(grep -l -s -i -E "^[^#]*\\<($names)\\>" /etc/netplan/*.yaml \
+    fact "files.${pci##*/}" "$(grep -l -s -i -E "^[^#]*\\<($names)\\>" /etc/netplan/*.yaml \
       /etc/network/interfaces /etc/network/interfaces.d/* /etc/systemd/network/*.network \
       /etc/sysconfig/network-scripts/ifcfg-* /etc/NetworkManager/system-connections/* | paste -s -d ' ' -)"
   done
