@@ -76,6 +76,8 @@ class HostWants:
     kubelet: bool = False
     unit: str = "k3s"
     """The fact of a host that runs this Kubernetes already, whose ports are then its own."""
+    selinux_policy: bool = False
+    """The file names K3s' SELinux policy, which a step installs by dnf."""
     ansible: bool = False
     """Ansible runs its modules here."""
     ipoib: bool = False
@@ -175,6 +177,7 @@ def _wants(
         cgroup_v2=kubelet and "kernel.cgroup" in settings,
         kubelet=kubelet,
         unit="kubelet" if spec.kubespray else "k3s",
+        selinux_policy=spec.k3s is not None and spec.k3s.source.selinux_policy is not None,
         ansible=kubelet and spec.kubespray is not None,
         ipoib=host.hcas > 0 and _picks_by_link_type(spec),
         gpus=host.gpus,
