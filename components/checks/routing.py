@@ -15,7 +15,7 @@ from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import Caution
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
-from components.pod_network.leaf_pools import probe_address
+from components.pod_network.leaf_pools import pools_of
 
 
 def check_routing(spec: ClusterSpec) -> Findings:
@@ -189,7 +189,8 @@ def _why_no_address(
     cards = {nic.nic.address: f"{nic}" for nic in list_nics(spec)}
     if address not in subnet or address in {subnet.network_address, subnet.broadcast_address}:
         return f"is no address of a machine in {subnet}"
-    if address == probe_address(subnet):
+    pools = (pool for each in pools_of(spec).values() for pool in each)
+    if address in {pool.probe for pool in pools if pool.network == subnet}:
         return "is kept for the server of the bandwidth test, the last one of the subnet"
     if str(address) in cards:
         return f"is the address of {cards[str(address)]}"

@@ -27,6 +27,23 @@ class RailSubnet:
     gateway: IPv4Address | None
 
 
+@once
+def is_flat(spec: ClusterSpec) -> bool:
+    """Whether all rails are one network: several rails with one VLAN and one subnet.
+
+    Each card and pod then has all others of every rail as its neighbours.
+    """
+    networks = {(rail.vlan, rail.subnet) for rail in spec.rails}
+    return len(spec.rails) > 1 and len(networks) == 1 and not any(r.leaves for r in spec.rails)
+
+
+@once
+def shares_resource(spec: ClusterSpec) -> bool:
+    """Whether all rails have one extended resource, so that a VF of it may be of any rail."""
+    names = {rail.resource for rail in spec.rails}
+    return spec.pod_network.mode == "sriov" and len(spec.rails) > 1 and len(names) == 1
+
+
 def subnets_of(rail: Rail) -> tuple[RailSubnet, ...]:
     """The subnets of a rail: one, or one on each of its leaves, in the order of the file."""
     if not rail.leaves:

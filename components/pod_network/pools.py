@@ -20,9 +20,9 @@ from components.model.cni import draws_blocks
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
-from components.model.rail_subnets import RailSubnet, subnet_of
+from components.model.rail_subnets import RailSubnet, is_flat, subnet_of
 from components.pod_network.ib_rails import ib_rails, rail_ports
-from components.pod_network.leaf_pools import Kept, kept_addresses, pools_of
+from components.pod_network.leaf_pools import Kept, pools_of, written_exclusions
 from components.pod_network.manifests import NAMESPACE
 
 AnyRail: TypeAlias = Rail | IbRail
@@ -88,22 +88,27 @@ class Pool:
                 yield IPv4Address(start), self.block - len(taken)
 
 
-def pool_name(rail: AnyRail, leaf: str = "") -> str:
-    """The pool of a rail: the name of its attachment, which is one of a kind too, and the leaf."""
-    return f"{rail.network}-{leaf}" if leaf else rail.network
+def pool_name(spec: ClusterSpec, rail: AnyRail, leaf: str = "") -> str:
+    """The pool of a rail: the name of its attachment, which is one of a kind too, and the leaf.
+
+    The rails of a flat fabric have one pool: two pools of one subnet would give the same addresses.
+    """
+    named = spec.rails[0] if is_flat(spec) else rail
+    return f"{named.network}-{leaf}" if leaf else named.network
 
 
 def pooled_rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
-    """The rails whose addresses come from pools; none unless the site has nv-ipam."""
+    """The rails that have a pool: none unless the site has nv-ipam, and one of a flat fabric."""
     if not draws_blocks(spec):
         return ()
-    return tuple(rail for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet is not None)
+    rails = spec.rails[:1] if is_flat(spec) else spec.rails
+    return tuple(rail for rail in (*rails, *ib_rails(spec)) if rail.subnet is not None)
 
 
 def pool_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The labels by which a node gets blocks of the rails that it is on."""
     return {
-        f"{_LABELS}/{pool_name(rail, _leaf_of(spec, host, rail))}": "true"
+        f"{_LABELS}/{pool_name(spec, rail, _leaf_of(spec, host, rail))}": "true"
         for rail in pooled_rails(spec)
         if _is_on(spec, host, rail)
     }
@@ -123,7 +128,7 @@ def _pools(spec: ClusterSpec, rail: AnyRail) -> Iterator[Pool]:
         subnet = rail.subnet
         assert subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
         place = RailSubnet(rail.name, "", subnet, None)
-        yield _pool(spec, rail, place, kept_addresses(spec, rail), members.get("", []))
+        yield _pool(spec, rail, place, written_exclusions(spec, rail.name), members.get("", []))
         return
     for part in pools_of(spec)[rail.name]:
         place = RailSubnet(rail.name, part.leaf, part.network, part.gateway)
@@ -139,12 +144,12 @@ def _pool(
     kept: tuple[Kept, ...],
     members: Sequence[Host],
 ) -> Pool:
-    vfs = max((_vfs(host, rail) for host in members), default=0)
+    vfs = max((_vfs(spec, host, rail) for host in members), default=0)
     default = _power_of_two(_SPARE * vfs) if vfs else _SHARED
     others = [rail.subnet] if isinstance(rail, Rail) and place.leaf else []
     routes = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
     return Pool(
-        name=pool_name(rail, place.leaf),
+        name=pool_name(spec, rail, place.leaf),
         rail=rail.name,
         leaf=place.leaf,
         subnet=place.network,
@@ -167,17 +172,17 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _vfs(host: Host, rail: AnyRail) -> int:
+def _vfs(spec: ClusterSpec, host: Host, rail: AnyRail) -> int:
     if isinstance(rail, IbRail):
         return sum(port.vfs for port in rail_ports(host, rail))
-    return sum(nic.vfs for nic in host.nics if nic.rail == rail.name)
+    return sum(nic.vfs for nic in host.nics if nic.rail == rail.name or is_flat(spec))
 
 
 def _is_on(spec: ClusterSpec, host: Host, rail: AnyRail) -> bool:
     if host.role != "worker":
         return False
     if isinstance(rail, Rail):
-        return any(nic.rail == rail.name for nic in host.nics)
+        return any(nic.rail == rail.name or is_flat(spec) for nic in host.nics)
     # On shared HCAs a rail is a network device, which no port of the file need name.
     return bool(rail_ports(host, rail) or (spec.pod_network.mode == "rdma_shared" and host.hcas))
 
