@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
+from components.checks.link_addresses import is_able_to_route
 from components.checks.rail_leaves import in_words, is_routed, suggest_leaves
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.tiers import LEAF, SPINE, above, joined_by_routes, leaves_below, tiers_of
@@ -31,7 +32,7 @@ def check_routing(spec: ClusterSpec) -> Findings:
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
     for index, switch in enumerate(spec.switches):
         routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
-        if routed and switch.routing is None:
+        if routed and switch.routing is None and is_able_to_route(switch):
             yield Finding(
                 f"port {routed[0]} of {switch.name} is routed, and {switch.name} has no routing.",
                 (at(("switches", index, "ports", routed[0], "mode"), "routed"),),

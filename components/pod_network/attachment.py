@@ -18,6 +18,7 @@ from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
 from components.model.owners import owners_of
 from components.model.pod_network import SharedDevice
+from components.model.rail_subnets import pod_links
 from components.pod_network.ib_rails import ib_rails, rail_ports, rail_resources
 from components.pod_network.leaf_pools import pool_of
 from components.pod_network.networks import client_address, probe_network
@@ -75,7 +76,7 @@ def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None
     if spec.pod_network.ipam == "static" and server is None:
         address = f"{client_address(spec, rail)}/{rail.subnet.prefixlen}"
         return _on_rails(spec, (rail,), json.dumps([{"name": rail.network, "ips": [address]}]))
-    if server is None:
+    if server is None or rail.name in pod_links(spec):
         return _on_rails(spec, (rail,), rail.network)
     return _on_rails(spec, (rail,), probe_network(rail, pool_of(spec, rail, server).leaf))
 
@@ -86,6 +87,8 @@ def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
     Raises:
         SpecError: Pods run in the host's network, and its card has no address there.
     """
+    if rail.name in pod_links(spec):
+        return str(pod_links(spec)[rail.name][host.name])
     if not spec.pod_network.host_network:
         return str(pool_of(spec, rail, host).probe)
     address = next((nic.address for nic in host.nics if nic.rail == rail.name), None)

@@ -13,7 +13,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.once import once
-from components.model.rail_subnets import RailSubnet, is_flat, subnet_of, subnets_of
+from components.model.rail_subnets import RailSubnet, is_flat, pod_links, subnet_of, subnets_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,7 +57,7 @@ class Pool:
 
 @once
 def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
-    """Rail to its pools, in the order of the file."""
+    """Rail to its pools, in the order of the file; none if each card has a network of its own."""
     cards: dict[tuple[str, str], list[IPv4Address]] = {}
     nodes: dict[tuple[str, str], list[str]] = {}
     for host in spec.hosts:
@@ -74,7 +74,7 @@ def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
     return {
         rail.name: tuple(
             _pool(spec, rail, subnet, cards.get((owner.name, subnet.leaf), []), tuple(found))
-            for subnet in subnets_of(rail)
+            for subnet in (() if rail.name in pod_links(spec) else subnets_of(rail))
             for found in [nodes.get((rail.name, subnet.leaf), [])]
         )
         for rail in spec.rails

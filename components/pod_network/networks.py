@@ -14,7 +14,7 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.fabric import Rail
 from components.model.infiniband import IbRail
-from components.model.rail_subnets import is_flat
+from components.model.rail_subnets import is_flat, pod_links
 from components.pod_network.leaf_pools import Pool, pools_of, written_exclusions
 from components.pod_network.pools import AnyRail, pool_name
 
@@ -65,7 +65,8 @@ def _from_pool(spec: ClusterSpec, rail: AnyRail) -> Addresses:
     if isinstance(rail, Rail) and rail.leaves:
         folder = cni_paths(spec).pool_folder(rail.name)
         return {"type": "nv-ipam", "confDir": folder, "poolType": "ippool"}
-    return {"type": "nv-ipam", "poolName": pool_name(spec, rail), "poolType": "ippool"}
+    kind = "cidrpool" if rail.name in pod_links(spec) else "ippool"
+    return {"type": "nv-ipam", "poolName": pool_name(spec, rail), "poolType": kind}
 
 
 def pool_file(spec: ClusterSpec, rail: Rail, pool: Pool) -> str:

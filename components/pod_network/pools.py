@@ -7,7 +7,7 @@ nvidia-k8s-ipam v0.4.0 (docs/explanation/sources.md#pod-network).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, TypeAlias
@@ -20,7 +20,7 @@ from components.model.cni import draws_blocks
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
-from components.model.rail_subnets import RailSubnet, is_flat, subnet_of
+from components.model.rail_subnets import RailSubnet, is_flat, link_of, pod_links, subnet_of
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.leaf_pools import Kept, pools_of, written_exclusions
 from components.pod_network.manifests import NAMESPACE
@@ -34,6 +34,8 @@ _SHARED: Final = 32
 _SPARE: Final = 2
 """A block is at least so many times as large as the VFs need: addresses that are kept fall into it,
 and pods that end give theirs back only after the next ones have started."""
+_LINK: Final = 31
+"""Prefix length of the network of a routed port and the pod behind it (RFC 3021)."""
 _DEADLINE_S: Final = 300
 """Seconds until the controller gave the first block: its image comes from a mirror."""
 
@@ -194,15 +196,10 @@ def pool_namespace(spec: ClusterSpec) -> str:
 
 def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
     """The IPPool of a rail, which is there when the first node has its block."""
-    selector: JsonValue = {
-        "nodeSelectorTerms": [
-            {"matchExpressions": [{"key": pool.label, "operator": "In", "values": ["true"]}]}
-        ]
-    }
     wanted: Body = {
         "subnet": str(pool.subnet),
         "perNodeBlockSize": pool.block,
-        "nodeSelector": selector,
+        "nodeSelector": _labelled(pool.label),
     }
     if pool.kept:
         wanted["exclusions"] = [
@@ -212,14 +209,54 @@ def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
         wanted["gateway"] = str(pool.gateway)
     if pool.routes:
         wanted["routes"] = [{"dst": str(to)} for to in pool.routes]
+    return _object(spec, "IPPool", pool.name, "startIP", wanted)
+
+
+def link_pools(spec: ClusterSpec) -> list[tuple[str, Body]]:
+    """A CIDRPool for each rail on routed ports, with the rail's name: each worker has its own /31.
+
+    Which one is said for each node, since its switch port has the other address.
+    """
+    return [
+        (rail.name, _link_pool(spec, rail, pod_links(spec)[rail.name]))
+        for rail in spec.rails
+        if rail.name in pod_links(spec)
+    ]
+
+
+def _link_pool(spec: ClusterSpec, rail: Rail, links: Mapping[str, IPv4Address]) -> Body:
+    own: list[JsonValue] = []
+    for host in (each for each in spec.workers if each.name in links):
+        network, port = link_of(links[host.name])
+        own.append({"nodeName": host.node, "prefix": str(network), "gateway": str(port)})
+    others = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
+    name = pool_name(spec, rail)
+    wanted: Body = {
+        "cidr": str(rail.subnet),
+        "perNodeNetworkPrefix": _LINK,
+        "gatewayIndex": 0,  # the controller takes no routes without one; each node's own one wins
+        "nodeSelector": _labelled(f"{_LABELS}/{name}"),
+        "staticAllocations": own,
+        "routes": [{"dst": str(to)} for to in (rail.subnet, *others)],
+    }
+    return _object(spec, "CIDRPool", name, "prefix", wanted)
+
+
+def _labelled(label: str) -> JsonValue:
+    has_it: JsonValue = {"key": label, "operator": "In", "values": ["true"]}
+    return {"nodeSelectorTerms": [{"matchExpressions": [has_it]}]}
+
+
+def _object(spec: ClusterSpec, kind: str, name: str, given: str, wanted: Body) -> Body:
+    """A pool that is there when the first node has its part; `given` is a key of that part."""
     return {
         "apiVersion": "nv-ipam.nvidia.com/v1alpha1",
-        "kind": "IPPool",
+        "kind": kind,
         "metadata": {
-            "name": pool.name,
+            "name": name,
             "namespace": pool_namespace(spec),
             "annotations": {
-                WAIT_FOR: "jsonpath={.status.allocations[0].startIP}",
+                WAIT_FOR: f"jsonpath={{.status.allocations[0].{given}}}",
                 TIMEOUT: str(_DEADLINE_S),
             },
         },

@@ -16,6 +16,7 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
+from components.model.rail_subnets import pod_links
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.leaf_pools import Pool
 from components.pod_network.networks import (
@@ -102,7 +103,8 @@ def sriov_chain(
     sriov: dict[str, JsonValue] = {
         "type": "sriov",
         # No vlanQoS: the DSCP alone decides the priority, at every hop, tagged or routed.
-        "vlan": rail.vlan,
+        # A routed port takes no tag: 0 is none (sriov-cni v2.10.0, configuration reference).
+        "vlan": 0 if rail.name in pod_links(spec) else rail.vlan,
         "spoofchk": "off",
         "trust": "on",
     }
