@@ -168,7 +168,7 @@ def make_chain(
     own_mtu = network.mtu_bytes is not None and not sets_mtu
     tuned: Addresses = {"mtu": network.mtu_bytes} if own_mtu else {}
     if is_flat(spec):
-        # The plugin puts the name of the interface in place of IFNAME (CNI plugins v1.0.0 on).
+        # The plugin puts the name of the interface in place of IFNAME (CNI plugins v1.1.0 on).
         tuned["sysctl"] = {f"net.ipv4.conf.IFNAME.{key}": on for key, on in CARD_SYSCTLS.items()}
     chain: list[Addresses] = [{**main, "ipam": ipam}]
     if tuned:

@@ -118,6 +118,7 @@ def parse_bw(pod: ProbePod) -> BwCall:
     every = bool({"-a", "--all"} & set(words))
     size = parse_size(option_value(words, "-s", "--size") or str(_DEFAULT_SIZE_BYTES))
     device = option_value(words, "-d", "--ib-dev") or ""
+    source_ip = option_value(words, "--bind_source_ip") or ""
     duration_s = _whole(option_value(words, "-D", "--duration") or "0", "-D")
     _refuse_odd_pairs(words, duration_s, every=every)
     return BwCall(
@@ -131,7 +132,7 @@ def parse_bw(pod: ProbePod) -> BwCall:
         sizes_bytes=_ALL_SIZES_BYTES if every else (size,),
         iterations=_whole(option_value(words, "-n", "--iters") or str(_DEFAULT_ITERATIONS), "-n"),
         duration_s=duration_s,
-        source_ip=option_value(words, "--bind_source_ip") or "",
+        source_ip="" if "$" in source_ip else source_ip,
         qps=_whole(option_value(words, "-q", "--qp") or "1", "-q"),
         cpu_util="--cpu_util" in words,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from components.acceptance.probes.plan import plan_probes
 from components.checks.pod_networks import check_pod_route
 from components.fabric.plan import plan_fabric
+from components.jobs.environment import job_script
 from components.model.cluster import ClusterSpec
 from components.operators.plan import node_labels
 from components.pod_network.attachment import rail_attachment, server_address
@@ -115,6 +118,19 @@ def test_a_bandwidth_test_goes_to_the_one_pod_behind_the_servers_port(spec: Clus
         PODS[far.name, each.name] for each in spec.rails
     ]
     assert near.name != far.name
+
+
+def test_with_source_based_routes_the_client_names_its_own_address(tmp_path: Path) -> None:
+    """`sbr` takes the interface's routes out of the main table (plugins v1.6.2, doRoutes)."""
+    jobs = plan_probes(routed(source_routing=True)).jobs
+    commands = [job.command for job in jobs if job.probe.kind == "perftest"]
+    assert all(command[-3:-1] == ("--bind_source_ip", "$address") for command in commands)
+    assert not [c for job in plan_probes(routed()).jobs for c in job.command if "bind_source" in c]
+    (tmp_path / "gids").mkdir()
+    (tmp_path / "gids" / "3").write_text("0000:0000:0000:0000:0000:ffff:0a0a:6f03\n")
+    script = f"ports={tmp_path} gid=3\n{job_script('source_address')}echo $address"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "10.10.111.3\n"
 
 
 def test_routes_are_the_pools_and_go_by_the_own_port_alone() -> None:
