@@ -83,7 +83,7 @@ def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
 
 
 def _owner(spec: ClusterSpec, rail: Rail) -> Rail:
-    """The rail that stands for all rails of one subnet: on a flat fabric the first one."""
+    """The rail whose cards are listed for all rails of one subnet: on a flat fabric the first."""
     return spec.rails[0] if is_flat(spec) else rail
 
 
