@@ -71,10 +71,9 @@ def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
         moved = "rdma" in kinds or at(main, "rdmaIsolation") is True
         if node.devices.exclusive and not moved:
             continue  # its RDMA device stayed in the host's namespace
-        if kinds & {"macvlan", "ipoib"}:
-            found += _on_card(pod, node, status, main)
-        else:
-            found += _on_function(pod, node, status, main)
+        make = _on_card if kinds & {"macvlan", "ipoib"} else _on_function
+        by_source: Doc = {"by_source": True} if "sbr" in kinds else {}
+        found += [{**each, **by_source} for each in make(pod, node, status, main)]
     for card in allocated_cards(pod, node):
         layer = {"rdma": card.rdma, "pf": card.rdma, "kind": "hca"}
         found.append({"interface": card.netdev, "ip": "", **_flat(card.mtu_bytes), **layer})

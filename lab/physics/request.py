@@ -62,6 +62,8 @@ class Attachment:
     """Length of the prefix of `ip`; 0 where all that is asked for is on the same subnet."""
     routes: tuple[tuple[str, str], ...] = ()
     """Networks behind a next hop, with that: `("10.10.0.0/16", "10.10.111.1")`."""
+    by_source: bool = False
+    """Its routes are in a table that counts for its own address alone (the CNI plugin `sbr`)."""
     kind: AttachmentKind = "vf"
     """`vf`: a VF of the PF. `pf`: the PF itself, shared (macvlan, host network, passed through).
     `hca`: a whole InfiniBand HCA, whose name is `pf`; it has neither address nor VLAN."""
