@@ -149,7 +149,9 @@ def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
     """All that pods on VFs lack behind routed ports, in one message; None: nothing."""
     if not cables or not _has_pods_on_vfs(spec):
         return None
-    first, network, cards = cables[0], spec.pod_network, [cable.nic for cable in cables]
+    first, network = cables[0], spec.pod_network
+    cards = [cable.nic for cable in cables if cable.nic.host.role == "worker"]
+    plain = [cable.nic for cable in cables if cable.nic.host.role != "worker"]
     names = {nic.nic.rail for nic in cards}
     others = [n for n in list_nics(spec) if n.nic.rail in names and n.host.role == "worker"]
     others = [n for n in others if (n.host.name, n.nic.rail) not in routed_cards(spec)]
@@ -163,6 +165,7 @@ def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
         *_some("more than one VF", [n for n in cards if n.nic.vfs > 1], "vfs"),
         *_some("an address of its own", [n for n in cards if n.nic.address], "address"),
         *_some("a port in a VLAN", others, "rail"),
+        *_some("no address", [n for n in plain if n.nic.address is None], "address"),
     ]
     if not found:
         return None
