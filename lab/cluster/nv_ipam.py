@@ -149,9 +149,9 @@ def give_address(
         NoAddressError: The pool has no block for the node, or all of it is in use.
     """
     name, kind = text_at(ipam, "poolName"), text_at(ipam, "poolType") or "ippool"
-    # A CIDRPool has a `cidr`, an IPPool a `subnet`.
-    key = "cidr" if kind == "cidrpool" else "subnet"
-    pool = next((e for e in pools if name_of(e) == name and text_at(e, "spec", key)), None)
+    named = (each for each in pools if name_of(each) == name)
+    by_cidr = kind == "cidrpool"  # which has a `cidr` in place of a `subnet`
+    pool = next((each for each in named if bool(text_at(each, "spec", "cidr")) is by_cidr), None)
     own = docs_at(pool, "status", "allocations") if pool else []
     block = next((each for each in own if text_at(each, "nodeName") == node), None)
     shown = f'"{name}", poolType "{kind}"'
