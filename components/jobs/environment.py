@@ -26,6 +26,9 @@ POD_INTERFACE: Final = "eth0"
 _MPI_OVER_TCP: Final = ("--mca", "pml", "ob1", "--mca", "btl", "^openib")
 """MPI's own messages, which are few beside NCCL's. UCX, which Ubuntu's Open MPI prefers, would take
 every card of the pod, and rails without a route between them hang it (openucx/ucx#7295, #10420)."""
+_NO_HCOLL: Final = ("--mca", "coll_hcoll_enable", "0")
+"""HPC-X's collectives would open the adapters beside NCCL, on RoCE too: Oracle's own jobs turn them
+off (oracle-quickstart/oci-hpc-oke 61d210a). An Open MPI without them ignores it."""
 _QPS: Final = "NCCL_IB_QPS_PER_CONNECTION"
 _QPS_OVER_SPINES: Final = "4"
 """Queue pairs of a connection on rails with several leaves. ECMP sends one queue pair over one
@@ -209,8 +212,8 @@ def mpirun_command(
         "plm_rsh_args",
         ssh_options(port),
         *_pod_network_only(spec),
-        # HPC-X's collectives would open the adapters beside NCCL.
-        *(("--mca", "coll_hcoll_enable", "0") if infiniband else _MPI_OVER_TCP),
+        *_NO_HCOLL,
+        *(() if infiniband else _MPI_OVER_TCP),
         *_exports(spec),
         *on_devices(spec, program, kind),
     )

@@ -218,6 +218,20 @@ PortGuid = Annotated[
 """GUID of an InfiniBand port: 16 hexadecimal digits, kept in lower case without separators."""
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]
 """An interface MTU in bytes, without the Ethernet header."""
+_ROCE_HEADERS_BYTES: Final = 96
+"""GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4: `iboe_get_mtu` in Linux' ib_addr.h."""
+_RDMA_MTUS: Final = (4096, 2048, 1024, 512, 256)
+"""What RDMA can use; the least MTU of a file, 576, has room for the smallest."""
+LARGEST_RDMA_MTU: Final = max(_RDMA_MTUS)
+FULL_RDMA_NEEDS_BYTES: Final = LARGEST_RDMA_MTU + _ROCE_HEADERS_BYTES
+"""The least MTU of an interface that has the largest RDMA MTU."""
+
+
+def rdma_mtu(mtu_bytes: int) -> int:
+    """The RDMA MTU of a RoCE interface in bytes, by the MTU of the interface."""
+    return max(size for size in _RDMA_MTUS if size + _ROCE_HEADERS_BYTES <= mtu_bytes)
+
+
 VlanId = Annotated[int, Field(ge=1, le=4094)]
 Dscp = Annotated[int, Field(ge=0, le=63)]
 Kib = Annotated[int, Field(ge=1, le=100_000)]

@@ -76,7 +76,11 @@ def give_prefixes(pool: Doc, labels: Mapping[str, Mapping[str, str]]) -> list[Js
 
 
 def _selected(pool: Doc, labels: Mapping[str, str]) -> bool:
-    terms = docs_at(pool, "spec", "nodeSelector", "nodeSelectorTerms")
+    return selects(docs_at(pool, "spec", "nodeSelector", "nodeSelectorTerms"), labels)
+
+
+def selects(terms: Sequence[Doc], labels: Mapping[str, str]) -> bool:
+    """Whether terms of a NodeSelector select a node; none select every node."""
     return not terms or any(
         all(_matches(each, labels) for each in docs_at(term, "matchExpressions")) for term in terms
     )
@@ -89,7 +93,7 @@ def _matches(expression: Doc, labels: Mapping[str, str]) -> bool:
         return value in texts_at(expression, "values")
     if operator == "Exists":
         return value is not None
-    raise DeviceError(f"the lab knows no operator {operator} of a pool's nodeSelector")
+    raise DeviceError(f"the lab knows no operator {operator} of a NodeSelector")
 
 
 def _subnet(pool: Doc) -> ipaddress.IPv4Network:
