@@ -146,6 +146,9 @@ class Nic(Frozen):
     """NUMA node of the card's PCIe slot; -1 is what Linux says of one that it does not know."""
     address: CardAddress | None = None
     """IPv4 address of the PF on its rail, for containers in the host's network."""
+    pod_address: CardAddress | None = None
+    """Of a card on a routed switch port: IPv4 address of the one pod that has the card's VF. The
+    port gets the other address of the /31. Needs `vfs: 1` and `ipam: nv-ipam`."""
     link_gt_s: LinkGtS | None = None
     """PCIe speed of a lane that the card must run at; default what card and slot can."""
     link_width: LinkWidth | None = None
