@@ -18,6 +18,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.jobs import Programs
+from components.model.rail_subnets import is_flat
 from components.model.worker_kinds import WorkerKind
 
 POD_INTERFACE: Final = "eth0"
@@ -54,8 +55,9 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
         "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV",
         "NCCL_IB_DISABLE": "0",
         "NCCL_NET_GDR_LEVEL": jobs.gdr_level,
-        # Rails are separate subnets and not routed: NIC k talks to NIC k.
-        "NCCL_CROSS_NIC": "0",
+        # Rails are separate subnets and not routed: NIC k talks to NIC k. On a flat fabric every
+        # card reaches all others, and NCCL's own default holds, unless `jobs.env` says another.
+        **({} if is_flat(spec) else {"NCCL_CROSS_NIC": "0"}),
     }
     if not spec.pod_network.host_network:
         values["NCCL_SOCKET_IFNAME"] = POD_INTERFACE

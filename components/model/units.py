@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from typing import Annotated, Final, Self
 
 from pydantic import (
@@ -135,12 +135,29 @@ def _port_guid(value: object) -> object:
     return digits
 
 
+def _refuse_ipv6(value: str, example: str) -> None:
+    """Tell IPv6 from a slip: no other form of it would be taken.
+
+    Raises:
+        PydanticCustomError: The value is an address or a network of IPv6.
+    """
+    try:
+        IPv6Network(value, strict=False)
+    except ValueError:
+        return
+    raise refuse(
+        "Railyard does not support IPv6 on rails, pods and services",  # alike ones are one problem
+        f"write an IPv4 one, for example {example} (only ssh.address may be IPv6).",
+    )
+
+
 def _address(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
         return IPv4Address(value)
     except ValueError:
+        _refuse_ipv6(value, "10.10.111.1")
         raise ValueError(
             f"{value!r} is not an IPv4 address; expected for example '10.10.111.1'"
         ) from None
@@ -156,6 +173,7 @@ def _network(value: object) -> object:
     try:
         network = IPv4Network(value, strict=False)
     except ValueError:
+        _refuse_ipv6(value, "10.10.111.0/24")
         raise ValueError(
             f"{value!r} is not an IPv4 network; expected for example '10.10.111.0/24'"
         ) from None
