@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SITE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: switch-pace sbom mutants campaign bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
+.PHONY: switch-pace sbom catalogue mutants campaign bench bench-hosts bench-sites bench-engine lab-pods lab-vm lab-vm-pods stories help setup up down clean test check fast format goldens
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,10 @@ sbom: ## the product's Python packages in CycloneDX form, at build/sbom.cdx.json
 	@build/sbom-tools/bin/pip install -q --disable-pip-version-check --require-hashes -r ci/sbom-requirements.lock
 	@$(PY) -c 'from components.project.files import runtime_pins; print(runtime_pins())' > build/sbom-packages.txt
 	@build/sbom-tools/bin/cyclonedx-py requirements build/sbom-packages.txt --pyproject pyproject.toml --output-file build/sbom.cdx.json
+
+catalogue: ## what of the catalogue is behind its makers' lists, as a diff; wants a network
+	@bash lab/bootstrap.sh
+	@$(PY) -m ci.catalogue
 
 mutants: ## would a test notice a wrong line? ROOM=judge (or another of mutants/rooms.py), SAMPLE=200 for fewer changes, SEED=2 for others
 	@bash lab/bootstrap.sh

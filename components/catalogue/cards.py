@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 CardName = Literal[
-    "ConnectX-5", "ConnectX-6", "ConnectX-6 Dx", "ConnectX-7", "ConnectX-8", "BlueField-3"
+    "ConnectX-5",
+    "ConnectX-6",
+    "ConnectX-6 Dx",
+    "ConnectX-7",
+    "ConnectX-8",
+    "BlueField-3",
+    "ConnectX-9",
 ]
 """What `hosts[].nics[].model` may be."""
 
@@ -35,8 +41,8 @@ class CardModel:
     """First number of its firmware's versions."""
     fastest_gbit_s: int
     """The fastest rate of any port of this model, in Gbit/s."""
-    max_vfs: int
-    """VFs of a port that its firmware can be set to."""
+    max_vfs: int | None
+    """VFs of a port that its firmware can be set to; None: no release notes state a limit."""
     vpi: bool
     """There are cards of this model whose ports can be InfiniBand or Ethernet (`LINK_TYPE_P1`)."""
     also: tuple[tuple[str, int], ...] = ()
@@ -63,6 +69,7 @@ _MODELS: Final = (
     CardModel(
         "BlueField-3", "a2dc", "101e", 41692, 32, 400, 126, vpi=True, firmware_floor="32.38.1002"
     ),
+    CardModel("ConnectX-9", "1025", "101e", 4133, 82, 800, None, vpi=True, ports=4),
 )
 CARDS: Final[Mapping[CardName, CardModel]] = {card.name: card for card in _MODELS}
 """Card model by name, in the order in which they came out."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from datetime import date
+from typing import Final, Literal
+
+AS_OF: Final = date(2026, 11, 29)
+"""When the catalogue was last compared with its sources: change it with every such comparison."""
+STALE_DAYS: Final = 90
+"""After so many days a new line of each operator is due: NVIDIA makes one every three months."""
 
 _NUMBERS = re.compile(r"\d+")
 _K3S = re.compile(r"^v(\d+)\.(\d+)\.(\d+)\+k3s(\d+)$")
@@ -21,6 +27,8 @@ class KubernetesRange:
     highest: tuple[int, int] | None
     """None: no upper end is stated."""
     source: str
+    status: Literal["supported", "deprecated", "ended"] = "supported"
+    """What its maker said of the line in the newest page that was read."""
 
     def holds(self, minor: tuple[int, int]) -> bool:
         """Whether a Kubernetes minor is in the range."""
@@ -37,8 +45,9 @@ GPU_OPERATOR: Final = (
     KubernetesRange(
         (26, 7),
         (1, 32),
-        (1, 36),
-        "GPU operator documentation 26.7, platform support (1.32 on Ubuntu 24.04 only)",
+        (1, 37),
+        "GPU operator documentation 26.7, platform support (1.32 on Ubuntu 24.04 only), "
+        "since NVIDIA/cloud-native-docs#488 with 1.37",
     ),
     KubernetesRange(
         (26, 3),
@@ -46,6 +55,7 @@ GPU_OPERATOR: Final = (
         (1, 36),
         "GPU operator documentation 26.3 (1.32 to 1.35); "
         "Cloud Native Stack 26.6.0 ships 26.3.2 with Kubernetes 1.36.2",
+        "deprecated",
     ),
 )
 """Newest line first."""
@@ -63,13 +73,29 @@ NETWORK_OPERATOR: Final = (
         (26, 7), (1, 32), None, "network operator 26.7 chart, kubeVersion; no upper end is stated"
     ),
     KubernetesRange(
-        (26, 4), (1, 31), (1, 35), "network operator documentation 26.4, platform support"
+        (26, 4),
+        (1, 31),
+        (1, 35),
+        "network operator documentation 26.4, platform support",
+        "deprecated",
     ),
     KubernetesRange(
-        (26, 1), (1, 31), (1, 35), "network operator documentation 26.1, platform support"
+        (26, 1), (1, 31), (1, 35), "network operator documentation 26.1, platform support", "ended"
     ),
 )
 """Newest line first. From 24.10 on the chart makes no NicClusterPolicy; older ones are not here."""
+
+NEWER: Final[Mapping[str, tuple[str, str]]] = {
+    "Kubernetes": ("v1.37.1+k3s1", "it is of 30 September 2026; K3s' stable channel was at 1.36"),
+    "GPU operator": ("v26.7.1", "it is of 23 September 2026; v26.7.0 is what was packed"),
+    "network operator": ("26.10.0", "its documentation is out, its chart and range were not seen"),
+    "GPU device plugin": ("0.20.1", "it is of GPU operator v26.7.1"),
+}
+"""The newest release of each component that a public source names, and why no set has it.
+
+Of network operator 26.10.0 that is docs.nvidia.com/networking/display/kubernetes26100, pages of 22
+November 2026. By its maker's policy 26.7 is deprecated from then on; no page that says so was seen.
+"""
 
 GPU_DEVICE_PLUGIN: Final = (
     KubernetesRange((0, 20), (1, 10), None, "k8s-device-plugin README, prerequisites"),
@@ -91,6 +117,23 @@ _NRI: Final[Mapping[str, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]]] =
 """Runtime to the first release of each range with which the GPU operator's toolkit works through
 NRI, and the first beyond it: NVIDIA/cloud-native-docs, `gpu-operator/cdi.rst`, "Enabling the NRI
 Plugin" (52dcb7b8). containerd 2.0 is in none of them."""
+
+
+CONTAINERD: Final[Mapping[str, Mapping[str, str]]] = {
+    "K3s": {"1.32": "1.7.23", "1.32.2": "2.0", "1.32.9": "2.1", "1.33": "2.0", "1.33.5": "2.1"},
+    "kubespray": {"2.27": "1.7.27", "2.28": "2.0", "2.29": "2.1"},
+}
+"""Installer to the containerd that its releases bring from each on; later ones bring no older one.
+
+docs.k3s.io, release notes v1.32.X and v1.33.X (e09f43cd, 143463bb) and v1.37.X (2.3.4); kubespray's
+`checksums.yml` at v2.27.1, v2.28.0, v2.29.0 and v2.31.0 (2.2.3).
+"""
+
+
+def containerd_of(installer: str, release: str) -> str | None:
+    """The containerd that a release of an installer brings; None: it is older than the table."""
+    numbers, rows = parse_numbers(release)[:3], CONTAINERD[installer]
+    return next((rows[each] for each in [*rows][::-1] if parse_numbers(each) <= numbers), None)
 
 
 def nri_works(runtime: str) -> bool:
@@ -122,6 +165,14 @@ def parse_k3s(version: str) -> tuple[int, int, int, int] | None:
 def show_version(numbers: tuple[int, ...]) -> str:
     """Write (1, 36) as `1.36`."""
     return ".".join(str(number) for number in numbers)
+
+
+def why_unknown(component: str, version: str, catalogue: tuple[KubernetesRange, ...]) -> str:
+    """Say that no line of the catalogue has a release, and what is known about it."""
+    newest, why = NEWER[component]
+    if parse_numbers(version)[:2] != parse_numbers(newest)[:2]:
+        why = f"its lines are {', '.join(show_version(entry.line) for entry in catalogue)}"
+    return f"{component} {version} is not in the catalogue of {AS_OF:%-d %B %Y}: {why}"
 
 
 def find_line(version: str, catalogue: tuple[KubernetesRange, ...]) -> KubernetesRange | None:

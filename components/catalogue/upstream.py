@@ -26,9 +26,14 @@ NVIDIA_CHARTS: Final = "https://helm.ngc.nvidia.com/nvidia"
 """Charts of the GPU and network operators (their documentation, "Installation")."""
 DEVICE_PLUGIN_CHARTS: Final = "https://nvidia.github.io/k8s-device-plugin"
 """The chart of k8s-device-plugin (its README, "Deployment via helm")."""
-GPU_OPERATOR_RELEASE: Final = "v26.3.3"
+GPU_OPERATOR_RELEASE: Final = "v26.7.0"
 NETWORK_OPERATOR_RELEASE: Final = "26.7.1"
-GPU_DEVICE_PLUGIN_RELEASE: Final = "0.19.3"
+GPU_DEVICE_PLUGIN_RELEASE: Final = "0.20.0"
+"""The releases that a site gets if it writes none, and those of its set `current`.
+
+tests/schemas/data holds the definitions and values of their lines."""
+K3S_RELEASE: Final = "v1.36.5+k3s1"
+"""The K3s of the set `current`."""
 
 _PLUMBING: Final = "ghcr.io/k8snetworkplumbingwg"
 MULTUS: Final = f"{_PLUMBING}/multus-cni:v4.3.0"

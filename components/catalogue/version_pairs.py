@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from components.catalogue import upstream
 from components.catalogue.operator_versions import parse_numbers, show_version
 
 Component = Literal["kubernetes", "gpu-operator", "network-operator", "nvidia-device-plugin"]
@@ -153,21 +154,21 @@ class VersionSet:
 
 VERSION_SETS: Final[Mapping[VersionSetName, VersionSet]] = {
     "conservative": VersionSet(
-        "v1.35.4+k3s1",
-        "v26.3.3",
-        "26.4.1",
-        "0.19.3",
-        "DeepOps 26.07 ships GPU operator 26.3.3, network operator 26.4.0 and Kubernetes 1.35, and "
-        "26.4.1 is the patch of 26.4.0; the GPU operator's table of GPUDirect RDMA lists neither",
+        "v1.35.6+k3s1",
+        upstream.GPU_OPERATOR_RELEASE,
+        upstream.NETWORK_OPERATOR_RELEASE,
+        upstream.GPU_DEVICE_PLUGIN_RELEASE,
+        "the Kubernetes minor before that of `current`; the operators are the same, since their "
+        "makers call each older line deprecated or ended",
     ),
     "current": VersionSet(
-        "v1.36.4+k3s1",
-        "v26.7.0",
-        "26.7.1",
-        "0.20.0",
-        "K3s' stable channel of August 2026 (k3s-io/k3s#14553), the newest release of each "
-        "operator that its maker supports, and the device plugin of GPU operator 26.7.0; the GPU "
-        "operator's table of GPUDirect RDMA does not list network operator 26.7 yet",
+        upstream.K3S_RELEASE,
+        upstream.GPU_OPERATOR_RELEASE,
+        upstream.NETWORK_OPERATOR_RELEASE,
+        upstream.GPU_DEVICE_PLUGIN_RELEASE,
+        "the minor of K3s' stable channel of August 2026 (k3s-io/k3s#14553), the first release of "
+        "the GPU operator's supported line with its device plugin, and the newest chart of the "
+        "network operator's; the GPU operator's table of GPUDirect RDMA does not list it yet",
     ),
 }
 """What `versions` of a site picks."""

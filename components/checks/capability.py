@@ -10,7 +10,7 @@ from typing import Final
 from components.catalogue.other_vendors import why_unplanned
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
-from components.catalogue.switches.systems import SWITCH_SYSTEMS
+from components.catalogue.switches.systems import FOREIGN_RELEASES, SWITCH_SYSTEMS
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
@@ -155,11 +155,7 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
         least, title = least_release(switch.os, model), driver_of(switch.os).title
         where = at(("switches", s, "release"), switch.release)
         if not system.reads_release(switch.release):
-            yield Finding(
-                f'the release of {switch.name}, "{switch.release}", is none of {title}.',
-                (where,),
-                f"write what the switch runs, for example {system.a_release}.",
-            )
+            yield _unread_release(switch, where)
         elif system.parse_release(switch.release) < least:
             by_model = model is not None and least > system.min_release
             yield Finding(
@@ -171,6 +167,20 @@ def check_switch_release(spec: ClusterSpec) -> Findings:
                 f"upgrade it to {system.show_release(least)} or later and write its release, for "
                 f"example {system.a_release}.",
             )
+
+
+def _unread_release(switch: Switch, where: Place) -> Finding:
+    title, example = driver_of(switch.os).title, system_of(switch.os).a_release
+    pattern, edition = FOREIGN_RELEASES.get(switch.os, (None, ""))
+    what, fix = f"none of {title}", f"write what the switch runs, for example {example}."
+    if pattern is not None and pattern.fullmatch(switch.release):
+        what = f"of {edition}"
+        fix = (
+            f"install the community's {title} and write its release, for example {example}; or "
+            "write `switches: []`: `railyard plan SITE --stage fabric` then prints what the "
+            "switches must be set to."
+        )
+    return Finding(f'the release of {switch.name}, "{switch.release}", is {what}.', (where,), fix)
 
 
 def check_port_capability(spec: ClusterSpec) -> Findings:

@@ -20,6 +20,8 @@ from components.model.drivers import DriverPackage
 _FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
 """Kind to the packages that NVIDIA offers of it."""
 _PATH: Final[SpecPath] = ("host_defaults", "driver")
+_AFTER_OFED: Final = frozenset({"ConnectX-8", "ConnectX-9"})
+"""Cards that came after the last MLNX_OFED."""
 
 
 def list_drivers(spec: ClusterSpec) -> Iterator[tuple[SpecPath, DriverPackage]]:
@@ -145,9 +147,9 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
 def check_driver_version(spec: ClusterSpec) -> Findings:
     """A driver's version is one that can be read, and fits the kind, the cards and its package.
 
-    MLNX_OFED ended with 24.10; later drivers are DOCA-OFED, and ConnectX-8 needs it. A package for
-    a distribution for which NVIDIA builds no driver container of that line is a warning: its
-    packages follow the same list as far as is known.
+    MLNX_OFED ended with 24.10; later drivers are DOCA-OFED, and cards since ConnectX-8 need it. A
+    package for a distribution for which NVIDIA builds no driver container of that line is a
+    warning: its packages follow the same list as far as is known.
     """
     for path, driver in list_drivers(spec):
         key = "at_least" if driver.kind == "present" else "version"
@@ -182,13 +184,16 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
 
 
 def _card_findings(spec: ClusterSpec, path: SpecPath, driver: DriverPackage) -> Findings:
-    """ConnectX-8 came after the last MLNX_OFED: sources.md#rdma-driver."""
+    """ConnectX-8 and 9 came after the last MLNX_OFED: sources.md#rdma-driver."""
     if driver.kind != "mlnx_ofed":
         return
     for each in list_nics(spec):
-        if each.nic.model == "ConnectX-8" and spec.settings_of(each.host).driver == driver:
+        if each.nic.model not in _AFTER_OFED:
+            continue
+        if spec.settings_of(each.host).driver == driver:
             yield Finding(
-                f"MLNX_OFED {driver.version} does not know the ConnectX-8 of {each.host.name}.",
+                f"MLNX_OFED {driver.version} does not know the {each.nic.model} of "
+                f"{each.host.name}.",
                 (at((*path, "kind"), driver.kind), each.at("model")),
                 "choose kind doca_ofed, or correct the model.",
             )

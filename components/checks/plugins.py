@@ -6,22 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
-from components.catalogue.operator_versions import (
-    GPU_DEVICE_PLUGIN,
-    NETWORK_OPERATOR,
-    KubernetesRange,
-    find_line,
-    parse_k3s,
-    show_version,
-)
+from components.catalogue.operator_versions import GPU_DEVICE_PLUGIN, NETWORK_OPERATOR
 from components.checks.drivers import list_drivers
 from components.checks.rule import Finding, Findings, at, places
+from components.checks.software import known_with
 from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.fabric import Rail
-from components.model.operators import ChartSource
 from components.model.rail_subnets import subnet_of
 from components.pod_network.attachment import hca_count, takes_nic
 
@@ -299,38 +292,8 @@ def check_plugin_version(spec: ClusterSpec) -> Findings:
     operators = spec.operators
     if operators.network is not None:
         chart, path = operators.network.chart, ("operators", "network", "chart", "version")
-        yield from _known_with(spec, "network operator", chart, path, NETWORK_OPERATOR)
+        yield from known_with(spec, "network operator", chart, path, NETWORK_OPERATOR, "warning")
     if operators.gpu_device_plugin is not None:
         chart = operators.gpu_device_plugin.chart
         path = ("operators", "gpu_device_plugin", "chart", "version")
-        yield from _known_with(spec, "GPU device plugin", chart, path, GPU_DEVICE_PLUGIN)
-
-
-def _known_with(
-    spec: ClusterSpec,
-    what: str,
-    chart: ChartSource,
-    path: SpecPath,
-    catalogue: tuple[KubernetesRange, ...],
-) -> Findings:
-    k3s = parse_k3s(spec.kubernetes.version) if spec.kubernetes else None
-    if spec.kubernetes is None or k3s is None:
-        return
-    line, minor = find_line(chart.version, catalogue), k3s[:2]
-    where = (at(path, chart.version), at(("kubernetes", "version"), spec.kubernetes.version))
-    known = ", ".join(show_version(entry.line) for entry in catalogue)
-    if line is None:
-        yield Finding(
-            f"nothing is known of the {what} {chart.version} with any Kubernetes.",
-            where,
-            f"use a release of {known}, or read its documentation first.",
-            "warning",
-        )
-    elif not line.holds(minor):
-        here = show_version(minor)
-        yield Finding(
-            f"{what} {chart.version} needs Kubernetes {line.describe()}, not {here}.",
-            where,
-            f"use another line ({known}) or Kubernetes. Source: {line.source}.",
-            "error" if minor < line.lowest else "warning",
-        )
+        yield from known_with(spec, "GPU device plugin", chart, path, GPU_DEVICE_PLUGIN, "warning")

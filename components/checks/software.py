@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 from components.catalogue.cni_folders import DISTRIBUTIONS, FIRST_K3S
 from components.catalogue.operator_versions import (
+    CONTAINERD,
     GPU_OPERATOR,
+    KubernetesRange,
+    containerd_of,
     find_line,
+    nri_works,
     parse_k3s,
     show_version,
+    why_unknown,
 )
 from components.catalogue.version_pairs import (
     DRIVER_TAGS,
@@ -24,6 +29,7 @@ from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, uses_multus
+from components.model.operator_owned import runs_docker, toolkit_owner
 from components.model.operators import ChartSource
 from components.model.version_sets import VERSION_PATHS, versions_of
 from components.operators.network import container_tag
@@ -75,31 +81,74 @@ def check_version_pair(spec: ClusterSpec) -> Findings:
     The ranges, and who states them, are in components/catalogue/operator_versions.py. A line that
     is not in the catalogue is a warning.
     """
-    operator, plane = spec.operators.gpu, spec.kubernetes
+    if spec.operators.gpu is not None:
+        chart, path = spec.operators.gpu.chart, ("operators", "gpu", "chart", "version")
+        yield from known_with(spec, "GPU operator", chart, path, GPU_OPERATOR)
+
+
+def known_with(
+    spec: ClusterSpec,
+    what: str,
+    chart: ChartSource,
+    path: SpecPath,
+    catalogue: tuple[KubernetesRange, ...],
+    beyond: Literal["error", "warning"] = "error",
+) -> Findings:
+    """What the catalogue says of one chart on the site's Kubernetes; `beyond`: of a newer one."""
+    plane = spec.kubernetes
     k3s = parse_k3s(plane.version) if plane else None
-    if operator is None or plane is None or k3s is None:
+    if plane is None or k3s is None:
         return
-    version = operator.chart.version
-    where = (
-        at(("operators", "gpu", "chart", "version"), version),
-        at(("kubernetes", "version"), plane.version),
-    )
-    line = find_line(version, GPU_OPERATOR)
+    line, minor = find_line(chart.version, catalogue), k3s[:2]
+    where = (at(path, chart.version), at(("kubernetes", "version"), plane.version))
     if line is None:
-        known = ", ".join(show_version(entry.line) for entry in GPU_OPERATOR)
         yield Finding(
-            f"nothing is known of GPU operator {version} with any Kubernetes.",
+            f"{why_unknown(what, chart.version, catalogue)}.",
             where,
-            f"use a release of {known}, or read the operator's list of platforms first.",
+            "use a release of a line that is known, or read its documentation first, and waive the "
+            "rule with what that says.",
             "warning",
         )
-    elif not line.holds(k3s[:2]):
-        minor = show_version(k3s[:2])
+    elif not line.holds(minor):
+        others = ", ".join(show_version(each.line) for each in catalogue if each.holds(minor))
         yield Finding(
-            f"GPU operator {version} needs Kubernetes {line.describe()}, not {minor}.",
+            f"{what} {chart.version} needs Kubernetes {line.describe()}, not "
+            f"{show_version(minor)}.",
             where,
-            f"choose a {'K3s' if spec.k3s else 'Kubernetes'} of that range, or another line of the "
-            f"operator. Source: {line.source}.",
+            f"choose {f'{what} {others}, or ' if others else ''}a Kubernetes of that range. "
+            f"Source: {line.source}.",
+            "error" if minor < line.lowest else beyond,
+        )
+
+
+def check_runtime_nri(spec: ClusterSpec) -> Findings:
+    """The containerd of K3s or kubespray works with the GPU operator's container toolkit.
+
+    The toolkit works through NRI, and with some releases of containerd alone: with others, pods get
+    no GPU. The tables of both are in components/catalogue/operator_versions.py.
+    Preflight looks at the nodes of an existing cluster.
+    """
+    if spec.operators.gpu is None or toolkit_owner(spec) != "operator" or runs_docker(spec):
+        return
+    own: object = None
+    if spec.k3s is not None:
+        installer, release, path = "K3s", spec.k3s.version, "kubernetes.version"
+    elif spec.kubespray is not None:
+        installer, release = "kubespray", spec.kubespray.source.release
+        own = spec.kubespray.extra_vars.get("containerd_version")
+        path = "kubernetes." + ("extra_vars.containerd_version" if own else "source.release")
+    else:
+        return
+    brought = str(own) if own else containerd_of(installer, release)
+    if brought is not None and not nri_works(f"containerd://{brought}"):
+        good = ", ".join(first for first, each in CONTAINERD[installer].items() if each == "2.1")
+        newer = "remove it" if own else f"take {installer} {good} or later"
+        yield Finding(
+            f"{installer} {release} brings containerd {brought}, and the GPU operator's container "
+            "toolkit works with 1.7.30, a later 1.7, or 2.1 and later.",
+            places(spec, path, "operators.gpu"),
+            f"{newer}, or bring the toolkit with the hosts' image and set host_defaults.toolkit: "
+            "{kind: present}.",
         )
 
 

@@ -67,7 +67,7 @@ _ENTRIES: Final = (
     ),
     Entry(
         "versions",
-        "Print which versions work together, who says so, and what a site uses.",
+        "Print which versions work together, who says so, how old that is, and what a site uses.",
         "components.cli.versions",
     ),
     Entry(

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
 
 from components.catalogue.operator_versions import (
+    AS_OF,
     GPU_DEVICE_PLUGIN,
     GPU_OPERATOR,
     NETWORK_OPERATOR,
+    NEWER,
+    STALE_DAYS,
     KubernetesRange,
     show_version,
 )
@@ -42,7 +46,9 @@ _LINES: Final[Mapping[Component, tuple[KubernetesRange, ...]]] = {
     "network-operator": NETWORK_OPERATOR,
     "nvidia-device-plugin": GPU_DEVICE_PLUGIN,
 }
-_RULES: Final = frozenset({"version-pair", "plugin-version", "version-conflict", "driver-tag"})
+_RULES: Final = frozenset(
+    {"version-pair", "plugin-version", "version-conflict", "driver-tag", "runtime-nri"}
+)
 
 
 @app.command()
@@ -52,12 +58,12 @@ def versions(
     ] = None,
     output: Annotated[Literal["text", "json"], typer.Option("--format")] = "text",
 ) -> None:
-    """Print which versions work together, who says so, and what a site uses.
+    """Print which versions work together, who says so, how old that is, and what a site uses.
 
     With a site also what the rules on versions say of it. Exit codes: 0 printed, 1 the site's
     versions are refused or it cannot be read, 2 no such file.
     """
-    tables = _catalogue()
+    tables = list_catalogue()
     problems: tuple[Problem, ...] = ()
     if file is not None:
         loaded = load_site(file)
@@ -71,17 +77,26 @@ def versions(
             title: [dict(zip(t[0], row, strict=True)) for row in t[1:]]
             for title, t in tables.items()
         }
-        say(json.dumps({"tables": found, "problems": [asdict(p) for p in problems]}, indent=1))
+        said = {"as_of": str(AS_OF), "tables": found, "problems": [asdict(p) for p in problems]}
+        say(json.dumps(said, indent=1))
     else:
-        said = [_render(title, table) for title, table in tables.items()]
-        say("\n\n".join([*said, *map(render_problem, problems)]))
+        texts = [_render(title, table) for title, table in tables.items()]
+        age = describe_age(datetime.now(UTC).date())
+        say("\n\n".join([age, *texts, *map(render_problem, problems)]))
     raise typer.Exit(int(any(each.severity == "error" for each in problems)))
 
 
-def _catalogue() -> dict[str, _Table]:
+def describe_age(today: date) -> str:
+    """Say of when the catalogue is, how old that makes it, and what to do if it is too old."""
+    days = max((today - AS_OF).days, 0)  # a clock may be behind
+    late = " Newer lines are probably out: run `make catalogue`, or take a newer Railyard."
+    return f"The catalogue is of {AS_OF:%-d %B %Y}, {days} days old.{late * (days > STALE_DAYS)}"
+
+
+def list_catalogue() -> dict[str, _Table]:
     """What is known of any site."""
     lines = [
-        [TITLES[name], show_version(line.line), line.describe(), line.source]
+        [TITLES[name], show_version(line.line), line.describe(), line.status, line.source]
         for name, catalogue in _LINES.items()
         for line in catalogue
     ]
@@ -95,13 +110,17 @@ def _catalogue() -> dict[str, _Table]:
     ]
     return {
         "Kubernetes of each release line": [
-            ["component", "line", "Kubernetes", "source"],
+            ["component", "line", "Kubernetes", "its maker says", "source"],
             *lines,
         ],
         "Known to fail together": [["one", "other", "severity", "reason", "source"], *_conflicts()],
         "Sets (`versions:` of a site)": [
             ["set", "K3s", "GPU operator", "network operator", "GPU device plugin", "source"],
             *sets,
+        ],
+        "Newer releases that no set has": [
+            ["component", "release", "why"],
+            *([name, *each] for name, each in NEWER.items()),
         ],
         "Driver container of the network operator": [
             ["release", "tag", "confirmed", "source"],

@@ -16,6 +16,7 @@ from components.jobs.templates import (
     make_container,
     make_limits,
     make_metadata,
+    outside_meshes,
     ssh_port,
     sshd_command,
 )
@@ -79,7 +80,9 @@ def mpi_job(
                 "Launcher": {
                     "replicas": 1,
                     "restartPolicy": "Never",
-                    "template": {"spec": {"containers": [launcher], **tolerations(spec), **pod}},
+                    "template": outside_meshes(
+                        {"spec": {"containers": [launcher], **tolerations(spec), **pod}}
+                    ),
                 },
                 "Worker": {
                     "replicas": workers.count,
@@ -143,7 +146,7 @@ def rail_pod(
     template: JsonObject = {"spec": pod}
     if workers.attachment.annotations:
         template["metadata"] = {"annotations": {**workers.attachment.annotations}}
-    return template
+    return outside_meshes(template)
 
 
 def _on_nodes(workers: MpiWorkers) -> JsonObject:

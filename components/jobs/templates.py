@@ -34,6 +34,27 @@ _CONNECT: Final = "-o ConnectionAttempts=10"
 """As the MPI operator sets it, which options of ours replace: a worker may need a moment."""
 
 
+_NO_MESH: Final[Mapping[str, JsonObject]] = {
+    "labels": {"sidecar.istio.io/inject": "false", "istio.io/dataplane-mode": "none"},
+    "annotations": {"linkerd.io/inject": "disabled"},
+}
+"""What a pod says so that no mesh takes over its connections, by which ranks find each other.
+
+istio/istio 00af2c55, `pkg/kube/inject/inject.go`, `injectRequired`: the pod's label wins over its
+namespace; the second label is that of ambient mode. linkerd/linkerd2 1071ec2e, `pkg/k8s/labels.go`.
+"""
+
+
+def outside_meshes(template: JsonObject) -> JsonObject:
+    """The template of a pod, with what keeps Istio and Linkerd away from its connections."""
+    metadata = template.get("metadata")
+    found: JsonObject = {**metadata} if isinstance(metadata, dict) else {}
+    for key, ours in _NO_MESH.items():
+        own = found.get(key)
+        found[key] = {**(own if isinstance(own, dict) else {}), **ours}
+    return {**template, "metadata": found}
+
+
 def number_objects(objects: tuple[Body, ...], run: int) -> list[Body]:
     """The objects of one run: every name carries the run's number."""
     text = json.dumps([*objects]).replace(RUN, str(run))
@@ -79,7 +100,7 @@ def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": int(spec.acceptance.timeout_s),
-            "template": _tolerant(spec, pod),
+            "template": outside_meshes(_tolerant(spec, pod)),
         },
     }
 

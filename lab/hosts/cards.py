@@ -34,6 +34,7 @@ CARD_NAMES: Final[Mapping[str, str]] = {
     "101e": "ConnectX Family mlx5Gen Virtual Function",
     "1021": "MT2910 Family [ConnectX-7]",
     "1023": "CX8 Family [ConnectX-8]",
+    "1025": "CX9 Family [ConnectX-9]",
     "a2dc": "MT43244 BlueField-3 integrated ConnectX-7 network controller",
 }
 """PCI device id of vendor 15b3 to its name in pci.ids."""
@@ -93,6 +94,12 @@ CARDS: Final[Mapping[str, Card]] = {
         "Single-cage OSFP; PCIe 6 x16",
         "40.45.1200",
     ),
+    "1025": Card(
+        "ConnectX9",
+        "900-9X91E-00EB-ST0",
+        "NVIDIA ConnectX-9 SuperNIC; 800Gb/s XDR IB (default mode) / 800GbE; PCIe 6 x16",
+        "82.49.1014",
+    ),
     "a2dc": Card(
         "BlueField3",
         "900-9D3B6-00CV-A_Ax",
@@ -102,7 +109,7 @@ CARDS: Final[Mapping[str, Card]] = {
     ),
 }
 """By PCI device id of vendor 15b3. The firmware releases of the older ones are of one generation;
-the part of ConnectX-8 and the words that describe it are a guess."""
+the parts of ConnectX-8 and ConnectX-9 and the words that describe them are a guess."""
 
 
 def firmware_release(device: str) -> str:

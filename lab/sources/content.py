@@ -36,9 +36,9 @@ class ServedChart:
 
 
 SERVED_CHARTS: Final = (
-    ServedChart("gpu-operator", "helm.ngc.nvidia.com/nvidia", "v26.3.3"),
+    ServedChart("gpu-operator", "helm.ngc.nvidia.com/nvidia", "v26.7.0"),
     ServedChart("network-operator", "helm.ngc.nvidia.com/nvidia", "26.7.1"),
-    ServedChart("nvidia-device-plugin", "nvidia.github.io/k8s-device-plugin", "0.19.3"),
+    ServedChart("nvidia-device-plugin", "nvidia.github.io/k8s-device-plugin", "0.20.0"),
 )
 """The releases that the examples name."""
 IMAGES: Final = (
@@ -55,11 +55,11 @@ IMAGES: Final = (
     "icmp.harbor/deepspeed/zyg:0920",
     "nvcr.io/nvaie/tensorflow:21.07-tf1-py3",
     "nvcr.io/nvidia/mellanox/sriov-network-device-plugin:network-operator-v26.7.1",
-    "nvcr.io/nvidia/gpu-operator:v26.3.3",
-    "nvcr.io/nvidia/k8s-device-plugin:v0.19.3",
-    "nvcr.io/nvidia/k8s/container-toolkit:v1.19.1",
-    "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.2-4.8.1-distroless",
-    "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.14.1",
+    "nvcr.io/nvidia/gpu-operator:v26.7.0",
+    "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+    "nvcr.io/nvidia/k8s/container-toolkit:v1.20.0",
+    "nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless",
+    "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0",
     "nvcr.io/nvidia/mellanox/network-operator:v26.7.1",
     "registry.k8s.io/nfd/node-feature-discovery:v0.19.0",
 )

@@ -12,7 +12,7 @@ from components.model.sources import Registry, Sources
 from tests.artefacts.charts import GPU_VALUES, make_chart
 from tests.golden.site import load_example
 
-OPERATOR = "nvcr.io/nvidia/gpu-operator:v26.3.3"
+OPERATOR = "nvcr.io/nvidia/gpu-operator:v26.7.0"
 PLUGIN = "nvcr.io/nvidia/k8s-device-plugin:v0.19.3"
 NFD = "registry.k8s.io/nfd/node-feature-discovery:v0.18.2"
 IMAGES = {
@@ -23,7 +23,7 @@ IMAGES = {
 
 
 def test_a_driver_whose_tag_hosts_complete_is_no_image_yet() -> None:
-    archive = make_chart("gpu-operator", "v26.3.3", GPU_VALUES)
+    archive = make_chart("gpu-operator", "v26.7.0", GPU_VALUES)
     assert images_of_chart(archive, "gpu-operator", {}) == IMAGES
 
 
@@ -52,7 +52,7 @@ def entry(name: str, kind: str, address: str, version: str, sha256: str) -> Entr
 def chart_values(spec: ClusterSpec) -> object:
     """The values of the GPU operator with a lock of its chart and images."""
     address = "https://helm.ngc.nvidia.com/nvidia/gpu-operator"
-    chart = entry("gpu-operator", "chart", address, "v26.3.3", "cc" * 32)
+    chart = entry("gpu-operator", "chart", address, "v26.7.0", "cc" * 32)
     entries = [chart.model_copy(update={"images": IMAGES})]
     for image, digit in ((OPERATOR, "a"), (PLUGIN, "b"), (NFD, "d")):
         entries.append(entry(image, "image", image, image.rpartition(":")[2], digit * 64))
@@ -62,7 +62,7 @@ def chart_values(spec: ClusterSpec) -> object:
 
 
 def test_charts_run_the_images_of_the_lock() -> None:
-    operator = f"v26.3.3@sha256:{'a' * 64}"
+    operator = f"v26.7.0@sha256:{'a' * 64}"
     assert chart_values(load_example("dgx-roce")) == {
         "operator": {"repository": "nvcr.io/nvidia", "version": operator, "tag": operator},
         "devicePlugin": {"repository": "nvcr.io/nvidia", "version": f"v0.19.3@sha256:{'b' * 64}"},
@@ -80,7 +80,7 @@ def test_charts_pull_from_a_registry_with_its_login() -> None:
     registry = Registry.model_validate({"address": "r.example:5000", "login": login})
     spec = load_example("dgx-roce")
     found = chart_values(spec.model_copy(update={"sources": Sources(registry=registry)}))
-    operator = f"v26.3.3@sha256:{'a' * 64}"
+    operator = f"v26.7.0@sha256:{'a' * 64}"
     assert found == {
         "operator": {
             "repository": "r.example:5000/nvcr.io/nvidia",

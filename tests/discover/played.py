@@ -18,6 +18,7 @@ _DEVICES = {
     "ConnectX-6 Dx": ("101d", 100),
     "ConnectX-7": ("1021", 400),
     "ConnectX-8": ("1023", 800),
+    "ConnectX-9": ("1025", 800),
     "BlueField-3": ("a2dc", 400),
     "BlueField-2": ("a2d6", 200),
 }

@@ -31,6 +31,7 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> HostLook:
         ("ConnectX-6 Dx", "model: ConnectX-6 Dx, speed_gbit_s: 100"),
         ("ConnectX-7", "model: ConnectX-7, speed_gbit_s: 400"),
         ("ConnectX-8", "model: ConnectX-8, speed_gbit_s: 800"),
+        ("ConnectX-9", "model: ConnectX-9, speed_gbit_s: 800"),
         ("BlueField-3", "model: BlueField-3, speed_gbit_s: 400"),
         ("BlueField-2", "netdev: enp5s0, speed_gbit_s: 200"),
     ],

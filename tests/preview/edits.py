@@ -47,7 +47,7 @@ def _host(site: Document) -> None:
 
 
 def _operator(site: Document) -> None:
-    site["operators"]["gpu"]["chart"]["version"] = "v26.7.0"
+    site["operators"]["gpu"]["chart"]["version"] = "v26.7.1"
 
 
 def _kubernetes(site: Document) -> None:

@@ -67,16 +67,22 @@ def _packed(name: str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def raw_kinds() -> dict[str, Any]:
-    """The schema of each packed kind, as its project has it."""
+    """The schema of each packed kind, as the newest release of its project has it."""
     found: dict[str, Any] = {}
     for file in sorted(DATA.iterdir()):
         found |= _packed(file.name)["kinds"]
     return found
 
 
+def packed_releases(project: str) -> list[str]:
+    """The releases of a project that are packed, oldest first: `v26.3.3`, `v26.7.0`."""
+    names = (file.name for file in DATA.glob(f"{project}-v*.json.gz"))
+    return sorted(name.removeprefix(f"{project}-").removesuffix(".json.gz") for name in names)
+
+
 @cache
-def _schemas() -> tuple[dict[str, Any], dict[str, Any]]:
-    """The schema of each kind, and the definitions that those of Kubernetes refer to."""
+def _schemas() -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+    """The kinds of each file, and the definitions that those of Kubernetes refer to."""
     kinds: dict[str, Any] = {}
     for room, name in VENDORED:
         for body in load_vendored(room, name):
@@ -85,11 +91,12 @@ def _schemas() -> tuple[dict[str, Any], dict[str, Any]]:
                 kind = f"{spec['group']}/{version['name']} {spec['names']['kind']}"
                 kinds[kind] = version["schema"]["openAPIV3Schema"]
     definitions: dict[str, Any] = {}
+    editions = [kinds]
     for file in sorted(DATA.iterdir()):
-        kinds |= _packed(file.name)["kinds"]
+        editions.append(_packed(file.name)["kinds"])
         definitions |= _packed(file.name)["definitions"]
-    found = {kind: closed(schema) for kind, schema in kinds.items()}
-    for schema in found.values():
+    found = tuple({kind: closed(schema) for kind, schema in each.items()} for each in editions)
+    for schema in (schema for each in found for schema in each.values()):
         if "properties" in schema:
             schema["properties"] |= {"metadata": {"$ref": _META}, "apiVersion": {}, "kind": {}}
     known = {name: closed(schema) for name, schema in definitions.items()}
@@ -108,22 +115,27 @@ def without_required(schema: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 @cache
-def _validator(kind: str, *, patch: bool) -> Draft202012Validator | None:
-    kinds, definitions = _schemas()
-    if kind not in kinds:
-        return None
-    schema = without_required(kinds[kind]) if patch else kinds[kind]
-    return Draft202012Validator({**schema, "$defs": definitions})
+def _validators(kind: str, *, patch: bool) -> tuple[Draft202012Validator, ...]:
+    """One for each release whose project has the kind."""
+    editions, definitions = _schemas()
+    schemas = [kinds[kind] for kinds in editions if kind in kinds]
+    return tuple(
+        Draft202012Validator(
+            {**(without_required(schema) if patch else schema), "$defs": definitions}
+        )
+        for schema in schemas
+    )
 
 
 def judge(body: Mapping[str, Any], *, patch: bool = False) -> list[str]:
-    """What is wrong with an object, each with its place; empty where nothing is."""
+    """What is wrong with an object for any packed release, each with its place."""
     kind = f"{body.get('apiVersion')} {body.get('kind')}"
-    validator = _validator(kind, patch=patch)
-    if validator is None:
+    validators = _validators(kind, patch=patch)
+    if not validators:
         return [f"{kind}: there is no schema of it in tests/schemas/data"]
-    said = [f"{error.json_path}: {error.message}" for error in _errors(validator, body)]
-    return said + [f"{place}: {what}" for place, what in _judge_texts(body)]
+    errors = [error for validator in validators for error in _errors(validator, body)]
+    said = dict.fromkeys(f"{error.json_path}: {error.message}" for error in errors)
+    return [*said, *(f"{place}: {what}" for place, what in _judge_texts(body))]
 
 
 def _errors(validator: Draft202012Validator, value: object) -> list[ValidationError]:
@@ -196,9 +208,9 @@ def _by_type(kinds: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
 
 
 def unknown_values(chart: str, values: Mapping[str, Any]) -> list[str]:
-    """The keys of values that a chart's own `values.yaml` does not have: Helm takes any key."""
-    known = next(_packed(file.name)["values"] for file in DATA.glob(f"{chart}-v*.json.gz"))
-    return list(_unknown(known, values, ""))
+    """The keys of values that a packed release of a chart does not have: Helm takes any key."""
+    known = [_packed(f"{chart}-{release}.json.gz")["values"] for release in packed_releases(chart)]
+    return [*dict.fromkeys(key for each in known for key in _unknown(each, values, ""))]
 
 
 def _unknown(known: Any, values: Mapping[str, Any], above: str) -> Iterator[str]:  # noqa: ANN401

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from components.catalogue import upstream
+from components.catalogue.operator_versions import parse_numbers
+from components.catalogue.version_pairs import VERSION_SETS
 from components.checks.site import load_checked_site
 from components.jobs.templates import number_objects
 from components.model.cards import Firmware, HcaPf
@@ -20,7 +23,7 @@ from components.model.operators import NetworkOperator, NetworkOperatorChart
 from components.model.pod_network import PodNetwork
 from components.plan.make import ClusterPlan, make_plan
 from tests.golden.site import EXAMPLES, changed_spec
-from tests.schemas.judge import judge, unknown_values
+from tests.schemas.judge import judge, packed_releases, unknown_values
 
 FILES = sorted(file.relative_to(EXAMPLES).as_posix() for file in EXAMPLES.glob("*/*.yaml"))
 
@@ -60,8 +63,58 @@ def complaints(plan: ClusterPlan) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("chart", "default", "packed"),
+    [
+        ("gpu-operator", upstream.GPU_OPERATOR_RELEASE, "v26.7.0"),
+        ("nvidia-device-plugin", upstream.GPU_DEVICE_PLUGIN_RELEASE, "v0.20.0"),
+        # The newest tag of the line in the copy of its repository that was read.
+        ("network-operator", upstream.NETWORK_OPERATOR_RELEASE, "v26.7.0-rc.2"),
+    ],
+)
+def test_the_line_of_each_default_release_is_packed(chart: str, default: str, packed: str) -> None:
+    assert packed in packed_releases(chart)
+    assert parse_numbers(default)[:2] == parse_numbers(packed)[:2]
+    for chosen in VERSION_SETS.values():
+        sets = {
+            "gpu-operator": chosen.gpu_operator,
+            "network-operator": chosen.network_operator,
+            "nvidia-device-plugin": chosen.device_plugin,
+        }
+        assert parse_numbers(sets[chart])[:2] == parse_numbers(packed)[:2]
+
+
 def example_site(file: str) -> ClusterSpec:
     return load_checked_site(EXAMPLES / file).spec_or_raise()
+
+
+def test_pods_of_jobs_and_of_acceptance_decline_service_meshes() -> None:
+    seen = 0
+    for file in FILES:
+        acceptance = make_plan(example_site(file), "dev").acceptance
+        jobs = (each.job for each in (*acceptance.probes, *acceptance.images) if each.job)
+        bodies = [body for job in jobs for body in job.objects]
+        for body in (*bodies, *acceptance.memlock):
+            for template in pod_templates(body):
+                said = template["metadata"]
+                assert said["labels"]["sidecar.istio.io/inject"] == "false", body["kind"]
+                assert said["labels"]["istio.io/dataplane-mode"] == "none"
+                assert said["annotations"]["linkerd.io/inject"] == "disabled"
+                seen += 1
+    assert seen > len(FILES)
+
+
+def pod_templates(value: object) -> Iterator[Any]:
+    """Every template of pods inside an object, at any depth."""
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from pod_templates(item)
+    elif isinstance(value, dict):
+        body = cast("dict[str, Any]", value)
+        if "containers" in (body.get("spec") or {}):
+            yield body
+        for item in body.values():
+            yield from pod_templates(item)
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -242,10 +242,10 @@ def test_settings_of_others_that_break_a_pod_network_are_seen(cluster: Cluster) 
     }
     before = causes(cluster.judge("existing.yaml"))
     cluster.kubectl("apply", "-f", "-", text=yaml.safe_dump(settings))
-    cluster.kubectl("label", "namespace", "default", "istio-injection=enabled")
+    cluster.kubectl("label", "namespace", "default", "kuma.io/sidecar-injection=enabled")
     try:
         found = causes(cluster.judge("existing.yaml"))
         assert set(found) - set(before) == {"cilium-exclusive", "service-mesh"} <= HERE
     finally:
-        cluster.kubectl("label", "namespace", "default", "istio-injection-")
+        cluster.kubectl("label", "namespace", "default", "kuma.io/sidecar-injection-")
         cluster.remove(settings)

@@ -6,6 +6,8 @@ by this name.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -56,6 +58,17 @@ FOREIGN_SYSTEMS: Final = frozenset(
     {"dnos", "enterprise-sonic", "enterprise_sonic", "exos", "ios", "nx-os", "nxos", "onos"}
 )
 """Systems that Railyard does not set and whose names look like a slip of one of the above."""
+FOREIGN_RELEASES: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
+    "sonic": (
+        re.compile(r"((Enterprise_)?SONiC[-_](OS[-_])?)?\d\.\d+(\.\d+)?([-_].*)?", re.IGNORECASE),
+        "Enterprise SONiC of Dell or Broadcom, which has other commands and is not set here",
+    ),
+}
+"""System to the form of releases of another edition of it, and what that is.
+
+Images of Enterprise SONiC are called `SONiC-OS-4.4.0-Enterprise_Base` and
+`Enterprise_SONiC_OS_4.1.1_Cloud_Advanced`; those of the community by their branch: 202405.
+"""
 
 if TYPE_CHECKING:
     SystemName = str

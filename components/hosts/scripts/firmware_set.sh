@@ -301,6 +301,7 @@ find_card_name() { # DEVICE ID (pci.ids); the table is components/model/cards.py
     101d) value='ConnectX-6 Dx' ;;
     1021) value=ConnectX-7 ;;
     1023) value=ConnectX-8 ;;
+    1025) value=ConnectX-9 ;;
     a2dc) value=BlueField-3 ;;
     '') value='' ;;
     *) value=unknown ;;
@@ -319,6 +320,7 @@ model_ids() { # MODEL [PCI] : its device id and its mst number, as a person meet
     'ConnectX-6 Dx') echo 'device 101d, mst mt4125' ;;
     ConnectX-7) echo 'device 1021, mst mt4129' ;;
     ConnectX-8) echo 'device 1023, mst mt4131' ;;
+    ConnectX-9) echo 'device 1025, mst mt4133' ;;
     BlueField-3) echo 'device a2dc, mst mt41692' ;;
     *) echo "device $(cat "/sys/bus/pci/devices/$2/device")" ;;
   esac

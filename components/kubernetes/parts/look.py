@@ -22,8 +22,10 @@ _WORKLOADS: Final = {
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _REFUSED: Final = 403
 _CILIUM: Final = "/api/v1/namespaces/kube-system/configmaps/cilium-config"
-_MESHES: Final = ("istio-injection=enabled", "istio.io/rev")
-"""Labels of a namespace: Istio's documentation, "Installing the Sidecar"."""
+_MESHES: Final = ("kuma.io/sidecar-injection=enabled",)
+"""Labels of a namespace by which a mesh takes pods that do not decline it. Ours decline Istio and
+Linkerd (components/jobs/templates.py). Kuma's releases differ in how a pod declines it, by a label
+or by an annotation (kumahq/kuma, `pkg/plugins/runtime/k8s/metadata/annotations.go`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,7 +354,8 @@ def test_a_cilium_that_takes_multus_away_is_named() -> None:
 
 
 def test_a_service_mesh_in_the_namespace_of_jobs_is_named() -> None:
-    meshed = look(meshed={"default": "istio-injection=enabled", "web": "istio.io/rev=1-27"})
+    label = "kuma.io/sidecar-injection=enabled"
+    meshed = look(meshed={"default": label, "web": label})
     (found,) = judge_parts(asked({}, namespace="default"), meshed)
     assert found.cause == "service-mesh"
-    assert "kubectl label namespace default istio-injection-" in found.fix
+    assert "kubectl label namespace default kuma.io/sidecar-injection-" in found.fix
