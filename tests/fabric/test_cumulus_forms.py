@@ -125,13 +125,22 @@ def test_names_are_spelled_out_and_written_short() -> None:
     assert [*expand_names("bond49bond51,swp1-2,peerlink.4094")] == [
         *("bond49bond51", "swp1", "swp2", "peerlink.4094")
     ]
+    for name in ("bond01", "my-bond", "leaf01-02", "swp1.100", "swp1s0.100", "10.0.0.1/31", "::1"):
+        assert [*expand_names(name)] == [name]
     names = ["swp10", "swp1", "swp2", "swp3", "swp31s0", "swp31s1"]
     assert collapse_ports(names) == "swp1-3,swp10,swp31s0-1"
 
 
-@pytest.mark.parametrize("key", ["swp1s3-0", "swp9-2", "swp1-9999", "swp1-1000s0-9"])
+ODD_KEYS: Final = (
+    *("swp1s3-0", "swp9-2", "swp1-9999", "swp1-1000s0-9"),
+    *("", "swp1,,3", "swp1,", "swp01-03", "swp01", "swp1-", "swp1-x", "swp1-2s0-", "swp1-eth3"),
+    *("-3", "vlan01-03", "peerlink.4094,4095", "eth-x,5", "swp1-2s0-3,s5", "swp1;reload", "bond 1"),
+)
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
 def test_a_key_that_no_switch_can_mean_is_shown_raw(key: str) -> None:
-    with pytest.raises(Unreadable, match=r"range that no switch|more than 4096 names"):
+    with pytest.raises(Unreadable, match=r"range that no switch|more than 4096|may mean any name"):
         CumulusDriver().parse(
             {CONFIG: json.dumps([{"set": {"interface": {key: {}}}}])}, SwitchState()
         )

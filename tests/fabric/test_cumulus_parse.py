@@ -76,7 +76,7 @@ def test_ports_of_two_kinds_are_no_run() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "enable   off\n", "state    disabled\nmode   lossless\n"])
+@pytest.mark.parametrize("text", ["enable   off\n", "state    disabled\nmode   lossless\n"])
 def test_what_is_not_on_is_no_profile(text: str) -> None:
     assert parse_profile(text).roce == "none"
 
@@ -84,6 +84,7 @@ def test_what_is_not_on_is_no_profile(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        (" \n", "the answer is blank"),
         (SINGLE_POOL.replace("lossless-single-ipool", "?"), "no RoCE mode"),
         (SINGLE_POOL.replace("146.48 KB", "?"), "no ECN thresholds"),
         (SINGLE_POOL.partition("RoCE SP->TC")[0], "no scheduler"),
@@ -236,9 +237,7 @@ def test_whether_the_bridge_is_there_and_ours_alone(
     assert ("bridge domain br_default rest" in words) is ours
 
 
-@pytest.mark.parametrize(
-    ("said", "metres"), [(40, 40), ("40", 40), ("far", 0), (None, 0), ({"x": 1}, 0)]
-)
+@pytest.mark.parametrize(("said", "metres"), [(40, 40), ("40", 40), (None, 0)])
 def test_the_longest_cable_of_the_profile(said: object, metres: int) -> None:
     tree = {"qos": {"roce": {"enable": "on", "cable-length": said}}}
     assert read(tree).state.roce_cable_m == metres
@@ -251,8 +250,26 @@ def test_the_longest_cable_of_the_profile(said: object, metres: int) -> None:
         ("[]", "neither a header"),
         (
             '[{"set": {"bridge": {"domain": {"br_default": {"vlan": {"x": {}}}}}}}]',
-            "no number, but 'x'",
+            r"the key 'x' names|no number, but 'x'",
         ),
+        ('[{"set": {"interface": [1]}}]', r"\[1\] is in place of a table at `interface`"),
+        ('[{"set": {"interface": {"swp1": "up"}}}]', "'up' is in place of a table at `swp1`"),
+        ('[{"set": [1]}]', "in place of a table at `set`"),
+        *(
+            (f'[{{"set": {{"interface": {{"swp1": {entry}}}}}}}]', why)
+            for entry, why in (
+                ('{"link": [1]}', "in place of a table at `link`"),
+                ('{"link": {"mtu": "x"}}', "`link mtu` is 'x', not a number from 552 to 9216"),
+                ('{"link": {"mtu": 9217}}', "`link mtu` is 9217, not a number"),
+                ('{"link": {"mtu": {"9000": {}}}}', "`link mtu` is {'9000': {}}, not a number"),
+                ('{"link": {"speed": ["100G"]}}', r"`link speed` is \['100G'\]"),
+                ('{"qos": {"pfc-watchdog": {"state": "odd"}}}', "state` is 'odd'"),
+                ('{"bridge": {"domain": {"br_default": {"access": 4095}}}}', "`access` is 4095"),
+                ('{"bridge": {"domain": {"br_default": {"vlan": {"1-9999": {}}}}}}', "VLAN|range"),
+            )
+        ),
+        ('[{"set": {"qos": {"roce": {"cable-length": "far"}}}}]', "cable-length` is 'far'"),
+        ('[{"set": {"router": {"bgp": {"autonomous-system": "x"}}}}]', "system` is 'x'"),
     ],
 )
 def test_a_configuration_of_another_form_is_shown_raw(text: str, why: str) -> None:

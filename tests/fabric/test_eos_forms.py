@@ -21,6 +21,7 @@ from components.fabric.systems import eos as show
 from components.fabric.systems.answer import Answer
 from components.fabric.systems.base import Occupied, PauseCounters, PriorityCounters, Unreadable
 from components.fabric.systems.eos.driver import INTERFACES, MAPS, NEIGHBOURS, VLANS, EosDriver
+from components.fabric.systems.eos.routing import ROUTER, ROUTING, parse_routing
 from components.fabric.systems.eos.rows import parse_sections
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import make_switch
@@ -141,6 +142,34 @@ def test_the_maps() -> None:
     wanted = SwitchState(ports={"Ethernet6/1": PortState(strict_classes=(6,))})
     with pytest.raises(Unreadable, match="traffic class 6 is mapped to queue 2"):
         read(wanted, maps=maps)
+
+
+ODD: Final = (
+    (INTERFACES, f"interface {PORT}\n   switchport trunk allowed vlan 10-5", "'10-5' is no range"),
+    (INTERFACES, f"interface {PORT}\n   switchport trunk allowed vlan 10,,5", "'' is no range"),
+    (INTERFACES, f"interface {PORT}\n   switchport trunk allowed vlan 1-9999", "'1-9999' is no"),
+    (MAPS, "qos map dscp 0--7 to traffic-class 1", "'0--7' is no range"),
+    (ROUTER, "router bgp 1\n   neighbor interface Et1/1-1/0 peer-group G", "'1/1-1/0' is no range"),
+    (ROUTER, "router bgp 1\n   neighbor interface Et1-,3 peer-group G", "'1-' is no range"),
+    (ROUTER, "router bgp 1\n   neighbor interface Tu1 peer-group G", "of an unknown kind"),
+)
+
+
+@pytest.mark.parametrize(("command", "text", "why"), ODD)
+def test_an_odd_range_is_never_taken_for_nothing(command: str, text: str, why: str) -> None:
+    answers = {INTERFACES: form("running_config_interface.txt"), VLANS: form("show_vlan.json")}
+    answers |= {MAPS: "", ROUTING: "", ROUTER: "", command: text}
+    with pytest.raises(Unreadable, match=why) as caught:
+        EosDriver().parse(answers, SwitchState(ports={PORT: PortState()}))
+    assert caught.value.command == command
+
+
+def test_a_kind_of_interface_holds_for_the_numbers_after_it() -> None:
+    line = "neighbor interface Et1/1,3/1-2,Vl10,20,Port-Channel7 peer-group G"
+    ports = parse_routing({}, "", f"router bgp 1\n   {line} remote-as 2\n")["bgp"].neighbors
+    assert [*ports] == [
+        *("Ethernet1/1", "Ethernet3/1", "Ethernet3/2", "Vlan10", "Vlan20", "Port-Channel7")
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "!\n", "vlan 5\n"])

@@ -16,7 +16,14 @@ from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.cumulus import tree as nvue
 from components.fabric.systems.cumulus.patch import Line
-from components.fabric.systems.cumulus.rows import DOMAIN, PORT, States, Tail, switched_on
+from components.fabric.systems.cumulus.rows import (
+    DOMAIN,
+    PORT,
+    States,
+    Tail,
+    switched_on,
+    vlans_of,
+)
 from components.fabric.systems.cumulus.tree import (
     BYTES_PER_KIB,
     ON,
@@ -32,22 +39,19 @@ from components.fabric.systems.ranges import collapse_vlans
 
 def read_member(entry: Tree) -> dict[str, object]:
     """Mode and VLANs of a port in the bridge."""
-    member = value_at(entry, DOMAIN)
-    if not isinstance(member, dict):
+    member = child(entry, *DOMAIN.split())
+    if value_at(entry, DOMAIN) is None:
         return {}
-    access, untagged = member.get("access"), member.get("untagged")
+    access = nvue.number_at(member, "access", nvue.VLANS)
     if access is not None:
-        return {"mode": "access", "access_vlan": int(str(access))}
+        return {"mode": "access", "access_vlan": access}
     # Without a list of its own a member carries every VLAN of the bridge.
-    vlans = tuple(sorted(int(name) for name in spelled(member, "vlan")))
-    trunk: dict[str, object] = {
-        "mode": "trunk",
-        "trunk_vlans": vlans if "vlan" in member else "all",
-    }
-    if untagged is None:
-        return trunk
-    vlan = 0 if untagged == "none" else int(str(untagged))
-    return {**trunk, "mode": "hybrid", "access_vlan": vlan}
+    vlans = vlans_of(spelled(member, "vlan")) if "vlan" in member else "all"
+    if "untagged" not in member:
+        return {"mode": "trunk", "trunk_vlans": vlans}
+    is_none = member["untagged"] == "none"
+    vlan = 0 if is_none else nvue.number_at(member, "untagged", nvue.VLANS)
+    return {"mode": "hybrid", "trunk_vlans": vlans, "access_vlan": vlan}
 
 
 def _member(port: PortState) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from components.fabric.parts import WHOLE, Session, Sessions, is_default, sources, write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
@@ -140,7 +140,7 @@ def _parse_sessions(answers: Mapping[str, str]) -> Sessions:
             )
             for name, each in _NEIGHBORS.validate_python(document).items()
         }
-    except ValidationError as error:
+    except ValueError as error:
         raise Unreadable(command, text, "it is no table of BGP neighbours") from error
     has_bfd = command == WITH_BFD
     found = frr.with_bfd(sessions, rest) if has_bfd else Sessions(neighbors=sessions)
@@ -178,17 +178,14 @@ class CumulusDriver(Driver):
             config = part | config if isinstance(part, dict) else config
         if not config.keys() & {"set", "header"}:
             raise answer.unreadable("there is neither a header nor a configuration in it")
-        profile = child(config, "set", "qos", "roce")
-        if given is not None and given.roce == "none" and str(profile.get("enable")) in ON:
-            why = "the configuration has a RoCE profile, and this answer shows none"
-            raise Unreadable(ROCE, answers[ROCE], why)
         version = _VERSION.search(answer.text)
         release = tuple(int(part) for part in version[1].split(".")) if version else ()
-        try:
+        with answer.reading():
+            profile = child(config, "set", "qos", "roce")
+            if given is not None and given.roce == "none" and str(profile.get("enable")) in ON:
+                why = "the configuration has a RoCE profile, and this answer shows none"
+                raise Unreadable(ROCE, answers[ROCE], why)
             return _read(child(config, "set"), release, given, wanted)
-        except ValueError as error:
-            words = re.sub(r"^invalid literal for int\(\) .*: ", "no number, but ", str(error))
-            raise answer.unreadable(words) from error
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """The lines from `actual` to `target`, for one revision; empty when they agree.

@@ -88,15 +88,19 @@ class EosDriver(Driver):
 
     def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
         """Read what `read_commands` asked for."""
-        sections = rows.parse_sections(INTERFACES, answers[INTERFACES])
-        routes: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
+        with Answer(INTERFACES, answers[INTERFACES]).reading():
+            sections = rows.parse_sections(INTERFACES, answers[INTERFACES])
         if routing.ROUTER in answers:
             plain, router = answers[routing.ROUTING], answers[routing.ROUTER]
-            routes = routing.parse_routing(sections, plain, router)
+            with Answer(routing.ROUTER, router).reading():
+                parts |= routing.parse_routing(sections, plain, router)
+        if MAPS in answers:
+            with Answer(MAPS, answers[MAPS]).reading():
+                parts |= _maps(answers[MAPS], wanted)
         state = SwitchState(
             vlans=show.parse_vlans(Answer(VLANS, answers[VLANS])),
-            **(_maps(answers[MAPS], wanted) if MAPS in answers else {}),
-            **routes,
+            **parts,
             ports={
                 name: rows.read_port(sections[name], port)
                 for name, port in wanted.ports.items()

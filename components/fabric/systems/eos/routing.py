@@ -73,16 +73,28 @@ order in which they go."""
 Lines = tuple[str, ...]
 
 
+_KINDS: Final = {"Et": "Ethernet", "Vl": "Vlan", "Po": "Port-Channel"}
+"""Beginning of a name to the whole of it; a range may have either form."""
+
+
 def _one_by_one(line: str) -> Iterator[str]:
-    """Split a line about several ports, such as `Et1/1,3/1-4`, into one line for each port."""
+    """Split a line about several ports, such as `Et1/1,3/1-4`, into one line for each port.
+
+    Raises:
+        ValueError: They are no ports that we know.
+    """
     found = re.fullmatch(r"neighbor interface (\S+)(.*)", line)
     if found is None:
         yield line
         return
+    kind = "Et"
     for part in found[1].split(","):
-        kind = "Vlan" if part.startswith("Vl") else "Ethernet"
-        for port in expand_ports(part.lstrip(ascii_letters)) or ():
-            yield f"neighbor interface {kind}{port}{found[2]}"
+        number = part.lstrip(f"{ascii_letters}-")
+        kind = part[: len(part) - len(number)] or kind
+        if kind[:2] not in _KINDS:
+            raise ValueError(f"`{line}` is about ports of an unknown kind")
+        for port in expand_ports(number):
+            yield f"neighbor interface {_KINDS[kind[:2]]}{port}{found[2]}"
 
 
 _ROWS: Final = (
