@@ -187,8 +187,8 @@ _MEANINGS: Final = tuple(
         (r"too many (open )?(logins|sessions|users)|maximum number of (sessions|logins|users)",
          "it has no session left for this user",
          "end old sessions on the switch, or raise its limit; then run again"),
-        # A freshly booted CCS-710P-16P (Arista's newsletter of the south-west region, January 2026);
-        # a save is refused: "cannot copy to startup-config when ZeroTouch is enabled".
+        # A freshly booted CCS-710P-16P (a newsletter of Arista's, January 2026); it refuses a save:
+        # "cannot copy to startup-config when ZeroTouch is enabled".
         (r"zero ?touch provisioning",
          "it waits for its first configuration from the network, and saves none that is typed",
          f"{_BY_HAND}, type `zerotouch cancel`, which reloads it, and run again"),

@@ -32,9 +32,9 @@ def parse_vlan_ranges(text: str) -> tuple[int, ...]:
     Raises:
         ValueError: It is something else.
     """
-    words = re.split(r"\s*,\s*|\s+", text.strip())
-    spans = [] if text.strip().lower() in {"", "n/a", "none"} else map(_read_span, words)
-    vlans = {number for _, numbers in spans for number in numbers}
+    text = text.strip()
+    words = [] if text.lower() in {"", "n/a", "none"} else re.split(r"\s*,\s*|\s+", text)
+    vlans = {number for word in words for number in _read_span(word)[1]}
     if odd := [vlan for vlan in vlans if vlan >= MOST]:
         raise ValueError(f"{text!r} names {odd[0]}, and there is no VLAN above {MOST - 1}")
     return tuple(sorted(vlans))

@@ -266,7 +266,7 @@ class SonicDriver(Driver):
             state = state.model_copy(update={"native": state.native | native})
             return Reading(state, config.vlan_holders(wanted.ports), others)
         except ValueError as error:
-            raise Unreadable(CONFIG, answers[CONFIG], _odd(tables, str(error))) from error
+            raise Unreadable(CONFIG, read.HIDDEN, _odd(tables, str(error))) from error
 
     def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
         """One document of rows, and what takes commands of its own."""
