@@ -210,9 +210,8 @@ TRUST: Final[Mapping[str, Literal["L2", "L3", "both", "port"]]] = {
     "port": "port",
 }
 """Words of the RoCE profile, and those of a mapping profile."""
-_SCHEDULE: Final = re.compile(
-    r"^ +\d+ +\d+ +(\d+) +(DWRR\S*|strict\S*)", re.MULTILINE | re.IGNORECASE
-)
+_SCHEDULE: Final = re.compile(r"^ +\d+ +\d+ +(\d+) +([A-Za-z]\S*)", re.MULTILINE)
+_SCHEDULERS: Final = re.compile(r"(?:DWRR|strict)(?:-\S*)?", re.IGNORECASE)
 """A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
 
 
@@ -243,8 +242,8 @@ def parse_profile(text: str) -> SwitchState:
         raise Unreadable(ROCE, text, "no RoCE mode in the answer")
     if low is None or high is None:
         raise Unreadable(ROCE, text, "no ECN thresholds in the answer")
-    if not schedule:
-        raise Unreadable(ROCE, text, "no scheduler of the traffic classes in the answer")
+    if not schedule or not all(_SCHEDULERS.fullmatch(kind) for _, kind in schedule):
+        raise Unreadable(ROCE, text, "no scheduler that we know of the traffic classes")
     ecn = EcnState(min_kib=low // BYTES_PER_KIB, max_kib=high // BYTES_PER_KIB)
     is_paused = _row(text, "rx-enabled") in ON and _row(text, "tx-enabled") in ON
     paused = _numbers(_row(text, "pfc-priority")) if is_paused else ()
