@@ -9,15 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, cast
 
-from lab.switches.command_line import (
-    CliError,
-    assign,
-    commands_of,
-    flag,
-    lines_of,
-    rows_of,
-    table,
-)
+from lab.switches.command_line import CliError, assign, commands_of, flag, lines_of, rows_of, table
 from lab.switches.eos.config import (
     ALL_VLANS,
     ENCODING,

@@ -104,11 +104,7 @@ def _of_vlan(place: Place) -> Interface:
 _AUTOSTATE = flag("autostate", "autostate")
 _ANY = [row for row in rows_of(Interface) if row != _AUTOSTATE]
 ROUTED: Final = table(
-    (
-        *commands_of(_ANY, Place.held_interface),
-        *commands_of((_AUTOSTATE,), _of_vlan),
-        NO_ADDRESS,
-    )
+    (*commands_of(_ANY, Place.held_interface), *commands_of((_AUTOSTATE,), _of_vlan), NO_ADDRESS)
 )
 
 

@@ -57,10 +57,7 @@ class Shell:
         while self._words and self._words[0] != "}":
             printed += self._pipeline(run=wanted)
             operator = self._words.pop(0) if self._words and self._words[0] in _OPERATORS else ";"
-            wanted = run and {
-                "&&": self.status == 0,
-                "||": self.status != 0,
-            }.get(operator, True)
+            wanted = run and {"&&": self.status == 0, "||": self.status != 0}.get(operator, True)
         return printed
 
     def _pipeline(self, *, run: bool) -> str:
