@@ -8,6 +8,7 @@ the RoCE profile's in that section, so ours holds every class of it (page "Quali
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -98,10 +99,17 @@ _SPLIT: Final = "link breakout"
 
 
 def count_parts(entry: Tree) -> int:
-    """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split."""
+    """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split.
+
+    Raises:
+        ValueError: It is something else.
+    """
     split = value_at(entry, _SPLIT)
-    word = next(iter(split), "") if isinstance(split, dict) else str(split)
-    return int(word[0]) if word[:1].isdecimal() and word[1:2] == "x" else 1
+    word = next(iter(split), "") if isinstance(split, dict) else str(split or "")
+    found = re.fullmatch(r"([1248])x\S*|disabled|loopback|", word)
+    if found is None:
+        raise ValueError(f"`{_SPLIT}` is {split!r}, which it cannot be")
+    return int(found[1] or 1)
 
 
 def is_only_split(entry: Tree) -> bool:

@@ -300,12 +300,14 @@ def _read_port(entry: Tree | None) -> PortState:
     port = PortState(admin_up=False, mode="routed", trunk_vlans=())
     if entry is None:
         return port.model_copy(update={**values, "native": native})
-    state = value_at(entry, "link state")
-    is_up = "down" not in state if isinstance(state, dict | str) else True
+    said = value_at(entry, "link state")
+    words = ["up"] if said is None else [*said] if isinstance(said, dict) else [said]
+    if words not in (["up"], ["down"]):
+        raise ValueError(f"`link state` is {said!r}, neither up nor down")
     named = beside.named_of(entry).items()
     ours = [f"qos {section}" for section, name in named if name.startswith(beside.OURS)]
     native |= sources(admin_up=True, rest=not tree.within(entry, (*rows.FRONT, *ours)))
-    update = {**values, **beside.read_member(entry), "admin_up": is_up, "native": native}
+    update = {**values, **beside.read_member(entry), "admin_up": words == ["up"], "native": native}
     return port.model_copy(update=update)
 
 
