@@ -273,7 +273,6 @@ def _lab(
     saved: str = "saved",
     **more: Any,  # noqa: ANN401 - what the others have not
 ) -> SwitchLab:
-    """A lab by its module, and the address, user and password of its switch."""
     address, user, password = login
     return SwitchLab(
         make_switch,

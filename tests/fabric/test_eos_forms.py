@@ -154,7 +154,6 @@ def _sent(answer: Answer) -> object:
 
 
 def _nested(*path: str, value: object) -> object:
-    """A tree with a value at the end of a path."""
     return {path[0]: _nested(*path[1:], value=value)} if path else value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -30,7 +30,7 @@ class Answer:
         return Unreadable(self.command, self.text, why)
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> Generator[None]:
         """A `ValueError` raised in this block says why the answer cannot be read."""
         try:
             yield

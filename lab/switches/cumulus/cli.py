@@ -158,8 +158,6 @@ def _neighbors(session: Session) -> str:
 def _of_port(
     make: Callable[[CumulusSwitch, str], str], since: tuple[int, ...] = ()
 ) -> Callable[[Session, str], str]:
-    """What is printed of one port, from a release on."""
-
     def answer(session: Session, port: str) -> str:
         if numbers(session.switch.release) < since:
             raise NvueError("Error: Invalid parameter\n  'pfc-watchdog'")

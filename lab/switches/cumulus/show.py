@@ -323,7 +323,6 @@ def show_diff(stored: Stored) -> str:
 
 
 def _missing(tree: Tree, other: Tree) -> Tree:
-    """What a tree has and the other has not."""
     found: Tree = {}
     for key, value in tree.items():
         held = other.get(key)

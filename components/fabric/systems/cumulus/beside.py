@@ -23,31 +23,21 @@ from components.fabric.systems.cumulus.rows import (
     States,
     Tail,
     switched_on,
-    vlans_of,
-)
-from components.fabric.systems.cumulus.tree import (
-    BYTES_PER_KIB,
-    ON,
-    TRUST,
-    Tree,
-    child,
-    spelled,
-    value_at,
 )
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans
 
 
-def read_member(entry: Tree) -> dict[str, object]:
+def read_member(entry: nvue.Tree) -> dict[str, object]:
     """Mode and VLANs of a port in the bridge."""
-    member = child(entry, *DOMAIN.split())
-    if value_at(entry, DOMAIN) is None:
+    member = nvue.child(entry, *DOMAIN.split())
+    if nvue.value_at(entry, DOMAIN) is None:
         return {}
     access = nvue.number_at(member, "access", nvue.VLANS)
     if access is not None:
         return {"mode": "access", "access_vlan": access}
     # Without a list of its own a member carries every VLAN of the bridge.
-    vlans = vlans_of(spelled(member, "vlan")) if "vlan" in member else "all"
+    vlans = nvue.vlans_of(nvue.spelled(member, "vlan")) if "vlan" in member else "all"
     if "untagged" not in member:
         return {"mode": "trunk", "trunk_vlans": vlans}
     is_none = member["untagged"] == "none"
@@ -98,13 +88,13 @@ _NAMED: Final = "split_named"
 _SPLIT: Final = "link breakout"
 
 
-def count_parts(entry: Tree) -> int:
+def count_parts(entry: nvue.Tree) -> int:
     """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split.
 
     Raises:
         ValueError: It is something else.
     """
-    split = value_at(entry, _SPLIT)
+    split = nvue.value_at(entry, _SPLIT)
     word = next(iter(split), "") if isinstance(split, dict) else str(split or "")
     found = re.fullmatch(r"([1248])x\S*|disabled|loopback|", word)
     if found is None:
@@ -112,14 +102,14 @@ def count_parts(entry: Tree) -> int:
     return int(found[1] or 1)
 
 
-def is_only_split(entry: Tree) -> bool:
+def is_only_split(entry: nvue.Tree) -> bool:
     """Whether an interface has no setting but its split."""
-    only = {*entry} <= {"link", "type"} and {*child(entry, "link")} == {"breakout"}
+    only = {*entry} <= {"link", "type"} and {*nvue.child(entry, "link")} == {"breakout"}
     return only and count_parts(entry) > 1
 
 
 def read_splits(
-    entries: Mapping[str, Tree], ports: Mapping[str, PortState], wanted: SwitchState
+    entries: Mapping[str, nvue.Tree], ports: Mapping[str, PortState], wanted: SwitchState
 ) -> tuple[dict[str, object], dict[str, str]]:
     """Every port that is split, those that were asked for, and words on whole ports."""
     splits: dict[str, tuple[str, ...]] = {name: (name,) for name in wanted.splits or {}}
@@ -135,10 +125,10 @@ def read_splits(
     return {"splits": splits, "configured_parts": parts}, words
 
 
-def _has_more(entry: Tree, port: PortState) -> bool:
+def _has_more(entry: nvue.Tree, port: PortState) -> bool:
     """More than being up or down, and what a link runs at, which a split takes along."""
     noted = any(is_written(port.native, key) for key in ("rest", *(row.setting for row in PORT)))
-    routed = child(entry, "ip", "address") or child(entry, "ipv4", "address")
+    routed = nvue.child(entry, "ip", "address") or nvue.child(entry, "ipv4", "address")
     return noted or bool(routed) or port.mode != "routed" or bool(named_of(entry))
 
 
@@ -204,17 +194,17 @@ _PROFILES: Final = "profiles"
 """Key of a switch's `native`: our profiles, and who names them."""
 
 
-def named_of(entry: Tree) -> dict[str, str]:
+def named_of(entry: nvue.Tree) -> dict[str, str]:
     """Section to the profile that a port names in it."""
-    found = {section: value_at(entry, f"qos {section} profile") for section in _SECTIONS}
+    found = {section: nvue.value_at(entry, f"qos {section} profile") for section in _SECTIONS}
     return {section: name for section, name in found.items() if isinstance(name, str)}
 
 
-def read_holders(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, str]:
+def read_holders(tree: nvue.Tree, entries: Mapping[str, nvue.Tree]) -> dict[str, str]:
     """Our profiles, and the ports that name each of them, as a switch's `native` holds it."""
     users: dict[str, list[str]] = {}
     for section in _SECTIONS:
-        users |= {f"{section} {name}": [] for name in child(tree, "qos", section)}
+        users |= {f"{section} {name}": [] for name in nvue.child(tree, "qos", section)}
     for port, entry in entries.items():
         for section, name in named_of(entry).items():
             users.setdefault(f"{section} {name}", []).append(port)
@@ -223,30 +213,30 @@ def read_holders(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, str]:
     return {_PROFILES: write_fields(found)} if found else {}
 
 
-def native_of(entry: Tree, wanted: PortState) -> dict[str, str]:
+def native_of(entry: nvue.Tree, wanted: PortState) -> dict[str, str]:
     """What must be put back of a port, by the settings that are asked for."""
     asked = {_MARKING: bool(wanted.ecn), _SHARES: wanted.strict_classes is not None}
     return {_SECTIONS[key]: name for key, name in named_of(entry).items() if asked[key]}
 
 
 def read_qos(
-    tree: Tree, entry: Tree, given: SwitchState | None, wanted: PortState
+    tree: nvue.Tree, entry: nvue.Tree, given: SwitchState | None, wanted: PortState
 ) -> dict[str, object]:
     """What the RoCE profile gives to a port, and what is set over that."""
 
-    def own(section: str) -> Tree:
-        name = value_at(entry, f"qos {section} profile")
-        return child(tree, "qos", section, str("default-global" if name is None else name))
+    def own(section: str) -> nvue.Tree:
+        name = nvue.value_at(entry, f"qos {section} profile")
+        return nvue.child(tree, "qos", section, str("default-global" if name is None else name))
 
     usual = given.ports[""] if given else PortState()
-    paused, mapping = own("pfc"), value_at(entry, "qos mapping profile")
+    paused, mapping = own("pfc"), nvue.value_at(entry, "qos mapping profile")
     trust = own("mapping").get("trust", "l2") if isinstance(mapping, str) else ""
     classes = _numbered(own(_SHARES), "traffic-class")
     marks = {tc: _ecn(row) for tc, row in _numbered(own(_MARKING), "traffic-class").items()}
     strict = tuple(sorted(tc for tc, row in classes.items() if row.get("mode") == "strict"))
     has_strict = classes and given and given.roce != "none"
     found: dict[str, object] = {
-        "trust": TRUST.get(str(trust)) or usual.trust,
+        "trust": nvue.TRUST.get(str(trust)) or usual.trust,
         "ecn": {**usual.ecn, **marks} if given else {},
         "pfc_priorities": tuple(sorted(_numbered(paused, "switch-priority"))) if paused else None,
         "strict_classes": strict if has_strict else usual.strict_classes,
@@ -265,19 +255,19 @@ def read_qos(
     return found
 
 
-def _numbered(profile: Tree, key: str) -> dict[int, Tree]:
-    return {int(name): row for name, row in spelled(profile, key).items() if name.isdecimal()}
+def _numbered(profile: nvue.Tree, key: str) -> dict[int, nvue.Tree]:
+    return {int(name): row for name, row in nvue.spelled(profile, key).items() if name.isdecimal()}
 
 
-def _ecn(row: Tree) -> EcnState | None:
+def _ecn(row: nvue.Tree) -> EcnState | None:
     """Both spellings of the thresholds are published, and both are bytes."""
-    marks, drops = (str(row.get(key, "")) in ON for key in ("ecn", "red"))
+    marks, drops = (str(row.get(key, "")) in nvue.ON for key in ("ecn", "red"))
     if not (marks or drops):
         return None
     ends = (
         row.get(f"{end}-threshold-bytes", row.get(f"{end}-threshold", 0)) for end in ("min", "max")
     )
-    low, high = (int(str(end)) // BYTES_PER_KIB for end in ends)
+    low, high = (int(str(end)) // nvue.BYTES_PER_KIB for end in ends)
     kind = "both" if marks and drops else "ecn" if marks else "red"
     percent = int(str(row.get("probability", 100)))
     return EcnState(min_kib=low, max_kib=high, percent=percent, kind=kind)
@@ -334,7 +324,10 @@ def _wish_marking(was: PortState, port: PortState) -> _Wish | None:
     if wanted is None or wanted == GIVEN:
         return "", {}
     low, high, percent = wanted.min_kib, wanted.max_kib, wanted.percent
-    thresholds = {"min-threshold": low * BYTES_PER_KIB, "max-threshold": high * BYTES_PER_KIB}
+    thresholds = {
+        "min-threshold": low * nvue.BYTES_PER_KIB,
+        "max-threshold": high * nvue.BYTES_PER_KIB,
+    }
     words = {"ecn": "enable", **thresholds, "probability": percent}
     return f"{OURS}{low}-{high}-{percent}", {collapse_vlans(MARKED_CLASSES): words}
 

@@ -92,14 +92,13 @@ class Row:
             ValueError: It is nothing that the setting can be.
         """
         for path in self.paths:
-            said = value_at(entry, path)
-            if said is not None and self.allowed:
-                return Cell(nvue.number_at(entry, path, self.allowed), written=True)
-            if said is not None:
-                return Cell(self._value(path, said), written=True)
+            if (said := value_at(entry, path)) is not None:
+                return Cell(self._value(entry, path, said), written=True)
         return Cell(self.blank, written=False)
 
-    def _value(self, path: str, said: JsonValue) -> Value:
+    def _value(self, entry: Tree, path: str, said: JsonValue) -> Value:
+        if self.allowed:
+            return nvue.number_at(entry, path, self.allowed)
         word = str(said).lower() if isinstance(said, bool) else str(said)
         is_switch = self.blank is False
         if isinstance(said, dict | list) or (is_switch and word not in nvue.ON | nvue.OFF):
@@ -236,18 +235,6 @@ SAVES: Final = "saves by itself"
 """In those of one whose `nv config apply` saves too."""
 
 
-def vlans_of(names: Iterable[str]) -> tuple[int, ...]:
-    """The VLANs of a table, by number.
-
-    Raises:
-        ValueError: One is no VLAN.
-    """
-    found = tuple(sorted(map(int, names)))
-    if odd := [vlan for vlan in found if vlan not in nvue.VLANS]:
-        raise ValueError(f"there is no VLAN {odd[0]}")
-    return found
-
-
 def read_ports(entry: Tree) -> tuple[dict[str, Value], dict[str, str]]:
     """The settings of a port by row, and the sources of those that note them.
 
@@ -269,7 +256,7 @@ def read_own(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, object]:
     peers, bfd = PEERS.read_keys(tree), BFD.read_keys(tree)
     held = {name: tuple(ADDRESSES.read_keys(entries[name])) for name in sorted(entries)}
     return {
-        "vlans": vlans_of(VLANS.read_keys(tree)),
+        "vlans": nvue.vlans_of(VLANS.read_keys(tree)),
         "roce_cable_m": cable.value,
         "adaptive_routing": spreads.value if spreads.written else None,
         "addresses": {name: held[name] for name in held if _ROUTED.fullmatch(name)}

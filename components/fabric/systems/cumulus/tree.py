@@ -94,6 +94,18 @@ def number_at(tree: Tree, path: str, allowed: range) -> int | None:
     return int(str(said))
 
 
+def vlans_of(names: Iterable[str]) -> tuple[int, ...]:
+    """The VLANs of a table, by number.
+
+    Raises:
+        ValueError: One is no VLAN.
+    """
+    found = tuple(sorted(map(int, names)))
+    if odd := [vlan for vlan in found if vlan not in VLANS]:
+        raise ValueError(f"there is no VLAN {odd[0]}")
+    return found
+
+
 def value_at(tree: Tree, path: str) -> JsonValue:
     """What is at a path of words; None: nothing."""
     *above, last = path.split()

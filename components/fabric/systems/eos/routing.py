@@ -185,7 +185,6 @@ def _held(state: SwitchState) -> Lines:
 
 
 def _router_lines(words: Lines) -> Lines:
-    """The lines of `router bgp` among the recorded words."""
     head = f"bgp{WITHIN}"
     return tuple(word.removeprefix(head) for word in words if word.startswith(head))
 
@@ -298,7 +297,6 @@ def _negate(line: str) -> str:
 
 
 def _about(lines: Lines, name: str) -> list[str]:
-    """The lines of a neighbour, or of a group."""
     return [line for line in lines if line.rpartition(WITHIN)[2].startswith(f"neighbor {name} ")]
 
 
@@ -379,7 +377,6 @@ class _Way:
 
 
 def _key(name: str) -> str:
-    """A neighbour in its lines."""
     return name if _ADDRESS.fullmatch(name) else f"interface {name}"
 
 

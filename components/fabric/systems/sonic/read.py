@@ -285,7 +285,6 @@ class ConfigDb:
         )
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
-        """The cells that are there of each setting of a port."""
         yield "mode", self._held("PORT", [name], ["mode"])
         for setting, (row, tc) in db.SETTINGS.items():
             table = row.key.partition("|")[0]
@@ -298,7 +297,6 @@ class ConfigDb:
         yield "pfc_watchdog", self._held("PORT_QOS_MAP", [name], [db.LIST_FIELD]) | watched
 
     def _held(self, table: str, keys: Iterable[str], fields: Iterable[str]) -> Cells:
-        """Those of some cells that are there."""
         rows = {key: self.row(table, key) for key in keys}
         return {
             (f"{table}|{key}", field): row[field]

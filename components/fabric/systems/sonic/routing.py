@@ -81,7 +81,6 @@ def routing_rows(tables: Tables) -> Rows:
 
 
 def _rows_of(state: SwitchState) -> Rows:
-    """The rows that a state keeps."""
     return db.read_rows(state, WORDS) or {}
 
 
