@@ -15,23 +15,17 @@ from typing import Final
 from components.fabric.parts import is_written, read_fields, read_list, write_fields, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
+from components.fabric.systems.cumulus import rows
 from components.fabric.systems.cumulus import tree as nvue
 from components.fabric.systems.cumulus.patch import Line
-from components.fabric.systems.cumulus.rows import (
-    DOMAIN,
-    PORT,
-    States,
-    Tail,
-    switched_on,
-)
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans
 
 
 def read_member(entry: nvue.Tree) -> dict[str, object]:
     """Mode and VLANs of a port in the bridge."""
-    member = nvue.child(entry, *DOMAIN.split())
-    if nvue.value_at(entry, DOMAIN) is None:
+    member = nvue.child(entry, *rows.DOMAIN.split())
+    if nvue.value_at(entry, rows.DOMAIN) is None:
         return {}
     access = nvue.number_at(member, "access", nvue.VLANS)
     if access is not None:
@@ -60,24 +54,24 @@ def _member(port: PortState) -> dict[str, str] | None:
     return {**words, "vlan": "", **{f"vlan {vlan}": "" for vlan in sorted(port.trunk_vlans or ())}}
 
 
-def member_lines(was: PortState, port: PortState, _release: object) -> list[Tail]:
+def member_lines(was: PortState, port: PortState, _release: object) -> list[rows.Tail]:
     """Access, untagged and tagged VLANs exclude each other, so what goes is unset first."""
     old, new = _member(was), _member(fill_membership(was, port))
     if old == new:
         return []
     if new is None or (old is None and not new):
-        return [("unset" if new is None else "set", DOMAIN, None)]
+        return [("unset" if new is None else "set", rows.DOMAIN, None)]
     held = old or {}
-    lines: list[Tail] = [
-        ("unset", f"{DOMAIN} {key}", None)
+    lines: list[rows.Tail] = [
+        ("unset", f"{rows.DOMAIN} {key}", None)
         for key in held
         if key not in new and ("vlan" in new or not key.startswith("vlan "))
     ]
     for key, word in new.items():
         if word and held.get(key) != word:
-            lines.append(("set", f"{DOMAIN} {key}", word))
+            lines.append(("set", f"{rows.DOMAIN} {key}", word))
     added = [int(key[5:]) for key in new if key.startswith("vlan ") and key not in held]
-    more: Tail = ("set", f"{DOMAIN} vlan {collapse_vlans(added)}", None)
+    more: rows.Tail = ("set", f"{rows.DOMAIN} vlan {collapse_vlans(added)}", None)
     return [*lines, more] if added else lines
 
 
@@ -127,12 +121,14 @@ def read_splits(
 
 def _has_more(entry: nvue.Tree, port: PortState) -> bool:
     """More than being up or down, and what a link runs at, which a split takes along."""
-    noted = any(is_written(port.native, key) for key in ("rest", *(row.setting for row in PORT)))
+    noted = any(
+        is_written(port.native, key) for key in ("rest", *(row.setting for row in rows.PORT))
+    )
     routed = nvue.child(entry, "ip", "address") or nvue.child(entry, "ipv4", "address")
     return noted or bool(routed) or port.mode != "routed" or bool(named_of(entry))
 
 
-def split_lines(states: States) -> Iterator[Line]:
+def split_lines(states: rows.States) -> Iterator[Line]:
     """Ports that become whole again, after the lines of their parts; then ports that are split.
 
     Raises:
@@ -156,7 +152,7 @@ def _list(state: SwitchState, key: str) -> tuple[str, ...]:
     return read_list(state.native.get(key)) or ()
 
 
-def _refuse_split(whole: str, held: tuple[str, ...], wanted: int, states: States) -> None:
+def _refuse_split(whole: str, held: tuple[str, ...], wanted: int, states: rows.States) -> None:
     if len(held) > 1:
         raise Unsettable(
             f"port {whole} is split in {len(held)}, and the file wants {wanted} parts. "
@@ -279,7 +275,7 @@ _Move = tuple[str, str, str, _Wish]
 """A port, and in which section it names which profile, and is to name another one."""
 
 
-def profile_lines(states: States) -> Iterator[Line]:
+def profile_lines(states: rows.States) -> Iterator[Line]:
     """Profiles that ports need, the ports' names of them, and what nothing names any more."""
     moves = tuple(_moves(states))
     recorded = read_fields(states[0].native.get(_PROFILES))
@@ -301,7 +297,7 @@ def profile_lines(states: States) -> Iterator[Line]:
             yield Line("unset", f"qos {profile}")
 
 
-def _moves(states: States) -> Iterator[_Move]:
+def _moves(states: rows.States) -> Iterator[_Move]:
     """The ports that are to name another profile; what others named stays unless it has to go."""
     for name, port in states[1].ports.items():
         was = states[0].ports.get(name, PortState())
@@ -349,11 +345,11 @@ def _wish_shares(was: PortState, port: PortState) -> _Wish | None:
     )  # what took the place of theirs stays
     if (port.class_shares, strict) == _GIVEN_SHARES and needs_none:
         return "", {}
-    rows = {str(tc): {"mode": "dwrr", "bw-percent": share} for tc, share in shares.items()}
-    return name, {**rows, **{str(tc): {"mode": "strict"} for tc in sorted(strict)}}
+    served = {str(tc): {"mode": "dwrr", "bw-percent": share} for tc, share in shares.items()}
+    return name, {**served, **{str(tc): {"mode": "strict"} for tc in sorted(strict)}}
 
 
-def mode_lines(states: States) -> Iterator[Line]:
+def mode_lines(states: rows.States) -> Iterator[Line]:
     """The profile of the whole switch.
 
     Raises:
@@ -363,12 +359,12 @@ def mode_lines(states: States) -> Iterator[Line]:
     if target.roce == "none" != actual.roce:
         yield Line("unset", "qos roce")
     elif target.roce not in {None, actual.roce}:
-        yield Line("set", "qos roce mode", target.roce, switched_on(actual, "qos roce"))
+        yield Line("set", "qos roce mode", target.roce, rows.switched_on(actual, "qos roce"))
     elif target.roce not in {None, "none"}:
         _require_profile(states)
 
 
-def _require_profile(states: States) -> None:
+def _require_profile(states: rows.States) -> None:
     """What only the profile sets must be there with it.
 
     A port that leaves the file would have less, and keeps what the profile gives to every port.

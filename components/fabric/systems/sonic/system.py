@@ -204,7 +204,7 @@ SYSTEM: Final = switch_system.SwitchSystem(
     # sonic-utilities, config/stp.py, 202411: `portfast` with PVST, `edge_port` with MST.
     lacking={
         "bpdu_guard": "it has no spanning tree unless the site switches it on, and the field of an "
-        "edge port depends on the mode of that",
+        "edge port depends on the mode of that"
     },
     mark_percent=None,
     class_shares=None,
