@@ -46,11 +46,14 @@ FORMS = """\
   module-held MODULE on|off  a service holds a module: it cannot be unloaded
   pci-locked on|off          the kernel is locked down: nobody writes PCI registers
   cgroup v1|v2               the host runs on that hierarchy of control groups
+  selinux on|off             SELinux is enforcing, and the policy of K3s is not installed
   swap MIB                   so much swap is on; 0: none
   clock SECONDS              the clock is so far ahead (or, with -, behind); 0: right
   sudo-lost on|off           the login's line is gone from sudoers
   address-taken ADDRESS MAC  another machine answers for that address; with off, none does
-  rules-lost                 systemd-networkd restarted: rules and routes of others are gone"""
+  rules-lost                 systemd-networkd restarted: rules and routes of others are gone
+  network-manager on|off     NetworkManager is installed and runs
+  dhcp-ends NETDEV           NetworkManager's attempt to get an address for a card ends"""
 
 
 async def cause_fault(host: LabHost, args: Sequence[str]) -> str:

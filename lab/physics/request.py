@@ -62,6 +62,8 @@ class Attachment:
     """Length of the prefix of `ip`; 0 where all that is asked for is on the same subnet."""
     routes: tuple[tuple[str, str], ...] = ()
     """Networks behind a next hop, with that: `("10.10.0.0/16", "10.10.111.1")`."""
+    by_source: bool = False
+    """Its routes are in a table that counts for its own address alone (the CNI plugin `sbr`)."""
     hidden_gids: bool = False
     """The driver hides IPv4 GIDs of the card from the pod: they are the host's or another pod's."""
     kind: AttachmentKind = "vf"

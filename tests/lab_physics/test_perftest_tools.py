@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from components.acceptance.logs.log_model import PerftestLog
@@ -91,3 +93,22 @@ def test_a_machine_of_its_own_uses_its_cards_by_name() -> None:
     result = played.run(ProbeRequest("perftest", (server, client)))
     assert result.exit_code == 0, result.log
     assert {item.host for item in result.nic_deltas} == {"vm01", "vm02"}
+
+
+@pytest.mark.parametrize("tool", ["ib_write_bw -R", "ib_write_bw"])
+def test_with_source_based_routes_a_client_without_its_address_finds_no_server(tool: str) -> None:
+    """The plugin sbr v1.6.2 (doRoutes) deletes the routes of the interface from the main table."""
+    played = Played(example("dgx-roce"))
+    one, other = played.spec.workers
+
+    def run(words: str) -> ProbeResult:
+        serve = (*tool.split(), "-F")
+        pods = played.pod(other, serve, "10.10.111.254"), played.pod(one, (*serve, *words.split()))
+        by_source = [
+            replace(pod, networks=tuple(replace(net, by_source=True) for net in pod.networks))
+            for pod in pods
+        ]
+        return played.run(ProbeRequest("perftest", tuple(by_source)))
+
+    assert run("10.10.111.254").exit_code == 1
+    assert run("--bind_source_ip $address 10.10.111.254").exit_code == 0

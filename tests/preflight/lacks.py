@@ -29,6 +29,7 @@ from components.plan.make import make_plan
 from components.preflight.here import judge_pins, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import (
+    judge_files,
     judge_hypervisor,
     judge_session,
     judge_switch,
@@ -49,6 +50,7 @@ LARGE: Final = {
     name: replace(each, pod_mtu_bytes=1480, pod_overhead_bytes=50) for name, each in SPRAYED.items()
 }
 """The same, whose pods have an MTU for a network without encapsulation."""
+BUILDING: Final = {name: replace(each, driver_room=True) for name, each in WANTS.items()}
 UFM: Final = Ufm(
     address="192.168.1.30", password=SecretRef(secret="ufm_password"), certificate_sha256="0" * 64
 )
@@ -101,6 +103,12 @@ def foreign(cni: str) -> tuple[Finding, ...]:
     return judge_host(wants, HostAnswers({**GOOD, "cni": cni}, NOW_S, NOW_S + 1))
 
 
+def files(changes: Mapping[str, str]) -> tuple[Finding, ...]:
+    """The example's worker, on which other files set up its cards and names."""
+    plan = next(each for each in plan_hosts(ROCE) if each.name == "gpu01")
+    return tuple(judge_files(plan, {**GOOD, **changes}))
+
+
 def settings(key: str, value: str, wanted: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
     """The example's worker as planned, but for one setting."""
     plan = next(each for each in plan_hosts(ROCE) if each.name == "gpu01")
@@ -151,7 +159,8 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "tool-nvidia-container-runtime": lambda: host({"tool.nvidia-container-runtime": "no"}),
     "module-nvidia_peermem": lambda: host({"module.nvidia_peermem": "absent"}),
     "cgroup": lambda: host({"cgroup": "v1"}),
-    "selinux": lambda: host({"selinux": "1"}),
+    "signature-nvidia": lambda: host({"refused.nvidia": "it has no signature", "gpu_loaded": ""}),
+    "secure-boot": lambda: host({"secure_boot": "on"}, wants=BUILDING),
     "ipoib": lambda: host({"ipoib": "mlx5_0 mlx5_1"}),
     "cni-folders": lambda: foreign("no configuration in /etc/cni/net.d"),
     "swap": lambda: host({"swap": "2097152 /dev/sda2"}),
@@ -172,6 +181,15 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "artefact-k3s-install-script": lambda: host({"sum.k3s-install-script": "1" * 64}),
     "image-jobs": lambda: host({"image.image-jobs": "401"}),
     "netdev": lambda: settings("nic.0000:05:00.0.netdev", "enp5s0np0"),
+    "network-manager": lambda: settings("nic.0000:05:00.0.network_manager", "managed"),
+    "network-manager-profile": lambda: settings(
+        "nic.0000:05:00.0.network_manager", "managed, has the default route"
+    ),
+    "card-file": lambda: files({"files.0000:05:00.0": "/etc/netplan/50-cloud-init.yaml"}),
+    "cloud-init-hosts": lambda: files(
+        {"cloud.manage_etc_hosts": "/etc/cloud/cloud.cfg:manage_etc_hosts: template"}
+    ),
+    "cloud-init-hostname": lambda: files({"cloud.preserve_hostname": "unset"}),
     "eswitch": lambda: settings("nic.0000:05:00.0.eswitch_now", "switchdev"),
     "lldpad": lambda: settings("nic.0000:05:00.0.lldpad", "running"),
     "serial": lambda: settings(

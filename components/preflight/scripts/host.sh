@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # Read-only look at one Linux host before anything is installed, as root. stdin: one question a line.
 # stdout: `key=value`, one line a fact; what cannot be found out is no line. Nothing is written but in
-# a folder of its own under /tmp.
+# a folder of its own under /tmp. The functions of driver_signing.sh come before it.
+# shellcheck disable=SC2154 # SHIM_KEY and DKMS_KEY are set there
 set -u
 export LC_ALL=C
 PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
@@ -48,6 +49,27 @@ look_system() {
   fact selinux "$(first_line /sys/fs/selinux/enforce)" # 1: enforcing; no such file without SELinux
   [ ! -e /usr/share/selinux/packages/k3s.pp ] || fact k3s_policy there # what k3s-selinux installs
   [ ! -e /etc/systemd/system/kubelet.service ] || fact kubelet kubelet
+  look_signatures
+}
+
+look_signatures() { # under Secure Boot: modules on disk that the kernel refuses, and a key that signs new ones
+  [ "$(secure_boot)" = enabled ] || return 0
+  fact secure_boot on
+  fact ofed "$(command -v ofed_info)"
+  for key_file in "$SHIM_KEY" "$DKMS_KEY"; do
+    case $(mokutil --test-key "$key_file" 2>&1) in *'is already enrolled'*) fact build_key "$key_file" ;; esac
+  done
+  for module in mlx5_core nvidia; do
+    case $(modinfo -F filename "$module" 2>/dev/null) in
+      '' | '(builtin)' | /lib/modules/*/kernel/*) continue ;; # the distribution signs its own
+    esac
+    signer=$(module_signer "$(uname -r)" "$module")
+    if [ -z "$signer" ]; then
+      fact "refused.$module" 'it has no signature'
+    elif [ "$(signer_enrolled "$signer")" = no ]; then
+      fact "refused.$module" "it is signed by '$signer'"
+    fi
+  done
 }
 
 look_python() { # the newest one, which Ansible takes first
@@ -88,6 +110,23 @@ look_ipoib() { # the InfiniBand functions without a network device, which a sele
     function=$(readlink -f "${port%/ports/1}/device")
     grep -q -s SW_MNG "$function/vpd" || [ -d "$function/net" ] || echo "${port%/ports/1}"
   done | sed 's,.*/,,' | paste -s -d ' ' -)"
+}
+
+look_files() { # which files of this host set up its cards, by name or MAC address, and what cloud-init writes
+  for net in /sys/bus/pci/devices/*/net/*; do
+    pci=${net%/net/*}
+    if [ ! -e "$net" ] || [ -e "$pci/physfn" ]; then continue; fi # VFs are many
+    names=${net##*/}$(sed 's/^/|/' "$net/address" 2>/dev/null)
+    fact "files.${pci##*/}" "$(grep -l -s -i -E "^[^#]*\\<($names)\\>" /etc/netplan/*.yaml \
+      /etc/network/interfaces /etc/network/interfaces.d/* /etc/systemd/network/*.network \
+      /etc/sysconfig/network-scripts/ifcfg-* /etc/NetworkManager/system-connections/* | paste -s -d ' ' -)"
+  done
+  [ -e /etc/cloud/cloud.cfg ] && [ ! -e /etc/cloud/cloud-init.disabled ] || return 0
+  for setting in manage_etc_hosts preserve_hostname; do # the last one counts
+    fact "cloud.$setting" "$(grep -s -H "^$setting:" /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg \
+      /var/lib/cloud/instance/vendor*-cloud-config.txt /var/lib/cloud/instance/cloud-config.txt |
+      tail -n 1 | grep . || echo unset)"
+  done
 }
 
 look_node() { # ADDRESS : the device that has it, and its MTU
@@ -211,6 +250,7 @@ while read -r ask name rest; do
   esac
 done
 look_system
+look_files
 # More than one packet of any size: where the way back loses full ones, the end never comes.
 awk 'BEGIN { while (n++ < 200) printf "# %064d\n", n }'
 echo end=yes
