@@ -62,10 +62,7 @@ def networks_of(plans: Iterable[SwitchPlan], applied: Applied) -> Networks:
 
 
 def lost_ways(
-    plan: SwitchPlan,
-    applied: Applied,
-    facts: SwitchState | Unreachable | None,
-    networks: Networks,
+    plan: SwitchPlan, applied: Applied, facts: SwitchState | Unreachable | None, networks: Networks
 ) -> tuple[LostWay, ...]:
     """The routed links of a switch that carry no routes, or fewer than the file says."""
     was = _last_applied(plan, applied)

@@ -34,23 +34,13 @@ from components.fabric.moves import (
 from components.fabric.parts import BgpState, Neighbour, Sessions
 from components.fabric.splits import find_splits, plan_changes, refuse_missing, without_missing
 from components.fabric.state import SwitchState
-from components.fabric.systems.base import (
-    Change,
-    Driver,
-    Occupied,
-    PortCounters,
-    Question,
-    Reading,
-    Unreadable,
-    Unsettable,
-    flatten,
-)
+from components.fabric.systems import base
 from components.fabric.targets import moves_one_shot, target_of_put_back, with_all_ports
 from components.remote.watched import Interrupted, InterruptedTwice, Session
 
 MAX_ROUNDS: Final = 3
 """One for a one-shot that moves other settings, one for the rest, one that finds nothing left."""
-Aim = Callable[[Reading], SwitchState]
+Aim = Callable[[base.Reading], SwitchState]
 """From what a switch has to what it shall have."""
 PutBack = Callable[..., DeviceError]
 ParsedT = TypeVar("ParsedT")
@@ -61,7 +51,7 @@ class Exchange:
     """A session with a switch, and the driver of its system."""
 
     session: Session
-    driver: Driver
+    driver: base.Driver
     serial: int = 1
     """Makes the names of candidates unique, where the system has named ones."""
     planned: Callable[[int], None] | None = None
@@ -102,12 +92,12 @@ class Exchange:
         """What a driver reads from an answer; one that it cannot read is the switch's error."""
         try:
             return parse()
-        except Unreadable as error:
+        except base.Unreadable as error:
             raise unreadable_error(self.session.where, error) from error
-        except Occupied as error:
+        except base.Occupied as error:
             raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
 
-    def read(self, wanted: SwitchState, *, each: bool = False) -> Reading:
+    def read(self, wanted: SwitchState, *, each: bool = False) -> base.Reading:
         """Read the settings that `wanted` names.
 
         With `each`, ask about each port by itself, as for a baseline: this also reads what no line
@@ -144,7 +134,7 @@ class Exchange:
         state = self.read(wanted, each=True).state
         try:
             refuse_missing(self.driver, state, wanted)
-        except Unsettable as error:
+        except base.Unsettable as error:
             raise DeviceError(f"{self.session.where}: {error}. Nothing was changed.") from error
         return state
 
@@ -153,7 +143,7 @@ class Exchange:
         answers = self._ask(self.driver.ports.commands)
         return self._parsed(lambda: self.driver.ports.parse(answers))
 
-    def read_counters(self, ports: Sequence[str]) -> dict[str, PortCounters]:
+    def read_counters(self, ports: Sequence[str]) -> dict[str, base.PortCounters]:
         """Read the counters of some ports; a command that is refused takes no others along."""
         asked = self.driver.counters(ports)
         answers = {line: self.session.run(line) for line in asked.commands}
@@ -167,12 +157,12 @@ class Exchange:
         """Read which ports have a link; empty if the switch does not tell."""
         return self._told(self.driver.links) or {}
 
-    def _told(self, asked: Question[ParsedT]) -> ParsedT | None:
+    def _told(self, asked: base.Question[ParsedT]) -> ParsedT | None:
         """The answer to a question; None: a command was refused, or the answer is unreadable."""
         answers = {line: self.session.run(line) for line in asked.commands}
         if any(self.driver.find_refusal(answer) is not None for answer in answers.values()):
             return None
-        with suppress(Unreadable):
+        with suppress(base.Unreadable):
             return asked.parse(answers)
         return None
 
@@ -192,7 +182,7 @@ class Exchange:
                 return Sessions(unread=f"`{command}` was refused: {text}")
         try:
             return asked.parse(answers)
-        except Unreadable as error:
+        except base.Unreadable as error:
             return Sessions(unread=f"`{error.command}`: {error.why}")
 
     def look(self, desired: SwitchState) -> SwitchState:
@@ -251,14 +241,14 @@ class Exchange:
             raise UnreachableError(lost_text(error, taken, self._candidate)) from error
         except KeyboardInterrupt as error:
             raise self._interrupted(error, put_back, taken) from None
-        except (RefusedError, StoppedError, Unsettable, DeviceError) as error:
+        except (RefusedError, StoppedError, base.Unsettable, DeviceError) as error:
             if isinstance(error, DeviceError) and not taken:
                 raise
             raise put_back(why_stopped(error)) from error
 
     def _approach(
         self,
-        before: Reading,
+        before: base.Reading,
         wanted: SwitchState,
         aim: Aim,
         taken: list[str],
@@ -266,13 +256,13 @@ class Exchange:
         may_interrupt: bool,
     ) -> Outcome:
         """Change and read until nothing is left to change, and save; it puts nothing back."""
-        reading, sent, stopped = before, list[Change](), list[Difference]()
+        reading, sent, stopped = before, list[base.Change](), list[Difference]()
         for _ in range(MAX_ROUNDS):
             changes = plan_changes(self.driver, reading.state, aim(reading))
             if not changes:
                 self._save(taken)
                 words = describe_changes(stopped)
-                return Outcome(before.state, reading.state, flatten(sent), words)
+                return Outcome(before.state, reading.state, base.flatten(sent), words)
             effects = find_effects(self.driver.system, reading.state, aim(reading))
             stopped += interrupting(effects)
             if not may_interrupt:
@@ -309,7 +299,7 @@ class Exchange:
             answers[command] = output
         return answers
 
-    def _send(self, changes: Iterable[Change], taken: list[str]) -> None:
+    def _send(self, changes: Iterable[base.Change], taken: list[str]) -> None:
         steps = tuple(self._candidate.steps(changes))
         if self.planned is not None:
             self.planned(len(steps))
@@ -324,7 +314,7 @@ class Exchange:
             return
         try:
             now.given = guard.find_id(self.session.run(guard.list_command), now.name)
-        except Unreadable:
+        except base.Unreadable:
             now.given = ""
 
     def _keep(self, taken: list[str]) -> None:
@@ -357,7 +347,7 @@ class Exchange:
 
     def _put_back(
         self,
-        before: Reading,
+        before: base.Reading,
         wanted: SwitchState,
         target: SwitchState,
         why: str,
@@ -365,7 +355,7 @@ class Exchange:
         save: bool = False,
     ) -> DeviceError:
         """Undo what this exchange did, and save where it may have saved; returns the error."""
-        after: Reading | None = None
+        after: base.Reading | None = None
         try:
             self._learn_id()  # a signal may have come before
             for line in (*self.driver.discard, *self._candidate.back_out()):
@@ -388,7 +378,7 @@ class Exchange:
                 end = f"not all previous values could be put back; {self._candidate.kept}"
         except RefusedError as error:
             end = f"putting back stopped at `{error.line}`: {error.text}; {self._candidate.kept}"
-        except (Unsettable, DeviceError) as error:
+        except (base.Unsettable, DeviceError) as error:
             end = f"putting back stopped: {error}; {self._candidate.kept}"
         found = values_text(before.state, target, after.state if after else None)
         return DeviceError(f"{self.session.where} {why}\n  result  {end}\n  values\n{found}")

@@ -242,7 +242,6 @@ class Shift:
         self._path.unlink(missing_ok=True)
 
     def _shows(self, exchange: Exchange, what: str) -> bool:
-        """Whether the switch shows one of the two patterns."""
         drain = self.drain
         return drain is not None and bool(
             re.search(getattr(drain, what), exchange.session.run(drain.asks), re.MULTILINE)

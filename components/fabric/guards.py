@@ -208,7 +208,6 @@ _SVI: Final = re.compile(r"vlan\d+", re.IGNORECASE)
 def _of_switch(
     classes: Guarded, system: SwitchSystem, found: SwitchState, wanted: SwitchState
 ) -> Iterator[tuple[str, _Hit]]:
-    """What holds for the whole switch."""
     case = _Case(classes, system, PortState(rewrite_dscp=found.rewrite_dscp), PortState())
     yield from (("switch.rewrite", hit) for hit in _rewrite(case))
     maps = _map_hits(case, found.dscp_classes or {}, "class")

@@ -19,14 +19,7 @@ from components.fabric.effects import describe_changes, group_settings
 from components.fabric.identity import Identity
 from components.fabric.parts import fold_ports
 from components.fabric.state import SwitchState
-from components.fabric.systems.base import (
-    CANDIDATE_PREFIX,
-    Change,
-    Guard,
-    Unreadable,
-    Unsettable,
-    flatten,
-)
+from components.fabric.systems import base
 from components.fabric.systems.ranges import collapse_vlans
 
 Stage = Literal["none", "open", "forced"]
@@ -57,7 +50,7 @@ def shown(command: str) -> tuple[str, ...]:
 class Candidate:
     """One exchange's candidates: a new one each time that changes are sent."""
 
-    guard: Guard | None
+    guard: base.Guard | None
     serial: int
     """Makes the names unique: a switch remembers those that were committed."""
     count: int = 0
@@ -87,11 +80,11 @@ class Candidate:
     def name(self) -> str:
         """Of the current candidate."""
         more = f"-{self.count}" if self.count > 1 else ""
-        return f"{CANDIDATE_PREFIX}{self.serial}{more}"
+        return f"{base.CANDIDATE_PREFIX}{self.serial}{more}"
 
-    def steps(self, changes: Iterable[Change]) -> Iterator[tuple[str, Stage]]:
+    def steps(self, changes: Iterable[base.Change]) -> Iterator[tuple[str, Stage]]:
         """Every line to send, and the stage that it leads to when it was taken."""
-        lines = flatten(changes)
+        lines = base.flatten(changes)
         if self.guard is None:
             for line in lines:
                 yield line, "none"
@@ -122,7 +115,7 @@ class Candidate:
         return line.format(name=self.name, id=given).replace("  ", " ")
 
 
-def guarded(guard: Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
+def guarded(guard: base.Guard | None, lines: Iterable[str]) -> tuple[str, ...]:
     """Lines as one candidate that is confirmed, for people."""
     plain = tuple(lines)
     if guard is None or not plain:
@@ -235,7 +228,7 @@ def why_stopped(error: Exception) -> str:
         first, *rest = error.line.split("\n")
         lines = "\n          ".join((first, *_first_lines(rest)))
         return f"refused a line\n  line    {lines}\n  switch  {error.text}"
-    if isinstance(error, Unsettable):
+    if isinstance(error, base.Unsettable):
         return f"has a setting that no line of ours can change\n  why     {error}"
     if isinstance(error, DeviceError):
         return f"could not be looked at again after it was changed\n  why     {error}"
@@ -265,7 +258,7 @@ def refuse_interruptions(where: str, changes: Sequence[Difference], taken: Seque
         )
 
 
-def unreadable_error(where: str, error: Unreadable) -> DeviceError:
+def unreadable_error(where: str, error: base.Unreadable) -> DeviceError:
     """An answer that cannot be read, with its first lines as a terminal may show them."""
     lines = [
         f"{one_line(line[:_WIDEST])}{'…' * (len(line) > _WIDEST)}"

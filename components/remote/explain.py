@@ -173,8 +173,10 @@ _MEANINGS: Final = tuple(
         # second form: netmiko#2083. No public form of EOS is known: its words are unproven.
         (r"(current|old|new)\b.*password|(must|required to) change your password", *_NEW_PASSWORD),
         (r"password (has )?expired", *_NEW_PASSWORD),
-        # Onyx and MLNX-OS (xCAT, "Mellanox Switch Management"), which begin it at the first login.
-        (r"configuration wizard|use the wizard|answer yes or no",
+        # Onyx and MLNX-OS (xCAT, "Mellanox Switch Management"), which begin it at the first login;
+        # "hardening": HPE's Cray documents, of a wizard that was answered `no`, and public
+        # transcripts of its step 13. No public transcript has a question about a licence.
+        (r"configuration wizard|use the wizard|answer '?yes'? or '?no|enable password hardening",
          "its wizard for the first configuration waits for an answer",
          f"{_BY_HAND} and answer `no`; `configuration jump-start` starts it again later"),
         # less, and the pagers of EOS and of Onyx 3.9 (oxidized#3014).
@@ -185,6 +187,14 @@ _MEANINGS: Final = tuple(
         (r"too many (open )?(logins|sessions|users)|maximum number of (sessions|logins|users)",
          "it has no session left for this user",
          "end old sessions on the switch, or raise its limit; then run again"),
+        # A freshly booted CCS-710P-16P (a newsletter of Arista's, January 2026); it refuses a save:
+        # "cannot copy to startup-config when ZeroTouch is enabled".
+        (r"zero ?touch provisioning",
+         "it waits for its first configuration from the network, and saves none that is typed",
+         f"{_BY_HAND}, type `zerotouch cancel`, which reloads it, and run again"),
+        (r"^\x1b[]PX^_]",
+         "a title for the window began there and never ended, so that no prompt can be seen",
+         f"{_BY_HAND} and take that out of the prompt or the message of the day"),
         (r"password: ?$", "it asks for a password in the session",
          f"{_BY_HAND} and see which one; Railyard gives one for the login, `enable` and `sudo`"),
     )

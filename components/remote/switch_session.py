@@ -91,9 +91,14 @@ class CommandLine:
             left_s = ends_at_s - time.monotonic()
             if left_s <= 0:  # a switch that never stops to send never lets the terminal wait
                 raise TimeoutError
-            if asks and is_question(self.tail):
+            waiting = f"{self.tail}{self._stream.held}"
+            if asks and is_question(waiting):
                 left_s = min(left_s, QUESTION_S)
-            chunk = self.terminal.read(left_s)
+            try:
+                chunk = self.terminal.read(left_s)
+            except TimeoutError:
+                self.tail = waiting  # a title that never ends may have taken the prompt
+                raise
             if not chunk:
                 raise EOFError
             size += len(chunk)

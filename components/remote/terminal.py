@@ -32,10 +32,8 @@ CHUNK_BYTES: Final = 32768
 HELD_BYTES: Final = 1 << 20
 """What came and was not read yet; more is left to the flow control of SSH."""
 LONGEST_ESCAPE: Final = 1024
-"""Characters of a title or another string for the terminal; what is longer stays in the text."""
-_STRING: Final = (
-    rf"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f\r\n]{{0,{LONGEST_ESCAPE}}}"
-)
+"""Characters that are kept of a title, or of another string for the terminal, until it ends."""
+_STRING: Final = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f\r\n]*"
 _CSI: Final = r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}"
 _ESCAPE: Final = re.compile(
     # ECMA-48, 5.3 to 5.6; xterm ends an OSC with BEL too.
@@ -43,6 +41,8 @@ _ESCAPE: Final = re.compile(
 )
 _UNFINISHED: Final = re.compile(rf"(?:{_STRING}\x1b?|{_CSI}|\x1b[ -/]{{0,8}})\Z")
 _BEGIN: Final = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
+_LAST: Final = 2
+"""Of the beginnings in a text, only these can be of an unfinished sequence: ESC also ends one."""
 _ResultT = TypeVar("_ResultT")
 
 
@@ -51,19 +51,19 @@ class PlainStream:
     """Text of a terminal without escape sequences, also where one comes in two pieces."""
 
     _decoder: Any = field(default_factory=lambda: getincrementaldecoder("utf-8")("replace"))
-    _held: str = ""
+    held: str = ""
     """The beginning of a sequence whose end has not come."""
 
     def feed(self, data: bytes) -> str:
         """What a piece adds to the text; no time is lost on what came before it."""
-        text = self._held + self._decoder.decode(data)
-        self._held = ""
-        if _BEGIN.search(text) is None:
-            return text
-        begins = max(0, len(text) - LONGEST_ESCAPE - 3)
-        for found in _BEGIN.finditer(text, begins):
-            if _UNFINISHED.match(text, found.start()):
-                text, self._held = text[: found.start()], text[found.start() :]
+        text = self.held + self._decoder.decode(data)
+        self.held = ""
+        begins = [found.start() for found in _BEGIN.finditer(text)]
+        for begin in begins[-_LAST:]:
+            if _UNFINISHED.match(text, begin):
+                text, held = text[:begin], text[begin:]
+                # Its end may be ESC and a letter.
+                self.held = held[:LONGEST_ESCAPE] + "\x1b" * held.endswith("\x1b", LONGEST_ESCAPE)
                 break
         return _ESCAPE.sub("", text)
 

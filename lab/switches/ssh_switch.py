@@ -195,7 +195,6 @@ class SshSwitch(ABC, Generic[StoredT, FaultsT]):
         self._count(port, tc, moved)
 
     def _count(self, port: str, key: int, moved: Mapping[str, int]) -> None:
-        """Move counters of one priority or class."""
         held = self.stored.counters.setdefault(port, PortCounters())
         for field, count in moved.items():
             by_key: dict[int, int] = getattr(held, field)

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from components.fabric.exchange import Exchange
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems.onyx.system import OnyxDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.onyx.server import OnyxSwitch
-from lab.views import SwitchConfig
-from tests.fabric.in_process import DirectSession, load_site
+from tests.fabric.in_process import leaf, load_site, talk_to
 
 SITE = Path(__file__).parents[2] / "examples" / "dgx-roce" / "site.yaml"
 CABLES = {f"1/{number}": ("gpu01", f"0000:0{number}:00.0") for number in range(1, 7)}
 
 
 def make_switch(folder: Path) -> OnyxSwitch:
-    config = SwitchConfig(
-        name="leaf-01",
-        os="onyx",
-        model="SN2700",
-        address="127.41.199.5",
-        port=0,
-        user="admin",
-        password="admin",
-        host_key_seed="test/leaf-01",
-        cables=CABLES,
-    )
+    config = leaf("onyx", "SN2700", CABLES)
     return OnyxSwitch(config, folder / "leaf-01.json")
 
 
-def talk(switch: OnyxSwitch) -> Exchange:
-    exchange = Exchange(DirectSession(switch.session()), OnyxDriver())
-    exchange.enter(configure=True)
-    return exchange
+talk = partial(talk_to, OnyxDriver())
 
 
 def load_spec(**rdma: object) -> ClusterSpec:

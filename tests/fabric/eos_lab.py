@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from components.fabric.exchange import Exchange
 from components.fabric.systems.eos.driver import EosDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.eos.server import EosSwitch
-from lab.views import SwitchConfig
-from tests.fabric.in_process import DirectSession, load_site
+from tests.fabric.in_process import leaf, load_site, talk_to
 
 SITE = Path(__file__).parents[2] / "examples" / "dgx-roce" / "site.yaml"
 MODEL = "DCS-7060DX5-64S"
@@ -31,27 +30,18 @@ class Clock:
 def make_switch(
     folder: Path, clock: Callable[[], float] | None = None, release: str = ""
 ) -> EosSwitch:
-    config = SwitchConfig(
-        name="leaf-01",
-        os="eos",
-        model=MODEL,
+    config = leaf(
+        "eos",
+        MODEL,
+        CABLES,
         release=release,
-        address="127.209.0.7",
-        port=0,
-        user="admin",
-        password="eos-lab",
-        host_key_seed="test/leaf-01",
-        cables=CABLES,
         neighbours={port: (host, "enp5s0") for port, (host, _) in CABLES.items()},
     )
     path = folder / "leaf-01.json"
     return EosSwitch(config, path) if clock is None else EosSwitch(config, path, clock)
 
 
-def talk(switch: EosSwitch, serial: int = 1) -> Exchange:
-    exchange = Exchange(DirectSession(switch.session()), EosDriver(), serial)
-    exchange.enter(configure=True)
-    return exchange
+talk = partial(talk_to, EosDriver())
 
 
 def with_eos(data: dict[str, Any]) -> ClusterSpec:

@@ -60,11 +60,7 @@ KINDS = {
         "Ethernet{}",
         ("sudo config save -y",),
         lanes=8,
-        first=(
-            "sudo config qos reload",
-            sonic_lab.FRRCFGD,
-            "sudo config save -y",
-        ),
+        first=("sudo config qos reload", sonic_lab.FRRCFGD, "sudo config save -y"),
     ),
 }
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import yaml
 
-from components.fabric.exchange import Exchange
 from components.fabric.systems.mlnxos.system import MlnxosDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.mlnxos.server import MlnxosSwitch
-from lab.views import SwitchConfig
-from tests.fabric.in_process import DirectSession
+from tests.fabric.in_process import leaf, talk_to
 
 SITE = Path(__file__).parents[2] / "examples" / "quantum-ib" / "site.yaml"
-CONFIG = SwitchConfig(
-    name="ib-leaf-01",
-    os="mlnxos",
-    model="QM9700",
-    address="127.209.0.7",
-    port=0,
-    user="admin",
-    password="mlnxos-lab",
-    host_key_seed="test/ib-leaf-01",
-    cables={"1/1/1": ("gpu01", "0000:18:00.0")},
+NAME = "ib-leaf-01"
+CONFIG = leaf(
+    "mlnxos",
+    "QM9700",
+    {"1/1/1": ("gpu01", "0000:18:00.0")},
+    name=NAME,
+    host_key_seed=f"test/{NAME}",
 )
 
 
@@ -41,7 +37,4 @@ def make_switch(folder: Path, name: str = "ib-leaf-01") -> MlnxosSwitch:
     return MlnxosSwitch(replace(CONFIG, name=name), folder / f"{name}.json")
 
 
-def talk(switch: MlnxosSwitch) -> Exchange:
-    exchange = Exchange(DirectSession(switch.session()), MlnxosDriver())
-    exchange.enter(configure=True)
-    return exchange
+talk = partial(talk_to, MlnxosDriver())

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import yaml
 
 from components.fabric.edit import every_key, with_new_ports
 from components.fabric.exchange import Exchange
 from components.fabric.state import SwitchState
+from components.fabric.systems.base import Driver
 from components.fabric.targets import (
     dropped,
     overlay,
@@ -22,6 +23,7 @@ from components.fabric.targets import (
     target_of_update,
 )
 from components.reading.yaml_text import parse_yaml
+from lab.views import SwitchConfig
 
 
 @dataclass
@@ -35,6 +37,23 @@ class DirectSession:
         output: str = self.session.run(command)
         status: int = getattr(self.session, "status", 0)
         return f"{output}[status {status}]\n" if status else output
+
+
+ADDRESS: Final = "127.209.0.7"
+PASSWORD: Final = "lab"
+
+
+def leaf(system: str, model: str, cables: dict[str, tuple[str, str]], **more: Any) -> SwitchConfig:  # noqa: ANN401 - any field
+    """`leaf-01` of a system, as the lab file has it."""
+    named = SwitchConfig("leaf-01", system, model, ADDRESS, 0, "admin", PASSWORD, "test/leaf-01")
+    return replace(named, cables=cables, **more)
+
+
+def talk_to(driver: Driver, switch: Any, serial: int = 1) -> Exchange:  # noqa: ANN401 - any emulator
+    """A session with an emulator, as far as configuration lines."""
+    exchange = Exchange(DirectSession(switch.session()), driver, serial)
+    exchange.enter(configure=True)
+    return exchange
 
 
 def load_table(name: str) -> Any:  # noqa: ANN401 - any YAML

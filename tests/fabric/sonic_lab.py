@@ -12,9 +12,8 @@ from components.fabric.systems.sonic.driver import SonicDriver
 from components.model.cluster import ClusterSpec
 from lab.switches.sonic.config import Preset
 from lab.switches.sonic.server import SonicSwitch
-from lab.views import SwitchConfig
 from tests.fabric.cumulus_lab import SITE
-from tests.fabric.in_process import DirectSession, load_site
+from tests.fabric.in_process import leaf, load_site, talk_to
 
 PORTS = tuple(f"Ethernet{8 * number}" for number in range(4))
 CABLES = {f"Ethernet{8 * n}": (f"vm0{n + 1}", "0000:0b:00.0") for n in range(6)}
@@ -29,18 +28,12 @@ def make_switch(
     folder: Path, *, qos: bool = True, release: str = "", preset: Preset = "l1"
 ) -> SonicSwitch:
     """A switch; with `qos` as `config qos reload` leaves it, saved."""
-    config = SwitchConfig(
-        name="leaf-01",
-        os="sonic",
-        model="Z9332F",
-        address="127.209.0.7",
-        port=0,
-        user="admin",
-        password="sonic-lab",
-        host_key_seed="test/leaf-01",
-        cables=CABLES,
-        neighbours={port: (host, "ens224") for port, (host, _) in CABLES.items()},
+    config = leaf(
+        "sonic",
+        "Z9332F",
+        CABLES,
         release=release,
+        neighbours={port: (host, "ens224") for port, (host, _) in CABLES.items()},
     )
     switch = SonicSwitch(config, folder / "leaf-01.json")
     if preset != "l1":
@@ -52,9 +45,7 @@ def make_switch(
 
 def talk(switch: SonicSwitch) -> Exchange:
     switch.holders.clear()  # the login of before is over
-    exchange = Exchange(DirectSession(switch.session()), SonicDriver())
-    exchange.enter(configure=True)
-    return exchange
+    return talk_to(SonicDriver(), switch)
 
 
 def rows_of(line: str) -> Any:  # noqa: ANN401 - JSON

@@ -26,6 +26,7 @@ from lab.switches.emulators import EthernetSwitch, SubnetSwitch
 from tests.fabric import conftest as onyx_lab
 from tests.fabric import cumulus_lab, eos_lab, ib_lab, sonic_lab
 from tests.fabric.eos_lab import Clock
+from tests.fabric.in_process import ADDRESS, PASSWORD
 
 Cables = Mapping[str, tuple[str, str]]
 """Port to (host, PCI address), as the lab file has them."""
@@ -269,23 +270,12 @@ class SwitchLab:
 def _lab(
     module: Any,  # noqa: ANN401 - a lab module of one system
     make_switch: Callable[[Path, Clock], Any],
-    login: tuple[str, str, str],
     saved: str = "saved",
+    user: str = "admin",
     **more: Any,  # noqa: ANN401 - what the others have not
 ) -> SwitchLab:
-    """A lab by its module, and the address, user and password of its switch."""
-    address, user, password = login
-    return SwitchLab(
-        make_switch,
-        more.pop("talk", module.talk),
-        module.load_spec,
-        address,
-        user,
-        password,
-        saved,
-        module.SITE,
-        **more,
-    )
+    talk, told = more.pop("talk", module.talk), (ADDRESS, user, PASSWORD, saved, module.SITE)
+    return SwitchLab(make_switch, talk, module.load_spec, *told, **more)
 
 
 _SERIAL: Final = itertools.count(1)
@@ -297,32 +287,13 @@ def _talk_to_eos(switch: Any) -> Exchange:  # noqa: ANN401 - an emulator
 
 
 LABS: Final[dict[str, SwitchLab]] = {
-    "onyx": _lab(
-        onyx_lab,
-        lambda folder, _clock: onyx_lab.make_switch(folder),
-        ("127.41.199.5", "admin", "admin"),
-    ),
-    "cumulus": _lab(
-        cumulus_lab, cumulus_lab.make_switch, ("127.209.0.5", "cumulus", "cumulus-lab"), "startup"
-    ),
-    "eos": _lab(
-        eos_lab,
-        eos_lab.make_switch,
-        ("127.209.0.7", "admin", "eos-lab"),
-        "startup",
-        adapt=eos_lab.with_eos,
-        talk=_talk_to_eos,
-    ),
-    "mlnxos": _lab(
-        ib_lab,
-        lambda folder, _clock: ib_lab.make_switch(folder),
-        ("127.209.0.7", "admin", "mlnxos-lab"),
-        carried=INFINIBAND,
-    ),
+    "onyx": _lab(onyx_lab, lambda folder, _clock: onyx_lab.make_switch(folder)),
+    "cumulus": _lab(cumulus_lab, cumulus_lab.make_switch, "startup", "cumulus"),
+    "eos": _lab(eos_lab, eos_lab.make_switch, "startup", adapt=eos_lab.with_eos, talk=_talk_to_eos),
+    "mlnxos": _lab(ib_lab, lambda folder, _clock: ib_lab.make_switch(folder), carried=INFINIBAND),
     "sonic": _lab(
         sonic_lab,
         lambda folder, _clock: sonic_lab.make_switch(folder),
-        ("127.209.0.7", "admin", "sonic-lab"),
         adapt=sonic_lab.with_sonic,
         prepare=sonic_lab.make_pools,
     ),

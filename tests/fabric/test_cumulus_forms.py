@@ -9,11 +9,11 @@ from typing import Final
 import pytest
 
 from components.fabric.parts import WHOLE, read_list
-from components.fabric.state import EcnState, PortState, SwitchState
-from components.fabric.systems.base import Reading, Unreadable
+from components.fabric.state import PortState, SwitchState
+from components.fabric.systems.base import Reading
 from components.fabric.systems.cumulus.driver import CONFIG, CumulusDriver, parse_profile
 from components.fabric.systems.cumulus.rows import NEW_WORDS, SAVES
-from components.fabric.systems.cumulus.tree import Tree, collapse_ports, expand_names
+from components.fabric.systems.cumulus.tree import Tree, expand_names
 from lab.switches.cumulus.show import show_config, show_roce
 from tests.fabric.cumulus_lab import make_switch
 
@@ -28,13 +28,6 @@ def read(name: str, *ports: str) -> Reading:
 
 def words_of(reading: Reading) -> set[str]:
     return {*(read_list(reading.state.native[WHOLE]) or ())}
-
-
-def test_the_three_columns_of_cumulus_5_1_are_read_by_their_head() -> None:
-    profile = parse_profile((FORMS / "nv_show_qos_roce_5.1.txt").read_text())
-    port, ecn = profile.ports[""], EcnState(min_kib=146, max_kib=1464)
-    assert (profile.roce, profile.pfc_priorities) == ("lossless", (3,))
-    assert (port.trust, port.strict_classes, port.ecn) == ("both", (6,), {0: ecn, 3: ecn})
 
 
 def test_a_public_configuration_of_5_1() -> None:
@@ -106,32 +99,3 @@ def test_both_forms_of_the_emulator_are_read_alike(mode: str | None) -> None:
     assert "description" not in new
     assert parse_profile(old) == parse_profile(new)
     assert parse_profile(old).roce == (mode or "none")
-
-
-def test_names_are_spelled_out_and_written_short() -> None:
-    assert [*expand_names("swp1-3,swp10,eth0")] == ["swp1", "swp2", "swp3", "swp10", "eth0"]
-    assert [*expand_names("swp1-swp2,swp31s0-1")] == ["swp1", "swp2", "swp31s0", "swp31s1"]
-    assert [*expand_names("swp1,51-54")] == ["swp1", "swp51", "swp52", "swp53", "swp54"]
-    assert [*expand_names("swp1-2,4,eth0,vlan10,20")] == [
-        *("swp1", "swp2", "swp4", "eth0", "vlan10", "vlan20")
-    ]
-    assert [*expand_names("swp1s0-1,2s0,2")] == ["swp1s0", "swp1s1", "swp2s0", "swp2s2"]
-    assert [*expand_names("10-12,20")] == ["10", "11", "12", "20"]
-    eight = [f"swp{port}s{lane}" for port in (1, 2) for lane in range(4)]
-    assert [*expand_names("swp1-2s0-3")] == eight
-    assert [*expand_names("swp1-2s0-3,15s0-1,swp20s3,s5-6")] == [
-        *(*eight, "swp15s0", "swp15s1", "swp20s3", "swp20s5", "swp20s6")
-    ]
-    assert [*expand_names("bond49bond51,swp1-2,peerlink.4094")] == [
-        *("bond49bond51", "swp1", "swp2", "peerlink.4094")
-    ]
-    names = ["swp10", "swp1", "swp2", "swp3", "swp31s0", "swp31s1"]
-    assert collapse_ports(names) == "swp1-3,swp10,swp31s0-1"
-
-
-@pytest.mark.parametrize("key", ["swp1s3-0", "swp9-2", "swp1-9999", "swp1-1000s0-9"])
-def test_a_key_that_no_switch_can_mean_is_shown_raw(key: str) -> None:
-    with pytest.raises(Unreadable, match=r"range that no switch|more than 4096 names"):
-        CumulusDriver().parse(
-            {CONFIG: json.dumps([{"set": {"interface": {key: {}}}}])}, SwitchState()
-        )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.core.difference import Difference
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.state import EcnState
-from components.fabric.systems.cumulus.driver import CumulusDriver
 from tests.fabric.cumulus_lab import load_spec
 from tests.fabric.whole_intents import whole_of
 
@@ -45,28 +43,6 @@ def test_the_commands_that_a_person_sees() -> None:
         "nv config save",
     )
     assert not any("mtu" in line for line in lines), "9216 is the default"
-
-
-@pytest.mark.parametrize(
-    ("setting", "interrupts"),
-    [
-        ("roce", True),
-        ("roce_cable_m", True),
-        ("mtu_bytes", True),
-        ("bgp_asn", True),
-        ("access_vlan", True),
-        ("bgp_neighbor_swp31", True),
-        ("pfc_watchdog", False),
-    ],
-)
-def test_what_interrupts_traffic(setting: str, interrupts: bool) -> None:  # noqa: FBT001 - a table
-    change = Difference("port swp1", setting, "a", "b")
-    assert CumulusDriver().interrupts(change) is interrupts
-
-
-def test_first_numbers_of_bgp_restart_nothing() -> None:
-    change = Difference("switch", "bgp_asn", "absent", "65101")
-    assert not CumulusDriver().interrupts(change)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from components.fabric.state import SwitchState, diff_states
-from components.fabric.systems.cumulus.driver import CONFIG, CumulusDriver
-from lab.switches.cumulus.config import Tree, child
+from components.fabric.state import diff_states
+from lab.switches.cumulus.config import child
 from lab.switches.cumulus.server import CumulusSwitch
 from tests.fabric.whole_intents import whole_of, whole_rooms
 
@@ -70,12 +68,3 @@ def test_the_lab_refuses_the_words_of_another_release(
     spec = spec.model_copy(update={"switches": (leaf, *spec.switches[1:])})
     switch = whole_rooms(spec, tmp_path)[0].switch
     assert "Invalid parameter" in switch.session().run(line)
-
-
-def test_the_addresses_of_both_forms_are_read() -> None:
-    """A public configuration of 5.15 (`nv config show -o yaml`): `vlan10: ipv4: address:`."""
-    for below in ("ip", "ipv4"):
-        entry: Tree = {below: {"address": {"172.17.1.1/24": {}}}, "vlan": 10}
-        text = json.dumps([{"set": {"interface": {"vlan10": entry}}}])
-        reading = CumulusDriver().parse({CONFIG: text}, SwitchState())
-        assert reading.state.addresses == {"vlan10": ("172.17.1.1/24",)}

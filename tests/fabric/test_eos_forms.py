@@ -14,18 +14,21 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
+from pydantic import TypeAdapter
 
-from components.fabric.parts import DEFAULT, read_fields, sources
-from components.fabric.state import EcnState, Neighbour, PortState, SwitchState
+from components.fabric.parts import DEFAULT, read_fields
+from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems import eos as show
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import Occupied, PauseCounters, PriorityCounters, Unreadable
+from components.fabric.systems.base import Occupied, Unreadable
 from components.fabric.systems.eos.driver import INTERFACES, MAPS, NEIGHBOURS, VLANS, EosDriver
-from components.fabric.systems.eos.rows import parse_sections
+from components.fabric.systems.eos.routing import ROUTER, ROUTING, parse_routing
 from lab.switches.eos.server import EosSwitch
 from tests.fabric.eos_lab import make_switch
+from tests.fabric.in_process import load_table
 
 FORMS = Path(__file__).parent / "forms" / "eos"
+TABLE: Final[dict[str, Any]] = load_table("eos.yaml")
 PORT: Final = "Ethernet1/1"
 WATCHDOG: Final = {
     "enable": "",
@@ -49,39 +52,10 @@ def port_of(name: str, **answers: str) -> PortState | None:
     return read(SwitchState(ports={name: PortState()}), **answers).ports.get(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
-        (
-            "Ethernet2/1",
-            {
-                "mode": "trunk",
-                "trunk_vlans": (110, 111, 210, 211),
-                "access_vlan": 1,
-                "trust": "L3",
-                "pfc": True,
-                "pfc_priorities": (3,),
-                "strict_classes": (0, 2, 3, 4, 5, 6, 7),
-                "mtu_bytes": 9214,
-                "admin_up": True,
-                "pfc_watchdog": True,
-            },
-        ),
-        (
-            "Ethernet1/1",  # a routed port trusts DSCP until it is none
-            {"mode": "routed", "trust": "L3", "mtu_bytes": 8000, "pfc_priorities": ()}
-            | {"native": sources(mtu_bytes=True, trust=False, mode=False)},
-        ),
-        (
-            "Ethernet4/1",  # what others wrote
-            {"admin_up": False, "access_vlan": 200, "trust": "port", "pfc": False}
-            | {"pfc_watchdog": False},
-        ),
-    ],
-)
-def test_a_port_as_it_stands_in_the_configuration(name: str, wanted: dict[str, object]) -> None:
-    port = port_of(name)
-    assert {key: getattr(port, key) for key in wanted} == wanted
+@pytest.mark.parametrize(("name", "wanted"), TABLE["ports"])
+def test_a_port_as_it_stands_in_the_configuration(name: str, wanted: dict[str, Any]) -> None:
+    port, said = port_of(name), PortState.model_validate(wanted)
+    assert [getattr(port, key) for key in wanted] == [getattr(said, key) for key in wanted]
 
 
 def test_marking_and_the_watchdog_as_they_stand() -> None:
@@ -143,10 +117,22 @@ def test_the_maps() -> None:
         read(wanted, maps=maps)
 
 
-@pytest.mark.parametrize("text", ["", "!\n", "vlan 5\n"])
-def test_a_configuration_without_interfaces_is_no_answer(text: str) -> None:
-    with pytest.raises(Unreadable, match="no interface"):
-        parse_sections(INTERFACES, text)
+@pytest.mark.parametrize(("place", "text", "why"), TABLE["unreadable"])
+def test_another_text_is_never_taken_for_nothing(place: str, text: str, why: str) -> None:
+    command = {"interfaces": INTERFACES, "maps": MAPS, "router": ROUTER}[place]
+    answers = {INTERFACES: form("running_config_interface.txt"), VLANS: form("show_vlan.json")}
+    answers |= {MAPS: "", ROUTING: "", ROUTER: "", command: text}
+    with pytest.raises(Unreadable, match=why) as caught:
+        EosDriver().parse(answers, SwitchState(ports={PORT: PortState()}))
+    assert (caught.value.command, caught.value.text) == (command, text)
+
+
+def test_a_kind_of_interface_holds_for_the_numbers_after_it() -> None:
+    line = "neighbor interface Et1/1,3/1-2,Vl10,20,Port-Channel7 peer-group G"
+    ports = parse_routing({}, "", f"router bgp 1\n   {line} remote-as 2\n")["bgp"].neighbors
+    assert [*ports] == [
+        *("Ethernet1/1", "Ethernet3/1", "Ethernet3/2", "Vlan10", "Vlan20", "Port-Channel7")
+    ]
 
 
 def _sessions(answer: Answer) -> object:
@@ -160,120 +146,34 @@ def _sessions(answer: Answer) -> object:
     return states, found.routes
 
 
-def _stale(answer: Answer) -> object:
-    return show.find_stale(answer.text)
-
-
-def _names(answer: Answer) -> object:
-    return [*show.parse_ports(answer)]
+def _sent(answer: Answer) -> object:
+    found = show.parse_sent(answer)
+    assert [*found] == [*range(8)]
+    classes = {tc: (each.tx_bytes, each.tx_drops) for tc, each in found.items()}
+    return {tc: each for tc, each in classes.items() if each != (0, None)}
 
 
 def _nested(*path: str, value: object) -> object:
-    """A tree with a value at the end of a path."""
     return {path[0]: _nested(*path[1:], value=value)} if path else value
 
 
-def _marked(**counts: object) -> object:
-    return _nested("intfQueueCounters", PORT, "queueCounters", value=counts)
+READERS: Final[dict[str, Callable[[Answer], object]]] = {
+    "sessions": _sessions,
+    "sent": _sent,
+    "stale": lambda answer: show.find_stale(answer.text),
+    "names": lambda answer: [*show.parse_ports(answer)],
+    **{each: getattr(show, f"parse_{each}") for each in (
+        "vlans", "neighbours", "marked", "pauses", "storms")},
+}  # fmt: skip
+ANY: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 
 
-def _queued(**classes: object) -> object:
-    kinds: dict[str, object] = {
-        name: {"dropPrecedences": precedences} for name, precedences in classes.items()
-    }
-    path = ("egressQueueCounters", "interfaces", PORT, "ucastQueues", "trafficClasses")
-    return _nested(*path, value=kinds)
-
-
-def _open(waiting: str = "", **states: str) -> object:
-    table = {name.replace("_", "-"): {"state": state} for name, state in states.items()}
-    newer = {"commitTimerSessionName": waiting, "commitTimerExpireTime": 1.0} if waiting else {}
-    return {"sessions": table, "maxOpenSessions": 5} | newer
-
-
-UNSENT: Final = dict.fromkeys(range(8), PriorityCounters(None, 0))
-PAUSED: Final = {"3": {"rxFrames": 12, "txFrames": 4}, "0": {"rxFrames": 0, "txFrames": 0}}
-STUCK: Final = {"3": {"stuckCount": 2, "recoveryCount": 1}}
-Reads = Callable[[Answer], object]
-ANSWERS: Final[list[tuple[Reads, object, object]]] = [
-    (show.parse_vlans, "show_vlan.json", (1, 111)),
-    (
-        show.parse_neighbours,
-        "show_lldp_neighbors_detail.json",
-        {"Ethernet22": Neighbour(system="gpu01", port="000c.297b.d2a8", description="eth0")},
-    ),
-    (
-        _sessions,
-        "show_ip_bgp_summary.json",
-        (
-            {"Ethernet3": ("Established", 3, "down"), "192.0.2.9": ("Idle", 0, "up")},
-            {"192.0.2.1/32": ("Ethernet1",)},
-        ),
-    ),
-    (
-        show.parse_sent,
-        "show_interfaces_counters_queue_detail.json",
-        UNSENT
-        | dict.fromkeys(range(3), PriorityCounters(None, None))
-        | {3: PriorityCounters(None, None, 5)},
-    ),
-    (_stale, "show_configuration_sessions_4.31.json", ("railyard-2",)),
-    (_stale, "show_configuration_sessions_4.32.json", ("railyard-2",)),
-    (_stale, _open(), ()),
-    (_stale, _open(railyard_1="completed", theirs="pending"), ()),
-    (
-        _stale,
-        _open(railyard_1="pending", railyard_2="pendingCommitTimer"),
-        ("railyard-1", "railyard-2"),
-    ),
-    (_stale, _open("railyard-2", railyard_2="committed"), ("railyard-2",)),
-    (
-        _names,
-        {"interfaceStatuses": {"Management1": {}, "Ethernet10/1": {}, "Ethernet2/1": {}}},
-        ["Ethernet2/1", "Ethernet10/1"],
-    ),
-    (
-        show.parse_sent,
-        _queued(
-            TC3={
-                "DP0": {"enqueuedBytes": 40, "droppedPackets": 0},
-                "DP1": {"enqueuedBytes": 2, "droppedPackets": 5},
-            },
-            TC6={"DP0": {"enqueuedBytes": 7}},
-        ),
-        UNSENT | {3: PriorityCounters(None, 42, 5), 6: PriorityCounters(None, 7)},
-    ),
-    # Names as in aristanetworks/anta, its unit tests of VerifyInterfacesEgressQueueDrops.
-    (
-        show.parse_sent,
-        _queued(**{"TC0-2": {"DP0-2": {"droppedPackets": 3}}}),
-        UNSENT | dict.fromkeys(range(3), PriorityCounters(None, None)),
-    ),
-    (show.parse_marked, _marked(**{"1": "-", "3": "12", "4": 3}), 15),
-    (show.parse_marked, _marked(**{"1": "-", "3": "-"}), None),
-    (show.parse_marked, {"intfQueueCounters": {}}, None),
-    # Keys: facebook/DNE-TaaC, its two health checks of EOS.
-    (
-        show.parse_pauses,
-        _nested("interfaces", PORT, "priorities", value=PAUSED),
-        {3: PauseCounters(12, 4), 0: PauseCounters(0, 0)},
-    ),
-    (show.parse_pauses, _nested("interfaces", "Ethernet2/1", "priorities", value=PAUSED), {}),
-    (
-        show.parse_storms,
-        _nested("interfaces", PORT, "txQueues", value=STUCK),
-        dict.fromkeys(range(8), 0) | {3: 2},
-    ),
-    (show.parse_storms, {"interfaces": {}}, dict.fromkeys(range(8), 0)),
-]
-
-
-@pytest.mark.parametrize(("reads", "answer", "wanted"), ANSWERS)
-def test_an_answer_is_read(reads: Reads, answer: object, wanted: object) -> None:
-    is_form = isinstance(answer, str)
+@pytest.mark.parametrize(("reader", "answer", "wanted"), TABLE["answers"])
+def test_an_answer_is_read(reader: str, answer: object, wanted: object) -> None:
+    reads, is_form = READERS[reader], isinstance(answer, str)
     port = "Ethernet1" if is_form else PORT
     text = form(str(answer)) if is_form else json.dumps(answer)
-    assert reads(Answer("c", text, port)) == wanted
+    assert ANY.dump_json(reads(Answer("c", text, port))) == ANY.dump_json(wanted)
     with pytest.raises(Unreadable):
         reads(Answer("c", "% Invalid input", port))
 
@@ -291,14 +191,7 @@ def test_other_shapes_are_told_with_their_text(text: str) -> None:
     assert show.port_counters(PORT, answers).rx_bytes == 9
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        _open(theirs="pendingCommitTimer"),
-        _open("theirs", theirs="committed"),
-        {"sessions": {"railyard-1": {"state": "pending", "instances": {"40": {}}}}},
-    ],
-)
+@pytest.mark.parametrize("answer", TABLE["in_the_way"])
 def test_what_is_in_the_way(answer: object) -> None:
     with pytest.raises(Occupied, match="end it with `configure session"):
         show.find_stale(json.dumps(answer))

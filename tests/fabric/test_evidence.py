@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from components.fabric.device import BASELINE_VARIABLE, parse_request
-from components.fabric.edit import (
-    PACKED,
-    every_key,
-    pack_baseline,
-    read_baseline,
-    render_baseline,
-)
+from components.fabric.edit import PACKED, every_key, pack_baseline, read_baseline, render_baseline
 from components.fabric.moves import describe_moves
 from components.fabric.parts import fold_ports, spread_ports
 from components.fabric.plan import plan_fabric

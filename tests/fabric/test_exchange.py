@@ -49,8 +49,7 @@ def _line(port: int) -> st.SearchStrategy[str]:
 
 
 HISTORIES = st.lists(
-    st.one_of(st.integers(1, 6).flatmap(_line), st.sampled_from(TYPED["onyx switch"])),
-    max_size=14,
+    st.one_of(st.integers(1, 6).flatmap(_line), st.sampled_from(TYPED["onyx switch"])), max_size=14
 )
 
 
@@ -84,10 +83,7 @@ def test_whatever_was_there_apply_settles_and_undo_is_exact(
 
 @pytest.mark.parametrize(
     ("desired", "line", "paused"),
-    [
-        (LOSSLESS, "roce lossless", {3}),
-        (SEMI, "roce semi-lossless", set[int]()),
-    ],
+    [(LOSSLESS, "roce lossless", {3}), (SEMI, "roce semi-lossless", set[int]())],
 )
 def test_the_one_shot_settles_and_undo_is_exact(
     desired: SwitchState, line: str, paused: set[int], switch: OnyxSwitch

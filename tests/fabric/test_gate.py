@@ -62,8 +62,7 @@ OFF = health(links={"swp1": False}, neighbours={}, sessions=sessions(swp51="Idle
 
 
 @pytest.mark.parametrize(
-    "port",
-    [{"admin_up": False}, {"speed": "400G"}, {"fec": "rs"}, {"mode": "routed"}],
+    "port", [{"admin_up": False}, {"speed": "400G"}, {"fec": "rs"}, {"mode": "routed"}]
 )
 @pytest.mark.parametrize(
     "bgp",

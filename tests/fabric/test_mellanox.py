@@ -184,6 +184,8 @@ def test_a_one_shot_with_exceptions_is_asked_port_by_port(
         LINES,
         HEAD.replace("no cli default", "cli default") + LINES,
         HEAD + LINES + "   interface ethernet 1/1/3-1/2/2 shutdown\n",
+        HEAD + LINES + "   interface ethernet 1/3-1/1 shutdown\n",
+        HEAD + LINES + "   vlan 112-111\n",
     ],
 )
 def test_an_answer_of_another_form_tells_nothing(text: str) -> None:

@@ -182,8 +182,7 @@ def test_a_drain_says_how_traffic_leaves(system: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "why"),
-    [("onyx", "its driver sets no BGP"), ("eos", "it has no BGP sessions")],
+    ("system", "why"), [("onyx", "its driver sets no BGP"), ("eos", "it has no BGP sessions")]
 )
 def test_a_drain_says_why_no_traffic_leaves(system: str, why: str) -> None:
     plan = plan_of(system)

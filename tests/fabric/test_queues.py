@@ -61,8 +61,7 @@ MARKINGS: Final = st.builds(
     _marking, st.integers(1, 5000), st.integers(1, 5000), st.sampled_from([1, 20, 100])
 )
 SCHEDULES: Final = st.one_of(
-    st.none(),
-    st.builds(_shares, st.integers(1, 99), st.sampled_from([(), (5,), (5, 7)])),
+    st.none(), st.builds(_shares, st.integers(1, 99), st.sampled_from([(), (5,), (5, 7)]))
 )
 TYPED: Final = load_table("histories.yaml")
 BY_HAND: Final[dict[str, list[str]]] = {

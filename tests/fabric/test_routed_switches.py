@@ -47,11 +47,7 @@ def test_a_card_on_a_routed_port_has_a_network_of_its_own(system: str, tmp_path:
     ("address", "what", "fix"),
     [
         ("10.10.111.0", "the port would have 10.10.111.1: the network", "a /31 of its own, every"),
-        (
-            "10.20.0.1",
-            "has 10.20.0.1, not in 10.10.111.0/24 of rail-0",
-            "address of that subnet",
-        ),
+        ("10.20.0.1", "has 10.20.0.1, not in 10.10.111.0/24 of rail-0", "address of that subnet"),
     ],
 )
 def test_an_address_that_a_routed_port_cannot_have(address: str, what: str, fix: str) -> None:

@@ -171,8 +171,7 @@ def test_ways_are_those_that_bgp_takes_together() -> None:
     ways = {name: each.ways for name, each in plan_links(units_of("cumulus", supers=2)).items()}
     assert ways["leaf-01"] == (
         Way(
-            to=("spine-01", "leaf-02", "spine-02", "super-01", "super-02"),
-            ports=("swp29", "swp30"),
+            to=("spine-01", "leaf-02", "spine-02", "super-01", "super-02"), ports=("swp29", "swp30")
         ),
     )
     assert {each.to: each.ports for each in ways["spine-01"]} == {

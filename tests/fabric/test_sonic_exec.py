@@ -119,9 +119,7 @@ def test_undo_leaves_what_others_use_by_now(switch: SonicSwitch, extra: list[str
     """`config vlan del` refuses a VLAN with members or addresses (sonic-utilities 202205)."""
     apply(switch)
     type_lines(
-        switch,
-        *extra,
-        merge('{"PORT_QOS_MAP":{"Ethernet40":{"dscp_to_tc_map":"RAILYARD"}}}'),
+        switch, *extra, merge('{"PORT_QOS_MAP":{"Ethernet40":{"dscp_to_tc_map":"RAILYARD"}}}')
     )
     theirs = foreign(switch.stored.running)
     undo(switch)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,6 +16,8 @@ from components.fabric.plan import plan_fabric
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unreadable
 from components.fabric.systems.sonic.driver import CONFIG, SonicDriver
+from components.fabric.systems.sonic.routing import held_interfaces
+from components.fabric.systems.sonic.rows import Rows, Tables, delete_rows
 from lab.switches.sonic.server import SonicSwitch
 from tests.fabric.in_process import DirectSession, apply
 from tests.fabric.sonic_lab import load_spec, make_switch, talk
@@ -174,12 +178,52 @@ def test_what_no_line_of_ours_can_give_is_said_and_nothing_stays(
             "'x' of VLAN_MEMBER|Vlanx|Ethernet0 is no number",
         ),
         ({"VLAN": {"Vlan": {}}}, "'' of VLAN|Vlan is no number"),
+        *(
+            ({table: {f"Ethernet0|{span}": {}}}, f"{table}|'Ethernet0|{span}' says no queue")
+            for table in ("QUEUE", "BUFFER_PG")
+            for span in ("a-b", "3-x", "4-3", "3-", "-3", "3,4", "")
+        ),
+        *(
+            ({"QUEUE": {f"leaf-01|asic0|{name}|0-2": {}}}, "virtual output queue of a chassis")
+            for name in ("Ethernet0", "Ethernet0|x")
+        ),
+        *(
+            ({"PORT_QOS_MAP": {"Ethernet0": {"pfc_enable": text}}}, f"'{text}' is no list of")
+            for text in ("3,x", "3-4", "3,,4", "34")
+        ),
     ],
 )
 def test_a_text_in_place_of_a_number_is_refused_with_its_row(
     tables: dict[str, dict[str, dict[str, str]]], why: str
 ) -> None:
-    text = json.dumps({"PORT": {"Ethernet0": {}}} | tables)
+    text = json.dumps({"PORT": {"Ethernet0": {}}, "SNMP_COMMUNITY": {"hush": {}}} | tables)
     wanted = SwitchState(vlans=(7,), ports={"Ethernet0": PortState(mtu_bytes=9100)})
-    with pytest.raises(Unreadable, match=re.escape(why)):
+    with pytest.raises(Unreadable, match=re.escape(why)) as caught:
         SonicDriver().parse({CONFIG: text}, wanted)
+    assert "hush" not in caught.value.text
+
+
+def test_rows_of_ports_that_are_not_ours_may_say_anything() -> None:
+    odd: Rows = {"Ethernet8|a-b": {}, "leaf-02|asic0|Ethernet8|0-2": {}}
+    text = json.dumps({"PORT": {"Ethernet0": {}, "Ethernet8": {}}, "QUEUE": odd})
+    wanted = SwitchState(ports={"Ethernet0": PortState()})
+    assert SonicDriver().parse({CONFIG: text}, wanted).state.ports["Ethernet0"].ecn[3] is None
+
+
+BOGUS: Final = "10.0.0.1/31; reboot 'now'"
+
+
+def test_what_a_row_says_never_becomes_a_command_of_its_own() -> None:
+    rows: Tables = {"INTERFACE": {"Ethernet0": {}, f"Ethernet0|{BOGUS}": {}}}
+    rows["PORTCHANNEL_MEMBER"] = {"$(reboot)|Ethernet8": {}, "half": {}}
+    ports: Rows = {"Ethernet0": {}, "Ethernet8": {}}
+    wanted = SwitchState(ports=dict.fromkeys(ports, PortState(mode="access", access_vlan=7)))
+    state = SonicDriver().parse({CONFIG: json.dumps({"PORT": ports} | rows)}, wanted).state
+    words = [shlex.split(line) for _, line in held_interfaces(state)]
+    assert words == [
+        ["sudo", "config", "interface", "ip", "remove", "Ethernet0", BOGUS],
+        ["sudo", "config", "portchannel", "member", "del", "$(reboot)", "Ethernet8"],
+    ]
+    assert [*delete_rows([f"QUEUE|{BOGUS}"])] == [
+        f"sudo sonic-db-cli CONFIG_DB DEL {shlex.quote(f'QUEUE|{BOGUS}')}"
+    ]

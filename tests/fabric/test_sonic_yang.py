@@ -21,10 +21,7 @@ from tests.fabric.whole_intents import Pieces, whole_of
 LEAVES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parent / "forms" / "sonic" / "yang_leaves.yaml").read_text()
 )
-BRANCHES = (
-    *("202205", "202211", "202305", "202311"),
-    *("202405", "202411", "202505", "202511"),
-)
+BRANCHES = (*("202205", "202211", "202305", "202311"), *("202405", "202411", "202505", "202511"))
 INTENTS = (
     Pieces(mode="lossless", routed="", links="set"),
     Pieces(mode="lossy_ecn", routed="", links="negotiated"),

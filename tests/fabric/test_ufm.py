@@ -215,8 +215,7 @@ def test_adaptive_routing_is_read_and_never_set(adaptive: SwitchPlan, ufm: Ufm) 
 
 
 @pytest.mark.parametrize(
-    ("engine", "shown"),
-    [("ar_ftree", "on"), ("dfp2", "on"), ("updn", "off"), ("minhop", "off")],
+    ("engine", "shown"), [("ar_ftree", "on"), ("dfp2", "on"), ("updn", "off"), ("minhop", "off")]
 )
 def test_a_routing_engine_is_adaptive_by_its_name(
     adaptive: SwitchPlan, ufm: Ufm, engine: str, shown: str

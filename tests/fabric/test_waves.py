@@ -83,11 +83,7 @@ def test_no_wave_has_two_that_stand_in_for_each_other(
 
 def test_mlag_peers_change_in_different_waves() -> None:
     limits = SwitchWaves(max_unavailable=4, canary=0)
-    switches = (
-        make_switch("a", {}, "b"),
-        make_switch("b", {}, "a"),
-        make_switch("c", {}),
-    )
+    switches = (make_switch("a", {}, "b"), make_switch("b", {}, "a"), make_switch("c", {}))
     update = {"switches": switches, "disruption": Disruption(switches=limits)}
     assert plan_waves(BASE.model_copy(update=update)) == (("a", "c"), ("b",))
 

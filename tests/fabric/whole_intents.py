@@ -101,7 +101,6 @@ def _split(system: str, site: dict[str, Any]) -> None:
 
 
 def _link(system: str, site: dict[str, Any], *, split: bool, negotiated: bool) -> None:
-    """Speed, error correction and negotiation of every port."""
     # The lab has headroom for one speed of SONiC, and a half of a port there keeps it; an edit of a
     # Cumulus site splits ports of another model, whose halves have 50 Gbit/s.
     speed = 50 if system == "cumulus" else None if system == "sonic" and split else 400

@@ -20,7 +20,7 @@ from components.fabric.systems import system_of
 from components.remote.session_profile import Prompt
 from components.remote.step import Endpoint
 from components.remote.switch_session import SwitchSession, open_session
-from components.remote.terminal import PlainStream
+from components.remote.terminal import LONGEST_ESCAPE, PlainStream
 from tests.over_ssh.real_sshd import new_key
 from tests.over_ssh.switch_room import running_loop
 
@@ -134,6 +134,8 @@ def _open(endpoint: Endpoint, system: str, deadline_s: float) -> SwitchSession:
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry["name"] for entry in ENTRIES])
 def test_a_transcript(entry: Mapping[str, Any]) -> None:
     more = {key: entry[key] for key in ("login", "prompts", "reply", "closes") if key in entry}
+    for key in {"login", "prompts"} & more.keys():
+        more[key] = [text.replace("LONG", "x" * 5000) for text in more[key]]
     played = Played(**more, has_status=system_of(entry["os"]).session.has_status)
     command = entry.get("command", "show version")
     with playing(played) as endpoint:
@@ -218,6 +220,16 @@ def test_escapes_are_taken_away_wherever_they_are_split(escape: str) -> None:
         assert stream.feed(data[:at]) + stream.feed(data[at:]) == "grünleaf-01#"
     stream = PlainStream()
     assert "".join(stream.feed(bytes([each])) for each in data) == "grünleaf-01#"
+
+
+@pytest.mark.parametrize("end", [b"\x07", b"\x1b\\", b"\xc2\x9c"])
+@pytest.mark.parametrize("size", [1, 1000, 1 << 20])
+def test_a_title_of_any_length_takes_little_room(size: int, end: bytes) -> None:
+    stream, data = PlainStream(), b"\x1b]0;" + b"x" * 2000 + end + b"leaf-01#"
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert "".join(map(stream.feed, pieces)) == "leaf-01#"
+    assert stream.feed(b"\x1b]0;" + b"x" * 100_000) == ""
+    assert len(stream.held) <= LONGEST_ESCAPE + 1
 
 
 def test_a_title_without_an_end_keeps_the_text_behind_it() -> None:

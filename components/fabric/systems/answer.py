@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -27,6 +28,15 @@ class Answer:
     def unreadable(self, why: str) -> Unreadable:
         """The finding that this answer has another form."""
         return Unreadable(self.command, self.text, why)
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """A `ValueError` raised in this block says why the answer cannot be read."""
+        try:
+            yield
+        except ValueError as error:
+            words = re.sub(r"^invalid literal for int\(\) .*: ", "no number, but ", str(error))
+            raise self.unreadable(words) from error
 
     def match(self, pattern: str) -> str:
         """The first group of the first match."""

@@ -216,8 +216,18 @@ class Question(Generic[FoundT]):
 
 
 def ask_once(command: str, parse: Callable[[str, str], FoundT]) -> Question[FoundT]:
-    """A question of one command; `parse` gets the command and its answer."""
-    return Question((command,), lambda answers: parse(command, answers[command]))
+    """A question of one command; `parse` gets the command and its answer.
+
+    A `ValueError` of `parse` means that the answer has another form.
+    """
+
+    def read(answers: Mapping[str, str]) -> FoundT:
+        try:
+            return parse(command, answers[command])
+        except ValueError as error:
+            raise Unreadable(command, answers[command], str(error)) from error
+
+    return Question((command,), read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,36 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
-MOST_VLAN: Final = 4095
+MOST: Final = 4096
+"""Numbers of one range: VLANs of IEEE 802.1Q, 0 to 4095; a switch has fewer ports and DSCPs."""
 _NUMBER: Final = re.compile(r"\d+")
 _SPAN: Final = re.compile(r"((?:\d+/)*)(\d+)(?:-(?:\1)?(\d+))?")
+
+
+def _read_span(part: str) -> tuple[str, range]:
+    """What is before the numbers, such as `1/`, and the numbers.
+
+    Raises:
+        ValueError: It is no range, or one that no switch can mean.
+    """
+    found = _SPAN.fullmatch(part)
+    numbers = range(int(found[2]), int(found[3] or found[2]) + 1) if found else range(0)
+    if found is None or not 0 < len(numbers) <= MOST:
+        raise ValueError(f"{part!r} is no range of numbers that a switch can mean")
+    return found[1], numbers
 
 
 def parse_vlan_ranges(text: str) -> tuple[int, ...]:
     """Read `10, 111-112` into ascending numbers; blank, `N/A` and `none` are no VLANs.
 
-    What is above 4095 is no number of IEEE 802.1Q, and is left out.
+    Raises:
+        ValueError: It is something else.
     """
-    vlans: set[int] = set()
-    for part in re.findall(r"\d+(?:-\d+)?", text):
-        first, _, last = str(part).partition("-")
-        vlans |= set(range(int(first), min(int(last or first), MOST_VLAN) + 1))
+    text = text.strip()
+    words = [] if text.lower() in {"", "n/a", "none"} else re.split(r"\s*,\s*|\s+", text)
+    vlans = {number for word in words for number in _read_span(word)[1]}
+    if odd := [vlan for vlan in vlans if vlan >= MOST]:
+        raise ValueError(f"{text!r} names {odd[0]}, and there is no VLAN above {MOST - 1}")
     return tuple(sorted(vlans))
 
 
@@ -63,14 +79,12 @@ def collapse_ports(ports: Iterable[str]) -> list[str]:
     return [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
 
 
-def expand_ports(text: str) -> list[str] | None:
-    """`1/1-1/3,1/7` as names; None: over parts of several split ports, in no published order."""
-    spans = [_SPAN.fullmatch(part) for part in text.split(",")]
-    if None in spans:
-        return None
-    return [
-        f"{span[1]}{number}"
-        for span in spans
-        if span
-        for number in range(int(span[2]), int(span[3] or span[2]) + 1)
-    ]
+def expand_ports(text: str) -> list[str]:
+    """Read `1/1-1/3,1/7` into names.
+
+    Raises:
+        ValueError: It is something else, or a range over parts of several split ports, whose order
+            is not published.
+    """
+    spans = [_read_span(part) for part in text.split(",")]
+    return [f"{card}{number}" for card, numbers in spans for number in numbers]

@@ -9,9 +9,8 @@ import asyncio
 import copy
 import json
 import re
-import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lab.switches import neighbours
@@ -21,101 +20,49 @@ from lab.switches.cumulus.conflicts import names_of
 from lab.switches.cumulus.nvue import SINCE, change_tree, read_patch
 from lab.switches.cumulus.revisions import parse_apply
 from lab.switches.cumulus.values import NvueError
+from lab.switches.shell import BUILTINS, NOT_FOUND, BashLogin, Output
 from lab.switches.text import numbers
 
 if TYPE_CHECKING:
     from lab.switches.cumulus.server import CumulusSwitch
 
 _NVUE: Final = (5, 0)
-NOT_FOUND: Final = 127
-"""bash's exit status for a command that there is not."""
+_NV: Final = re.compile(r"(?:^|;|&&)\s*nv ", re.MULTILINE)
 
 
-_COMMENT: Final = re.compile(r"^\s*#.*\n?", re.MULTILINE)
-_PARTS: Final = re.compile(r"((?:(?!;|&&|\n).)+)(\s*(?:;|&&)\s*|\n|$)")
-
-
-@dataclass(slots=True)
-class Session:
+@dataclass(slots=True, eq=False)
+class Session(BashLogin):
     """The state of one login."""
 
-    switch: CumulusSwitch
-    host: str
     user: str = "cumulus"
-    open: bool = True
-    status: int = 0
-    """Exit status of the last command."""
-    changes: int = 0
-    files: dict[str, str] = field(default_factory=dict[str, str])
-    """What was written in the home of the login, by path."""
 
     def prompt(self) -> str:
         """The prompt of bash on Cumulus: a login lands in the management VRF."""
         return f"{self.user}@{self.host}:mgmt:~$ "
 
     def run(self, line: str) -> str:
-        """Run commands and return what they print: `;`, `&&`, new lines and comments are known."""
-        printed, last = "", ""
-        text = _COMMENT.sub("", line.strip())
-        for part, ending in _PARTS.findall(text):
-            skipped = last == "&&" and self.status != 0
-            last = ending.strip()
-            if part.strip() and self.open and not skipped:
-                output = self._run(part.strip())
-                printed += output if not output or output.endswith("\n") else f"{output}\n"
-        return printed
+        """Run commands, one after the other, and return what they print."""
+        return "".join(BashLogin.run(self, each) for each in line.splitlines())
 
-    def _run(self, text: str) -> str:
-        words = shlex.split(text)
-        name = words[0]
-        builtin = _BUILTINS.get(name)
-        if builtin is not None:
-            return builtin(self, words[1:])
-        self.status = 0
-        words = [
-            f"/home/{self.user}{word[1:]}" if word.startswith("~/") else word for word in words
-        ]
-        plain = words[2:] if words[:2] == ["sudo", "-n"] else words
+    def run_words(self, words: list[str], given: str = "") -> Output:
+        """Run one simple command; nothing reads a pipe."""
+        del given
+        name, text = words[0], " ".join(words)
+        plain = [word for word in words[1:] if word != "-n"] if name == "sudo" else words
         if plain[0] in {"ls", "mkdir", "rmdir"}:
-            is_root = plain != words and not self.switch.faults.read_only
-            printed, self.status = self.switch.stored.run_folders(plain, root=is_root)
-            self.switch.commit()
-            return printed
-        if words[0] == "sudo" and "vtysh" in words[1:3]:
-            return self._vtysh(text, words[words.index("vtysh") + 1 :])
+            return self.folders(plain, root=plain != words and not self.switch.faults.read_only)
+        if name == "sudo" and plain[0] == "vtysh":
+            return self.vtysh(plain[1:])
+        if name in _BUILTINS:
+            return _BUILTINS[name](self, words[1:])
         # 4.4 has NVUE as early access, switched off; before, there is none.
         if name != "nv" or numbers(self.switch.release) < _NVUE:
             self.switch.note_unmodelled(text)
-            self.status = NOT_FOUND
-            return f"-bash: {name}: command not found"
+            return f"-bash: {name}: command not found", NOT_FOUND
         try:
-            return self._nv(text, words[1:])
+            return self._nv(text, words[1:]), 0
         except NvueError as error:
-            self.status = 1
-            return str(error)
-
-    def file(self, words: list[str]) -> str:
-        r"""`printf '%s\n' TEXT > FILE`, with `>>` as well, and `rm FILE`."""
-        path = re.sub(r"^~/", f"/home/{self.user}/", words[-1])
-        self.status = 0
-        if len(words) == 1:
-            self.status = int(self.files.pop(path, None) is None)
-            return f"rm: cannot remove '{path}': No such file or directory" if self.status else ""
-        held = self.files.get(path, "") if words[-2] == ">>" else ""
-        self.files[path] = f"{held}{words[1]}\n"
-        return ""
-
-    def _vtysh(self, text: str, words: list[str]) -> str:
-        """The real one, or as much of it as asks for sessions."""
-        frr, switch = self.switch.frr, self.switch
-        if frr is not None:
-            self.status, output = frr.vtysh(*words)
-            return output
-        found = neighbours.vtysh(words, switch.router_view(), switch.told())
-        if found is None:
-            self.switch.note_unmodelled(text)
-            self.status = NOT_FOUND
-        return found or "% Unknown command\n"
+            return str(error), 1
 
     def _nv(self, text: str, words: list[str]) -> str:
         refusal = self.switch.refuse(text)
@@ -160,7 +107,7 @@ class Session:
 
     async def wait_for(self, line: str) -> None:
         """Each `nv` starts a program and asks a service."""
-        commands = sum(part.startswith("nv ") for part, _ in _PARTS.findall(line))
+        commands = len(_NV.findall(line))
         if commands and self.switch.faults.pace:
             await asyncio.sleep(self.switch.faults.pace * commands * NV_S)
 
@@ -211,8 +158,6 @@ def _neighbors(session: Session) -> str:
 def _of_port(
     make: Callable[[CumulusSwitch, str], str], since: tuple[int, ...] = ()
 ) -> Callable[[Session, str], str]:
-    """What is printed of one port, from a release on."""
-
     def answer(session: Session, port: str) -> str:
         if numbers(session.switch.release) < since:
             raise NvueError("Error: Invalid parameter\n  'pfc-watchdog'")
@@ -250,34 +195,18 @@ _OF_PORT: Final = {
 _COMMANDS: Final[tuple[tuple[str, Callable[..., str]], ...]] = (*_ASKED.items(), *_OF_PORT.items())
 
 
-def _exit(session: Session, _words: list[str]) -> str:
-    session.open = False
-    return ""
-
-
-def _echo(session: Session, words: list[str]) -> str:
-    """`$?` is the last exit status."""
-    text = " ".join(words).replace("$?", str(session.status))
-    session.status = 0
-    return f"{text}\n"
-
-
-def _groups(session: Session, words: list[str]) -> str:
+def _groups(session: Session, words: list[str]) -> Output:
     """`id -Gn`: the groups of page "User Accounts": nvshow may look, sudo may do everything."""
-    session.status = 0 if words == ["-Gn"] else 1
     group = "nvshow" if session.switch.faults.read_only else "sudo"
-    return f"{session.user} {group}\n" if words == ["-Gn"] else "id: invalid option\n"
+    if words != ["-Gn"]:
+        return "id: invalid option\n", 1
+    return f"{session.user} {group}\n", 0
 
 
-_BUILTINS: Final[dict[str, Callable[[Session, list[str]], str]]] = {
-    "printf": Session.file,
-    "rm": Session.file,
-    "echo": _echo,
-    "true": lambda session, _: setattr(session, "status", 0) or "",
+_BUILTINS: Final[dict[str, Callable[[Session, list[str]], Output]]] = {
+    **BUILTINS,
+    "printf": lambda _session, words: (f"{words[1]}\n", 0),  # of `%s\n` and a text
     # Its default user is in the group sudo (page "User Accounts").
-    "decode-syseeprom": lambda session, _: show.show_eeprom(session.switch.chassis),
+    "decode-syseeprom": lambda session, _: (show.show_eeprom(session.switch.chassis), 0),
     "id": _groups,
-    "export": lambda _session, _words: "",
-    "exit": _exit,
-    "logout": _exit,
 }

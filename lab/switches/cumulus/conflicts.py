@@ -24,7 +24,6 @@ def parts_of(tree: Tree, whole: str) -> tuple[str, ...]:
 
 
 def _split_ports(tree: Tree, front: Front) -> Mapping[str, tuple[str, ...]]:
-    """Whole port to its parts, for those that are split."""
     found = {whole: parts_of(tree, whole) for whole in _wholes(front)}
     return {whole: parts for whole, parts in found.items() if len(parts) > 1}
 
@@ -103,7 +102,6 @@ def fastest_gbit_s(tree: Tree, front: Front, port: str) -> int:
 
 
 def _bfd_conflicts(tree: Tree) -> Iterator[str]:
-    """A neighbour names a profile that there is."""
     there = child(tree, "router", "bfd", "profile")
     neighbors = child(tree, "vrf", "default", "router", "bgp", "neighbor")
     for name in neighbors:

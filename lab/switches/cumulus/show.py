@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import JsonValue
 
-from lab.switches.cumulus.config import (
-    Stored,
-    Tree,
-    admin_up,
-    child,
-    mtu_bytes,
-    roce_mode,
-)
+from lab.switches.cumulus.config import Stored, Tree, admin_up, child, mtu_bytes, roce_mode
 from lab.switches.neighbours import Told
 from lab.switches.stored import Chassis
 from lab.switches.text import collapse, columns, indented, numbers
@@ -330,7 +323,6 @@ def show_diff(stored: Stored) -> str:
 
 
 def _missing(tree: Tree, other: Tree) -> Tree:
-    """What a tree has and the other has not."""
     found: Tree = {}
     for key, value in tree.items():
         held = other.get(key)

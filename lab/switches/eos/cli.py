@@ -226,13 +226,11 @@ def _abort(session: Session) -> None:
 
 
 def _text(session: Session, config: Config | None = None) -> str:
-    """A configuration; the running one by default."""
     switch = session.switch
     return render(config or switch.stored.running, switch.model, switch.release)
 
 
 def _candidate(session: Session) -> str:
-    """The configuration that is being edited."""
     return _text(session, session.place.config if session.place else None)
 
 

@@ -9,15 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, cast
 
-from lab.switches.command_line import (
-    CliError,
-    assign,
-    commands_of,
-    flag,
-    lines_of,
-    rows_of,
-    table,
-)
+from lab.switches.command_line import CliError, assign, commands_of, flag, lines_of, rows_of, table
 from lab.switches.eos.config import (
     ALL_VLANS,
     ENCODING,
@@ -181,7 +173,6 @@ def _priority(place: Place, number: str, verb: str = "drop") -> None:
 
 
 def _timer(place: Place, *times: str) -> None:
-    """Timeout, polling interval, recovery time."""
     keys = ("timeout", "polling-interval", "recovery-time")
     words = (
         f"{key} {text if text == 'auto' else _seconds(key, text)}"
@@ -285,7 +276,6 @@ def render(config: Config, model: str, release: str = EOS_RELEASE) -> str:
 
 
 def _maps(config: Config) -> Iterator[str]:
-    """The QoS maps of the whole switch: DSCPs of one class share a line."""
     groups: dict[int, list[int]] = {}
     for dscp, tc in sorted(config.dscp_classes.items()):
         groups.setdefault(tc, []).append(dscp)

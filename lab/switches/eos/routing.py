@@ -95,7 +95,6 @@ NO_ADDRESS: Final = ("no ip address <word>", _no_address)
 
 
 def _of_vlan(place: Place) -> Interface:
-    """The routed interface of a VLAN."""
     if not place.inside("svi").startswith("Vlan"):
         raise CliError(INVALID)
     return place.config.routing.interfaces[place.inside("svi")]
@@ -104,11 +103,7 @@ def _of_vlan(place: Place) -> Interface:
 _AUTOSTATE = flag("autostate", "autostate")
 _ANY = [row for row in rows_of(Interface) if row != _AUTOSTATE]
 ROUTED: Final = table(
-    (
-        *commands_of(_ANY, Place.held_interface),
-        *commands_of((_AUTOSTATE,), _of_vlan),
-        NO_ADDRESS,
-    )
+    (*commands_of(_ANY, Place.held_interface), *commands_of((_AUTOSTATE,), _of_vlan), NO_ADDRESS)
 )
 
 
@@ -266,7 +261,6 @@ def router_view(switch: str, config: Config) -> RouterView:
 
 
 def _watched(bgp: Bgp) -> Iterator[str]:
-    """Neighbours with BFD: by their group, or by a line of their own."""
     yield from (name for name, (group, _) in bgp.ports.items() if bgp.groups[group].bfd)
     yield from (name for name, peer in bgp.addresses.items() if peer.bfd)
 
@@ -277,7 +271,6 @@ def _is_up(config: Config, name: str) -> bool:
 
 
 def _addressed(bgp: Bgp) -> dict[str, str]:
-    """Neighbours that are addresses, and carry IPv4."""
     return {
         address: str(peer.asn)
         for address, peer in bgp.addresses.items()

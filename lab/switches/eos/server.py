@@ -17,15 +17,7 @@ from pydantic import JsonValue
 from components.remote.ssh_library import asyncssh
 from lab.switches.command_line import CliError
 from lab.switches.eos.cli import Faults, Session
-from lab.switches.eos.config import (
-    EOS_RELEASE,
-    QUEUES,
-    Config,
-    ConfigSession,
-    Place,
-    Port,
-    Stored,
-)
+from lab.switches.eos.config import EOS_RELEASE, QUEUES, Config, ConfigSession, Place, Port, Stored
 from lab.switches.eos.lines import class_of, render, tidy
 from lab.switches.eos.links import factory_config, is_active, is_corrected
 from lab.switches.eos.routing import router_view

@@ -11,13 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from lab.switches.eos.config import (
-    ALL_VLANS,
-    FACTORY_MTU_BYTES,
-    QUEUES,
-    ROUTED_MTU_BYTES,
-    Port,
-)
+from lab.switches.eos.config import ALL_VLANS, FACTORY_MTU_BYTES, QUEUES, ROUTED_MTU_BYTES, Port
 from lab.switches.neighbours import every_session, tell
 from lab.switches.text import indented, numbers
 

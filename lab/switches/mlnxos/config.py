@@ -14,17 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal, cast
 
 from components.core.errors import UsageError
-from lab.switches.command_line import (
-    CliError,
-    Handler,
-    Row,
-    commands_of,
-    flag,
-    keyed_commands,
-    lines_of,
-    listed,
-    table,
-)
+from lab.switches import command_line
 from lab.switches.onyx.config import CliConfig, SavedAndRunning
 from lab.switches.stored import Part
 
@@ -101,19 +91,19 @@ def show_guid(guid: str) -> str:
 def _partition(config: Config, name: str, *, on: bool = True) -> Partition:
     """A partition that is there; what the default one has is not taken away."""
     if name not in config.partitions:
-        raise CliError(f"% Partition {name} does not exist")  # guess
+        raise command_line.CliError(f"% Partition {name} does not exist")  # guess
     if not on and name == DEFAULT:
-        raise CliError(_QUESTION)
+        raise command_line.CliError(_QUESTION)
     return config.partitions[name]
 
 
 def _set_pkey(config: Config, name: str, text: str) -> None:
     known = re.fullmatch(r"0x[0-9a-fA-F]{1,4}", text)
     if not known or not 1 <= int(text, 16) <= _MAX_PKEY:
-        raise CliError("% Invalid pkey")  # guess
+        raise command_line.CliError("% Invalid pkey")  # guess
     pkey = int(text, 16)
     if any(other.pkey == pkey for key, other in config.partitions.items() if key != name):
-        raise CliError(f"% PKey {text} is in use by another partition")  # guess
+        raise command_line.CliError(f"% PKey {text} is in use by another partition")  # guess
     if name in config.partitions:
         config.partitions[name].pkey = pkey
     else:
@@ -126,11 +116,9 @@ def _remove(config: Config, name: str) -> None:
 
 
 def _checked(pattern: str, refusal: str) -> Callable[[Config, str], str]:
-    """A word of this form, or the refusal."""
-
     def check(_config: Config, text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise CliError(refusal)
+            raise command_line.CliError(refusal)
         return text
 
     return check
@@ -148,7 +136,7 @@ def _port(text: str) -> str:
     if text.upper() == "ALL":
         return "ALL"
     if not _GUID.fullmatch(text):
-        raise CliError("% Invalid port GUID")  # captured on 3.6.8012
+        raise command_line.CliError("% Invalid port GUID")  # captured on 3.6.8012
     return text.replace(":", "").lower()
 
 
@@ -162,11 +150,11 @@ def _drop_member(config: Config, name: str, text: str) -> None:
     _partition(config, name)
     port, partition = _port(text), _partition(config, name, on=False)
     if port not in partition.members:
-        raise CliError("% Member does not exist")  # guess
+        raise command_line.CliError("% Member does not exist")  # guess
     partition.members = {each: kind for each, kind in partition.members.items() if each != port}
 
 
-def _node(*, on: bool) -> Handler:
+def _node(*, on: bool) -> command_line.Handler:
     def change(config: Config, name: str) -> None:
         config.nodes = {**config.nodes, name: on}
 
@@ -175,38 +163,40 @@ def _node(*, on: bool) -> Handler:
 
 def _priority(config: Config, text: str) -> None:
     if int(text) > _MAX_PRIORITY:
-        raise CliError("% Please enter an integer between 0 and 15.")  # guess, as Onyx words it
+        raise command_line.CliError(
+            "% Please enter an integer between 0 and 15."
+        )  # guess, as Onyx words it
     config.sm_priority = int(text)
 
 
 def _node_priority(config: Config, name: str, text: str) -> None:
     if name != config.hostname:
-        raise CliError(f"% SM node {name} does not exist")  # guess
+        raise command_line.CliError(f"% SM node {name} does not exist")  # guess
     _priority(config, text)
 
 
 _HEAD: Final = "ib partition <word> "
 _MEMBERSHIP: Final = _checked("full|limited", _NO_KIND)
 _OF_PARTITION: Final = (
-    flag("ipoib", "ipoib"),
-    Row("mtu <word>", "mtu", read=_mtu),
-    Row("rate <int>", "rate", read=_rate),
-    Row("defmember <word>", "defmember", read=_MEMBERSHIP),
+    command_line.flag("ipoib", "ipoib"),
+    command_line.Row("mtu <word>", "mtu", read=_mtu),
+    command_line.Row("rate <int>", "rate", read=_rate),
+    command_line.Row("defmember <word>", "defmember", read=_MEMBERSHIP),
 )
-_SM: Final = flag("ib sm", "sm")
+_SM: Final = command_line.flag("ib sm", "sm")
 _ENGINES: Final = "minhop|updn|ftree|dor|lash"
-_ENGINE: Final = Row(
+_ENGINE: Final = command_line.Row(
     "ib sm routing-engines <word>",
     "routing_engine",
     read=_checked(_ENGINES, "% Invalid routing engine"),  # guess
 )
-_PARTITIONS: Final = keyed_commands(_OF_PARTITION, _partition, _HEAD)
+_PARTITIONS: Final = command_line.keyed_commands(_OF_PARTITION, _partition, _HEAD)
 _FORCED: Final = (
     (f"{_HEAD}pkey <word>", _set_pkey),
     (f"{_HEAD}member <word> type <word>", _add_member),
     *(line for line in _PARTITIONS if not line[0].startswith("no ")),
 )
-COMMANDS: Final = table(
+COMMANDS: Final = command_line.table(
     (
         *_FORCED,
         # `force` answers a question (Stacki; the report).
@@ -214,13 +204,19 @@ COMMANDS: Final = table(
         *(line for line in _PARTITIONS if line[0].startswith("no ")),
         ("no ib partition <word>", _remove),
         ("no ib partition <word> member <word>", _drop_member),
-        *commands_of((_SM, _ENGINE), lambda config: config),
+        *command_line.commands_of((_SM, _ENGINE), lambda config: config),
         ("ib sm sm-priority <int>", _priority),
         ("ib smnode <word> sm-priority <int>", _node_priority),
         ("ib smnode <word> enable", _node(on=True)),
         ("ib smnode <word> disable", _node(on=False)),
-        ("interface ib <ports> shutdown", listed(lambda config: config, "shut", on=True)),
-        ("interface ib <ports> no shutdown", listed(lambda config: config, "shut", on=False)),
+        (
+            "interface ib <ports> shutdown",
+            command_line.listed(lambda config: config, "shut", on=True),
+        ),
+        (
+            "interface ib <ports> no shutdown",
+            command_line.listed(lambda config: config, "shut", on=False),
+        ),
     )
 )
 
@@ -228,7 +224,7 @@ COMMANDS: Final = table(
 def _lines(config: Config) -> Iterator[str]:
     for name, partition in config.partitions.items():
         yield f"ib partition {name} pkey 0x{partition.pkey:04x} force"
-        for line in lines_of(_OF_PARTITION, partition):
+        for line in command_line.lines_of(_OF_PARTITION, partition):
             yield f"ib partition {name} {line} force"
         for guid, kind in partition.members.items():
             yield f"ib partition {name} member {show_guid(guid)} type {kind} force"

@@ -228,8 +228,6 @@ def _roce(stored: Stored, mode: str = "lossless") -> None:
 
 
 def _whole(change: Callable[..., None]) -> Handler:
-    """A change of the whole configuration."""
-
     def run(stored: Stored, *values: str) -> None:
         change(stored.running, *values)
 

@@ -12,13 +12,7 @@ from pydantic import JsonValue
 from lab.switches.command_line import Command
 from lab.switches.front import front_of
 from lab.switches.onyx.cli import EXIT_STATUS, CliSwitch
-from lab.switches.onyx.config import (
-    RoceMode,
-    Stored,
-    apply_roce,
-    factory_config,
-    of_release,
-)
+from lab.switches.onyx.config import RoceMode, Stored, apply_roce, factory_config, of_release
 from lab.switches.onyx.lines import COMMANDS, RELEASE, render_running_config
 from lab.switches.onyx.show import SHOW_COMMANDS
 from lab.switches.plain_faults import by_hand, cable

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pydantic import JsonValue
 
-from lab.switches.onyx.config import (
-    FACTORY_WEIGHTS,
-    ONE_SHOT_ECN,
-    TRAFFIC_CLASSES,
-    Config,
-)
+from lab.switches.onyx.config import FACTORY_WEIGHTS, ONE_SHOT_ECN, TRAFFIC_CLASSES, Config
 from lab.switches.text import columns
 
 if TYPE_CHECKING:

@@ -10,18 +10,14 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from lab.switches import neighbours
 from lab.switches.plain_faults import PlainFaults
+from lab.switches.shell import BUILTINS, NOT_FOUND, BashLogin, Output, grep, xargs
 from lab.switches.sonic.commands import CONFIG, COUNTERPOLL, PFCWD, options_first
 from lab.switches.sonic.config import RELOAD_LOCK, VERSION_FILE
-from lab.switches.sonic.shell import Shell, ShellError, grep, xargs
 from lab.switches.sonic.show import run_show
 from lab.switches.sonic.tools import CommandError, run_cfggen, run_db_cli
-
-if TYPE_CHECKING:
-    from lab.switches.sonic.server import SonicSwitch
 
 _LOCK_S: Final = 5.0
 _LOCK_LOOKS: Final = 100
@@ -33,8 +29,6 @@ _TIMES_S: Final = (
 )
 """Seconds that a command takes: an SN2700, and reports on click (sonic-buildimage 20048, 22526,
 26827). That of sonic-db-cli, a program in C++, is a guess."""
-NOT_FOUND: Final = 127
-"""bash's exit status for a command that there is not."""
 _OF_ROOT: Final = [["pfcwd", verb] for verb in ("start", "stop", "interval", "counter_poll")]
 _CHANGES: Final = ("config", "counterpoll", "pfcwd", "sonic-db-cli", "sonic-cfggen")
 
@@ -56,26 +50,17 @@ class Faults(PlainFaults):
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class Session(BashLogin):
     """The state of one login."""
 
-    switch: SonicSwitch
-    host: str
     user: str = "admin"
-    open: bool = True
-    changes: int = 0
     opened: str = ""
     """The file behind descriptor 9."""
-    shell: Shell = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Give the shell its commands."""
-        self.shell = Shell(self._run, self._write_file)
 
     @property
-    def status(self) -> int:
-        """Exit status of the last command."""
-        return self.shell.status
+    def files(self) -> dict[str, str]:
+        """They stay when the login ends."""
+        return self.switch.stored.files
 
     def prompt(self) -> str:
         """The prompt of bash on SONiC, or the one that asks for the rest of a command."""
@@ -83,24 +68,12 @@ class Session:
             return "> "
         return f"{self.user}@{self.host}:~$ "
 
-    def run(self, line: str) -> str:
-        """Run one line of commands and return what they print."""
-        if not line.strip():
-            return ""
-        try:
-            return self.shell.type_line(line.strip())
-        except ShellError as error:
-            self.shell.status = 2
-            return f"-bash: syntax error: {error}\n"
-
-    def _write_file(self, path: str, text: str) -> None:
-        self.switch.stored.files[path] = text
-
-    def _run(self, words: list[str], given: str = "") -> tuple[str, int]:
+    def run_words(self, words: list[str], given: str = "") -> Output:
+        """Run one simple command."""
         if words[0] == "grep":
             return grep(words[1:], given)
         if words[0] == "xargs":
-            return xargs(words[1:], given, self._run)
+            return xargs(words[1:], given, self.run_words)
         root = words[0] == "sudo"
         if root:
             words = [word for word in words[1:] if word != "-n"]
@@ -123,8 +96,7 @@ class Session:
         if changing and any(text in line for text in self.switch.faults.ignore):
             return ""
         if words[0] in {"ls", "mkdir", "rmdir"}:
-            printed, status = self.switch.stored.run_folders(words, root=root)
-            self.switch.commit()
+            printed, status = self.folders(words, root=root)
             if status:
                 raise CommandError(printed, status)
         else:
@@ -171,15 +143,14 @@ class Session:
         }
         return json.dumps(found, indent=2)
 
-    def leave(self) -> tuple[str, int]:
-        """End the shell."""
-        self.open = False
+    def leave(self) -> Output:
+        """End the shell, and what it locked."""
         self.switch.holders.discard(self)
-        return "", 0
+        return BashLogin.leave(self)
 
-    def take(self, words: list[str]) -> tuple[str, int]:
+    def take(self, words: list[str]) -> Output:
         """`exec 9<FILE`: opens it, if it is there."""
-        if words[:2] != ["9", "<"] or self.switch.stored.files.get(words[2]) is None:
+        if words[:2] != ["9", "<"] or self.files.get(words[2]) is None:
             return _no_file("-bash", words[-1]), 1
         self.opened = words[2]
         return "", 0
@@ -193,7 +164,7 @@ class Session:
                 return
             await asyncio.sleep(_LOCK_S / _LOCK_LOOKS)
 
-    def flock(self, words: list[str]) -> tuple[str, int]:
+    def flock(self, words: list[str]) -> Output:
         """`flock -w 5 9`: 1 while somebody else holds the lock; else it is ours until we leave."""
         others = self.switch.stored.lock_owner or self.switch.holders - {self}
         if words not in (["-n", "9"], ["-w", "5", "9"]) or self.opened != RELOAD_LOCK or others:
@@ -201,56 +172,29 @@ class Session:
         self.switch.holders.add(self)
         return "", 0
 
-    def touch(self, words: list[str]) -> tuple[str, int]:
+    def touch(self, words: list[str]) -> Output:
         """Make an empty file if there is none."""
-        self.switch.stored.files.setdefault(words[0], "")
+        self.files.setdefault(words[0], "")
         return "", 0
 
-    def vtysh(self, words: list[str]) -> tuple[str, int]:
-        """The real one, or as much of it as asks for sessions."""
-        refusal = self.switch.refuse(" ".join(("vtysh", *words)))
-        if refusal is not None:
-            return f"{refusal}\n", 1
-        if self.switch.frr is not None:
-            status, printed = self.switch.frr.vtysh(*words)
-            return printed, status
-        found = neighbours.vtysh(words, self.switch.router_view(), self.switch.told())
-        if found is None:
-            self.switch.note_unmodelled(" ".join(("vtysh", *words)))
-            return "-bash: vtysh: command not found", NOT_FOUND
-        return found, 0
-
-    def cat(self, words: list[str]) -> tuple[str, int]:
+    def cat(self, words: list[str]) -> Output:
         """Print a file that somebody wrote."""
-        found = self.switch.stored.files.get(words[0])
+        found = self.files.get(words[0])
         if words[0] == VERSION_FILE:
             found = f"build_version: '{self.switch.release.removeprefix('SONiC.')}'\n"
         return (found, 0) if found is not None else (_no_file("cat", words[0]), 1)
-
-    def remove(self, words: list[str]) -> tuple[str, int]:
-        """Delete a file that somebody wrote."""
-        names = [word for word in words if word != "-f"]
-        gone = [self.switch.stored.files.pop(name, None) for name in names]
-        if None in gone and "-f" not in words:
-            return f"rm: cannot remove '{names[0]}': No such file or directory", 1
-        return "", 0
 
 
 def _no_file(tool: str, path: str) -> str:
     return f"{tool}: {path}: No such file or directory"
 
 
-_BUILTINS: Final[dict[str, Callable[[Session, list[str]], tuple[str, int]]]] = {
-    "echo": lambda _session, words: (" ".join(words) + "\n", 0),
-    # The lab's counters move at once: nothing has to be waited for.
-    **dict.fromkeys(("sleep", "true", "export"), lambda _session, _words: ("", 0)),
-    "false": lambda _session, _words: ("", 1),
-    **dict.fromkeys(("exit", "logout"), lambda session, _words: session.leave()),
+_BUILTINS: Final[dict[str, Callable[[Session, list[str]], Output]]] = {
+    **BUILTINS,
     "exec": Session.take,
     "touch": Session.touch,
     "flock": Session.flock,
     "cat": Session.cat,
-    "rm": Session.remove,
     # Of the container `bgp`, which a person of the group docker may ask without sudo.
     "vtysh": Session.vtysh,
 }

@@ -9,17 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from lab.switches.sonic import tools
 from lab.switches.sonic.config import RELOAD_LOCK, SAVED_FILE, Db, Table, row
 from lab.switches.sonic.database import WATCHDOGS, clear_qos, reload_ports, reload_qos
-from lab.switches.sonic.tools import (
-    USAGE_STATUS,
-    CommandError,
-    Commands,
-    dump,
-    merge_data,
-    no_such_command,
-    parse_data,
-)
 
 if TYPE_CHECKING:
     from lab.switches.sonic.server import SonicSwitch
@@ -32,8 +24,8 @@ _NO_HISTORY: Final = "disable"
 _OPTIONS: Final = ("-a", "--action", "--restoration-time")
 
 
-def _fail(message: str) -> CommandError:
-    return CommandError(message, USAGE_STATUS)
+def _fail(message: str) -> tools.CommandError:
+    return tools.CommandError(message, tools.USAGE_STATUS)
 
 
 def _vlan(text: str) -> tuple[int, str]:
@@ -57,7 +49,6 @@ def _is_routed(db: Db, table: str, name: str) -> bool:
 
 
 def _members(db: Db, port: str) -> Table:
-    """The rows of a port in VLANs."""
     rows = db.get("VLAN_MEMBER", {}).items()
     return {key: fields for key, fields in rows if key.endswith(f"|{port}")}
 
@@ -82,7 +73,6 @@ def _del_vlan(switch: SonicSwitch, text: str) -> None:
 
 
 def _refuse_member(db: Db, name: str, port: str, *, untagged: bool) -> Iterator[str]:
-    """Why a port may not join a VLAN, the first first."""
     members = _members(db, port)
     if f"{name}|{port}" in members:
         yield f"{port} is already a member of {name}"
@@ -116,7 +106,6 @@ def _del_member(switch: SonicSwitch, text: str, port: str) -> None:
 
 
 def _refuse_mode(db: Db, mode: str, port: str) -> Iterator[str]:
-    """Why a port may not change to a mode, the first first."""
     if port not in db["PORT"]:
         yield f"{port} does not exist"
     members = {fields.get("tagging_mode") for fields in _members(db, port).values()}
@@ -164,7 +153,7 @@ def _mtu(switch: SonicSwitch, port: str, text: str) -> None:
 
 def _merge_port(switch: SonicSwitch, port: str, **fields: str) -> None:
     if port not in switch.ports:
-        raise CommandError(f"Invalid port {port}", 1)  # portconfig
+        raise tools.CommandError(f"Invalid port {port}", 1)  # portconfig
     switch.database.merge("PORT", port, fields)
 
 
@@ -184,7 +173,7 @@ def _speed(switch: SonicSwitch, port: str, text: str, field: str = "speed") -> N
     wrong = [] if text == "all" else sorted({*text.split(",")} - {*valid})
     if wrong:
         lines = f"Invalid speed specified: {','.join(wrong)}\nValid speeds:{','.join(valid)}"
-        raise CommandError(lines, 1)
+        raise tools.CommandError(lines, 1)
     _merge_port(switch, port, **{field: text})
 
 
@@ -195,7 +184,7 @@ def _advertise(switch: SonicSwitch, port: str, speeds: str) -> None:
 def _fec(switch: SonicSwitch, port: str, mode: str) -> None:
     _merge_port(switch, port)
     if mode not in switch.supported_fecs(port):
-        raise CommandError(f"fec {mode} is not in {switch.supported_fecs(port)}", 1)
+        raise tools.CommandError(f"fec {mode} is not in {switch.supported_fecs(port)}", 1)
     _merge_port(switch, port, fec=mode)
 
 
@@ -223,7 +212,7 @@ def _save(switch: SonicSwitch, path: str) -> str:
 
 
 def _file(switch: SonicSwitch, path: str) -> str | None:
-    return dump(switch.stored.saved) if path == SAVED_FILE else switch.stored.files.get(path)
+    return tools.dump(switch.stored.saved) if path == SAVED_FILE else switch.stored.files.get(path)
 
 
 def _load(switch: SonicSwitch, path: str) -> str:
@@ -231,17 +220,17 @@ def _load(switch: SonicSwitch, path: str) -> str:
     text = _file(switch, path)
     if text is None:
         return f"The config_db file {path} doesn't exist\n"
-    merge_data(switch.database, parse_data(text))
+    tools.merge_data(switch.database, tools.parse_data(text))
     return f"Running command: /usr/local/bin/sonic-cfggen -j {path} --write-to-db\n"
 
 
 def _reload(switch: SonicSwitch, path: str) -> str:
     if switch.stored.lock_owner or switch.holders:
-        raise CommandError(f"Failed to acquire lock on {RELOAD_LOCK}", 1)
+        raise tools.CommandError(f"Failed to acquire lock on {RELOAD_LOCK}", 1)
     text = _file(switch, path or SAVED_FILE)
     if text is None:
         return f"The config file {path} doesn't exist\n"
-    switch.load_configuration(parse_data(text))
+    switch.load_configuration(tools.parse_data(text))
     return f"Acquired lock on {RELOAD_LOCK}\nReleased lock on {RELOAD_LOCK}\n"
 
 
@@ -260,7 +249,7 @@ def _qos_of(switch: SonicSwitch, ports: str) -> str:
 
 _NAME: Final = r"([\w/.-]+)"
 _PORT: Final = "<interface_name>"
-CONFIG: Final = Commands(
+CONFIG: Final = tools.Commands(
     "config",
     (
         (r"config vlan add (\S+)", _add_vlan, "<vid>"),
@@ -302,7 +291,7 @@ def _start(switch: SonicSwitch, action: str, back: str, names: str, time: str) -
     wrong = [name for name in _ports(switch, names) if name not in switch.ports]
     if wrong:
         text = "\n".join(("Failed to run command, invalid options:", *wrong))
-        raise CommandError(text, 1)
+        raise tools.CommandError(text, 1)
     fields = {"detection_time": time, "restoration_time": back or str(2 * int(time))}
     if not back:
         said = "restoration time not defined; default to 2 times detection time: "
@@ -331,7 +320,7 @@ def _interval(switch: SonicSwitch, time: str) -> None:
         if "Ethernet" in port and fields.get(name, "").isdigit()
     ]
     if times and min(times) < int(time):
-        raise CommandError(
+        raise tools.CommandError(
             f"unable to use polling interval = {time}ms, value is bigger than one of the "
             "configured detection time values, please choose a smaller polling_interval",
             1,
@@ -345,7 +334,7 @@ def _poll(switch: SonicSwitch, status: str) -> None:
 
 _ACTION: Final = r"(?: (?:-a|--action) (drop|forward|alert))?"
 _TIME: Final = r"(?: --restoration-time (\d+))?"
-PFCWD: Final = Commands(
+PFCWD: Final = tools.Commands(
     "pfcwd",
     (
         (rf"pfcwd start{_ACTION}{_TIME}((?: (?:all|Ethernet\d+))*) (\d+)", _start, ""),
@@ -359,12 +348,12 @@ PFCWD: Final = Commands(
 def _count_marked(switch: SonicSwitch, status: str) -> None:
     """Nothing polls them before (the project's doc/qos/ECN_and_WRED_statistics_HLD.md)."""
     if switch.branch < WRED_SINCE:
-        raise no_such_command("counterpoll", f"wredqueue {status}")
+        raise tools.no_such_command("counterpoll", f"wredqueue {status}")
     counted = {"FLEX_COUNTER_STATUS": status}
     switch.database.merge("FLEX_COUNTER_TABLE", "WRED_ECN_QUEUE", counted)
 
 
-COUNTERPOLL: Final = Commands(
+COUNTERPOLL: Final = tools.Commands(
     "counterpoll", ((r"counterpoll wredqueue (enable|disable)", _count_marked, ""),)
 )
 """Groups beside this one are not modelled."""

@@ -11,16 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from lab.switches.sonic.config import (
-    Db,
-    Fields,
-    Platform,
-    Stored,
-    Table,
-    copy_of,
-    is_managed,
-    row,
-)
+from lab.switches.sonic.config import Db, Fields, Platform, Stored, Table, copy_of, is_managed, row
 from lab.switches.text import collapse, expand
 
 POOL: Final = "ingress_lossless_pool"

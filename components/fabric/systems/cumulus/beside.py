@@ -8,46 +8,35 @@ the RoCE profile's in that section, so ours holds every class of it (page "Quali
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from components.fabric.parts import is_written, read_fields, read_list, write_fields, write_list
 from components.fabric.state import EcnState, PortState, SwitchState
 from components.fabric.systems.base import Unsettable
+from components.fabric.systems.cumulus import rows
 from components.fabric.systems.cumulus import tree as nvue
 from components.fabric.systems.cumulus.patch import Line
-from components.fabric.systems.cumulus.rows import DOMAIN, PORT, States, Tail, switched_on
-from components.fabric.systems.cumulus.tree import (
-    BYTES_PER_KIB,
-    ON,
-    TRUST,
-    Tree,
-    child,
-    spelled,
-    value_at,
-)
 from components.fabric.systems.membership import fill_membership
 from components.fabric.systems.ranges import collapse_vlans
 
 
-def read_member(entry: Tree) -> dict[str, object]:
+def read_member(entry: nvue.Tree) -> dict[str, object]:
     """Mode and VLANs of a port in the bridge."""
-    member = value_at(entry, DOMAIN)
-    if not isinstance(member, dict):
+    member = nvue.child(entry, *rows.DOMAIN.split())
+    if nvue.value_at(entry, rows.DOMAIN) is None:
         return {}
-    access, untagged = member.get("access"), member.get("untagged")
+    access = nvue.number_at(member, "access", nvue.VLANS)
     if access is not None:
-        return {"mode": "access", "access_vlan": int(str(access))}
+        return {"mode": "access", "access_vlan": access}
     # Without a list of its own a member carries every VLAN of the bridge.
-    vlans = tuple(sorted(int(name) for name in spelled(member, "vlan")))
-    trunk: dict[str, object] = {
-        "mode": "trunk",
-        "trunk_vlans": vlans if "vlan" in member else "all",
-    }
-    if untagged is None:
-        return trunk
-    vlan = 0 if untagged == "none" else int(str(untagged))
-    return {**trunk, "mode": "hybrid", "access_vlan": vlan}
+    vlans = nvue.vlans_of(nvue.spelled(member, "vlan")) if "vlan" in member else "all"
+    if "untagged" not in member:
+        return {"mode": "trunk", "trunk_vlans": vlans}
+    is_none = member["untagged"] == "none"
+    vlan = 0 if is_none else nvue.number_at(member, "untagged", nvue.VLANS)
+    return {"mode": "hybrid", "trunk_vlans": vlans, "access_vlan": vlan}
 
 
 def _member(port: PortState) -> dict[str, str] | None:
@@ -65,24 +54,24 @@ def _member(port: PortState) -> dict[str, str] | None:
     return {**words, "vlan": "", **{f"vlan {vlan}": "" for vlan in sorted(port.trunk_vlans or ())}}
 
 
-def member_lines(was: PortState, port: PortState, _release: object) -> list[Tail]:
+def member_lines(was: PortState, port: PortState, _release: object) -> list[rows.Tail]:
     """Access, untagged and tagged VLANs exclude each other, so what goes is unset first."""
     old, new = _member(was), _member(fill_membership(was, port))
     if old == new:
         return []
     if new is None or (old is None and not new):
-        return [("unset" if new is None else "set", DOMAIN, None)]
+        return [("unset" if new is None else "set", rows.DOMAIN, None)]
     held = old or {}
-    lines: list[Tail] = [
-        ("unset", f"{DOMAIN} {key}", None)
+    lines: list[rows.Tail] = [
+        ("unset", f"{rows.DOMAIN} {key}", None)
         for key in held
         if key not in new and ("vlan" in new or not key.startswith("vlan "))
     ]
     for key, word in new.items():
         if word and held.get(key) != word:
-            lines.append(("set", f"{DOMAIN} {key}", word))
+            lines.append(("set", f"{rows.DOMAIN} {key}", word))
     added = [int(key[5:]) for key in new if key.startswith("vlan ") and key not in held]
-    more: Tail = ("set", f"{DOMAIN} vlan {collapse_vlans(added)}", None)
+    more: rows.Tail = ("set", f"{rows.DOMAIN} vlan {collapse_vlans(added)}", None)
     return [*lines, more] if added else lines
 
 
@@ -93,21 +82,28 @@ _NAMED: Final = "split_named"
 _SPLIT: Final = "link breakout"
 
 
-def count_parts(entry: Tree) -> int:
-    """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split."""
-    split = value_at(entry, _SPLIT)
-    word = next(iter(split), "") if isinstance(split, dict) else str(split)
-    return int(word[0]) if word[:1].isdecimal() and word[1:2] == "x" else 1
+def count_parts(entry: nvue.Tree) -> int:
+    """`4x: {}` of the tree, also with lanes below it; `disabled` is the neighbour of a split.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    split = nvue.value_at(entry, _SPLIT)
+    word = next(iter(split), "") if isinstance(split, dict) else str(split or "")
+    found = re.fullmatch(r"([1248])x\S*|disabled|loopback|", word)
+    if found is None:
+        raise ValueError(f"`{_SPLIT}` is {split!r}, which it cannot be")
+    return int(found[1] or 1)
 
 
-def is_only_split(entry: Tree) -> bool:
+def is_only_split(entry: nvue.Tree) -> bool:
     """Whether an interface has no setting but its split."""
-    only = {*entry} <= {"link", "type"} and {*child(entry, "link")} == {"breakout"}
+    only = {*entry} <= {"link", "type"} and {*nvue.child(entry, "link")} == {"breakout"}
     return only and count_parts(entry) > 1
 
 
 def read_splits(
-    entries: Mapping[str, Tree], ports: Mapping[str, PortState], wanted: SwitchState
+    entries: Mapping[str, nvue.Tree], ports: Mapping[str, PortState], wanted: SwitchState
 ) -> tuple[dict[str, object], dict[str, str]]:
     """Every port that is split, those that were asked for, and words on whole ports."""
     splits: dict[str, tuple[str, ...]] = {name: (name,) for name in wanted.splits or {}}
@@ -123,14 +119,16 @@ def read_splits(
     return {"splits": splits, "configured_parts": parts}, words
 
 
-def _has_more(entry: Tree, port: PortState) -> bool:
+def _has_more(entry: nvue.Tree, port: PortState) -> bool:
     """More than being up or down, and what a link runs at, which a split takes along."""
-    noted = any(is_written(port.native, key) for key in ("rest", *(row.setting for row in PORT)))
-    routed = child(entry, "ip", "address") or child(entry, "ipv4", "address")
+    noted = any(
+        is_written(port.native, key) for key in ("rest", *(row.setting for row in rows.PORT))
+    )
+    routed = nvue.child(entry, "ip", "address") or nvue.child(entry, "ipv4", "address")
     return noted or bool(routed) or port.mode != "routed" or bool(named_of(entry))
 
 
-def split_lines(states: States) -> Iterator[Line]:
+def split_lines(states: rows.States) -> Iterator[Line]:
     """Ports that become whole again, after the lines of their parts; then ports that are split.
 
     Raises:
@@ -154,7 +152,7 @@ def _list(state: SwitchState, key: str) -> tuple[str, ...]:
     return read_list(state.native.get(key)) or ()
 
 
-def _refuse_split(whole: str, held: tuple[str, ...], wanted: int, states: States) -> None:
+def _refuse_split(whole: str, held: tuple[str, ...], wanted: int, states: rows.States) -> None:
     if len(held) > 1:
         raise Unsettable(
             f"port {whole} is split in {len(held)}, and the file wants {wanted} parts. "
@@ -192,17 +190,17 @@ _PROFILES: Final = "profiles"
 """Key of a switch's `native`: our profiles, and who names them."""
 
 
-def named_of(entry: Tree) -> dict[str, str]:
+def named_of(entry: nvue.Tree) -> dict[str, str]:
     """Section to the profile that a port names in it."""
-    found = {section: value_at(entry, f"qos {section} profile") for section in _SECTIONS}
+    found = {section: nvue.value_at(entry, f"qos {section} profile") for section in _SECTIONS}
     return {section: name for section, name in found.items() if isinstance(name, str)}
 
 
-def read_holders(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, str]:
+def read_holders(tree: nvue.Tree, entries: Mapping[str, nvue.Tree]) -> dict[str, str]:
     """Our profiles, and the ports that name each of them, as a switch's `native` holds it."""
     users: dict[str, list[str]] = {}
     for section in _SECTIONS:
-        users |= {f"{section} {name}": [] for name in child(tree, "qos", section)}
+        users |= {f"{section} {name}": [] for name in nvue.child(tree, "qos", section)}
     for port, entry in entries.items():
         for section, name in named_of(entry).items():
             users.setdefault(f"{section} {name}", []).append(port)
@@ -211,30 +209,30 @@ def read_holders(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, str]:
     return {_PROFILES: write_fields(found)} if found else {}
 
 
-def native_of(entry: Tree, wanted: PortState) -> dict[str, str]:
+def native_of(entry: nvue.Tree, wanted: PortState) -> dict[str, str]:
     """What must be put back of a port, by the settings that are asked for."""
     asked = {_MARKING: bool(wanted.ecn), _SHARES: wanted.strict_classes is not None}
     return {_SECTIONS[key]: name for key, name in named_of(entry).items() if asked[key]}
 
 
 def read_qos(
-    tree: Tree, entry: Tree, given: SwitchState | None, wanted: PortState
+    tree: nvue.Tree, entry: nvue.Tree, given: SwitchState | None, wanted: PortState
 ) -> dict[str, object]:
     """What the RoCE profile gives to a port, and what is set over that."""
 
-    def own(section: str) -> Tree:
-        name = value_at(entry, f"qos {section} profile")
-        return child(tree, "qos", section, str("default-global" if name is None else name))
+    def own(section: str) -> nvue.Tree:
+        name = nvue.value_at(entry, f"qos {section} profile")
+        return nvue.child(tree, "qos", section, str("default-global" if name is None else name))
 
     usual = given.ports[""] if given else PortState()
-    paused, mapping = own("pfc"), value_at(entry, "qos mapping profile")
+    paused, mapping = own("pfc"), nvue.value_at(entry, "qos mapping profile")
     trust = own("mapping").get("trust", "l2") if isinstance(mapping, str) else ""
     classes = _numbered(own(_SHARES), "traffic-class")
     marks = {tc: _ecn(row) for tc, row in _numbered(own(_MARKING), "traffic-class").items()}
     strict = tuple(sorted(tc for tc, row in classes.items() if row.get("mode") == "strict"))
     has_strict = classes and given and given.roce != "none"
     found: dict[str, object] = {
-        "trust": TRUST.get(str(trust)) or usual.trust,
+        "trust": nvue.TRUST.get(str(trust)) or usual.trust,
         "ecn": {**usual.ecn, **marks} if given else {},
         "pfc_priorities": tuple(sorted(_numbered(paused, "switch-priority"))) if paused else None,
         "strict_classes": strict if has_strict else usual.strict_classes,
@@ -253,19 +251,19 @@ def read_qos(
     return found
 
 
-def _numbered(profile: Tree, key: str) -> dict[int, Tree]:
-    return {int(name): row for name, row in spelled(profile, key).items() if name.isdecimal()}
+def _numbered(profile: nvue.Tree, key: str) -> dict[int, nvue.Tree]:
+    return {int(name): row for name, row in nvue.spelled(profile, key).items() if name.isdecimal()}
 
 
-def _ecn(row: Tree) -> EcnState | None:
+def _ecn(row: nvue.Tree) -> EcnState | None:
     """Both spellings of the thresholds are published, and both are bytes."""
-    marks, drops = (str(row.get(key, "")) in ON for key in ("ecn", "red"))
+    marks, drops = (str(row.get(key, "")) in nvue.ON for key in ("ecn", "red"))
     if not (marks or drops):
         return None
     ends = (
         row.get(f"{end}-threshold-bytes", row.get(f"{end}-threshold", 0)) for end in ("min", "max")
     )
-    low, high = (int(str(end)) // BYTES_PER_KIB for end in ends)
+    low, high = (int(str(end)) // nvue.BYTES_PER_KIB for end in ends)
     kind = "both" if marks and drops else "ecn" if marks else "red"
     percent = int(str(row.get("probability", 100)))
     return EcnState(min_kib=low, max_kib=high, percent=percent, kind=kind)
@@ -277,7 +275,7 @@ _Move = tuple[str, str, str, _Wish]
 """A port, and in which section it names which profile, and is to name another one."""
 
 
-def profile_lines(states: States) -> Iterator[Line]:
+def profile_lines(states: rows.States) -> Iterator[Line]:
     """Profiles that ports need, the ports' names of them, and what nothing names any more."""
     moves = tuple(_moves(states))
     recorded = read_fields(states[0].native.get(_PROFILES))
@@ -299,7 +297,7 @@ def profile_lines(states: States) -> Iterator[Line]:
             yield Line("unset", f"qos {profile}")
 
 
-def _moves(states: States) -> Iterator[_Move]:
+def _moves(states: rows.States) -> Iterator[_Move]:
     """The ports that are to name another profile; what others named stays unless it has to go."""
     for name, port in states[1].ports.items():
         was = states[0].ports.get(name, PortState())
@@ -322,7 +320,10 @@ def _wish_marking(was: PortState, port: PortState) -> _Wish | None:
     if wanted is None or wanted == GIVEN:
         return "", {}
     low, high, percent = wanted.min_kib, wanted.max_kib, wanted.percent
-    thresholds = {"min-threshold": low * BYTES_PER_KIB, "max-threshold": high * BYTES_PER_KIB}
+    thresholds = {
+        "min-threshold": low * nvue.BYTES_PER_KIB,
+        "max-threshold": high * nvue.BYTES_PER_KIB,
+    }
     words = {"ecn": "enable", **thresholds, "probability": percent}
     return f"{OURS}{low}-{high}-{percent}", {collapse_vlans(MARKED_CLASSES): words}
 
@@ -344,11 +345,11 @@ def _wish_shares(was: PortState, port: PortState) -> _Wish | None:
     )  # what took the place of theirs stays
     if (port.class_shares, strict) == _GIVEN_SHARES and needs_none:
         return "", {}
-    rows = {str(tc): {"mode": "dwrr", "bw-percent": share} for tc, share in shares.items()}
-    return name, {**rows, **{str(tc): {"mode": "strict"} for tc in sorted(strict)}}
+    served = {str(tc): {"mode": "dwrr", "bw-percent": share} for tc, share in shares.items()}
+    return name, {**served, **{str(tc): {"mode": "strict"} for tc in sorted(strict)}}
 
 
-def mode_lines(states: States) -> Iterator[Line]:
+def mode_lines(states: rows.States) -> Iterator[Line]:
     """The profile of the whole switch.
 
     Raises:
@@ -358,12 +359,12 @@ def mode_lines(states: States) -> Iterator[Line]:
     if target.roce == "none" != actual.roce:
         yield Line("unset", "qos roce")
     elif target.roce not in {None, actual.roce}:
-        yield Line("set", "qos roce mode", target.roce, switched_on(actual, "qos roce"))
+        yield Line("set", "qos roce mode", target.roce, rows.switched_on(actual, "qos roce"))
     elif target.roce not in {None, "none"}:
         _require_profile(states)
 
 
-def _require_profile(states: States) -> None:
+def _require_profile(states: rows.States) -> None:
     """What only the profile sets must be there with it.
 
     A port that leaves the file would have less, and keeps what the profile gives to every port.

@@ -12,34 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from components.fabric.parts import WHOLE, Session, Sessions, is_default, sources, write_list
 from components.fabric.state import BgpState, Neighbour, PortState, SwitchState
-from components.fabric.systems import bash_cli, frr
+from components.fabric.systems import base, bash_cli, frr
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import (
-    Change,
-    Driver,
-    Guard,
-    PortCounters,
-    Question,
-    Reading,
-    Unreadable,
-    ask_once,
-)
 from components.fabric.systems.cumulus import beside, patch, rows, tree
 from components.fabric.systems.cumulus.patch import Line
 from components.fabric.systems.cumulus.rows import States, Tail
-from components.fabric.systems.cumulus.tree import (
-    ON,
-    ROCE,
-    SWP,
-    Tree,
-    child,
-    parse_profile,
-    value_at,
-)
+from components.fabric.systems.cumulus.tree import ROCE, parse_profile
 from components.fabric.systems.membership import holders_of, named_vlans, others_of
 from components.fabric.systems.ranges import port_key
 
@@ -61,7 +43,7 @@ _ROLLBACK_S: Final = 300
 """The second reading takes some seconds; NVUE's own default is ten minutes."""
 _DIFF: Final = "nv config diff"
 """It changes nothing: it puts what is about to happen into the session's record."""
-_GUARD: Final = Guard(
+_GUARD: Final = base.Guard(
     open=None,
     force=(_DIFF, f"nv config apply --confirm {_ROLLBACK_S}s -y -m {{name}}"),
     confirm="nv config apply {id} --confirm-yes",
@@ -89,22 +71,23 @@ in an apply (networkop/cx, issue 9), and a file that `nv config patch` cannot re
 tests of NVUE, `test_config_patch_replace`)."""
 
 
-_NEIGHBORS: Final = TypeAdapter(dict[str, Tree])
+_NEIGHBORS: Final = TypeAdapter(dict[str, tree.Tree])
 _PREFIXES: Final = "address-family ipv4-unicast rx-prefix"
 
 
 def _parse_links(command: str, text: str) -> dict[str, bool]:
-    """The table of interfaces (a public napalm driver for NVUE)."""
     table = tree.load_tree(command, text)
-    states = {name: value_at(table, f"{name} link oper-status") for name in table}
-    return {name: state == "up" for name, state in states.items() if state and SWP.fullmatch(name)}
+    states = {name: tree.value_at(table, f"{name} link oper-status") for name in table}
+    return {
+        name: state == "up" for name, state in states.items() if state and tree.SWP.fullmatch(name)
+    }
 
 
 def _parse_ports(command: str, text: str) -> tuple[str, ...]:
     """Every front panel port of that table, by number; it names them all, configured or not."""
-    found = tuple(sorted(filter(SWP.fullmatch, tree.load_tree(command, text)), key=port_key))
+    found = tuple(sorted(filter(tree.SWP.fullmatch, tree.load_tree(command, text)), key=port_key))
     if not found:
-        raise Unreadable(command, text, "there is no port in the answer")
+        raise base.Unreadable(command, text, "there is no port in the answer")
     return found
 
 
@@ -112,12 +95,12 @@ def _parse_neighbours(command: str, text: str) -> dict[str, Neighbour]:
     """What lldpd heard, by the keys that a public client reads; front panel only."""
     table = tree.load_tree(command, text)
     found: dict[str, Neighbour] = {}
-    for name in filter(SWP.fullmatch, table):
-        heard = child(table, name, "lldp", "neighbor")
+    for name in filter(tree.SWP.fullmatch, table):
+        heard = tree.child(table, name, "lldp", "neighbor")
         for key in heard:
-            port = child(heard, key, "port")
+            port = tree.child(heard, key, "port")
             found[name] = Neighbour(
-                system=str(child(heard, key, "chassis").get("system-name", key)),
+                system=str(tree.child(heard, key, "chassis").get("system-name", key)),
                 port=str(port.get("name", "")),
                 description=str(port.get("description", "")),
             )
@@ -136,25 +119,25 @@ def _parse_sessions(answers: Mapping[str, str]) -> Sessions:
         # A neighbour that is configured and was never there has only what was set.
         sessions = {
             name: Session.model_validate(
-                {"state": each.get("state", "no state"), "networks": value_at(each, _PREFIXES)}
+                {"state": each.get("state", "no state"), "networks": tree.value_at(each, _PREFIXES)}
             )
             for name, each in _NEIGHBORS.validate_python(document).items()
         }
-    except ValidationError as error:
-        raise Unreadable(command, text, "it is no table of BGP neighbours") from error
+    except ValueError as error:
+        raise base.Unreadable(command, text, "it is no table of BGP neighbours") from error
     has_bfd = command == WITH_BFD
     found = frr.with_bfd(sessions, rest) if has_bfd else Sessions(neighbors=sessions)
     return frr.with_routes(found, routes)
 
 
-class CumulusDriver(Driver):
+class CumulusDriver(base.Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "cumulus"
     title = "Cumulus"
-    ports = ask_once(INTERFACES, _parse_ports)
-    neighbours = ask_once(NEIGHBOURS, _parse_neighbours)
-    links = ask_once(INTERFACES, _parse_links)
+    ports = base.ask_once(INTERFACES, _parse_ports)
+    neighbours = base.ask_once(NEIGHBOURS, _parse_neighbours)
+    links = base.ask_once(INTERFACES, _parse_links)
     # A run that was killed may have left lines pending: an apply would take them as well.
     configure = ("nv config detach",)
     guard = _GUARD
@@ -169,28 +152,25 @@ class CumulusDriver(Driver):
         )
         return (CONFIG, ROCE) if is_asked else (CONFIG,)
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
         """Read what `read_commands` asked for: a list of one-key objects; `set` holds the tree."""
         given = parse_profile(answers[ROCE]) if ROCE in answers else None
         answer = Answer(CONFIG, answers[CONFIG])
-        value, config = tree.load(CONFIG, answer.text), Tree()
+        value, config = tree.load(CONFIG, answer.text), tree.Tree()
         for part in value if isinstance(value, list) else [value]:
             config = part | config if isinstance(part, dict) else config
         if not config.keys() & {"set", "header"}:
             raise answer.unreadable("there is neither a header nor a configuration in it")
-        profile = child(config, "set", "qos", "roce")
-        if given is not None and given.roce == "none" and str(profile.get("enable")) in ON:
-            why = "the configuration has a RoCE profile, and this answer shows none"
-            raise Unreadable(ROCE, answers[ROCE], why)
         version = _VERSION.search(answer.text)
         release = tuple(int(part) for part in version[1].split(".")) if version else ()
-        try:
-            return _read(child(config, "set"), release, given, wanted)
-        except ValueError as error:
-            words = re.sub(r"^invalid literal for int\(\) .*: ", "no number, but ", str(error))
-            raise answer.unreadable(words) from error
+        with answer.reading():
+            profile = tree.child(config, "set", "qos", "roce")
+            if given is not None and given.roce == "none" and str(profile.get("enable")) in tree.ON:
+                why = "the configuration has a RoCE profile, and this answer shows none"
+                raise base.Unreadable(ROCE, answers[ROCE], why)
+            return _read(tree.child(config, "set"), release, given, wanted)
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
         """The lines from `actual` to `target`, for one revision; empty when they agree.
 
         The order does not matter to NVUE, which checks and applies a revision as a whole.
@@ -214,7 +194,7 @@ class CumulusDriver(Driver):
         coming = [line for line in moves if not splits or line.verb == "set"]
         cable = () if target.roce == "none" else rows.CABLE.lines(actual, target, actual)
         lines = (*going, *splits, *coming, *cable, *beside.mode_lines(states))
-        return tuple(Change((line,)) for line in lines)
+        return tuple(base.Change((line,)) for line in lines)
 
     def find_refusal(self, output: str) -> str | None:
         """Exit status or text: some releases print an error and exit 0."""
@@ -235,24 +215,24 @@ class CumulusDriver(Driver):
             ports=dict.fromkeys(ports, port.model_copy(update={"native": native})),
         )
 
-    def sessions(self, *, bfd: bool) -> Question[Sessions]:
+    def sessions(self, *, bfd: bool) -> base.Question[Sessions]:
         """The sessions, with BFD if any neighbour has it, and the next hops."""
-        return Question((WITH_BFD if bfd else SESSIONS, _NEXT_HOPS), _parse_sessions)
+        return base.Question((WITH_BFD if bfd else SESSIONS, _NEXT_HOPS), _parse_sessions)
 
-    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
+    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
         """Received as RoCE or not, sent per class, marked and discarded packets, storms."""
         asked = {port: [each.format(port=port) for each in _COUNTERS] for port in ports}
 
-        def parse(answers: Mapping[str, str]) -> dict[str, PortCounters]:
+        def parse(answers: Mapping[str, str]) -> dict[str, base.PortCounters]:
             """A release without the watchdog refuses the last command."""
-            found: dict[str, PortCounters] = {}
+            found: dict[str, base.PortCounters] = {}
             for port, commands in asked.items():
                 roce, queues, storms = (Answer(each, answers[each]) for each in commands)
                 watched = None if self.find_refusal(storms.text) else storms
                 found[port] = tree.read_counters(roce, queues, watched, beside.ROCE_PRIORITY)
             return found
 
-        return Question((*chain(*asked.values()),), parse)
+        return base.Question((*chain(*asked.values()),), parse)
 
 
 _VERSION: Final = re.compile(r'"version": "Cumulus Linux (\d+(?:\.\d+)*)')
@@ -261,8 +241,8 @@ _SVI: Final = re.compile(r"vlan(\d+)")
 
 
 def _read(
-    config: Tree, release: rows.Release, given: SwitchState | None, wanted: SwitchState
-) -> Reading:
+    config: tree.Tree, release: rows.Release, given: SwitchState | None, wanted: SwitchState
+) -> base.Reading:
     entries = tree.spelled(config, "interface")
     # Of a port that is split, nothing but its parts is in force.
     plain = {name: entry for name, entry in entries.items() if not beside.is_only_split(entry)}
@@ -290,10 +270,10 @@ def _read(
     named = {
         name: {*named_vlans(port), *map(int, _SVI.findall(name))} for name, port in rest.items()
     }
-    return Reading(state, holders_of(named), others_of(rest))
+    return base.Reading(state, holders_of(named), others_of(rest))
 
 
-def _read_port(entry: Tree | None) -> PortState:
+def _read_port(entry: tree.Tree | None) -> PortState:
     """What is written of an interface, all but QoS.
 
     None: it is nowhere in the configuration, so it is shut (the vendor's quick start).
@@ -303,12 +283,14 @@ def _read_port(entry: Tree | None) -> PortState:
     port = PortState(admin_up=False, mode="routed", trunk_vlans=())
     if entry is None:
         return port.model_copy(update={**values, "native": native})
-    state = value_at(entry, "link state")
-    is_up = "down" not in state if isinstance(state, dict | str) else True
+    said = tree.value_at(entry, "link state")
+    words = ["up"] if said is None else [*said] if isinstance(said, dict) else [said]
+    if words not in (["up"], ["down"]):
+        raise ValueError(f"`link state` is {said!r}, neither up nor down")
     named = beside.named_of(entry).items()
     ours = [f"qos {section}" for section, name in named if name.startswith(beside.OURS)]
     native |= sources(admin_up=True, rest=not tree.within(entry, (*rows.FRONT, *ours)))
-    update = {**values, **beside.read_member(entry), "admin_up": is_up, "native": native}
+    update = {**values, **beside.read_member(entry), "admin_up": words == ["up"], "native": native}
     return port.model_copy(update=update)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from components.fabric.parts import DEFAULT, WHOLE, WRITTEN, read_list, sources
 from components.fabric.state import BgpState, SwitchState
@@ -72,6 +72,8 @@ class Row:
     """None is a value: there is none."""
     on: tuple[str, ...] = ()
     """Branches that NVUE itself switches on with it."""
+    allowed: range | None = None
+    """The numbers that it can be; None: it is no number."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -84,20 +86,27 @@ class Row:
         return self.new[1:] if is_new else (self.path, self.words)
 
     def read(self, entry: Tree) -> Cell:
-        """What is written, in either form."""
+        """What is written, in either form.
+
+        Raises:
+            ValueError: It is nothing that the setting can be.
+        """
         for path in self.paths:
-            said = value_at(entry, path)
-            if said is not None and not isinstance(said, dict):
-                return Cell(self._value(str(said)), written=True)
+            if (said := value_at(entry, path)) is not None:
+                return Cell(self._value(entry, path, said), written=True)
         return Cell(self.blank, written=False)
 
-    def _value(self, said: str) -> Value:
-        if isinstance(self.blank, bool):
-            return said in ON
-        if isinstance(self.blank, int):
-            return int(said) if said.isdecimal() else self.blank
-        known = {word: value for value, word in {**self.words, **self.new[2]}.items()}
-        return known.get(said, said)
+    def _value(self, entry: Tree, path: str, said: JsonValue) -> Value:
+        if self.allowed:
+            return nvue.number_at(entry, path, self.allowed)
+        word = str(said).lower() if isinstance(said, bool) else str(said)
+        is_switch = self.blank is False
+        if isinstance(said, dict | list) or (is_switch and word not in nvue.ON | nvue.OFF):
+            raise ValueError(f"`{path}` is {said!r}, which it cannot be")
+        if is_switch:
+            return word in ON
+        known = {text: value for value, text in {**self.words, **self.new[2]}.items()}
+        return known.get(word, word)
 
     def read_keys(self, entry: Tree) -> dict[str, str]:
         """The keys of a map, each with the word of its leaf; blank: it has none."""
@@ -165,7 +174,8 @@ LINK: Final = (
     Row("speed", "link speed"),
     Row("fec", "link fec", words={"rs": "rs", "fc": "baser", "none": "off"}),
     Row("autoneg", "link auto-negotiate", new=(NEGOTIATES, "link auto-negotiate", _WORDS)),
-    Row("mtu_bytes", "link mtu", 9216, noted=True),
+    # The numbers: `nv list-commands` of 5.0 to 5.9.
+    Row("mtu_bytes", "link mtu", 9216, noted=True, allowed=range(552, 9217)),
 )
 EDGE: Final = (
     Row("edge_port", f"{DOMAIN} stp admin-edge", new=(STATES, f"{DOMAIN} stp admin-edge", _WORDS)),
@@ -182,11 +192,11 @@ SPREADS: Final = Row(
     new=(STATES, "router adaptive-routing state", _STATE),
 )  # fmt: skip
 PORT: Final = (*LINK, *EDGE, WATCHDOG, SPREADS)
-CABLE: Final = Row("roce_cable_m", "qos roce cable-length", 0)
+CABLE: Final = Row("roce_cable_m", "qos roce cable-length", 0, allowed=range(1, 100_001))
 VLANS: Final = Row("vlans", f"{DOMAIN} vlan {{}}")
 ADDRESSES: Final = Row("addresses", "ip address {}", new=(STATES, "ipv4 address {}", {}))
 NUMBERS: Final = (
-    Row("asn", f"{GLOBAL} autonomous-system", whole=True, on=(GLOBAL,)),
+    Row("asn", f"{GLOBAL} autonomous-system", whole=True, on=(GLOBAL,), allowed=range(1, 1 << 32)),
     Row("router_id", f"{GLOBAL} router-id", whole=True, on=(GLOBAL,)),
 )
 PEERS: Final = Row("neighbors", f"{VRF} neighbor {{}} remote-as", on=(VRF,))
@@ -246,13 +256,13 @@ def read_own(tree: Tree, entries: Mapping[str, Tree]) -> dict[str, object]:
     peers, bfd = PEERS.read_keys(tree), BFD.read_keys(tree)
     held = {name: tuple(ADDRESSES.read_keys(entries[name])) for name in sorted(entries)}
     return {
-        "vlans": tuple(sorted(int(vlan) for vlan in VLANS.read_keys(tree))),
+        "vlans": nvue.vlans_of(VLANS.read_keys(tree)),
         "roce_cable_m": cable.value,
         "adaptive_routing": spreads.value if spreads.written else None,
         "addresses": {name: held[name] for name in held if _ROUTED.fullmatch(name)}
         | {name: own for name, own in held.items() if own and SWP.fullmatch(name)},
         "bgp": BgpState(
-            asn=int(str(asn.value)) if str(asn.value).isdigit() else None,
+            asn=int(asn.value) if asn.value else None,
             router_id=str(router_id.value) if router_id.written else None,
             neighbors={n: peers[n] for n in sorted(peers, key=lambda name: (port_key(name), name))},
             networks=tuple(NETWORKS.read_keys(tree)),

@@ -7,29 +7,20 @@ from typing import Final
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.parts import WHOLE, write_list
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems import bash_cli
+from components.fabric.systems import bash_cli, switch_system
 from components.fabric.systems.base import Drain
 from components.fabric.systems.cumulus import beside, rows, tree
 from components.fabric.systems.cumulus.driver import CumulusDriver
-from components.fabric.systems.switch_system import (
-    ExecForm,
-    Intent,
-    Lines,
-    LinkForm,
-    LinkWish,
-    RoceProfile,
-    SwitchSystem,
-)
 from components.model.fabric import Rdma
 
 
-def plan_intent(rdma: Rdma) -> Intent:
+def plan_intent(rdma: Rdma) -> switch_system.Intent:
     """One profile of the whole switch; its parts are wanted as it gives them.
 
     A check refuses a file that asks for others, so that `rdma.dscp` reaches no line.
     """
     lossless = rdma.mode == "lossless"
-    return Intent(
+    return switch_system.Intent(
         SwitchState(
             pfc_priorities=(beside.ROCE_PRIORITY,) if lossless else None,
             pfc_enabled=True if lossless else None,
@@ -43,22 +34,22 @@ def plan_intent(rdma: Rdma) -> Intent:
     )
 
 
-def _link_words(wish: LinkWish) -> dict[str, str]:
+def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
     """`400G`, and the other two as everywhere."""
     words = {"speed": f"{wish.speed_gbit_s}G"} if wish.speed_gbit_s else {}
     words |= {"fec": wish.fec} if wish.fec else {}
     return words if wish.autoneg is None else {**words, "autoneg": "on" if wish.autoneg else "off"}
 
 
-def _leave_bridge(desired: SwitchState, lines: Lines) -> Lines:
+def _leave_bridge(desired: SwitchState, lines: switch_system.Lines) -> switch_system.Lines:
     """Access and tagged VLANs exclude each other; in one revision nothing of this is seen."""
     ports = tree.collapse_ports(desired.ports)
     return (f"nv unset interface {ports} {rows.DOMAIN}", *lines) if desired.ports else lines
 
 
-SYSTEM: Final = SwitchSystem(
+SYSTEM: Final = switch_system.SwitchSystem(
     driver=CumulusDriver(),
-    profile=RoceProfile(
+    profile=switch_system.RoceProfile(
         priority=beside.ROCE_PRIORITY,
         cnp_priority=beside.CNP_PRIORITY,
         ecn_min_bytes=beside.ECN_MIN_BYTES,
@@ -72,7 +63,7 @@ SYSTEM: Final = SwitchSystem(
     ),
     intent=plan_intent,
     session=bash_cli.SESSION,
-    exec_form=ExecForm(
+    exec_form=switch_system.ExecForm(
         expects=r"(?s).*\bapplied(?:_and_saved)?\b.*",
         commit=("nv config apply -y",),
         around=_leave_bridge,
@@ -123,7 +114,7 @@ SYSTEM: Final = SwitchSystem(
     # NVUE reference: `nv set vrf <vrf-id> router bgp neighbor <neighbor-id> type`, 5.0.0.
     routing=(5, 0, 0),
     # NVUE reference: `nv set interface <interface-id> link speed`, `fec`, `auto-negotiate`, 5.0.0.
-    links=LinkForm(_link_words),
+    links=switch_system.LinkForm(_link_words),
     # Since 5.0.0; `enabled` in place of `on` since 5.15 (NVUE reference; "Optional BGP
     # Configuration"; sources.md#graceful-drain).
     drain=Drain(

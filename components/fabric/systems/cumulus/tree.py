@@ -24,15 +24,24 @@ Tree = dict[str, JsonValue]
 _JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonValue)
 BRIDGE: Final = "br_default"
 ON: Final = frozenset({"on", "enabled", "enable", "yes", "true"})
+OFF: Final = frozenset({"off", "disabled", "disable", "no", "false"})
 BYTES_PER_KIB: Final = 1024
+VLANS: Final = range(1, 4095)
+"""IEEE 802.1Q; 0 and 4095 are none."""
 SWP: Final = re.compile(r"swp\d+(s\d+)?")
 """A front panel port, or a part of a split one."""
 MOST: Final = 4096
 """Names that one key can mean; a bridge has at most 4,094 VLANs, and a switch fewer ports."""
+_N: Final = r"(?:0|[1-9]\d*)"
 _PART: Final = re.compile(
-    r"(?P<head>[A-Za-z_]*)(?P<first>\d+)(?:-(?:(?P=head))?(?P<last>\d+))?"
-    r"(?:s(?P<lane>\d+)(?:-(?P<end>\d+))?)?"
+    rf"(?P<head>[A-Za-z_]*)(?P<first>{_N})(?:-(?:(?P=head))?(?P<last>{_N}))?"
+    rf"(?:s(?P<lane>{_N})(?:-(?P<end>{_N}))?)?"
 )
+_NAME: Final = re.compile(
+    r"(?!swp\d|vlan[\d-]+$)[A-Za-z](?:[\w.-]*\w)?|swp\d+(?:s\d+)?\.\d+"
+    r"|[\da-f]*[.:][\da-f.:]*(?:/\d+)?"
+)
+"""A name that is not letters and a number: `peerlink.4094`, `bond01`, `swp1.100`, an address."""
 
 
 def load(command: str, text: str) -> JsonValue:
@@ -45,19 +54,56 @@ def load(command: str, text: str) -> JsonValue:
 
 
 def load_tree(command: str, text: str) -> Tree:
-    """The same; what is no object is empty."""
-    return _object(load(command, text))
+    """Read an answer that is one object.
+
+    Raises:
+        Unreadable: It is not JSON.
+        ValueError: It is JSON of another kind.
+    """
+    return _object(load(command, text), "the top")
 
 
-def _object(value: JsonValue) -> Tree:
-    return value if isinstance(value, dict) else {}
+def _object(value: JsonValue, at: str) -> Tree:
+    if value is None or isinstance(value, dict):
+        return value or {}
+    raise ValueError(f"{value!r} is in place of a table at `{at}`")
 
 
 def child(tree: Tree, *path: str) -> Tree:
-    """The subtree at a path; what is not there is empty."""
+    """The subtree at a path; what is not there is empty.
+
+    Raises:
+        ValueError: Something on the way is not a table.
+    """
     for key in path:
-        tree = _object(tree.get(key))
+        tree = _object(tree.get(key), key)
     return tree
+
+
+def number_at(tree: Tree, path: str, allowed: range) -> int | None:
+    """The number at a path; None: there is nothing.
+
+    Raises:
+        ValueError: There is something else, or a number that the setting cannot have.
+    """
+    said = value_at(tree, path)
+    if said is None:
+        return None
+    if not str(said).isdecimal() or int(str(said)) not in allowed:
+        raise ValueError(f"`{path}` is {said!r}, not a number from {allowed[0]} to {allowed[-1]}")
+    return int(str(said))
+
+
+def vlans_of(names: Iterable[str]) -> tuple[int, ...]:
+    """The VLANs of a table, by number.
+
+    Raises:
+        ValueError: One is no VLAN.
+    """
+    found = tuple(sorted(map(int, names)))
+    if odd := [vlan for vlan in found if vlan not in VLANS]:
+        raise ValueError(f"there is no VLAN {odd[0]}")
+    return found
 
 
 def value_at(tree: Tree, path: str) -> JsonValue:
@@ -75,7 +121,7 @@ def spelled(tree: Tree, path: str) -> dict[str, Tree]:
     found: dict[str, Tree] = {}
     for key, value in child(tree, *path.split()).items():
         for name in expand_names(key):
-            found[name] = _merged(found.get(name, {}), _object(value))
+            found[name] = _merged(found.get(name, {}), _object(value, key))
     return found
 
 
@@ -115,11 +161,13 @@ def expand_names(key: str) -> Iterator[str]:
             raise ValueError(f"the key {key!r} has a range that no switch can mean")
         return found
 
-    head, port, count = "", "", 0
+    head, port, count = "" if key[:1].isdecimal() else None, "", 0
     for part in map(str.strip, key.split(",")):
         found = _PART.fullmatch(part)
+        if _is_unclear(part, found, head, port):
+            raise ValueError(f"the key {key!r} has {part!r}, which may mean any name or none")
         if found is None:
-            head, port, names = "", "", [part]
+            head, port, names = None, "", [part]
         elif port and (found["head"] == "s" or part.replace("-", "").isdecimal()):
             names = [f"{port}s{lane}" for lane in span(found["first"], found["last"])]
         else:
@@ -132,6 +180,14 @@ def expand_names(key: str) -> Iterator[str]:
         if count > MOST:
             raise ValueError(f"the key {key!r} means more than {MOST} names")
         yield from names
+
+
+def _is_unclear(part: str, found: re.Match[str] | None, head: str | None, port: str) -> bool:
+    """Letters come before the first number, and `s5` only after the lanes of one port."""
+    if found is None:
+        return not _NAME.fullmatch(part)
+    letters = found["head"]
+    return (letters or head) is None or (letters == "s" and bool(head) and not port)
 
 
 def _head_of(name: str) -> str:
@@ -166,9 +222,8 @@ TRUST: Final[Mapping[str, Literal["L2", "L3", "both", "port"]]] = {
     "port": "port",
 }
 """Words of the RoCE profile, and those of a mapping profile."""
-_SCHEDULE: Final = re.compile(
-    r"^ +\d+ +\d+ +(\d+) +(DWRR\S*|strict\S*)", re.MULTILINE | re.IGNORECASE
-)
+_SCHEDULE: Final = re.compile(r"^ +\d+ +\d+ +(\d+) +([A-Za-z]\S*)", re.MULTILINE)
+_SCHEDULERS: Final = re.compile(r"(?:DWRR|strict)(?:-\S*)?", re.IGNORECASE)
 """A row of `RoCE SP->TC mapping and ETS configurations`: index, priority, class, scheduler."""
 
 
@@ -179,9 +234,15 @@ _SAYS_ON: Final = re.compile(r"^ *(?:enable|state) .*\b(?:on|enabled)\b", re.MUL
 def parse_profile(text: str) -> SwitchState:
     """`nv show qos roce`, the text form: the vendor's page shows it for three profiles.
 
-    A switch without a profile has no transcript; what shows neither `enable on` nor
-    `state enabled` is one without. What every port gets is under no name.
+    A switch without a profile has no transcript: a text that shows neither `enable on` nor
+    `state enabled` is taken for one, and the caller compares it with the configuration. A blank
+    answer says nothing. What every port gets is under no name.
+
+    Raises:
+        Unreadable: It is blank, or shows a profile in another form.
     """
+    if not text.strip():
+        raise Unreadable(ROCE, text, "the answer is blank, which does not say that RoCE is off")
     none = SwitchState(pfc_priorities=(), pfc_enabled=False, roce="none", ports={"": PortState()})
     if not {_row(text, "enable"), _row(text, "state")} & ON:
         if _SAYS_ON.search(text) and not _RULE.search(text):
@@ -193,8 +254,8 @@ def parse_profile(text: str) -> SwitchState:
         raise Unreadable(ROCE, text, "no RoCE mode in the answer")
     if low is None or high is None:
         raise Unreadable(ROCE, text, "no ECN thresholds in the answer")
-    if not schedule:
-        raise Unreadable(ROCE, text, "no scheduler of the traffic classes in the answer")
+    if not schedule or not all(_SCHEDULERS.fullmatch(kind) for _, kind in schedule):
+        raise Unreadable(ROCE, text, "no scheduler that we know of the traffic classes")
     ecn = EcnState(min_kib=low // BYTES_PER_KIB, max_kib=high // BYTES_PER_KIB)
     is_paused = _row(text, "rx-enabled") in ON and _row(text, "tx-enabled") in ON
     paused = _numbers(_row(text, "pfc-priority")) if is_paused else ()
@@ -281,7 +342,8 @@ def read_counters(
 
 def _count(answer: Answer, path: str) -> int:
     """A number, or the size that the text form prints in its place."""
-    value = str(value_at(load_tree(answer.command, answer.text), path))
+    with answer.reading():
+        value = str(value_at(load_tree(answer.command, answer.text), path))
     count = int(value) if value.isdigit() else _read_size(value)
     if count is None:
         raise answer.unreadable(f"no {path.rsplit(maxsplit=1)[-1]} in the answer")
@@ -289,7 +351,8 @@ def _count(answer: Answer, path: str) -> int:
 
 
 def _by_class(answer: Answer, table: str, *keys: str) -> dict[int, list[int]]:
-    classes = filter(str.isdecimal, child(load_tree(answer.command, answer.text), table))
+    with answer.reading():
+        classes = filter(str.isdecimal, child(load_tree(answer.command, answer.text), table))
     return {int(tc): [_count(answer, f"{table} {tc} {key}") for key in keys] for tc in classes}
 
 

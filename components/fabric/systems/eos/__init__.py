@@ -10,18 +10,8 @@ from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
 
 from components.fabric.parts import Session, Sessions, why_unread
 from components.fabric.state import Neighbour
+from components.fabric.systems import base
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import (
-    CANDIDATE_PREFIX,
-    CounterWay,
-    Occupied,
-    PauseCounters,
-    PortCounters,
-    PriorityCounters,
-    SoftReader,
-    Unread,
-    Unreadable,
-)
 from components.fabric.systems.ranges import port_key
 
 QUEUES: Final = range(8)
@@ -34,7 +24,7 @@ WAITING: Final = "pendingCommitTimer"
 """State of a session that is in force and not confirmed, before release 4.32."""
 _WAITING: Final = re.compile(r'"commitTimerSessionName": *"([^"]+)"')
 """The same from release 4.32 on."""
-COUNTERS: Final[Mapping[CounterWay, str]] = {
+COUNTERS: Final[Mapping[base.CounterWay, str]] = {
     "rx": "show interfaces {port} counters | json",
     "discards": "show interfaces {port} counters discards | json",
     "tx": "show interfaces {port} counters queue detail | json",
@@ -132,23 +122,23 @@ def find_stale(text: str) -> tuple[str, ...]:
     waiting = _WAITING.findall(text)
     for name, session in Answer(SESSIONS, text).each(TypeAdapter(_ConfigSession), "sessions", "*"):
         waits = session.state == WAITING or name in waiting
-        is_ours = name.startswith(CANDIDATE_PREFIX)
+        is_ours = name.startswith(base.CANDIDATE_PREFIX)
         end = f"wait for it, or end it with `configure session {name} abort`"
         if waits and not is_ours:
-            raise Occupied(
+            raise base.Occupied(
                 f"the configuration session {name} awaits confirmation and is not Railyard's; {end}"
             )
         if is_ours and session.instances:
-            raise Occupied(f"another run is in the configuration session {name}; {end}")
+            raise base.Occupied(f"another run is in the configuration session {name}; {end}")
         if is_ours and (waits or session.state == "pending"):
             stale.append(name)
     return tuple(stale)
 
 
-def parse_sent(answer: Answer) -> dict[int, PriorityCounters]:
+def parse_sent(answer: Answer) -> dict[int, base.PriorityCounters]:
     """Bytes and drops by class of a port."""
     table = ("egressQueueCounters", "interfaces", answer.port, "ucastQueues", "trafficClasses")
-    sent = dict.fromkeys(QUEUES, PriorityCounters(None, 0))
+    sent = dict.fromkeys(QUEUES, base.PriorityCounters(None, 0))
     for name, entry in answer.find(TypeAdapter(dict[str, _Class]), *table).items():
         if not (found := _CLASS_NAME.fullmatch(name)):
             continue
@@ -159,7 +149,7 @@ def parse_sent(answer: Answer) -> dict[int, PriorityCounters]:
         # `TC0-2` counts several classes together, so that no class of them is known.
         known = first == last
         total = sum(counts) if known and len(counts) == len(queues) else None
-        one = PriorityCounters(None, total, sum(drops) if known and drops else None)
+        one = base.PriorityCounters(None, total, sum(drops) if known and drops else None)
         sent |= {number: one for number in QUEUES if first <= number <= last}
     return sent
 
@@ -175,10 +165,12 @@ def parse_marked(answer: Answer) -> int | None:
     return sum(answer.typed(_INT, each) for each in known) if known else None
 
 
-def parse_pauses(answer: Answer) -> dict[int, PauseCounters]:
+def parse_pauses(answer: Answer) -> dict[int, base.PauseCounters]:
     """PFC frames by priority; of a port that is not in it, nothing is counted."""
     tables = answer.each(TypeAdapter(dict[int, _Pauses]), "interfaces", answer.port, "priorities")
-    return {n: PauseCounters(each.rx, each.tx) for _, table in tables for n, each in table.items()}
+    return {
+        n: base.PauseCounters(each.rx, each.tx) for _, table in tables for n, each in table.items()
+    }
 
 
 def parse_storms(answer: Answer) -> dict[int, int]:
@@ -189,16 +181,16 @@ def parse_storms(answer: Answer) -> dict[int, int]:
     return dict.fromkeys(QUEUES, 0) | counts
 
 
-def port_counters(port: str, answers: Mapping[str, str]) -> PortCounters:
+def port_counters(port: str, answers: Mapping[str, str]) -> base.PortCounters:
     """One port, as far as its answers can be read; received bytes are those of all priorities."""
-    soft = SoftReader()
+    soft = base.SoftReader()
     commands = {way: command.format(port=port) for way, command in COUNTERS.items()}
     ask = {way: Answer(command, answers[command], port) for way, command in commands.items()}
     sent = soft.read("tx", lambda: parse_sent(ask["tx"])) or {}
     if any(each.tx_bytes is None for each in sent.values()):
         why = "it does not have the bytes of each class"
-        soft.unread.append(Unread("tx", commands["tx"], ask["tx"].text, why))
-    return PortCounters(
+        soft.unread.append(base.Unread("tx", commands["tx"], ask["tx"].text, why))
+    return base.PortCounters(
         sent,
         soft.read("marked", lambda: parse_marked(ask["marked"])),
         soft.read("discards", lambda: ask["discards"].find(_INT, "interfaces", port, "inDiscards")),
@@ -225,7 +217,7 @@ def parse_sessions(answers: Mapping[str, str]) -> Sessions:
         try:
             if command in answers:
                 read[command] = parse(Answer(command, answers[command]))
-        except Unreadable:
+        except base.Unreadable:
             unread[command] = why_unread(answers[command])
     if BFD in read:
         states = {name: {"bfd": read[BFD].get(name, "down")} for name in found}

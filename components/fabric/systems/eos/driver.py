@@ -12,20 +12,10 @@ from typing import Any, Final
 
 from components.fabric.parts import Sessions, write_list
 from components.fabric.state import BgpState, PortState, SwitchState
+from components.fabric.systems import base
 from components.fabric.systems import eos as show
 from components.fabric.systems import rows as table
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import (
-    Change,
-    Driver,
-    Guard,
-    PortCounters,
-    Question,
-    Reading,
-    Unreadable,
-    Unsettable,
-    ask_once,
-)
 from components.fabric.systems.eos import routing, rows
 from components.fabric.systems.membership import holders_of, others_of
 
@@ -54,18 +44,18 @@ def _links(command: str, text: str) -> dict[str, bool]:
     return {name: word == "connected" for name, word in words if word is not None}
 
 
-class EosDriver(Driver):
+class EosDriver(base.Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "eos"
     title = "EOS"
-    ports = ask_once(STATUS, lambda command, text: tuple(_words(command, text)))
-    neighbours = ask_once(
+    ports = base.ask_once(STATUS, lambda command, text: tuple(_words(command, text)))
+    neighbours = base.ask_once(
         NEIGHBOURS, lambda command, text: show.parse_neighbours(Answer(command, text))
     )
-    links = ask_once(STATUS, _links)
+    links = base.ask_once(STATUS, _links)
     enter = ("enable",)
-    guard = Guard(
+    guard = base.Guard(
         open="configure session {name}",
         # The diff changes nothing: it puts what is about to happen into the session's record.
         force=("show session-config diffs", f"commit timer {_TIMER}"),
@@ -86,17 +76,21 @@ class EosDriver(Driver):
         routes = (routing.ROUTING, routing.ROUTER) if is_routed else ()
         return (VLANS, INTERFACES, *((MAPS,) if asks_maps else ()), *routes)
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
         """Read what `read_commands` asked for."""
-        sections = rows.parse_sections(INTERFACES, answers[INTERFACES])
-        routes: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
+        with Answer(INTERFACES, answers[INTERFACES]).reading():
+            sections = rows.parse_sections(INTERFACES, answers[INTERFACES])
         if routing.ROUTER in answers:
             plain, router = answers[routing.ROUTING], answers[routing.ROUTER]
-            routes = routing.parse_routing(sections, plain, router)
+            with Answer(routing.ROUTER, router).reading():
+                parts |= routing.parse_routing(sections, plain, router)
+        if MAPS in answers:
+            with Answer(MAPS, answers[MAPS]).reading():
+                parts |= _maps(answers[MAPS], wanted)
         state = SwitchState(
             vlans=show.parse_vlans(Answer(VLANS, answers[VLANS])),
-            **(_maps(answers[MAPS], wanted) if MAPS in answers else {}),
-            **routes,
+            **parts,
             ports={
                 name: rows.read_port(sections[name], port)
                 for name, port in wanted.ports.items()
@@ -110,9 +104,9 @@ class EosDriver(Driver):
             for name, each in rest.items()
             if not _NO_PORT.match(name)
         }
-        return Reading(state, holders_of(named), others_of(carrying))
+        return base.Reading(state, holders_of(named), others_of(carrying))
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
         """The lines from `actual` to `target`; empty when they agree.
 
         Raises:
@@ -120,7 +114,7 @@ class EosDriver(Driver):
         """
         missing = [name for name in target.ports if name not in actual.ports]
         if missing:
-            raise Unsettable(
+            raise base.Unsettable(
                 f"{', '.join(missing)}: there is no such port, or it is part of a bundle, a tunnel "
                 "or a tap; look at `show running-config interfaces`"
             )
@@ -143,22 +137,21 @@ class EosDriver(Driver):
             ports=dict.fromkeys(ports, port),
         )
 
-    def sessions(self, *, bfd: bool) -> Question[Sessions]:
+    def sessions(self, *, bfd: bool) -> base.Question[Sessions]:
         """The summary, the routes, and BFD's peers if any neighbour has it."""
-        return Question((show.SUMMARY, show.ROUTES, *[show.BFD] * bfd), show.parse_sessions)
+        return base.Question((show.SUMMARY, show.ROUTES, *[show.BFD] * bfd), show.parse_sessions)
 
-    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
+    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
         """Received in all, sent per class, marked and discarded packets; pauses of all ports."""
         of_port = [each for each in show.COUNTERS.values() if "{port}" in each]
         of_all = [each for each in show.COUNTERS.values() if each not in of_port]
-        return Question(
+        return base.Question(
             (*(each.format(port=port) for port in ports for each in of_port), *of_all),
             lambda answers: {port: show.port_counters(port, answers) for port in ports},
         )
 
 
 def _maps(text: str, wanted: SwitchState) -> table.Values:
-    """The maps of the whole switch, as far as they are asked for."""
     maps = table.take_lines(rows.MAP_ROWS, map(str.strip, text.splitlines()))
     classes = rows.DEFAULT_CLASSES | maps.get("dscp_classes", {})
     for port in wanted.ports.values():
@@ -168,7 +161,7 @@ def _maps(text: str, wanted: SwitchState) -> table.Values:
                     f"traffic class {tc} is mapped to queue {queue}, but its ECN and schedule "
                     f"are set on queue {tc}; remove that line"
                 )
-                raise Unreadable(MAPS, text, why)
+                raise base.Unreadable(MAPS, text, why)
     asked = wanted.dscp_classes
     return {
         "dscp_classes": None if asked is None else {dscp: classes[dscp] for dscp in asked},

@@ -16,18 +16,11 @@ from typing import Any, Final
 
 from components.fabric.parts import read_list, write_list
 from components.fabric.state import ALWAYS_UP, MTU_WORD, BgpState, SwitchState
+from components.fabric.systems import rows as table
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.eos.rows import Section
 from components.fabric.systems.ranges import expand_ports
-from components.fabric.systems.rows import (
-    Row,
-    by_key,
-    by_word,
-    collect,
-    factory_values,
-    nested_lines,
-    take_lines,
-)
+from components.fabric.systems.rows import Row
 
 ROUTING: Final = "show running-config sanitized | include routing"
 """`ip routing …`, `ipv6 unicast-routing` and which model of routing protocols runs."""
@@ -73,25 +66,38 @@ order in which they go."""
 Lines = tuple[str, ...]
 
 
+_KINDS: Final = {"Et": "Ethernet", "Vl": "Vlan", "Po": "Port-Channel"}
+"""Beginning of a name to the whole of it; a range may have either form."""
+
+
 def _one_by_one(line: str) -> Iterator[str]:
-    """Split a line about several ports, such as `Et1/1,3/1-4`, into one line for each port."""
+    """Split a line about several ports, such as `Et1/1,3/1-4`, into one line for each port.
+
+    Raises:
+        ValueError: They are no ports that we know.
+    """
     found = re.fullmatch(r"neighbor interface (\S+)(.*)", line)
     if found is None:
         yield line
         return
+    kind = "Et"
     for part in found[1].split(","):
-        kind = "Vlan" if part.startswith("Vl") else "Ethernet"
-        for port in expand_ports(part.lstrip(ascii_letters)) or ():
-            yield f"neighbor interface {kind}{port}{found[2]}"
+        number = part.lstrip(f"{ascii_letters}-")
+        kind = part[: len(part) - len(number)] or kind
+        if kind[:2] not in _KINDS:
+            raise ValueError(f"`{line}` is about ports of an unknown kind")
+        for port in expand_ports(number):
+            yield f"neighbor interface {_KINDS[kind[:2]]}{port}{found[2]}"
 
 
 _ROWS: Final = (
-    Row("router_id", "router-id (.+)", take=by_word(str), lines={"": "no router-id"}),
+    Row("router_id", "router-id (.+)", take=table.by_word(str), lines={"": "no router-id"}),
     Row("max_paths", r"maximum-paths (\d+)(?: ecmp \d+)?",
         lines={0: "no maximum-paths", None: "maximum-paths {}"}),
-    Row("networks", rf"(?:{FAMILY} \| )?network (\S+).*", (), collect),
-    Row("ports", r"neighbor interface (\S+) peer-group (\S+)(?: remote-as (\S+))?.*", {}, by_key),
-    Row("addresses", rf"neighbor ({_ADDRESS.pattern}) remote-as (\S+)", {}, by_key),
+    Row("networks", rf"(?:{FAMILY} \| )?network (\S+).*", (), table.collect),
+    Row("ports", r"neighbor interface (\S+) peer-group (\S+)(?: remote-as (\S+))?.*", {},
+        table.by_key),
+    Row("addresses", rf"neighbor ({_ADDRESS.pattern}) remote-as (\S+)", {}, table.by_key),
 )  # fmt: skip
 """The lines of `router bgp`. A port has a group, and a number unless the group has it."""
 
@@ -99,7 +105,7 @@ _ROWS: Final = (
 def parse_routing(sections: Mapping[str, Section], plain: str, router: str) -> dict[str, Any]:
     """Addresses of interfaces and BGP of the default VRF, as fields of `SwitchState`."""
     plain_lines = {line.strip() for line in plain.splitlines()} & {*FORWARDING, IPV4_ONLY, MODEL}
-    paths = [*nested_lines(router)]
+    paths = [*table.nested_lines(router)]
     numbers = [found for head, *_ in paths if (found := _ROUTER_LINE.fullmatch(head))]
     asn = (int(numbers[-1][1] or 0) << _LOW_HALF) + int(numbers[-1][2]) if numbers else None
     joined = (WITHIN.join(inner) for _, *inner in paths if inner)
@@ -144,7 +150,7 @@ def group_lines(group: str) -> Lines:
 
 def bgp_of(asn: int | None, lines: Lines, *, forwards: bool = False) -> BgpState:
     """The BGP of some lines; the number of a session that is shut, or carries no IPv4, is empty."""
-    values, held = factory_values(_ROWS) | take_lines(_ROWS, lines), {*lines}
+    values, held = table.factory_values(_ROWS) | table.take_lines(_ROWS, lines), {*lines}
     peers = {name: (name, number) for name, number in values["addresses"].items()} | values["ports"]
     numbers: dict[str, str] = {}
     for name, (head, own) in peers.items():
@@ -173,7 +179,6 @@ def _held(state: SwitchState) -> Lines:
 
 
 def _router_lines(words: Lines) -> Lines:
-    """The lines of `router bgp` among the recorded words."""
     head = f"bgp{WITHIN}"
     return tuple(word.removeprefix(head) for word in words if word.startswith(head))
 
@@ -286,7 +291,6 @@ def _negate(line: str) -> str:
 
 
 def _about(lines: Lines, name: str) -> list[str]:
-    """The lines of a neighbour, or of a group."""
     return [line for line in lines if line.rpartition(WITHIN)[2].startswith(f"neighbor {name} ")]
 
 
@@ -319,7 +323,7 @@ class _Way:
     def _group(self) -> Iterator[str]:
         """The lines of our group while a neighbour is in it; without one, its recorded lines."""
         held, aim = ({*_about(lines, GROUP)} for lines in (self.held, self.recorded))
-        ports = take_lines(_ROWS, (*self.held, *self.recorded)).get("ports", {})
+        ports = table.take_lines(_ROWS, (*self.held, *self.recorded)).get("ports", {})
         wanted = {name for name in self.wanted.neighbors if name.startswith("Ethernet")}
         of_group = {name for name in wanted if ports.get(name, (GROUP,))[0] == GROUP}
         order = (*group_lines(GROUP), f"neighbor {GROUP} bfd")
@@ -367,7 +371,6 @@ class _Way:
 
 
 def _key(name: str) -> str:
-    """A neighbour in its lines."""
     return name if _ADDRESS.fullmatch(name) else f"interface {name}"
 
 

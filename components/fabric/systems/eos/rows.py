@@ -220,7 +220,6 @@ def _read_ecn(words: str) -> EcnState:
 
 
 def _say_ecn(ecn: EcnState | str) -> str:
-    """The thresholds in the vendor's words; the unit is always written."""
     if isinstance(ecn, str) or ecn.native:
         return str(ecn)
     return (

@@ -7,17 +7,11 @@ from typing import Final
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
+from components.fabric.systems import switch_system
 from components.fabric.systems.base import Drain
 from components.fabric.systems.eos.driver import EosDriver
 from components.fabric.systems.eos.routing import LINK_LOCAL
 from components.fabric.systems.eos.rows import DEFAULT_CLASSES, ROWS
-from components.fabric.systems.switch_system import (
-    Intent,
-    LinkForm,
-    LinkWish,
-    RoutedForm,
-    SwitchSystem,
-)
 from components.model.fabric import Rdma
 from components.remote.session_profile import SessionProfile
 
@@ -30,10 +24,10 @@ MAX_PATHS: Final = 64
 chips of the models here take as many or more."""
 
 
-def plan_intent(rdma: Rdma) -> Intent:
+def plan_intent(rdma: Rdma) -> switch_system.Intent:
     """Every part on its own, PFC by port."""
     lossless = rdma.mode == "lossless"
-    return Intent(
+    return switch_system.Intent(
         # The class of a DSCP is said by a map that anybody can change, so ours are watched.
         SwitchState(dscp_classes={rdma.dscp: rdma.traffic_class, rdma.cnp_dscp: rdma.cnp_priority}),
         PortState(
@@ -46,7 +40,7 @@ def plan_intent(rdma: Rdma) -> Intent:
     )
 
 
-def _link_words(wish: LinkWish) -> dict[str, str]:
+def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
     """`400g-4`, and `auto 400g-4` where that is negotiated.
 
     That 25 Gbit/s on one lane is said without it is a guess.
@@ -61,7 +55,7 @@ def _link_words(wish: LinkWish) -> dict[str, str]:
 
 _OLD_LANE: Final = 25
 """The fastest speed of a lane that has no form with lanes in its name."""
-SYSTEM: Final = SwitchSystem(
+SYSTEM: Final = switch_system.SwitchSystem(
     driver=EosDriver(),
     intent=plan_intent,
     session=SessionProfile(
@@ -98,7 +92,7 @@ SYSTEM: Final = SwitchSystem(
     port_ecn=None,
     # Sessions between link-local addresses came with 4.22.1F, before all that the driver reads.
     routing=MIN_RELEASE,
-    routed=RoutedForm(
+    routed=switch_system.RoutedForm(
         loopback="Loopback0",
         vlan="Vlan{}",
         link=(LINK_LOCAL,),
@@ -126,7 +120,7 @@ SYSTEM: Final = SwitchSystem(
     native_apart=True,
     # `speed 200g-4` in AMD's guide for an Arista 7388; Arista's manual, page "Octal Port Renumber".
     splits=MIN_RELEASE,
-    links=LinkForm(_link_words, by_lanes=True),
+    links=switch_system.LinkForm(_link_words, by_lanes=True),
     mark_percent=None,
     class_shares=None,
     watchdog_ms=None,

@@ -38,7 +38,8 @@ def read_members(answer: Answer) -> dict[str, PortState]:
             mode = answer.cell(row, "Mode", "access", "trunk", "hybrid")
             access = answer.cell(row, "Access vlan")
             allowed = answer.cell(row, "Allowed vlans").strip().lower()
-            vlans = allowed if allowed == "all" else parse_vlan_ranges(allowed)
+            with answer.reading():
+                vlans = allowed if allowed == "all" else parse_vlan_ranges(allowed)
             found = {"mode": mode, "access_vlan": int(access) if access.isdigit() else None}
             ports[name.removeprefix("Eth")] = answer.typed(_PORT, {**found, "trunk_vlans": vlans})
     return ports

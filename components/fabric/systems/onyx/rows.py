@@ -331,19 +331,22 @@ class Whole:
 def parse_running(text: str) -> Whole | None:
     """Read an answer to `show running-config`; None: it has another form than the captures.
 
-    The last result is cached, because one look needs it four times.
+    Then the tables are asked for. The last result is cached, because one look needs it four times.
     """
-    vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)
-    if not _HEADS.search(text):
+    try:
+        return _read_running(text) if _HEADS.search(text) else None
+    except ValueError:
         return None
+
+
+def _read_running(text: str) -> Whole:
+    vlans, ports, opened = {FACTORY_VLAN}, dict[str, Values](), defaultdict[str, set[str]](set)
     for line in text.splitlines():
         if vlan := _VLAN.match(line):
             vlans.update(parse_vlan_ranges(vlan[1]))
         elif found := _OF_PORTS.match(line):
-            if (names := ranges.expand_ports(found[3])) is None:
-                return None
             tail = f"{found[1] or ''}{found[4]}"
-            for name in (f"{_NAMES[found[2]]}{each}" for each in names):
+            for name in (f"{_NAMES[found[2]]}{each}" for each in ranges.expand_ports(found[3])):
                 is_ours = take_line(PORT_ROWS, ports.setdefault(name, {}), tail)
                 opened[name] |= (
                     set() if is_ours or _OTHERS.fullmatch(tail) else _commands_about(tail)

@@ -8,21 +8,9 @@ from typing import Final, Literal
 
 from components.fabric.queues import marking_of
 from components.fabric.state import Neighbour, PortState, SwitchState
-from components.fabric.systems import mellanox_cli
+from components.fabric.systems import base, mellanox_cli
 from components.fabric.systems import onyx as show
 from components.fabric.systems.answer import Answer
-from components.fabric.systems.base import (
-    ByHand,
-    Change,
-    PauseCounters,
-    PortCounters,
-    PriorityCounters,
-    Question,
-    Reading,
-    SoftReader,
-    Unreadable,
-    ask_once,
-)
 from components.fabric.systems.membership import holders_of, named_vlans, others_of
 from components.fabric.systems.onyx import CELLS, COUNT, LISTS, PRIORITIES, TABLES, rows
 from components.fabric.systems.ranges import port_key
@@ -102,9 +90,9 @@ def read_counter(answer: Answer, head: str, name: str) -> int:
     return int(found[1])
 
 
-def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
+def read_counters(answers: Mapping[str, str], port: str) -> base.PortCounters:
     """The counters of one port, each by itself, so that one unknown form spoils nothing else."""
-    soft = SoftReader()
+    soft = base.SoftReader()
 
     def ask(command: str) -> Answer:
         return Answer(command, answers.get(command, ""), port)
@@ -121,21 +109,21 @@ def read_counters(answers: Mapping[str, str], port: str) -> PortCounters:
             every = read_counter(ask(TOTALS), way.capitalize(), "bytes")
             return {ONE_SHOT_PRIORITY: ours, 0: max(every - ours, 0)}
 
-        first = SoftReader()
+        first = base.SoftReader()
         found = first.read(way, lambda: by_number(command, head, "bytes"))
-        found = SoftReader().read(way, of_roce) if found is None else found
+        found = base.SoftReader().read(way, of_roce) if found is None else found
         soft.unread += first.unread if found is None else []
         return found or {}
 
-    def pauses() -> dict[int, PauseCounters]:
+    def pauses() -> dict[int, base.PauseCounters]:
         rx, tx = (by_number(OF_PRIORITY, head, "pause packets") for head in ("Rx", "Tx"))
-        return {number: PauseCounters(rx[number], tx[number]) for number in PRIORITIES}
+        return {number: base.PauseCounters(rx[number], tx[number]) for number in PRIORITIES}
 
     received = bytes_of("rx", "PG", OF_PRIORITY, "Rx")
     sent = bytes_of("tx", "TC", OF_CLASS, "TC {}")
     marked = ask(show.CONGESTION.format(port))
-    return PortCounters(
-        {n: PriorityCounters(received.get(n), sent.get(n)) for n in sorted({*received, *sent})},
+    return base.PortCounters(
+        {n: base.PriorityCounters(received.get(n), sent.get(n)) for n in sorted(received | sent)},
         soft.read("marked", lambda: marked.find(COUNT, "ECN marked packets")),
         soft.read("discards", lambda: read_counter(ask(TOTALS), "Rx", "discard packets")),
         pauses=soft.read("pauses", pauses) or {},
@@ -154,9 +142,9 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
 
     system = "onyx"
     title = "Onyx"
-    ports = ask_once(show.SWITCHPORTS, _port_names)
-    neighbours = ask_once(NEIGHBOURS, lambda _command, text: read_neighbours(text))
-    links = ask_once(
+    ports = base.ask_once(show.SWITCHPORTS, _port_names)
+    neighbours = base.ask_once(NEIGHBOURS, lambda _command, text: read_neighbours(text))
+    links = base.ask_once(
         rows.STATUS,
         lambda _command, text: {p: bool(row["link"]) for p, row in show.read_status(text).items()},
     )
@@ -166,7 +154,7 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
         strict_classes=(),
         class_shares=dict.fromkeys(PRIORITIES, 0),
     )
-    by_hand = ByHand(
+    by_hand = base.ByHand(
         "Onyx drops what the port has",
         (
             "interface ethernet {whole} shutdown",
@@ -178,7 +166,7 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
         """The running configuration, the one-shot, and the table of ports."""
         return rows.whole_command(answers, wanted)
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
         """Steps in order; the one-shot comes alone."""
         return rows.plan_changes(actual, target)
 
@@ -191,7 +179,7 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
         rest = _commands(wanted, rows.whole_of(answers))
         return tuple(command for command in rest if not answers.get(command))
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
         """Read the answers about single ports, and the answers about all ports for the rest."""
         whole, members = rows.whole_of(answers), _members(answers, wanted)
         found, paused = read_pfc(Answer(PFC, answers[PFC])) if PFC in answers else ({}, {})
@@ -212,7 +200,7 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
             for name, port in wanted.ports.items()
         }
         others = {name: port for name, port in members.items() if name not in wanted.ports}
-        return Reading(
+        return base.Reading(
             SwitchState().model_copy(update=found),
             holders_of({name: named_vlans(port) for name, port in others.items()}),
             others_of(others),
@@ -226,14 +214,16 @@ class OnyxDriver(mellanox_cli.MellanoxDriver):
         off = SwitchState(vlans=(1,), pfc_priorities=(), pfc_enabled=False, roce="none")
         return off.model_copy(update={"ports": dict.fromkeys(ports, port)})
 
-    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
+    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
         """Received per priority and sent per class, of all ports at once; marked ones by port."""
         commands = (
             TOTALS,
             *(line.format(n) for n in PRIORITIES for line in (OF_PRIORITY, OF_CLASS)),
             *(line.format(port) for port in ports for line in (show.CONGESTION, ROCE_COUNTERS)),
         )
-        return Question(commands, lambda got: {port: read_counters(got, port) for port in ports})
+        return base.Question(
+            commands, lambda got: {port: read_counters(got, port) for port in ports}
+        )
 
 
 def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
@@ -252,7 +242,6 @@ def _commands(wanted: SwitchState, whole: rows.Whole | None) -> tuple[str, ...]:
 
 
 def _members(answers: Mapping[str, str], wanted: SwitchState) -> dict[str, PortState]:
-    """Ports and bundles with their VLANs."""
     text = answers.get(show.SWITCHPORTS)
     if text is None:
         whole = rows.whole_of(answers)
@@ -261,7 +250,7 @@ def _members(answers: Mapping[str, str], wanted: SwitchState) -> dict[str, PortS
     for name in {*wanted.ports} - {*members}:
         why = f"port {name} is no switchport: it is routed (`no switchport`) or not there"
         fix = f"To make it one: interface ethernet {name} switchport force"
-        raise Unreadable(show.SWITCHPORTS, text, f"{why}. {fix}")
+        raise base.Unreadable(show.SWITCHPORTS, text, f"{why}. {fix}")
     return members
 
 

@@ -14,14 +14,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from components.catalogue.switches.switch_model import UNRELEASED
 from components.fabric.parts import Sessions
 from components.fabric.state import Neighbour
-from components.fabric.systems import frr
-from components.fabric.systems.base import (
-    PauseCounters,
-    PortCounters,
-    PriorityCounters,
-    SoftReader,
-    Unreadable,
-)
+from components.fabric.systems import base, frr
 from components.fabric.systems.sonic.rows import PRIORITIES, Fields, Rows
 
 POLL: Final = "sleep 11"
@@ -69,7 +62,7 @@ def _rows(command: str, text: str, what: str, *columns: str) -> list[Row]:
     for head, *rows in _tables(text):
         if {*columns} <= {*head}:
             return rows
-    raise Unreadable(command, text, f"it is no table of {what}")
+    raise base.Unreadable(command, text, f"it is no table of {what}")
 
 
 def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
@@ -81,7 +74,7 @@ def _row(command: str, text: str, column: str, port: str) -> dict[int, int]:
     for row in (row for rows in _tables(text) for row in rows if row.get(column) == port):
         cells = ((re.sub(r"\D", "", name), cell.replace(",", "")) for name, cell in row.items())
         return {int(name): int(cell) for name, cell in cells if name and cell.isdigit()}
-    raise Unreadable(command, text, f"there is no row of {port} in it")
+    raise base.Unreadable(command, text, f"there is no row of {port} in it")
 
 
 _QUEUES: Final = TypeAdapter(dict[str, dict[str, JsonValue]])
@@ -96,7 +89,7 @@ def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
     try:
         rows = _QUEUES.validate_json(text[text.find("{") :].strip()).get(port, {})
     except ValidationError as error:
-        raise Unreadable(command, text, "it is no table of queues") from error
+        raise base.Unreadable(command, text, "it is no table of queues") from error
     queues = ((n, rows.get(f"UC{n}")) for n in PRIORITIES)
     found = {
         n: str(fields.get(field, "")).replace(",", "")
@@ -104,11 +97,13 @@ def _queues(command: str, text: str, port: str, field: str) -> dict[int, str]:
         if isinstance(fields, dict)
     }
     if not found:
-        raise Unreadable(command, text, f"there is no unicast queue of {port} in it")
+        raise base.Unreadable(command, text, f"there is no unicast queue of {port} in it")
     return found
 
 
-def parse_counters(answers: Mapping[str, str], ports: Sequence[str]) -> dict[str, PortCounters]:
+def parse_counters(
+    answers: Mapping[str, str], ports: Sequence[str]
+) -> dict[str, base.PortCounters]:
     """The counters of some ports; pauses, storms and marks as far as they can be read.
 
     SONiC counts no received bytes per priority: they are None. Before the first poll a counter is
@@ -120,14 +115,14 @@ def parse_counters(answers: Mapping[str, str], ports: Sequence[str]) -> dict[str
     return {port: _of_port(port, answers) for port in ports}
 
 
-def _of_port(port: str, answers: Mapping[str, str]) -> PortCounters:
+def _of_port(port: str, answers: Mapping[str, str]) -> base.PortCounters:
     sent, lost = (_queues(QUEUES, answers[QUEUES], port, f) for f in ("totalbytes", "droppacket"))
-    drops, soft = _row(DROPS, answers[DROPS], "Port", port), SoftReader()
+    drops, soft = _row(DROPS, answers[DROPS], "Port", port), base.SoftReader()
     pauses = soft.read("pauses", lambda: parse_pauses(answers[PAUSES], port))
     storms = soft.read("storms", lambda: parse_storms(answers[STORMS], port))
     marked = soft.read("marked", lambda: parse_marks(answers[MARKS], port))
-    return PortCounters(
-        {n: PriorityCounters(None, _count(sent[n]), _count(lost[n])) for n in sent},
+    return base.PortCounters(
+        {n: base.PriorityCounters(None, _count(sent[n]), _count(lost[n])) for n in sent},
         marked,
         sum(drops.values()),
         pauses=pauses or {},
@@ -152,15 +147,15 @@ def parse_marks(text: str, port: str) -> int | None:
         return None
     cells = _queues(MARKS, text, port, "ecnmarkedpacket").values()
     if not all(each.isdigit() or each == "N/A" for each in cells):
-        raise Unreadable(MARKS, text, f"there is no unicast queue of {port} in it")
+        raise base.Unreadable(MARKS, text, f"there is no unicast queue of {port} in it")
     counts = [int(each) for each in cells if each.isdigit()]
     return sum(counts) if counts else None
 
 
-def parse_pauses(text: str, port: str) -> dict[int, PauseCounters]:
+def parse_pauses(text: str, port: str) -> dict[int, base.PauseCounters]:
     """Two tables, received and sent; a priority with `N/A`, before the first poll, is left out."""
     received, sent = (_row(PAUSES, text, f"Port {way}", port) for way in ("Rx", "Tx"))
-    return {n: PauseCounters(received[n], sent[n]) for n in received if n in sent}
+    return {n: base.PauseCounters(received[n], sent[n]) for n in received if n in sent}
 
 
 def parse_storms(text: str, port: str) -> dict[int, int]:
@@ -211,7 +206,7 @@ def parse_offers(command: str, text: str) -> Rows:
     try:
         found = _DUMP.validate_json(text[text.find("{") :])
     except ValidationError as error:
-        raise Unreadable(command, text, "it is no dump of PORT_TABLE") from error
+        raise base.Unreadable(command, text, "it is no dump of PORT_TABLE") from error
     offered = ("supported_speeds", "supported_fecs")
     return {
         key.partition("|")[2]: {n: each.value[n] for n in offered if n in each.value}

@@ -18,19 +18,7 @@ from typing import Final
 
 from components.fabric.parts import WHOLE, Sessions, write_list, write_text
 from components.fabric.state import OtherPorts, PortState, SwitchState
-from components.fabric.systems import bash_cli
-from components.fabric.systems.base import (
-    ByHand,
-    Change,
-    Driver,
-    PortCounters,
-    Question,
-    Reading,
-    Script,
-    Unreadable,
-    Unsettable,
-    ask_once,
-)
+from components.fabric.systems import base, bash_cli
 from components.fabric.systems.sonic import counters, read, routing
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.port import OFFERS, PortPlan, vlan_members
@@ -94,7 +82,7 @@ def _state_of(config: read.ConfigDb, wanted: SwitchState) -> SwitchState:
     )
 
 
-def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
     """The ordered way from `actual` to `target`; empty when they agree.
 
     Raises:
@@ -114,7 +102,7 @@ def plan_changes(actual: SwitchState, target: SwitchState) -> tuple[Change, ...]
     spans = db.SPANNING in db.words_of(actual)
     parts, vlans, joins = _typed_members(leaves, first) if spans else ((), (), ())
     return tuple(
-        Change((line,))
+        base.Change((line,))
         for lines in (
             parts,
             *map(db.delete_rows, (leaves, *goes)),
@@ -156,7 +144,7 @@ def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
 def _require_pool(actual: SwitchState, target: SwitchState) -> None:
     wanted = any(port.lossless_buffers for port in target.ports.values())
     if target.roce == "lossless" and actual.roce == "none" and wanted:
-        raise Unsettable(
+        raise base.Unsettable(
             "lossless needs the buffer pool ingress_lossless_pool, which the switch has not. "
             "`sudo config qos reload` makes it from the platform's template, and sets the QoS of "
             "every port, so we do not run it: do so once, save, and run this again"
@@ -177,7 +165,7 @@ def _require_free(actual: SwitchState, target: SwitchState) -> None:
     freed = {name for name, left in (target.addresses or {}).items() if not left}
     lines = [line for name, line in routing.held_interfaces(actual) if name in joins - freed]
     if lines:
-        raise Unsettable(
+        raise base.Unsettable(
             "ports that shall be in a VLAN are routed or in a bundle, as the factory's preset t1 "
             "leaves them. They may carry sessions of others, so we do not change that: run these "
             "lines, save, and run this again:\n    " + "\n    ".join(lines)
@@ -214,15 +202,15 @@ def _own_rows(
     return written, stripped, sorted({*held} - kept)
 
 
-class SonicDriver(Driver):
+class SonicDriver(base.Driver):
     """See `components.fabric.systems.base.Driver`."""
 
     system = "sonic"
     title = "SONiC"
-    ports = ask_once(CONFIG, lambda name, text: read.port_names(read.parse_config(name, text)))
-    neighbours = ask_once(counters.NEIGHBOURS, counters.parse_neighbours)
-    links = ask_once(counters.STATUS, counters.parse_links)
-    by_hand = ByHand(
+    ports = base.ask_once(CONFIG, lambda name, text: read.port_names(read.parse_config(name, text)))
+    neighbours = base.ask_once(counters.NEIGHBOURS, counters.parse_neighbours)
+    links = base.ask_once(counters.STATUS, counters.parse_links)
+    by_hand = base.ByHand(
         "SONiC deletes what the port has, and where the platform has no platform.json it takes its "
         "ports from port_config.ini at the next boot",
         (
@@ -234,13 +222,13 @@ class SonicDriver(Driver):
     """Members of group sudo need no password on SONiC; if that was changed, say so."""
     # A reload of the configuration while we write would take our lines away again.
     configure = (
-        Script(
+        base.Script(
             f"sudo touch {RELOAD_LOCK} && exec 9<{RELOAD_LOCK} && {{ flock -w 5 9 ||"
             ' { echo "a config reload or another update is running"; false; }; }'
         ),
     )
     # A full disk cuts the saved configuration short: a copy that fits is proof that there is room.
-    save = Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
+    save = base.Script(f"sudo config save -y {SCRATCH} && sudo rm {SCRATCH} && sudo config save -y")
 
     def read_commands(self, wanted: SwitchState) -> tuple[str, ...]:
         """The whole configuration; the release if BGP is wanted, and what ports can run at."""
@@ -251,7 +239,7 @@ class SonicDriver(Driver):
             *((PORTS,) if linked else ()),
         )
 
-    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> Reading:
+    def parse(self, answers: Mapping[str, str], wanted: SwitchState) -> base.Reading:
         """Read what `read_commands` asked for."""
         tables = read.parse_config(CONFIG, answers[CONFIG])
         read.require_ports(CONFIG, tables, wanted.ports)
@@ -264,11 +252,11 @@ class SonicDriver(Driver):
             others = OtherPorts(by_vlan=config.vlan_holders(wanted.ports, interfaces=False))
             state = _state_of(config, wanted)
             state = state.model_copy(update={"native": state.native | native})
-            return Reading(state, config.vlan_holders(wanted.ports), others)
+            return base.Reading(state, config.vlan_holders(wanted.ports), others)
         except ValueError as error:
-            raise Unreadable(CONFIG, answers[CONFIG], _odd(tables, str(error))) from error
+            raise base.Unreadable(CONFIG, read.HIDDEN, _odd(tables, str(error))) from error
 
-    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    def plan_changes(self, actual: SwitchState, target: SwitchState) -> tuple[base.Change, ...]:
         """One document of rows, and what takes commands of its own."""
         return plan_changes(actual, target)
 
@@ -295,11 +283,13 @@ class SonicDriver(Driver):
         wanted = SwitchState(ports=dict.fromkeys(ports, PortState()))
         return _state_of(read.ConfigDb.of(tables), wanted)
 
-    def sessions(self, *, bfd: bool) -> Question[Sessions]:
+    def sessions(self, *, bfd: bool) -> base.Question[Sessions]:
         """The sessions, with BFD if any neighbour has it, and the next hops."""
         first = counters.WITH_BFD if bfd else counters.SUMMARY
-        return Question((first, counters.NEXT_HOPS), counters.parse_sessions)
+        return base.Question((first, counters.NEXT_HOPS), counters.parse_sessions)
 
-    def counters(self, ports: Sequence[str]) -> Question[dict[str, PortCounters]]:
+    def counters(self, ports: Sequence[str]) -> base.Question[dict[str, base.PortCounters]]:
         """Sent bytes per queue, discards, pauses, storms, marks; of all ports in an answer each."""
-        return Question(counters.COMMANDS, lambda answers: counters.parse_counters(answers, ports))
+        return base.Question(
+            counters.COMMANDS, lambda answers: counters.parse_counters(answers, ports)
+        )

@@ -17,15 +17,8 @@ from typing import Final
 from components.fabric.state import PortState, SwitchState
 from components.fabric.systems.base import Unsettable
 from components.fabric.systems.membership import fill_membership
+from components.fabric.systems.sonic import read
 from components.fabric.systems.sonic import rows as db
-from components.fabric.systems.sonic.read import (
-    ACTION,
-    RANGES_MS,
-    UNPOLLED,
-    is_time,
-    made_groups,
-    poll_ms,
-)
 from components.fabric.systems.sonic.rows import Cell, Cells
 
 _TEMPLATE_ROW: Final = "CABLE_LENGTH|AZURE"
@@ -204,7 +197,7 @@ class PortPlan:
         elif port.cable_m is not None and was.cable_m != port.cable_m:
             aim = dict.fromkeys(held, f"{port.cable_m}m")
             paused, rows = port.pfc_priorities or (), db.read_rows(self.switch) or ()
-            for cell, speed, length in made_groups(self.now, paused):
+            for cell, speed, length in read.made_groups(self.now, paused):
                 profile = f"{db.LOSSLESS_PROFILE}{speed}_{port.cable_m}m_profile"
                 # buffermgrd does not touch a row of an earlier list, `3-4` beside `3`, which would
                 # bring its headroom back at the next boot. Its new profile must be there already.
@@ -258,8 +251,8 @@ class PortPlan:
         settled = was.pfc_watchdog and times in {None, was.pfc_watchdog_ms} and lists_all
         if not port.pfc_watchdog or settled:
             return {} if port.pfc_watchdog is False else None
-        polled = poll_ms(implied)
-        if UNPOLLED in implied:
+        polled = read.poll_ms(implied)
+        if read.UNPOLLED in implied:
             raise Unsettable(
                 "its PFC watchdogs see nothing, since the polling of their counters is off. It is "
                 "one setting for all ports, so we do not change it: run `sudo pfcwd counter_poll "
@@ -272,11 +265,11 @@ class PortPlan:
                 f"`sudo pfcwd interval {min(times)}`, save, and run this again"
             )
         wanted = {cell: text for cell, text in self.now.items() if cell[0] == row}
-        wanted[row, "action"] = ACTION
-        for number, time in enumerate(RANGES_MS):
+        wanted[row, "action"] = read.ACTION
+        for number, time in enumerate(read.RANGES_MS):
             if times is not None:
                 wanted[row, time] = str(times[number])
-            elif not is_time(wanted.get((row, time), ""), time, implied):
+            elif not read.is_time(wanted.get((row, time), ""), time, implied):
                 wanted[row, time] = str(max(_TIME_MS, polled))
         wanted[listed] = self.now[listed] if lists_all else ",".join(map(str, sorted(paused)))
         return wanted

@@ -26,7 +26,7 @@ _PORT: Final = re.compile(r"Ethernet\d+")
 _OF_PORTS: Final = ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG")
 _NAMED_TABLES: Final = {**db.MAP_TABLES, "profile": "BUFFER_PROFILE"}
 _MARKS: Final = {"ecn_all", "ecn_green", "ecn_green_yellow"}
-_HIDDEN: Final = "    (not shown: it may hold secrets)"
+HIDDEN: Final = "    (not shown: it may hold secrets)"
 Mode = Literal["access", "trunk", "hybrid", "routed"]
 
 
@@ -40,9 +40,9 @@ def parse_config(command: str, text: str) -> Tables:
         tree = _TREE.validate_json(text.strip())
     except ValidationError as error:
         why = f"it is no table of tables: {error.errors()[0]['msg']}"
-        raise Unreadable(command, _HIDDEN, why) from error
+        raise Unreadable(command, HIDDEN, why) from error
     if not tree.get("PORT"):
-        raise Unreadable(command, _HIDDEN, "there is no port in it")
+        raise Unreadable(command, HIDDEN, "there is no port in it")
     return {t: {row: _fields(value) for row, value in rows.items()} for t, rows in tree.items()}
 
 
@@ -67,7 +67,8 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
         if name not in tables["PORT"]:
             why = f"there is no port {name}; if it is a part of another one, that one must be "
             why += "split first: `sudo config interface breakout`"
-            raise Unreadable(command, _HIDDEN, why)
+            raise Unreadable(command, HIDDEN, why)
+    _require_spans(command, tables, {*wanted})
     joined: Rows = {}
     split: Rows = {}
     for table in _OF_PORTS:
@@ -81,12 +82,26 @@ def require_ports(command: str, tables: Tables, wanted: Collection[str]) -> None
         sku = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("hwsku", "of this switch")
         raise Unreadable(
             command,
-            _HIDDEN,
+            HIDDEN,
             f"the template of HwSKU {sku} writes one row for several ports: {next(iter(joined))}. "
             "Which row counts beside one of a single port is not said, so we change none of them: "
             "split them by these lines, which set the QoS of those ports again, and save:\n    "
             f"{lines}",
         )
+
+
+def _require_spans(command: str, tables: Tables, wanted: set[str]) -> None:
+    """Refuse a row of queues or groups of a wanted port that does not say which ones."""
+    for table in ("QUEUE", "BUFFER_PG"):
+        for key in tables.get(table, {}):
+            names, *between, span = key.split("|")
+            if between and wanted & {names, *between}:
+                why = "is a virtual output queue of a chassis, and we read queues of ports only"
+            elif wanted & {*names.split(",")} and not db.spread(span):
+                why = "says no queue or group, such as 3 or 3-4"
+            else:
+                continue
+            raise Unreadable(command, HIDDEN, f"{table}|{key!r} {why}")
 
 
 def port_names(tables: Tables) -> tuple[str, ...]:
@@ -178,7 +193,7 @@ class ConfigDb:
         mode, access, trunk = self._membership(name)
         drops, restores = (watchdog.get(time, "") for time in RANGES_MS)
         timed = drops.isdigit() and restores.isdigit()
-        paused = tuple(sorted(map(int, re.findall(r"\d+", qos.get("pfc_enable", "")))))
+        paused = tuple(sorted(db.numbers_of(qos.get("pfc_enable", ""))))
         # The port's own map, or else the one of the whole switch.
         dscps = qos.get("dscp_to_tc_map") or everywhere.get("dscp_to_tc_map", "")
         served = {tc: self._named_by(name, tc, "scheduler") for tc in db.PRIORITIES}
@@ -270,7 +285,6 @@ class ConfigDb:
         )
 
     def _cells(self, name: str) -> Iterator[tuple[str, Cells]]:
-        """The cells that are there of each setting of a port."""
         yield "mode", self._held("PORT", [name], ["mode"])
         for setting, (row, tc) in db.SETTINGS.items():
             table = row.key.partition("|")[0]
@@ -283,7 +297,6 @@ class ConfigDb:
         yield "pfc_watchdog", self._held("PORT_QOS_MAP", [name], [db.LIST_FIELD]) | watched
 
     def _held(self, table: str, keys: Iterable[str], fields: Iterable[str]) -> Cells:
-        """Those of some cells that are there."""
         rows = {key: self.row(table, key) for key in keys}
         return {
             (f"{table}|{key}", field): row[field]

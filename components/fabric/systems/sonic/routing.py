@@ -12,6 +12,7 @@ direction a session comes up and carries no route (RFC 8212). So ours name one t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final
 
 from components.fabric.state import BgpState, SwitchState
@@ -80,7 +81,6 @@ def routing_rows(tables: Tables) -> Rows:
 
 
 def _rows_of(state: SwitchState) -> Rows:
-    """The rows that a state keeps."""
     return db.read_rows(state, WORDS) or {}
 
 
@@ -101,13 +101,13 @@ def held_interfaces(state: SwitchState) -> Iterator[tuple[str, str]]:
     for row, fields in rows.items():
         table, name, *rest = row.split("|")
         if table == "INTERFACE" and rest:
-            yield name, f"sudo config interface ip remove {name} {rest[0]}"
+            yield name, f"sudo config interface ip remove {name} {quote('|'.join(rest))}"
         elif table == "INTERFACE" and _USE_LINK_LOCAL.items() <= fields.items():
             yield name, f"sudo config interface ipv6 disable use-link-local-only {name}"
         elif table == "INTERFACE" and not any(each.startswith(f"{row}|") for each in rows):
-            yield name, f"sudo sonic-db-cli CONFIG_DB DEL '{row}'"
-        elif table == _BUNDLED:
-            yield rest[0], f"sudo config portchannel member del {name} {rest[0]}"
+            yield name, f"sudo sonic-db-cli CONFIG_DB DEL {quote(row)}"
+        elif table == _BUNDLED and rest:
+            yield rest[0], f"sudo config portchannel member del {quote(name)} {rest[0]}"
 
 
 def bgp_of(rows: Rows) -> BgpState:

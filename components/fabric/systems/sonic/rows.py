@@ -9,6 +9,8 @@ transaction of Redis: all of it or nothing (sources: WHY.md beside this file).
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -246,7 +248,7 @@ def by_row(parts: Iterable[Cells]) -> Rows:
 
 def delete_rows(rows: Iterable[str]) -> Iterator[str]:
     """The command that deletes rows, in their order; none if there are none."""
-    text = _wrapped((f"'{row}'" for row in rows), " ").replace("\n", "\\\n")
+    text = _wrapped(map(shlex.quote, rows), " ").replace("\n", "\\\n")
     if text:
         yield Script(f"sudo sonic-db-cli CONFIG_DB DEL {text}")
 
@@ -259,7 +261,7 @@ def delete_fields(cells: Iterable[Cell]) -> Iterator[str]:
     fields: dict[str, list[str]] = {}
     for row, field in cells:
         fields.setdefault(row, []).append(field)
-    lines = (f"sudo sonic-db-cli CONFIG_DB HDEL '{r}' {' '.join(f)}" for r, f in fields.items())
+    lines = (f"sudo sonic-db-cli CONFIG_DB HDEL {shlex.join((r, *f))}" for r, f in fields.items())
     if fields:
         yield Script(" &&\n".join(lines))
 
@@ -341,13 +343,21 @@ def words_of(switch: SwitchState, key: str = WHOLE) -> tuple[str, ...]:
 
 
 def spread(row: str) -> range:
-    """The numbers at the end of a row: of `3`, `3-4` or `BUFFER_PG|Ethernet0|3-4`."""
-    first, _, last = row.rpartition("|")[2].partition("-")
-    if not first.isdigit():
-        return range(0)
-    return range(int(first), int(last if last.isdigit() else first) + 1)
+    """The numbers at the end of a row: of `3`, `3-4` or `BUFFER_PG|Ethernet0|3-4`; else none."""
+    found = _SPAN.search(row)
+    return range(int(found[1]), int(found[2] or found[1]) + 1) if found else range(0)
+
+
+_SPAN: Final = re.compile(r"(?:^|\|)(\d{1,2})(?:-(\d{1,2}))?\Z")
+"""Queues and groups have one digit in SONiC's YANG; multicast queues go on above 9 elsewhere."""
 
 
 def numbers_of(text: str) -> set[int]:
-    """The numbers of `3,4`."""
-    return {int(part) for part in text.split(",") if part.isdigit()}
+    """The numbers of `3,4`.
+
+    Raises:
+        ValueError: It is no such list.
+    """
+    if text and not re.fullmatch(r"\d(,\d)*", text):
+        raise ValueError(f"{text!r} is no list of priorities")
+    return {int(part) for part in text.split(",") if part}

@@ -7,30 +7,20 @@ from typing import Final
 from components.fabric.identity import Field, IdentityQuestions
 from components.fabric.queues import marking_of
 from components.fabric.state import PortState, SwitchState
-from components.fabric.systems import bash_cli
+from components.fabric.systems import bash_cli, switch_system
 from components.fabric.systems.base import Drain, Script
 from components.fabric.systems.sonic import counters
 from components.fabric.systems.sonic import routing as bgp
 from components.fabric.systems.sonic import rows as db
 from components.fabric.systems.sonic.driver import SonicDriver
 from components.fabric.systems.sonic.port import vlan_members
-from components.fabric.systems.switch_system import (
-    Caution,
-    ExecForm,
-    Intent,
-    Lines,
-    LinkForm,
-    LinkWish,
-    RoutedForm,
-    SwitchSystem,
-)
 from components.model.fabric import Rdma
 
 
-def plan_intent(rdma: Rdma) -> Intent:
+def plan_intent(rdma: Rdma) -> switch_system.Intent:
     """Every part on its own, and which DSCP and which class belong to a priority."""
     lossless = rdma.mode == "lossless"
-    return Intent(
+    return switch_system.Intent(
         # The pools of the platform's template, which lossless buffers are taken from.
         SwitchState(roce="lossless" if lossless else None),
         PortState(
@@ -49,7 +39,7 @@ def plan_intent(rdma: Rdma) -> Intent:
     )
 
 
-def _link_words(wish: LinkWish) -> dict[str, str]:
+def _link_words(wish: switch_system.LinkWish) -> dict[str, str]:
     """The fields of a row of PORT: Mbit/s, and of them what is offered."""
     speed = f"{wish.speed_gbit_s * db.MBIT_PER_GBIT}" if wish.speed_gbit_s else None
     words = {"speed": speed, "fec": wish.fec}
@@ -64,7 +54,7 @@ _KEYS: Final = f"{_DB} KEYS '*'"
 _EACH_GOES: Final = f"xargs -r -n 1 {_DB} DEL"
 
 
-def _around(desired: SwitchState, lines: Lines) -> Lines:
+def _around(desired: SwitchState, lines: switch_system.Lines) -> switch_system.Lines:
     """Refuse what no row of ours can mend, then leave the VLANs of others.
 
     The switch ignores another tagging of a member, so such a member goes first.
@@ -101,7 +91,7 @@ def _around(desired: SwitchState, lines: Lines) -> Lines:
     return (*map(Script, sent), *lines) if desired.ports else lines
 
 
-def _around_undo(desired: SwitchState, lines: Lines) -> Lines:
+def _around_undo(desired: SwitchState, lines: switch_system.Lines) -> switch_system.Lines:
     """Then the QoS of the platform's template, if that is in use, and no rows of ours.
 
     A VLAN goes only if its own row is all that names it: `config vlan del` refuses one with members
@@ -121,7 +111,7 @@ def _around_undo(desired: SwitchState, lines: Lines) -> Lines:
     return (*map(Script, sent),) if desired.ports else lines
 
 
-EXEC: Final = ExecForm(
+EXEC: Final = switch_system.ExecForm(
     expects=r"(?s)(?:.*\n)?applied\s*",
     commit=("echo applied",),
     lacks={
@@ -143,7 +133,7 @@ EXEC: Final = ExecForm(
 )
 
 
-SYSTEM: Final = SwitchSystem(
+SYSTEM: Final = switch_system.SwitchSystem(
     driver=SonicDriver(),
     intent=plan_intent,
     session=bash_cli.SESSION,
@@ -171,7 +161,7 @@ SYSTEM: Final = SwitchSystem(
     template_marks=frozenset({3, 4}),
     # The tables of the unified management framework came with 202012 (sonic-buildimage 5142).
     routing=(counters.MIN_RELEASE, 0, 0),
-    routed=RoutedForm(
+    routed=switch_system.RoutedForm(
         loopback="Loopback0",
         vlan="Vlan{}",
         link=(bgp.LINK_LOCAL,),
@@ -179,7 +169,7 @@ SYSTEM: Final = SwitchSystem(
         sessions="show ip bgp summary",
         session="show ip bgp neighbors {}",
         cautions=(
-            Caution(
+            switch_system.Caution(
                 "whether BGP sessions over ports without addresses come back after a boot of SONiC "
                 "is not proven: issue 27723 of sonic-buildimage is open, and with FRR 10.5.1 they "
                 "stay Idle (issue 26959)",
@@ -187,7 +177,7 @@ SYSTEM: Final = SwitchSystem(
                 "look at its sessions.",
                 unnumbered=True,
             ),
-            Caution(
+            switch_system.Caution(
                 f"SONiC's BGP before {bgp.UP_SINCE} takes rows that its own YANG refuses, so that "
                 "`config apply-patch`, `config replace`, `config rollback` and `config interface "
                 "breakout` are refused as long as our sessions are there",
@@ -210,11 +200,11 @@ SYSTEM: Final = SwitchSystem(
         asks="sudo vtysh -c 'show running-config bgpd' | grep 'bgp graceful-shutdown'",
         is_away=r"^ +bgp graceful-shutdown\s*$",
     ),
-    links=LinkForm(_link_words),
+    links=switch_system.LinkForm(_link_words),
     # sonic-utilities, config/stp.py, 202411: `portfast` with PVST, `edge_port` with MST.
     lacking={
         "bpdu_guard": "it has no spanning tree unless the site switches it on, and the field of an "
-        "edge port depends on the mode of that",
+        "edge port depends on the mode of that"
     },
     mark_percent=None,
     class_shares=None,

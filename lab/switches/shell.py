@@ -1,4 +1,4 @@
-"""As much of bash as people type at a switch: lists, pipes, groups, `>`, grep and xargs: pure."""
+"""A login of bash, as much of it as people type at a switch: lists, pipes, groups, `>`, grep."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-Runner = Callable[[list[str], str], tuple[str, int]]
+from lab.switches import neighbours
+
+Output = tuple[str, int]
+"""What a command printed, and its exit status."""
+Runner = Callable[[list[str], str], Output]
 """Runs one simple command on what a pipe brings; returns what it printed and its exit status."""
 _OPERATORS: Final = {";", "&&", "||"}
 _COMMENT: Final = re.compile(r"^\s*#.*\n?", re.MULTILINE)
@@ -23,7 +27,8 @@ class Shell:
     """One line after the other; the exit status of the last command stays."""
 
     runner: Runner
-    write_file: Callable[[str, str], None]
+    files: Callable[[], dict[str, str]]
+    home: str = "/root"
     status: int = 0
     pending: str = ""
     """The lines of a command that goes on: a quote is open, or `\\\\` or `&&` ends the last one."""
@@ -57,10 +62,7 @@ class Shell:
         while self._words and self._words[0] != "}":
             printed += self._pipeline(run=wanted)
             operator = self._words.pop(0) if self._words and self._words[0] in _OPERATORS else ";"
-            wanted = run and {
-                "&&": self.status == 0,
-                "||": self.status != 0,
-            }.get(operator, True)
+            wanted = run and {"&&": self.status == 0, "||": self.status != 0}.get(operator, True)
         return printed
 
     def _pipeline(self, *, run: bool) -> str:
@@ -92,20 +94,21 @@ class Shell:
         return self._simple(words, given) if run and words else ""
 
     def _simple(self, words: list[str], given: str) -> str:
-        path = None
+        words = [f"{self.home}{word[1:]}" if word.startswith("~/") else word for word in words]
+        path = held = ""
         if "<<<" in words:
             at = words.index("<<<")
             given, words = f"{words[at + 1]}\n", words[:at]
-        if ">" in words:
-            at = words.index(">")
-            path, words = words[at + 1], words[:at]
+        if words[-2:-1] in ([">"], [">>"]):
+            *words, operator, path = words
+            held = self.files().get(path, "") if operator == ">>" else ""
         words = [part.replace("$?", str(self.status)) for part in words]
         printed, self.status = self.runner(words, given)
         if printed and not printed.endswith("\n"):
             printed += "\n"
-        if path is None:
+        if not path:
             return printed
-        self.write_file(path, printed)
+        self.files()[path] = held + printed
         return ""
 
 
@@ -115,7 +118,7 @@ XARGS_FAILED: Final = 123
 """Exit status of xargs where a command that it ran has failed (its manual page)."""
 
 
-def grep(words: list[str], given: str) -> tuple[str, int]:
+def grep(words: list[str], given: str) -> Output:
     """`grep -q -x -v -c -E -F PATTERN` on what a pipe brings; 1 where no line is found."""
     flags = {letter for word in words[:-1] for letter in word.removeprefix("-")}
     pattern = words[-1]
@@ -131,9 +134,7 @@ def grep(words: list[str], given: str) -> tuple[str, int]:
     return ("" if "q" in flags else "".join(f"{line}\n" for line in found)), status
 
 
-def xargs(
-    words: list[str], given: str, run: Callable[[list[str]], tuple[str, int]]
-) -> tuple[str, int]:
+def xargs(words: list[str], given: str, run: Callable[[list[str]], Output]) -> Output:
     """`xargs -r -n 1 COMMAND…`: once for each word that a pipe brings."""
     if words[:3] != ["-r", "-n", "1"]:
         return f"xargs: the lab does not know {' '.join(words)}\n", 1
@@ -143,3 +144,91 @@ def xargs(
         printed += text if not text or text.endswith("\n") else f"{text}\n"
         failed = failed or status != 0
     return printed, XARGS_FAILED if failed else 0
+
+
+NOT_FOUND: Final = 127
+"""bash's exit status for a command that there is not."""
+
+
+@dataclass(slots=True, eq=False)
+class BashLogin:
+    """The state of one login."""
+
+    switch: Any
+    host: str
+    user: str
+    open: bool = True
+    changes: int = 0
+    own_files: dict[str, str] = field(default_factory=dict[str, str])
+    shell: Shell = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Give the shell its commands."""
+        self.shell = Shell(self.run_words, lambda: self.files, f"/home/{self.user}")
+
+    @property
+    def status(self) -> int:
+        """Exit status of the last command."""
+        return self.shell.status
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What somebody wrote, by path."""
+        return self.own_files
+
+    def run(self, line: str) -> str:
+        """Run one line of commands and return what they print."""
+        if not line.strip():
+            return ""
+        try:
+            return self.shell.type_line(line.strip())
+        except ShellError as error:
+            self.shell.status = 2
+            return f"-bash: syntax error: {error}\n"
+
+    def run_words(self, words: list[str], given: str = "") -> Output:
+        """Run one simple command."""
+        raise NotImplementedError
+
+    def leave(self) -> Output:
+        """End the shell."""
+        self.open = False
+        return "", 0
+
+    def folders(self, words: list[str], *, root: bool) -> Output:
+        """`ls`, `mkdir` and `rmdir`."""
+        found = self.switch.stored.run_folders(words, root=root)
+        self.switch.commit()
+        return found
+
+    def remove(self, words: list[str]) -> Output:
+        """Delete a file that somebody wrote."""
+        names = [word for word in words if word != "-f"]
+        gone = [self.files.pop(name, None) for name in names]
+        if None in gone and "-f" not in words:
+            return f"rm: cannot remove '{names[0]}': No such file or directory", 1
+        return "", 0
+
+    def vtysh(self, words: list[str]) -> Output:
+        """The real one, or as much of it as asks for sessions."""
+        switch, text = self.switch, " ".join(("vtysh", *words))
+        if refusal := switch.refuse(text):
+            return f"{refusal}\n", 1
+        if switch.frr is not None:
+            status, printed = switch.frr.vtysh(*words)
+            return printed, status
+        found = neighbours.vtysh(words, switch.router_view(), switch.told())
+        if found is None:
+            switch.note_unmodelled(text)
+            return "-bash: vtysh: command not found", NOT_FOUND
+        return found, 0
+
+
+BUILTINS: Final[dict[str, Callable[[Any, list[str]], Output]]] = {
+    "echo": lambda _login, words: (" ".join(words) + "\n", 0),
+    # The lab's counters move at once: nothing has to be waited for.
+    **dict.fromkeys(("sleep", "true", "export"), lambda _login, _words: ("", 0)),
+    "false": lambda _login, _words: ("", 1),
+    **dict.fromkeys(("exit", "logout"), lambda login, _words: login.leave()),
+    "rm": BashLogin.remove,
+}
