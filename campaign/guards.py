@@ -24,6 +24,7 @@ from components.fabric.edit import Edit
 from components.fabric.exchange import Exchange
 from components.fabric.splits import plan_changes
 from components.fabric.state import SwitchState
+from components.fabric.systems.base import flatten
 from components.preview import from_plans
 from components.remote import switch_session
 from components.update import refuse
@@ -75,7 +76,7 @@ def _blind(
     changes = plan_changes(self.driver, before.state, aim(before))
     self._send(changes, taken)  # pyright: ignore[reportPrivateUsage] - the seam
     self._save(taken)  # pyright: ignore[reportPrivateUsage] - the same
-    return exchange.Outcome(before.state, before.state, exchange.flatten(changes), ())
+    return exchange.Outcome(before.state, before.state, flatten(changes), ())
 
 
 def _send_line(self: Exchange, line: str, taken: list[str]) -> None:
