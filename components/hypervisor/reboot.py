@@ -104,8 +104,8 @@ class Reboot:
         """Cards of one guest whose firmware will start otherwise than it runs."""
         if not guest.cards:
             return []
-        keys = [f"nic.{card}.{key}" for card in guest.cards for key in ("ats", "ats_current")]
-        stdin = HostState(dict.fromkeys(keys, "on")).render()
+        asked = {f"nic.{card}.ats": "on" for card in guest.cards}  # `ats_current` comes with it
+        stdin = HostState(asked).render()
         call = host_call("observe")
         answer = run_call(self.run, guest.endpoint, call, stdin, OBSERVE_DEADLINE_S)
         if answer.exit_status:

@@ -59,19 +59,23 @@ class FakeSite:
     def run(self, endpoint: Endpoint, command: str, stdin: str, deadline_s: float) -> HostAnswer:
         del deadline_s
         if endpoint != self.request.endpoint:
-            return self.guest(endpoint, command)
+            return self.guest(endpoint, command, stdin)
         if self.asked_s is not None:
             raise UnreachableError(f"{endpoint.where} is not reachable: connection refused")
         values = dict(line.split("=", 1) for line in stdin.splitlines())
         return HostAnswer(self.act(values), "", 0)
 
-    def guest(self, endpoint: Endpoint, command: str) -> HostAnswer:
+    def guest(self, endpoint: Endpoint, command: str, stdin: str) -> HostAnswer:
+        """As observe.sh answers: what is asked, and of firmware also what runs now."""
         if self.now_s < self.guests_at_s:
             raise UnreachableError(f"{endpoint.where} is not reachable: connection refused")
         if command == "true":
             return HostAnswer("", "", 0)
         new, now = self.firmware.get(endpoint.device, ("on", "on"))
-        return HostAnswer(f"nic.{CARD}.ats={new}\nnic.{CARD}.ats_current={now}\n", "", 0)
+        values = {f"nic.{CARD}.ats": new, f"nic.{CARD}.ats_current": now}
+        asked = [line.partition("=")[0] for line in stdin.splitlines()]
+        asked += [f"{key}_current" for key in asked if key.endswith(".ats")]
+        return HostAnswer("".join(f"{key}={values[key]}\n" for key in asked), "", 0)
 
     def act(self, values: Mapping[str, str]) -> str:
         action = values["action"]
