@@ -62,6 +62,8 @@ class Attachment:
     """Length of the prefix of `ip`; 0 where all that is asked for is on the same subnet."""
     routes: tuple[tuple[str, str], ...] = ()
     """Networks behind a next hop, with that: `("10.10.0.0/16", "10.10.111.1")`."""
+    has_node_guid: bool = True
+    """Without one, RDMA-CM finds no device for its connections (sources.md#vfs)."""
     kind: AttachmentKind = "vf"
     """`vf`: a VF of the PF. `pf`: the PF itself, shared (macvlan, host network, passed through).
     `hca`: a whole InfiniBand HCA, whose name is `pf`; it has neither address nor VLAN."""

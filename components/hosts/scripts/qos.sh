@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034 # work, pci, ... are set by input.sh
-# RoCE's quality of service on a PF: DCBX, trust, PFC, buffers, DSCP map, traffic classes, ECN, CNP,
-# RDMA-CM's mode and ToS, the traffic class of raw verbs, and the RoCE v2 GID of its address.
+# RoCE's quality of service on a PF: DCBX, trust, PFC, buffers, DSCP map, traffic classes, ECN
+# and CNP. What RDMA devices mark is in marks.sh.
 
 qos_read='' # the network device of which $qos_dcbx, $qos_trust, ... are known
 
@@ -29,14 +29,14 @@ find_qos() { # PCI SETTING : of the card at hand, whose network device is $netde
       tc=${2#tc}
       find_rate "${tc%_rate}"
       ;;
-    traffic_class) find_traffic_class "/sys/bus/pci/devices/$1/infiniband" ;;
+    *traffic_class) find_traffic_class "$1" "$2" ;;
     gid) find_gid "$1" "$netdev" ;;
     ecn_priority_*) find_ecn "$1" "$net/ecn" "${2#ecn_priority_}" ;;
     cnp_dscp | cnp_priority)
       find_cnp_file "$1" "$net/ecn" "$2"
       find_line "$cnp_file"
       ;;
-    roce_*) find_rdma_cm "$1" "default_$2" ;;
+    roce_* | vf_roce_tos) find_rdma_cm "$1" "$2" ;;
     global_pause) find_pause "$netdev" ;;
   esac
 }
@@ -53,14 +53,14 @@ write_qos() { # PCI SETTING VALUE
       fail "lldpad runs on this host, and would overwrite PFC and DCBX of $netdev: take it off with" \
         'systemctl disable --now lldpad.socket lldpad.service, then run again'
       ;;
-    traffic_class) write_traffic_class "$1" "$3" ;;
+    vf_*) case $3 in *,*) ;; *) write_marks "$1" "$2" "$3" ;; esac ;; # several were recorded: none of them is put back
+    traffic_class | roce_*) write_marks "$1" "$2" "$3" ;;
     gid) wait_for_gid "$1" "$netdev" ;;
     dcbx | trust | pfc | cable_length_m | buffers | dscp*_priority | priority_classes | ets | tc?_rate)
       write_dcb "$netdev" "$2" "$3"
       ;;
     ecn_priority_*) write_ecn "$1" "/sys/class/net/$netdev/ecn" "${2##*_}" "$3" ;;
     cnp_*) write_cnp "$1" "/sys/class/net/$netdev/ecn" "$2" "$3" ;;
-    roce_*) write_rdma_cm "$1" "$2" "$3" ;;
     global_pause) write_pause "$netdev" "$3" ;;
   esac
 }
@@ -137,64 +137,6 @@ find_priority() { # DSCP : by the tool's map, whose lines became "<priority>:,<D
   done
 }
 
-find_traffic_class() { # FOLDER OF RDMA DEVICES : the file is there with NVIDIA's driver alone
-  find_first "$1"
-  tclass_file=$1/$value/tc/1/traffic_class
-  value=''
-  [ -e "$tclass_file" ] || return 0
-  while IFS= read -r tclass_line || [ -n "$tclass_line" ]; do
-    case $tclass_line in 'Global tclass='?*) value=${tclass_line#*=} ;; esac
-  done <"$tclass_file"
-  value=${value:-off}
-}
-
-write_traffic_class() { # PCI 0-255|off
-  find_first "/sys/bus/pci/devices/$1/infiniband"
-  tclass_file=/sys/bus/pci/devices/$1/infiniband/$value/tc/1/traffic_class
-  [ -e "$tclass_file" ] ||
-    fail "$tclass_file does not exist: the traffic class of raw verbs is set through NVIDIA's driver" \
-      '(DOCA-OFED or MLNX_OFED); with the inbox driver each job marks its packets (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS)'
-  case $2 in off) put tclass=-1 "$tclass_file" ;; *) put "$2" "$tclass_file" ;; esac
-}
-
-find_gid() { # PCI NETDEV : whether its addresses have RoCE v2 GIDs, at whatever index
-  find_first "/sys/bus/pci/devices/$1/infiniband"
-  gid_port=/sys/bus/pci/devices/$1/infiniband/$value/ports/1
-  find_addresses "$2"
-  gid_left=$value,
-  while [ -n "$gid_left" ]; do
-    has_gid "${gid_left%%,*}" || { value=absent && return; }
-    gid_left=${gid_left#*,}
-  done
-  value='RoCE v2'
-}
-
-has_gid() { # ADDRESS/LENGTH : at $gid_port
-  IFS=./
-  # shellcheck disable=SC2086 # its numbers
-  set -- $1
-  unset IFS
-  [ $# = 5 ] || return 1
-  gid=$(printf 'ffff:%02x%02x:%02x%02x' "$1" "$2" "$3" "$4")
-  grep -s -l "$gid" "$gid_port"/gids/* >"$work/gids"
-  while IFS= read -r gid_file; do
-    find_line "$gid_port/gid_attrs/types/${gid_file##*/}"
-    [ "$value" != 'RoCE v2' ] || return 0
-  done <"$work/gids"
-  return 1
-}
-
-wait_for_gid() { # PCI NETDEV : the kernel makes it when the address is there and the link is up
-  waited_s=0
-  while find_gid "$1" "$2" && [ "$value" = absent ]; do
-    [ "$waited_s" -lt 10 ] ||
-      fail "$2 has $(read_addresses "$2"), and no RoCE v2 GID for it after 10 s: is its link up (ip link" \
-        'show), and is RoCE on (devlink dev param show, enable_roce)?'
-    sleep 1
-    waited_s=$((waited_s + 1))
-  done
-}
-
 find_cnp_file() { # PCI FOLDER cnp_dscp|cnp_priority : of NVIDIA's driver, else the kernel's own, in debugfs
   cnp_file=$2/roce_np/cnp_dscp
   [ "$3" = cnp_dscp ] || cnp_file=$2/roce_np/cnp_802p_prio
@@ -236,36 +178,6 @@ find_pause() { # NETDEV
     on/*) value=rx ;;
     *) value=tx ;;
   esac
-}
-
-find_rdma_cm() { # PCI FILE : both values of the device in one go, since each binding makes and removes a folder
-  [ -s "$work/qos.cm.$1" ] || rdma_cm "$1" show_rdma_cm default_roce_mode >"$work/qos.cm.$1"
-  value=''
-  while IFS= read -r cm_line; do
-    case $cm_line in "$2="*) value=${cm_line#*=} ;; esac
-  done <"$work/qos.cm.$1"
-}
-
-show_rdma_cm() { # FILE, and the other one beside it
-  for cm_file in default_roce_mode default_roce_tos; do
-    find_line "${1%/*}/$cm_file"
-    printf '%s=%s\n' "$cm_file" "$value"
-  done
-}
-
-rdma_cm() { # PCI COMMAND FILE : the folder of configfs binds the device; values stay without it
-  find_first "/sys/bus/pci/devices/$1/infiniband"
-  rdma_cm_dir=/sys/kernel/config/rdma_cm/$value
-  if [ -d "$rdma_cm_dir" ]; then
-    "$2" "$rdma_cm_dir/ports/1/$3" 2>&1
-  elif mkdir "$rdma_cm_dir" 2>/dev/null; then
-    "$2" "$rdma_cm_dir/ports/1/$3" 2>&1
-    rdma_cm_status=$?
-    rmdir "$rdma_cm_dir"
-    return "$rdma_cm_status"
-  else
-    return 1
-  fi
 }
 
 need_mlnx_qos() { # NETDEV SETTING
@@ -374,17 +286,6 @@ write_cnp() { # PCI FOLDER SETTING VALUE
       'module mlx5_ib; closed under Secure Boot, see /sys/kernel/security/lockdown): mount it (systemctl start' \
       'sys-kernel-debug.mount), or install MLNX_OFED or DOCA-OFED and say so in host_defaults.driver'
   put "$4" "$cnp_file"
-}
-
-put_wanted() { # FILE
-  put_once "$rdma_cm_wanted" "$1" || { printf '%s\n' "$put_output" && return 1; }
-}
-
-write_rdma_cm() { # PCI roce_mode|roce_tos VALUE
-  rdma_cm_wanted=$3
-  rm -f "$work/qos.cm.$1"
-  rdma_cm "$1" put_wanted "default_$2" >"$work/rdma_cm" ||
-    fail "cannot set $2 of $1: $(cat "$work/rdma_cm") (module rdma_cm and configfs are needed)"
 }
 
 write_pause() { # NETDEV on|off|rx|tx : ethtool -A may fail though it applied; reading again decides
