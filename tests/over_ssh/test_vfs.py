@@ -220,7 +220,7 @@ def test_a_mac_for_a_vf_in_a_pod_waits_for_the_drain(bare: HostLab) -> None:
     assert bare.sh(plan, MACS) == ""
     bare.sh(plan, "rm -r /var/lib/kubelet")
     refused = bare.apply(plan)
-    assert f"VF 1 of {PCI} is in use by a pod or a virtual machine, and its MAC" in refused.stderr
+    assert f"VF 1 of {PCI} is in use by a pod, and its MAC" in refused.stderr
     bare.fault("gpu01", "vf-in-pod", "enp5s0", "1", "off")
     assert (drained := bare.apply(plan)).exit_status == 0, drained.stderr
     assert len(bare.sh(plan, MACS).split()) == VFS

@@ -213,11 +213,19 @@ find_vf_mac() { # PCI NUMBER : $vf_mac, its administrative MAC, or none; `unboun
   esac
 }
 
+has_vfio() { # DEVICE OF A VF : it is a virtual machine's, whose hypervisor gives it a MAC
+  cd -P "$1/driver" 2>/dev/null || return 1
+  vfio_driver=${PWD##*/}
+  cd /
+  case $vfio_driver in *vfio*) ;; *) return 1 ;; esac
+}
+
 find_vf_macs() { # PCI : the MAC of VF 0 if the others count up from it in their last byte; else those of all, by commas
   vf=-1 vf_macs='' vf_first=''
   while vf=$((vf + 1)) && [ -e "/sys/bus/pci/devices/$1/virtfn$vf" ]; do
     find_vf_mac "$1" "$vf"
     vf_macs=$vf_macs${vf_macs:+,}$vf_mac
+    ! has_vfio "$vf_folder" || continue
     case $vf_mac in ??:*)
       find_place "$vf_folder"
       [ "$value" = here ] || continue # its pod may have asked for a MAC of its own
@@ -244,12 +252,12 @@ write_vf_macs() { # PCI VALUE : as find_vf_macs gives it
     esac
     macs_left=${macs_left#*,}
     find_vf_mac "$1" "$vf"
+    ! has_vfio "$vf_folder" || continue
     find_place "$vf_folder"
     case $vf_mac/$value in
       "$mac"/* | ??:*/away) continue ;;
       */away)
-        fail "VF $vf of $1 is in use by a pod or a virtual machine, and its MAC cannot change there; drain this" \
-          'node, then run again'
+        fail "VF $vf of $1 is in use by a pod, and its MAC cannot change there; drain this node, then run again"
         ;;
     esac
     case $mac in
