@@ -93,6 +93,8 @@ class QosState:
 
     trust: str = "pcp"
     dscp_to_priority: list[int] = field(default_factory=lambda: [d >> 3 for d in range(DSCPS)])
+    dscp_entries: list[int] | None = None
+    """DSCPs in the APP table, if they are not all of them, as mlnx_qos makes them."""
     pfc: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
     priority_to_tc: list[int] = field(default_factory=lambda: [1, 0, *range(2, PRIORITIES)])
     """As mlx5 makes it: priority 1 is the lowest (sources.md#host-guards)."""

@@ -135,7 +135,7 @@ _QOS: Final = _of_pf(
         HostKey("lldpad", 38, one_of("absent"), undo="looked"),
         # Global pause excludes PFC, and firmware's DCBX overwrites it.
         HostKey("global_pause", 44, ON_OFF),
-        HostKey("dcbx", 44, one_of("os", "fw")),
+        HostKey("dcbx", 44, one_of("os", "fw"), undo="if_taken"),  # `dcb` cannot go back to fw
         HostKey("trust", 45, one_of("dscp", "pcp")),
         # Shown and used under trust dscp alone.
         HostKey("dscp<dscp>_priority", 46, _PRIORITY, nothing_where="is_unsupported"),

@@ -46,10 +46,10 @@ write_qos() { # PCI SETTING VALUE
   case $2 in
     lldpad)
       need_netdev "$1"
-      need_mlnx_qos "$netdev" "$2"
+      need_qos_tool "$netdev" "$2"
       qos_ask "$netdev"
       [ "$qos_lldpad" = running ] ||
-        fail "mlnx_qos -i $netdev says nothing, not even of lldpad: run it by hand to see why"
+        fail "mlnx_qos and dcb say nothing of $netdev: run mlnx_qos -i $netdev, or dcb pfc show dev $netdev, to see why"
       fail "lldpad runs on this host, and would overwrite PFC and DCBX of $netdev: take it off with" \
         'systemctl disable --now lldpad.socket lldpad.service, then run again'
       ;;
@@ -67,7 +67,9 @@ write_qos() { # PCI SETTING VALUE
 
 qos_ask() { # NETDEV : asked once until something is written; what it says is in $qos_dcbx, $qos_trust, ...
   if [ ! -s "$work/qos.$1" ]; then
-    mlnx_qos -i "$1" -a >"$work/qos.$1" 2>/dev/null || : >"$work/qos.$1" # -a: also classes of no priority
+    # -a: also classes of no priority
+    if command -v mlnx_qos >/dev/null; then mlnx_qos -i "$1" -a; else ask_dcb "$1"; fi >"$work/qos.$1" 2>/dev/null ||
+      : >"$work/qos.$1"
     qos_read=''
   fi
   [ "$qos_read" != "$1" ] || return 0
@@ -92,6 +94,56 @@ qos_ask() { # NETDEV : asked once until something is written; what it says is in
     esac
   done <"$work/qos.$1"
   qos_read=$1
+}
+
+ask_dcb() { # NETDEV : what iproute2's dcb says (5.12 or later), in the words of mlnx_qos
+  ! systemctl is-active --quiet lldpad.service || echo 'WARNING: lldpad'
+  for dcb_object in dcbx app pfc buffer ets maxrate; do
+    printf '%s ' "$dcb_object"
+    dcb -j "$dcb_object" show dev "$1" || echo # it ends its line itself
+  done | awk '
+    function list(name,   text) { # of JSON: to v[1], v[2], ..., and how many
+      text = $0
+      if (!sub(".*\"" name "\":\\[", "", text)) return 0
+      text = substr(text, 1, index(text, name == "dscp_prio" ? "]]" : "]") - 1)
+      gsub(/[^0-9a-z,]/, "", text)
+      return split(text, v, ",")
+    }
+    function row(head, name) { # how many there are, and them in one line
+      if (list(name) != 8) return
+      for (i = 1; i <= 8; i++) head = head (i > 1 ? " " : "") (v[i] == "true" ? 1 : v[i] == "false" ? 0 : v[i])
+      print head
+    }
+    $2 == "" { next }
+    $1 == "dcbx" { print "DCBX mode:", (/"host":true/ ? "OS" : "Firmware"), "controlled" }
+    $1 == "app" {
+      entries = list("dscp_prio")
+      print "Priority trust state:", (entries ? "dscp" : "pcp")
+      for (i = 1; i < entries; i += 2) print "prio:" v[i + 1] " dscp:" v[i] ","
+    }
+    $1 == "pfc" {
+      # mlx5 has the length of the cable there
+      if (match($0, /"delay":[0-9]+/)) print "Cable len:", substr($0, RSTART + 8, RLENGTH - 8)
+      row("enabled ", "prio_pfc")
+    }
+    $1 == "buffer" && list("buffer_size") == 8 {
+      size = v[1]
+      for (i = 2; i <= 8; i++) size = size "," v[i]
+      print "Receive buffer size (bytes): " size
+      row("buffer ", "prio_buffer")
+    }
+    $1 == "ets" {
+      list("tc_bw"); for (i in v) share[i] = v[i]
+      list("prio_tc"); for (i in v) class[i] = v[i]
+      list("tc_tsa"); for (i in v) tsa[i] = v[i] (v[i] == "ets" ? ", bw: " share[i] "%" : "")
+    }
+    $1 == "maxrate" && list("tc_maxrate") == 8 && 8 in tsa {
+      for (i = 1; i <= 8; i++) {
+        # The unit of a limit changed between releases of dcb: a limit is left out.
+        print "tc: " i - 1 " ratelimit: " (v[i] + 0 ? "" : "unlimited") ", tsa: " tsa[i]
+        for (up = 1; up <= 8; up++) if (class[up] == i - 1) print "priority: " up - 1
+      }
+    }'
 }
 
 qos_columns() { # buffer|enabled COLUMNS
@@ -180,14 +232,14 @@ find_pause() { # NETDEV
   esac
 }
 
-need_mlnx_qos() { # NETDEV SETTING
-  command -v mlnx_qos >/dev/null ||
-    fail "cannot set $2 of $1: mlnx_qos is not on this host; install mlnx-tools (part of" \
-      'DOCA-OFED and MLNX_OFED, or the Debian package), or take the RDMA driver from there'
+need_qos_tool() { # NETDEV SETTING
+  command -v mlnx_qos >/dev/null || command -v dcb >/dev/null ||
+    fail "cannot set $2 of $1: neither mlnx_qos nor dcb is on this host; install iproute2 5.12 or later, which has" \
+      'dcb, or take the RDMA driver from NVIDIA (DOCA-OFED or MLNX_OFED), which brings mlnx_qos'
 }
 
 write_dcb() { # NETDEV SETTING VALUE
-  need_mlnx_qos "$1" "$2"
+  need_qos_tool "$1" "$2"
   case $2 in
     dcbx) set_qos "$1" -d "$3" ;;
     trust) set_qos "$1" --trust "$3" ;;
@@ -220,8 +272,13 @@ write_buffers() { # NETDEV SIZES/PRIORITIES : the driver judges the priorities b
   [ "$buffers_pfc" = none ] || set_qos "$1" --pfc "$(pfc_list "$buffers_pfc")"
 }
 
-write_ets() { # NETDEV ALGORITHMS : strict,vendor,ets:<percent>,... of each class; the others' share must be 0
-  ets_left=$2,
+write_ets() { # NETDEV ALGORITHMS
+  split_ets "$2"
+  set_qos "$1" --tsa "$ets_tsa" --tcbw "$ets_shares"
+}
+
+split_ets() { # strict,vendor,ets:<percent>,... of each class : $ets_tsa and $ets_shares; the others' share must be 0
+  ets_left=$1,
   ets_tsa='' ets_shares=''
   while [ -n "$ets_left" ]; do
     ets_one=${ets_left%%,*}
@@ -230,10 +287,10 @@ write_ets() { # NETDEV ALGORITHMS : strict,vendor,ets:<percent>,... of each clas
     case $ets_one in *:*) ets_one=${ets_one#*:} ;; *) ets_one=0 ;; esac
     ets_shares=$ets_shares${ets_shares:+,}$ets_one
   done
-  set_qos "$1" --tsa "$ets_tsa" --tcbw "$ets_shares"
 }
 
 write_class_rate() { # NETDEV TRAFFIC CLASS GBIT_S|unlimited : the tool takes all eight, in whole Gbit/s
+  command -v mlnx_qos >/dev/null || { set_dcb "$1" --ratelimit "$2:0bit" && return; } # dcb leaves the others alone
   qos_ask "$1"
   rates=''
   for qos_row in $qos_rates; do
@@ -250,12 +307,45 @@ write_class_rate() { # NETDEV TRAFFIC CLASS GBIT_S|unlimited : the tool takes al
 set_qos() { # NETDEV OPTIONS... : what the tool shows after a change is the next reading
   set_dev=$1
   shift
+  command -v mlnx_qos >/dev/null || { set_dcb "$set_dev" "$@" && return; }
   qos_read=''
   mlnx_qos -i "$set_dev" -a "$@" >"$work/qos.$set_dev" 2>&1 || {
     set_output=$(cat "$work/qos.$set_dev")
     rm -f "$work/qos.$set_dev"
     fail "\`mlnx_qos -i $set_dev $*\` failed: ${set_output:-no output}"
   }
+}
+
+set_dcb() { # NETDEV OPTIONS... of mlnx_qos : the same by dcb, which sends what it does not name as it is
+  case $2:$3 in
+    -d:os) set -- "$1" dcbx set host "cee ieee" ;; # all that mlx5 has
+    -d:*) fail "dcb of iproute2 cannot give DCBX of $1 back to the firmware; mlnx_qos -d fw can" ;;
+    --trust:dscp) set -- "$1" app add dscp-prio "$(each_of "$(seq -s , 0 63)" class)" ;; # mlx5 trusts DSCP then
+    --trust:*) set -- "$1" app flush dscp-prio ;;
+    --dscp2prio:*) set -- "$1" app add dscp-prio "$(printf '%s\n' "${3#set,}" | tr , :)" ;; # in place of the old one
+    --pfc:*) set -- "$1" pfc set prio-pfc "$(each_of "$3" on_off)${5:+ delay $5}" ;;
+    --prio2buffer:*) set -- "$1" buffer set prio-buffer "$(each_of "$3") buffer-size $(each_of "$5")" ;;
+    --prio_tc:*) # dcb refuses the share of 100 that mlx5 shows of each class that has none
+      qos_ask "$1"
+      split_ets "$qos_tsa"
+      set -- "$1" ets set prio-tc "$(each_of "$3") tc-bw $(each_of "$ets_shares")"
+      ;;
+    --tsa:*) set -- "$1" ets set tc-tsa "$(each_of "$3") tc-bw $(each_of "$5")" ;;
+    --ratelimit:*) set -- "$1" maxrate set tc-maxrate "$3" ;;
+  esac
+  rm -f "$work/qos.$1"
+  qos_read=''
+  # shellcheck disable=SC2086 # a word for each priority
+  set_output=$(dcb "$2" "$3" dev "$1" ${4:-} ${5:-} 2>&1) ||
+    fail "\`dcb $2 $3 dev $1 ${4:-} ${5:-}\` failed: ${set_output:-no output}"
+}
+
+each_of() { # LIST [on_off|class] : 0:<first> 1:<second> ...
+  printf '%s\n' "$1" | awk -F , -v kind="${2:-}" '{
+    for (i = 1; i <= NF; i++) {
+      item = kind == "on_off" ? ($i ? "on" : "off") : kind == "class" ? int($i / 8) : $i
+      printf "%s%d:%s", (i > 1 ? " " : ""), i - 1, item
+    } }'
 }
 
 pfc_list() { # PRIORITIES|none : as eight flags
