@@ -34,6 +34,9 @@ ROUTING_PACKAGES: Final = ("frr", "lldpd", "dash")
 WHOLE_RELEASE: Final = "trixie"
 """Debian 13. The ibsim 0.10 of Debian 12 knows no link faster than HDR; 0.12 knows NDR."""
 DOWNLOAD_DEADLINE_S: Final = 300.0
+_NOTHING_INSTALLED: Final = "--option=Dir::State::status=/dev/null"
+"""Without it apt-get wants the version that is installed, and ends with "Can't find a source" if no
+source has it: `make lab-vm` installs debootstrap from backports."""
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
@@ -70,7 +73,7 @@ def unpacked(cache: Path | None = None, packages: Sequence[str] = PACKAGES) -> P
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         scratch = Path(name)
-        _run(["apt-get", "download", *packages], scratch, fix)
+        _run(["apt-get", _NOTHING_INSTALLED, "download", *packages], scratch, fix)
         _unpack(scratch, folder)
     return folder
 
@@ -115,12 +118,11 @@ def _own_state(scratch: Path) -> list[str]:
         "Dir::Etc::SourceList": scratch / "sources.list",
         "Dir::Etc::SourceParts": "/dev/null",
         "Dir::State::Lists": scratch / "lists",
-        "Dir::State::status": "/dev/null",
         "Dir::Cache": scratch,
         "Dir::Cache::Archives": scratch / "archives",
         "APT::Sandbox::User": "root",  # its own user may not write here
     }
-    return [f"--option={key}={value}" for key, value in values.items()]
+    return [_NOTHING_INSTALLED, *(f"--option={key}={value}" for key, value in values.items())]
 
 
 def _mirror(packages: Sequence[str]) -> str:

@@ -117,6 +117,7 @@ def parse_image_log(text: str) -> ImageLog | ParseProblem:
     return ImageLog(
         programs={key.removeprefix("program "): path for key, path in facts if _is(key, "program")},
         mpi={key.removeprefix("mpi "): word for key, word in facts if _is(key, "mpi")},
+        nccl={key.removeprefix("nccl "): word for key, word in facts if _is(key, "nccl")},
         missing=tuple(
             f"{key.removeprefix('library ')} {name}" for key, name in facts if _is(key, "library")
         ),

@@ -153,6 +153,10 @@ class Probe(Seen):
     """Of `image`: which."""
     programs: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
     """Of `image`: what jobs call in it."""
+    nccl_least: str = Field(default="", exclude_if=lambda each: not each)
+    """Of `image`: the oldest NCCL that works in the pods of this site; empty for any."""
+    nccl_suspect: str = Field(default="", exclude_if=lambda each: not each)
+    """Of `image`: an NCCL that is reported to crash on the V100 of this site."""
 
 
 class Hop(Seen):

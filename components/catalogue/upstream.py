@@ -48,11 +48,17 @@ MPI_OPERATOR_IMAGE: Final = f"mpioperator/mpi-operator:{MPI_OPERATOR.removeprefi
 
 NETWORK_OPERANDS: Final = "nvcr.io/nvidia/mellanox"
 """What the network operator starts (its example policies, v26.4.1)."""
+NCCL_ON_MACVLAN: Final = "2.26.2"
+"""The oldest NCCL that works in macvlan pods on shared cards. The driver may hide from them the
+GIDs of the host and of other pods. 2.21 to 2.25 read the type of each IPv4 GID, and fail at one
+that is hidden (NVIDIA/nccl#1573; `ncclIbRoceGetVersionNum` in src/transport/net_ib.cc of v2.25.1-1
+and of v2.26.2-1). Older releases take GID 0, which is the host's."""
+NCCL_SUSPECT_ON_V100: Final = "2.28.9"
+"""One site reports a crash on V100 (NVIDIA/nccl#2159, open): a warning, never a verdict."""
 PROBE_IMAGE_BASE: Final = "docker.io/nvidia/cuda:12.9.0-devel-ubuntu24.04"
-"""NVIDIA's CUDA with compiler and NCCL 2.26.5, on the Ubuntu whose Open MPI is 4.1.6. NCCL before
-2.26.2 ends in macvlan pods on shared cards (NVIDIA/nccl#1573), 2.28.9 is reported to crash on V100
-(#2159), and CUDA 13 has no V100. Its digest is asked of the registry at the build, or given: none
-is written down here that was not seen."""
+"""NVIDIA's CUDA with compiler and NCCL 2.26.5, on the Ubuntu whose Open MPI is 4.1.6. CUDA 13 does
+not support V100. Its digest is asked of the registry at the build, or given: none is written down
+here that was not seen."""
 PROBE_CUDA: Final = "12.9"
 PROBE_DRIVERS: Final = (535, 550, 560, 565, 570)
 PROBE_DRIVERS_SINCE: Final = 575

@@ -13,7 +13,7 @@ from typing import Final
 import yaml
 
 from components.core.errors import SpecError
-from components.jobs.environment import job_environment, job_script
+from components.jobs.environment import job_environment, job_script, keep_devices
 from components.jobs.mpi import MpiWorkers, mpi_job
 from components.jobs.templates import RUN, JsonObject, env_list, ssh_port
 from components.kubernetes.manifest import Body, Manifest, make_manifest, pulling
@@ -51,15 +51,17 @@ def plan_deepspeed(spec: ClusterSpec) -> tuple[Manifest, ...]:
 def deepspeed_workers(spec: ClusterSpec, sample: DeepSpeed) -> MpiWorkers:
     """The workers of every DeepSpeed job: on labelled nodes of one kind, with the data mounted."""
     kind = deepspeed_kind(spec, sample)
+    attachment = _attachment(spec, sample, kind)
     return MpiWorkers(
         image=sample.image,
         count=sample.workers,
         gpus=sample.gpus,
-        attachment=_attachment(spec, sample, kind),
+        attachment=attachment,
         nodes=kind.nodes,
         mounts=({"name": "data", "mountPath": sample.mount_path},),
         volumes=(_data(sample),),
         selector=dict(NODE_LABELS),
+        before=keep_devices(spec, kind, in_host=attachment.host_network),
     )
 
 

@@ -99,7 +99,11 @@ def find_hcas(program: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def find_rail_hcas(
-    spec: ClusterSpec, program: tuple[str, ...], kind: WorkerKind | None = None
+    spec: ClusterSpec,
+    program: tuple[str, ...],
+    kind: WorkerKind | None = None,
+    *,
+    in_host: bool = False,
 ) -> tuple[str, ...]:
     """A program behind the search for the shared cards of the rails, among all of the node.
 
@@ -107,6 +111,7 @@ def find_rail_hcas(
         spec: The site.
         program: What every rank runs.
         kind: The workers that run it; default all, on all rails.
+        in_host: Its pods are in the host's network, also if those of other jobs are not.
 
     Raises:
         SpecError: Jobs run in the host's network, and a rail's card is named differently on two
@@ -114,7 +119,7 @@ def find_rail_hcas(
     """
     rails = kind.rails_of(spec) if kind else spec.rails
     names = [f"net{index}" for index in range(1, len(rails) + 1)]
-    if spec.pod_network.host_network:
+    if in_host or spec.pod_network.host_network:
         hosts = kind.hosts if kind else spec.workers
         names = [_card_of(hosts, rail) for rail in rails]
     script = f"interfaces={shlex.quote(' '.join(names))}\n{job_script('rail_hcas')}"
@@ -133,7 +138,11 @@ def _card_of(hosts: tuple[Host, ...], rail: Rail) -> str:
 
 
 def on_devices(
-    spec: ClusterSpec, program: tuple[str, ...], kind: WorkerKind | None = None
+    spec: ClusterSpec,
+    program: tuple[str, ...],
+    kind: WorkerKind | None = None,
+    *,
+    in_host: bool = False,
 ) -> tuple[str, ...]:
     """The program on the right devices; a VF is the only one in its pod anyway.
 
@@ -141,11 +150,28 @@ def on_devices(
         spec: The site.
         program: What every rank, or every node, runs.
         kind: The workers that run it; default all.
+        in_host: Its pods are in the host's network, also if those of other jobs are not.
     """
     if spec.rdma.transport == "infiniband":
         return find_hcas(program)
     shared = spec.pod_network.mode == "rdma_shared"
-    return find_rail_hcas(spec, program, kind) if shared else program
+    return find_rail_hcas(spec, program, kind, in_host=in_host) if shared else program
+
+
+def keep_devices(spec: ClusterSpec, kind: WorkerKind, *, in_host: bool) -> tuple[str, ...]:
+    """What a worker runs before its sshd, if its ranks get no environment of ours.
+
+    DeepSpeed's launcher starts its ranks by pdsh. What a rank of mpirun looks for itself is looked
+    for once, when the worker starts, and is kept in /etc/nccl.conf, which every NCCL reads (its
+    documentation of environment variables). Empty on VFs, which need no search.
+
+    Args:
+        spec: The site.
+        kind: The workers of the job.
+        in_host: Its pods are in the host's network, also if those of other jobs are not.
+    """
+    search = on_devices(spec, (), kind, in_host=in_host)
+    return (*search, "/bin/sh", "-c", job_script("nccl_conf"), "nccl_conf") if search else ()
 
 
 @cache

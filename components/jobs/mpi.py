@@ -47,6 +47,8 @@ class MpiWorkers:
     """The volumes behind them."""
     selector: dict[str, str] = field(default_factory=dict[str, str])
     """Labels of the nodes that take workers; empty for any."""
+    before: tuple[str, ...] = ()
+    """What a worker runs, with the command of sshd as its last arguments."""
 
 
 def mpi_job(
@@ -93,7 +95,7 @@ def _worker(spec: ClusterSpec, job: str, workers: MpiWorkers) -> JsonObject:
     port = ssh_port(spec, host_network=workers.attachment.host_network)
     container: JsonObject = {
         **rail_container(spec, workers, "worker"),
-        "command": [*sshd_command(port)],
+        "command": [*workers.before, *sshd_command(port)],
         # Started is not yet reachable: the launcher waits for workers that answer.
         "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 2},
     }

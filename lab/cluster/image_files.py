@@ -16,32 +16,36 @@ from lab.cluster.images import Image
 _SMALL_TOOLS: Final = (
     "sh", "cat", "cut", "sleep", "mkdir", "cp", "hostname", "basename", "dirname", "date", "env",
     "grep", "sed", "mktemp", "head", "tail", "uname", "rm", "ls", "tr", "sort", "touch", "chmod",
-    "wc", "seq",
+    "wc", "seq", "readlink",
 )  # fmt: skip
-_RECORDER: Final = """#!/bin/sh
-[ "$1 $2" != '--allow-run-as-root --version' ] || { echo '@MPI@'; exit 0; }
+_RECORD: Final = """
 [ ! -e "$RAILYARD_LAB_CALL" ] || cp "$RAILYARD_LAB_CALL" "$RAILYARD_LAB_CALL.first"
 [ -e "$RAILYARD_LAB_CALL" ] || wc -c <"$RAILYARD_LAB_OUT" >"$RAILYARD_LAB_CALL.at"
 for word in "${0##*/}" "$@"; do printf '%s\\0' "$word"; done >"$RAILYARD_LAB_CALL"
 env | grep -E '^(NCCL|UCX)_' >"$RAILYARD_LAB_CALL.env"
 exit 0
 """
+_RECORDER: Final = f"""#!/bin/sh
+[ "$1 $2" != '--allow-run-as-root --version' ] || {{ echo '@MPI@'; exit 0; }}
+{_RECORD}"""
 _LDD: Final = """#!/bin/sh
 while read -r name; do
   case $name in
     !*) printf '\\t%s => not found\\n' "${name#!}" ;;
-    *) printf '\\t%s => /lib/x86_64-linux-gnu/%s (0x00007f0000000000)\\n' "$name" "$name" ;;
+    *) printf '\\t%s => @ROOT@/lib/x86_64-linux-gnu/%s (0x00007f0000000000)\\n' "$name" "$name" ;;
   esac
 done <"$1.linked"
 """
 _ID: Final = """#!/bin/sh
 echo @USER@
 """
-_SSHD: Final = """#!/bin/sh
-[ -d @ROOT@/run/sshd ] || {
+_SSHD: Final = f"""#!/bin/sh
+[ -d @ROOT@/run/sshd ] || {{
   echo 'Missing privilege separation directory: /run/sshd' >&2
   exit 255
-}
+}}
+if [ "$1" = -De ]; then
+{_RECORD}fi
 while [ $# -gt 0 ]; do
   case $1 in
     -E) log=$2; shift ;;
@@ -81,7 +85,15 @@ done
 echo 'a private key' >"$file"
 echo 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA root@pod' >"$file.pub"
 """
-_PLAYED: Final = {"sshd": _SSHD, "ssh": _SSH, "ssh-keygen": _KEYGEN}
+_PYTHON: Final = """#!/bin/sh
+[ -n '@TORCH@' ] || {
+  echo "ModuleNotFoundError: No module named 'torch'" >&2
+  exit 1
+}
+echo '@TORCH@'
+"""
+"""Asked by the look at an image alone, for the NCCL of torch."""
+_PLAYED: Final = {"sshd": _SSHD, "ssh": _SSH, "ssh-keygen": _KEYGEN, "python3": _PYTHON}
 
 
 def lay_out(image: Image, root: Path) -> None:
@@ -97,6 +109,7 @@ def lay_out(image: Image, root: Path) -> None:
         "@MPI@": image.mpi,
         "@USER@": str(image.user),
         "@HOME@": image.root_home,
+        "@TORCH@": image.torch_nccl,
         "@ROOT_LOGIN@": "yes" if image.root_login else "no",
     }
     _write(small / "ldd", _LDD, values)
@@ -110,8 +123,21 @@ def lay_out(image: Image, root: Path) -> None:
         linked = image.linked.get(path, ())
         lines = "".join(f"{library}\n" for library in linked)
         (root / f"{path.lstrip('/')}.linked").write_text(lines)
+    _lay_nccl(image.nccl, root / "lib/x86_64-linux-gnu")
     if image.run_sshd:
         (root / "run/sshd").mkdir(parents=True)
+
+
+def _lay_nccl(release: str, folder: Path) -> None:
+    """NCCL's library as NVIDIA's packages have it, or as the file of a wheel (`~` before)."""
+    folder.mkdir(parents=True)
+    number = release.removeprefix("~")
+    link, text = folder / "libnccl.so.2", f"\0NCCL version {number}+cuda12.9\0" if number else "\0"
+    if release.startswith("~"):
+        link.write_text(text)
+    elif release:
+        link.with_name(f"libnccl.so.{release}").write_text(text)
+        link.symlink_to(f"libnccl.so.{release}")
 
 
 def path_of(image: Image, root: Path) -> str:

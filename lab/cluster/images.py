@@ -39,6 +39,11 @@ class Image:
     """Its sshd lets root log in by key."""
     root_home: str = "/root"
     user: int = 0
+    nccl: str = ""
+    """Release of its libnccl.so.2, whose file is named after it; with a `~` before, the file of a
+    wheel, which has it in its text alone."""
+    torch_nccl: str = ""
+    """What `torch.cuda.nccl.version()` of its Python says; empty where there is no torch."""
     modules: frozenset[str] = frozenset()
     """Modules of its Python that are no part of Python."""
 
@@ -47,6 +52,11 @@ class Image:
         if "/" in program:
             return program in self.programs
         return any(f"{folder}/{program}" in self.programs for folder in self.path.split(":"))
+
+    @property
+    def release_of_nccl(self) -> str:
+        """Release of the NCCL that its jobs use; empty if it is not known."""
+        return self.torch_nccl or self.nccl.removeprefix("~")
 
     def without(self, *names: str) -> Image:
         """The same image, but for programs of these names."""
@@ -71,6 +81,7 @@ PROBE: Final = Image(
         )
     ),
     _with_mpi("/usr/local/bin"),
+    nccl="2.26.5",
 )
 """components/jobs/images/probe/Dockerfile."""
 VENDOR: Final = Image(
@@ -84,10 +95,12 @@ VENDOR: Final = Image(
     ),
     _with_mpi("/opt/nccl-tests/build"),
     path=f"/opt/hpcx/ompi/bin:{_PROBE_PATH}",
+    nccl="2.26.5",
 )
 """ghcr.io/crusoecloud/nccl-tests: the programs are where its manifests call them; no perftest."""
 DEEPSPEED: Final = Image(
-    frozenset((*_SSH, *_in("/usr/bin", ("deepspeed", "pdsh", "getent", "tensorboard"))))
+    frozenset((*_SSH, *_in("/usr/bin", ("deepspeed", "pdsh", "getent", "tensorboard", "python3")))),
+    torch_nccl="2.26.2",
 )
 """components/jobs/images/deepspeed/Dockerfile."""
 HOROVOD: Final = Image(
@@ -128,6 +141,11 @@ _TABLE: Final = (
     (r"lab\.railyard\.dev/no-nccl-tests", PROBE.without(*COLLECTIVES)),
     (r"lab\.railyard\.dev/no-mpi-in-tests", _NO_MPI),
     (r"lab\.railyard\.dev/no-libnccl", _NO_NCCL),
+    (r"lab\.railyard\.dev/old-nccl", replace(PROBE, nccl="2.25.1")),
+    (r"lab\.railyard\.dev/old-nccl-of-wheel", replace(PROBE, nccl="~2.21.5")),
+    (r"lab\.railyard\.dev/nccl-2.28.9", replace(PROBE, nccl="2.28.9")),
+    (r"lab\.railyard\.dev/some-nccl", replace(PROBE, nccl="~")),
+    (r"lab\.railyard\.dev/old-torch", replace(DEEPSPEED, torch_nccl="2.21.5")),
     (r"lab\.railyard\.dev/no-run-sshd", replace(PROBE, run_sshd=False)),
     (r"lab\.railyard\.dev/no-root-login", replace(PROBE, root_login=False)),
     (r"lab\.railyard\.dev/other-home", replace(PROBE, root_home="/home/root")),

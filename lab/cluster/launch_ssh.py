@@ -12,6 +12,7 @@ from typing import Final
 
 from lab.cluster.launch_ends import JobEnd, full_name
 from lab.cluster.pod_probe import image_of
+from lab.cluster.pod_shell import program_of
 from lab.cluster.pod_view import Pod
 
 _SSHD: Final = "/usr/sbin/sshd"
@@ -37,7 +38,7 @@ def why_unreached(call: Sequence[str], launcher: Pod, worker: Pod) -> JobEnd | N
 
 
 def _refusal(call: Sequence[str], worker: Pod) -> JobEnd | None:
-    command = worker.command or (_SSHD, "-De")  # the MPI operator's own default
+    command = program_of(worker.command) or (_SSHD, "-De")  # the MPI operator's own default
     options, name = _ssh_options(call), full_name(worker)
     port = _after(options, "-p") or _DEFAULT_PORT
     refused = JobEnd(f"ssh: connect to host {name} port {port}: Connection refused\n", _SSH_FAILED)

@@ -16,7 +16,7 @@ from lab.cluster.launch_ends import after_rank, without_program
 from lab.cluster.launch_python import PYTHON, why_python_ends
 from lab.cluster.launch_ssh import why_unreached
 from lab.cluster.pod_probe import World, container_of, image_of, probe_pod
-from lab.cluster.pod_shell import ScriptRun, run_script, script_of
+from lab.cluster.pod_shell import WRAPPER_WORDS, ScriptRun, run_script, script_of
 from lab.cluster.pod_view import Pod
 from lab.cluster.probe_end import Ended, finish
 
@@ -24,8 +24,6 @@ JOB_NAME = "training.kubeflow.org/job-name"
 JOB_ROLE = "training.kubeflow.org/job-role"
 _HOSTFILE = "/etc/mpi/hostfile"
 _PUBLIC_KEY = "/root/.ssh/id_rsa.pub"
-_WRAPPER_WORDS = 4
-"""`sh`, `-c`, the script, and the name that it is given."""
 
 
 def run_launcher(launcher: Pod, world: World, link: LabLink) -> Ended:
@@ -70,7 +68,8 @@ def _launch(
         "op": "run_probe",
         "kind": kind,
         "pods": [
-            _with_env(probe_pod(pod, world), run) for pod, run in zip(workers, runs, strict=True)
+            _with_env(probe_pod(pod, world), run) | _kept(pod, launcher, world)
+            for pod, run in zip(workers, runs, strict=True)
         ],
         "launcher": {**probe_pod(launcher, world), "command": [*call]},
     }
@@ -108,9 +107,9 @@ def _run_ranks(
 ) -> tuple[tuple[str, ...], list[ScriptRun]]:
     """Run the script before the program on every worker; the call without that script."""
     start = next((i for i in range(len(call)) if script_of(call[i:])), None)
-    if start is None or start + _WRAPPER_WORDS >= len(call):
+    if start is None or start + WRAPPER_WORDS >= len(call):
         return tuple(call), [ScriptRun(tuple(call)) for _ in workers]
-    wrapper, program = call[start : start + _WRAPPER_WORDS], call[start + _WRAPPER_WORDS :]
+    wrapper, program = call[start : start + WRAPPER_WORDS], call[start + WRAPPER_WORDS :]
     ranks = [*wrapper, *program]
     runs = [run_script(ranks, container_of(pod, world)) for pod in workers]
     return (*call[:start], *program), runs
@@ -128,3 +127,13 @@ def _lacking(call: Sequence[str], workers: Sequence[Pod]) -> tuple[Pod | None, s
 def _with_env(pod: Doc, run: ScriptRun) -> Doc:
     exported: dict[str, Json] = {**doc_at(pod, "env"), **run.env}
     return {**pod, "env": exported}
+
+
+def _kept(pod: Pod, launcher: Pod, world: World) -> Doc:
+    """What a worker wrote into /etc/nccl.conf when it started: the ranks' own variables win."""
+    if not script_of(pod.command):
+        return {}
+    conf = run_script(pod.command, container_of(pod, world)).conf
+    handed = {name for name in launcher.env if name.startswith("NCCL")}
+    kept: dict[str, Json] = {name: text for name, text in conf.items() if name not in handed}
+    return {"rank_env": kept} if kept else {}

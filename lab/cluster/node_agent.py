@@ -359,14 +359,15 @@ class NodeAgent:
                 self._whereabouts.keep(pod, states[pod.node], attached.reservations)
                 notes[NETWORK_STATUS] = dump_network_status(attached.statuses)
                 notes[MTUS] = json.dumps(dict(attached.mtus))
-            notes |= self._not_started(pod)
+            world = World(states, snapshot.pods, snapshot.definitions)
+            notes |= self._not_started(pod.noted(notes), world)
             self._api.merge(pod.path, {"metadata": {"annotations": notes}})
             # One at a time: the next pass sees this pod's devices and addresses as taken.
             return
 
-    def _not_started(self, pod: Pod) -> dict[str, Json]:
+    def _not_started(self, pod: Pod, world: World) -> dict[str, Json]:
         """Annotations of a pod whose container ends at once; empty where it runs."""
-        end = why_not_started(pod)
+        end = why_not_started(pod, world)
         if end is None:
             return {}
         self._logs.write(pod, end.log)

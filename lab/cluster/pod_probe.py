@@ -44,6 +44,7 @@ def probe_pod(pod: Pod, world: World) -> Doc:
         "command": list(pod.command),
         "env": environment,
         "gpus": pod.requested(GPU),
+        "nccl": image_of(pod).release_of_nccl,
         "capabilities": list(pod.capabilities),
         "networks": [*networks],
         # Without a device plugin's resource it opens no verbs device there either.
@@ -72,7 +73,7 @@ def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
         if node.devices.exclusive and not moved:
             continue  # its RDMA device stayed in the host's namespace
         if kinds & {"macvlan", "ipoib"}:
-            found += _on_card(pod, node, status, main)
+            found += _on_card(pod, node, status, main, world)
         else:
             found += _on_function(pod, node, status, main)
     for card in allocated_cards(pod, node):
@@ -94,7 +95,7 @@ def _flat(mtu_bytes: int) -> Doc:
     return {"vlan": 0, "pcp": 0, "mtu_bytes": mtu_bytes}
 
 
-def _on_card(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]:
+def _on_card(pod: Pod, node: NodeState, status: Doc, main: Doc, world: World) -> list[Doc]:
     """A macvlan interface: RDMA goes through the card itself, if the pod may use that."""
     card = node.card(text_at(main, "master"))
     if card is None or card not in node.shared_cards(pod):
@@ -106,6 +107,8 @@ def _on_card(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]:
         "rdma": card.rdma,
         "kind": "hca" if fabric else "pf",
     }
+    if any(gid.hidden and gid.ip for gid in _card_gids(card, pod, node, world)):
+        end["hidden_gids"] = True
     mtu = pod.mtu_of(text_at(status, "interface"))
     return [{**head, **_addressed(status, main, node), **_flat(mtu), **end}]
 
@@ -205,18 +208,14 @@ def _shown_devices(pod: Pod, node: NodeState, world: World) -> list[ShownDevice]
     ]
     if functions:
         return functions
-    return [_shown_card(card, pod, networks) for card in node.devices.cards if card.rdma]
+    return [_shown_card(card, pod, node, world) for card in node.devices.cards if card.rdma]
 
 
-def _shown_card(card: Card, pod: Pod, networks: Sequence[Doc]) -> ShownDevice:
-    on_top = [each for each in networks if text_at(each, "pf") == card.pci and not pod.host_network]
-    gids = _gids(card.addresses, card.netdev)
-    for each in on_top:
-        gids += _gids([text_at(each, "ip")], text_at(each, "interface"))
+def _shown_card(card: Card, pod: Pod, node: NodeState, world: World) -> ShownDevice:
     return ShownDevice(
         card.rdma,
         card.netdev if pod.host_network else "",
-        gids,
+        _card_gids(card, pod, node, world),
         card.link_layer,
         card.state,
         card.rate,
@@ -225,6 +224,36 @@ def _shown_card(card: Card, pod: Pod, networks: Sequence[Doc]) -> ShownDevice:
 
 def _gids(ips: Sequence[str], interface: str) -> tuple[Gid, ...]:
     return tuple(Gid(ip, interface) for ip in ips if ip)
+
+
+def _card_gids(card: Card, pod: Pod, node: NodeState, world: World) -> tuple[Gid, ...]:
+    """A card's GID table: the host's own entries, those of other pods on it, and the pod's.
+
+    The drivers of MLNX_OFED and DOCA hide entries of another network namespace on RoCE
+    (sources.md#pod-network), and the lab plays them. The kernel's own driver would show them.
+    """
+    roce = card.link_layer == "Ethernet"
+    own = roce and not pod.host_network
+    found = [Gid(ip, card.netdev, own) for ip in ("", *card.addresses)]
+    others = [each for each in world.pods if each.node == pod.node and each.uid != pod.uid]
+    for each in (*(other for other in others if other.live), pod):
+        hidden = roce and each is not pod
+        for name, address in _on_top(each, card, node, world):
+            found += [Gid(ip, name, hidden) for ip in dict.fromkeys(("", address))]
+    return tuple(found)
+
+
+def _on_top(pod: Pod, card: Card, node: NodeState, world: World) -> list[tuple[str, str]]:
+    """Interfaces of a pod on top of a card, each with its address."""
+    if pod.host_network:
+        return []
+    found: list[tuple[str, str]] = []
+    for status in pod.network_status():
+        definition = world.definitions.get(text_at(status, "name"))
+        master = text_at(plugins_of(definition)[0], "master") if definition else ""
+        if master and node.card(master) == card:
+            found.append((text_at(status, "interface"), _ip(status)))
+    return found
 
 
 def _device_env(pod: Pod, node: NodeState | None) -> dict[str, str]:

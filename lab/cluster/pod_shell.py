@@ -13,8 +13,8 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.cluster.image_files import lay_out, path_of
@@ -23,6 +23,8 @@ from lab.cluster.images import PROBE, Image
 _TIMEOUT_S = 20
 _SHELLS = {"sh", "bash"}
 _SCRIPT_WORDS = 3
+WRAPPER_WORDS = 4
+"""`sh`, `-c`, the script, and the name that it is given."""
 _NAMES = (
     "getent() {\n"
     '  [ "$1" = hosts ] || return 2\n'
@@ -31,17 +33,23 @@ _NAMES = (
 )
 """`getent hosts NAME` from the names that the cluster's DNS would know; 2 where it knows none."""
 _PATHS = re.compile(
-    r"(?<![\w./])/(sys|tmp|job|root|opt|usr/sbin|usr/local|etc/mpi|etc/ssh)(?=[/\s\"';]|$)"
+    r"(?<![\w./])/(sys|tmp|job|root|opt|usr/sbin|usr/local|etc/mpi|etc/ssh|etc/nccl\.conf)(?=[/\s\"';]|$)"
 )
 _NOT_FOUND = 127
+_LINK_LOCAL = "fe80::ff:fe00:1"
+_INVALID = Path("/sys/class/net/lo/speed")
+"""A file whose read fails with EINVAL: the loopback interface has no speed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gid:
-    """One IPv4 address in a GID table, and the interface that it belongs to."""
+    """One address in a GID table, and the interface that it belongs to."""
 
     ip: str
+    """IPv4; empty for the interface's own link-local address."""
     interface: str
+    hidden: bool = False
+    """The interface is in another network namespace, and the driver shows nothing of the entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +98,22 @@ class ScriptRun:
     """The call before this one, where a script makes two; both begin with the same variables."""
     first_output: str = ""
     """What the script printed before that."""
+    conf: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What /etc/nccl.conf says, read as NCCL reads it (`setEnvFile` of its src/misc/param.cc)."""
 
 
 def script_of(command: Sequence[str]) -> str:
     """The script of `sh -c SCRIPT`; empty for any other command."""
     is_script = len(command) >= _SCRIPT_WORDS and command[0].rpartition("/")[2] in _SHELLS
     return command[2] if is_script and command[1].endswith("c") else ""
+
+
+def program_of(command: Sequence[str]) -> tuple[str, ...]:
+    """The program behind the scripts that run before it: `sh -c SCRIPT NAME PROGRAM …`."""
+    rest = tuple(command)
+    while script_of(rest) and len(rest) > WRAPPER_WORDS:
+        rest = rest[WRAPPER_WORDS:]
+    return rest
 
 
 def run_script(command: Sequence[str], container: Container) -> ScriptRun:
@@ -174,7 +192,15 @@ def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
     pairs = (line.partition("=") for line in Path(f"{call}.env").read_text().splitlines())
     env = {name: value for name, _, value in pairs}
     first_output, output = (part.replace(str(root), "") for part in (printed[:at], printed[at:]))
-    return ScriptRun(_words(call, root), output, 0, env, before, first_output)
+    conf = _nccl_conf(root / "etc/nccl.conf")
+    return ScriptRun(_words(call, root), output, 0, env, before, first_output, conf)
+
+
+def _nccl_conf(file: Path) -> dict[str, str]:
+    """The variables of the file; the first line that names one counts."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    pairs = (line.partition("=") for line in reversed(lines) if "=" in line)
+    return {name: value for name, _, value in pairs}
 
 
 def _words(call: Path, root: Path) -> tuple[str, ...]:
@@ -191,14 +217,22 @@ def _show_device(root: Path, device: ShownDevice) -> None:
         (port / folder).mkdir(parents=True)
     for name in ("link_layer", "state", "rate"):
         (port / name).write_text(f"{getattr(device, name)}\n")
-    link_local = "fe80:0000:0000:0000:0000:00ff:fe00:0001"
-    gids = [(link_local, device.interface)]
-    gids += [
-        (ipaddress.IPv6Address(f"::ffff:{gid.ip}").exploded, gid.interface) for gid in device.gids
-    ]
     # mlx5's order: each address once for RoCE v1 and once for v2 (show_gids, sources.md#host-qos).
-    entries = [(gid, ndev, kind) for gid, ndev in gids for kind in ("IB/RoCE v1", "RoCE v2")]
-    for index, (gid, ndev, kind) in enumerate(entries):
-        (port / "gids" / str(index)).write_text(f"{gid}\n")
-        (port / "gid_attrs/types" / str(index)).write_text(f"{kind}\n")
-        (port / "gid_attrs/ndevs" / str(index)).write_text(f"{ndev}\n")
+    entries = [(gid, kind) for gid in _gid_table(device) for kind in ("IB/RoCE v1", "RoCE v2")]
+    for index, (gid, kind) in enumerate(entries):
+        address = ipaddress.IPv6Address("::" if gid.hidden else gid.ip)
+        (port / "gids" / str(index)).write_text(f"{address.exploded}\n")
+        for attribute, text in (("types", kind), ("ndevs", gid.interface)):
+            file = port / "gid_attrs" / attribute / str(index)
+            if gid.hidden:
+                file.symlink_to(_INVALID)
+            else:
+                file.write_text(f"{text}\n")
+
+
+def _gid_table(device: ShownDevice) -> Iterator[Gid]:
+    """The entries of a device as IPv6 addresses, in their order."""
+    if all(gid.ip for gid in device.gids):
+        yield Gid(_LINK_LOCAL, device.interface)
+    for gid in device.gids:
+        yield replace(gid, ip=f"::ffff:{gid.ip}" if gid.ip else _LINK_LOCAL)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lab.cluster.launcher import JOB_ROLE
-from lab.cluster.pod_probe import image_of
+from lab.cluster.pod_probe import World, container_of, image_of
+from lab.cluster.pod_shell import run_script, script_of
 from lab.cluster.pod_view import Pod
 
 SSHD = "/usr/sbin/sshd"
@@ -30,11 +31,14 @@ class NotStarted:
     log: str
 
 
-def why_not_started(pod: Pod) -> NotStarted | None:
-    """Why the container of a worker ends at once; None where it runs, and for all other pods."""
+def why_not_started(pod: Pod, world: World) -> NotStarted | None:
+    """Why the container of a worker ends at once; None if it runs, and for all other pods."""
     command, image = pod.command, image_of(pod)
     if pod.labels.get(JOB_ROLE) != "worker" or not command:
         return None
+    if script_of(command):
+        run = run_script(command, container_of(pod, world))
+        return None if run.call else NotStarted(run.exit_code, "Error", "", run.output)
     program = command[0]
     if program.startswith("/") and not image.has(program):
         words = f'{_RUNC}"{program}": stat {program}: no such file or directory'

@@ -97,6 +97,12 @@ class Pod:
         """Its annotations."""
         return pairs_at(self.document, "metadata", "annotations")
 
+    def noted(self, notes: Mapping[str, Json]) -> Pod:
+        """The same pod with these annotations more."""
+        metadata = as_doc(self.document.get("metadata"))
+        more: Doc = {**metadata, "annotations": {**self.annotations, **notes}}
+        return Pod({**self.document, "metadata": more})
+
     @property
     def labels(self) -> dict[str, str]:
         """Its labels."""

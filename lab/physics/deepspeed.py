@@ -13,6 +13,7 @@ from lab.physics.calibration import collective_time_us
 from lab.physics.command_line import find_tool, option_value
 from lab.physics.counters import deltas_of
 from lab.physics.nccl_job import NcclJob, exported, find_workers, gpu_name, place_ranks
+from lab.physics.nccl_refusal import Refusal, refusal_of
 from lab.physics.network import Network, find_network, flows_of, pace_of
 from lab.physics.path import Site
 from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
@@ -61,8 +62,8 @@ def run_scan(request: ProbeRequest, site: Site) -> ProbeResult:
 
 def _run(job: NcclJob, network: Network) -> ProbeResult:
     head = text.render(job, text.start_up(job, network))
-    if network.split or network.fault or network.unpinned:
-        return _failed(job, head)
+    if (refusal := refusal_of(job, network)) is not None:
+        return _failed(refusal, head + text.render(job, refusal.lines))
     pace = pace_of(job, network, _COLLECTIVE)
     factor = bus_factor(_COLLECTIVE, len(job.ranks))
     times = {size: collective_time_us(size, factor, pace) for size in job.sizes_bytes}
@@ -113,11 +114,10 @@ def _size_text(size: int) -> str:
     return f"{size} B"
 
 
-def _failed(job: NcclJob, head: str) -> ProbeResult:
+def _failed(refusal: Refusal, head: str) -> ProbeResult:
     """The words of torch when NCCL cannot connect, from the first rank that says it."""
-    first = job.ranks[0]
     words = (
-        f"{first.pod.name}: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp"
-        ": unhandled system error (run with NCCL_DEBUG=INFO for details)\n"
+        f"{refusal.rank.pod.name}: torch.distributed.DistBackendError: NCCL error in: "
+        "ProcessGroupNCCL.cpp: unhandled system error (run with NCCL_DEBUG=INFO for details)\n"
     )
     return ProbeResult(log=head + words, exit_code=1)

@@ -14,8 +14,10 @@ from lab.physics.fabric import HcaEndpoint
 from lab.physics.nccl_job import NcclJob, Rank
 from lab.physics.network import Network, uses_gdr
 from lab.physics.path import AnyEnd
+from lab.physics.request import ProbePod
 
-NCCL_VERSION = "2.28.3+cuda12.9"
+_NCCL_RELEASE = "2.28.3"
+_CUDA = "12.9"
 _CHANNELS_PER_RAIL = 2
 _FIRST_PID = 101
 _ECHOED = frozenset({"NCCL_NET_GDR_LEVEL", "NCCL_ALGO"})
@@ -53,8 +55,10 @@ def render(job: NcclJob, lines: Iterable[Line], trailer: Sequence[str] = ()) -> 
 def opening(job: NcclJob) -> list[Line]:
     """From the version to the list of devices; rank 0 prints it."""
     checked = int(job.checked)
+    major, minor, patch = release_of(job.ranks[0].pod)
+    number = major * 10000 + minor * 100 + patch
     texts = [
-        "# nccl-tests version 2.19.6 nccl-headers=22803 nccl-library=22803",
+        f"# nccl-tests version 2.19.6 nccl-headers={number} nccl-library={number}",
         f"# Collective test starting: {job.binary}",
         (
             f"# nThread 1 nGpus 1 minBytes {job.sizes_bytes[0]} maxBytes {job.sizes_bytes[-1]} "
@@ -72,16 +76,26 @@ def opening(job: NcclJob) -> list[Line]:
     return [Line(0, text) for text in texts]
 
 
+def release_of(pod: ProbePod) -> tuple[int, int, int]:
+    """The release of NCCL in a pod, as numbers."""
+    major, minor, patch = (int(part) for part in (pod.nccl or _NCCL_RELEASE).split("."))
+    return major, minor, patch
+
+
+def _version(pod: ProbePod) -> str:
+    return f"NCCL version {pod.nccl or _NCCL_RELEASE}+cuda{_CUDA}"
+
+
 def start_up(job: NcclJob, network: Network) -> list[Line]:
     """What every rank says until its communicator is complete."""
     lines: list[Line] = []
     if not job.verbose and job.env.get("NCCL_DEBUG", ""):
-        return [Line(0, f"NCCL version {NCCL_VERSION}")]
+        return [Line(0, _version(job.ranks[0].pod))]
     if not job.verbose:
         return lines
     for rank in job.ranks:
         texts = [
-            f"NCCL version {NCCL_VERSION}",
+            _version(rank.pod),
             *(
                 f"{name} set by environment to {value}."
                 for name, value in sorted(job.env_of(rank.pod).items())

@@ -64,6 +64,8 @@ class Attachment:
     """Networks behind a next hop, with that: `("10.10.0.0/16", "10.10.111.1")`."""
     has_node_guid: bool = True
     """Without one, RDMA-CM finds no device for its connections (sources.md#vfs)."""
+    hidden_gids: bool = False
+    """The driver hides IPv4 GIDs of the card from the pod: they are the host's or another pod's."""
     kind: AttachmentKind = "vf"
     """`vf`: a VF of the PF. `pf`: the PF itself, shared (macvlan, host network, passed through).
     `hca`: a whole InfiniBand HCA, whose name is `pf`; it has neither address nor VLAN."""
@@ -89,6 +91,8 @@ class ProbePod:
     """What a script before the program set in the ranks here, over all that was handed on."""
     files: tuple[str, ...] = ()
     """Files of the node that the pod has mounted, by their path in the pod."""
+    nccl: str = ""
+    """Release of NCCL in its image; empty for that of the recorded logs."""
 
 
 @dataclass(frozen=True, slots=True)

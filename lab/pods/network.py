@@ -75,6 +75,8 @@ def _cable(
     node: Node, bridge: str, netdev: str, mtus: tuple[int, int], port_name: str = ""
 ) -> None:
     port, (far, near) = port_name or f"{bridge[:10]}-{node.number}", mtus
+    # The kernel takes the namespace of a node that died apart later, and this port with it.
+    subprocess.run(["ip", "link", "delete", port], capture_output=True, check=False, timeout=30)
     peer = ("peer", "name", netdev, "netns", str(node.pid), "mtu", str(near))
     ip("link", "add", port, "mtu", str(far), "type", "veth", *peer)
     ip("link", "set", port, "master", bridge, "up")

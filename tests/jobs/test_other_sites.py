@@ -11,6 +11,7 @@ import yaml
 
 from components.acceptance.probes.plan import ClusterProbes, plan_probes
 from components.core.errors import SpecError
+from components.jobs.deepspeed import deepspeed_workers
 from components.jobs.environment import (
     find_hcas,
     find_rail_hcas,
@@ -18,7 +19,8 @@ from components.jobs.environment import (
     nccl_environment,
 )
 from components.jobs.plan import JobsPlan, plan_jobs
-from components.jobs.templates import number_objects
+from components.jobs.templates import number_objects, sshd_command
+from components.model.cluster import ClusterSpec
 from tests.golden.site import load_example
 from tests.lab_physics.examples import example
 
@@ -236,7 +238,55 @@ def test_deepspeeds_workers_are_arenas() -> None:
     assert pod["nodeSelector"] == {"gpu-use-type": "exclusive", "rdma": "hca"}
     (container,) = pod["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8, "rdma/hca": 1}
-    assert "HostKey=/root/.ssh/id_rsa" in container["command"]
+    assert tuple(container["command"][-8:]) == sshd_command(22)
+
+
+def searches(spec: ClusterSpec, **changes: object) -> tuple[str, ...]:
+    """The scripts that a worker of DeepSpeed runs before its sshd."""
+    sample = SHARED.jobs.deepspeed
+    assert sample is not None
+    before = deepspeed_workers(spec, sample.model_copy(update=changes)).before
+    scripts = before[2::4]
+    assert before == tuple(
+        word
+        for script, name in zip(scripts, before[3::4], strict=True)
+        for word in ("/bin/sh", "-c", script, name)
+    )
+    return scripts
+
+
+def test_deepspeeds_workers_look_for_their_devices_before_pdsh_comes() -> None:
+    """Its launcher starts ranks by pdsh, so no script of ours can stand before a rank."""
+    keep = job_script("nccl_conf")
+    shared = job_script("rail_hcas")
+    assert searches(SHARED) == (f"interfaces=net1\n{shared}", keep)
+    assert searches(SHARED, host_network=True) == (f"interfaces=enp88s0\n{shared}", keep)
+    assert searches(CLOUD) == (job_script("ib_hcas"), keep)
+    assert searches(example("dgx-roce")) == (), "a pod opens its own VFs alone"
+
+
+@pytest.mark.parametrize("before", ["", "NCCL_DEBUG=WARN\nNCCL_IB_HCA=mlx5_9\n"])
+def test_what_was_found_is_what_nccl_reads_first(tmp_path: Path, before: str) -> None:
+    """NCCL's `setEnvFile` (src/misc/param.cc, v2.26.2-1) leaves a variable that is already set."""
+    conf = tmp_path / "nccl.conf"
+    if before:
+        conf.write_text(before)
+    script = job_script("nccl_conf").replace("/etc/nccl.conf", str(conf))
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "nccl_conf", "echo", "sshd", "-De"],
+        env={"PATH": "/usr/bin:/bin", "NCCL_IB_HCA": "=mlx5_2:1,mlx5_3:1"},
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    )
+    assert done.stdout == "sshd -De\n"
+    values: dict[str, str] = {}
+    for line in conf.read_text().splitlines():
+        name, _, value = line.partition("=")
+        values.setdefault(name, value)
+    assert values["NCCL_IB_HCA"] == "=mlx5_2:1,mlx5_3:1"
+    assert values.get("NCCL_DEBUG", "") == ("WARN" if before else "")
 
 
 def test_the_scan_reaches_messages_that_bandwidth_is_judged_on() -> None:

@@ -48,7 +48,8 @@ def test_the_probe_image_has_all_that_the_jobs_call() -> None:
     (found,) = look_at(DGX)
     assert found.verdict == "passed"
     assert found.actual == (
-        "has mpirun, all_reduce_perf, sshd, ssh, ssh-keygen, ib_write_bw (mpirun (Open MPI) 4.1.6)"
+        "has mpirun, all_reduce_perf, sshd, ssh, ssh-keygen, ib_write_bw "
+        "(mpirun (Open MPI) 4.1.6, NCCL 2.26.5)"
     )
 
 
@@ -64,6 +65,66 @@ def test_deepspeeds_image_is_looked_at_by_what_deepspeed_needs() -> None:
     (found,) = look_at(SHARED, 1)
     assert (found.verdict, found.subject) == ("passed", "image-deepspeed")
     assert "mpirun" not in found.actual
+
+
+V100 = changed_spec(
+    DGX, hosts=tuple(host.model_copy(update={"gpu_model": "V100"}) for host in DGX.hosts)
+)
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        # The file of NVIDIA's Debian packages is named by its release (libnccl2 2.25.1-1 in
+        # nvidia/cuda:12.8.1); that of PyPI's nvidia-nccl-cu12 is libnccl.so.2, and says it inside.
+        ("old-nccl", "2.25.1"),
+        ("old-nccl-of-wheel", "2.21.5"),
+    ],
+)
+def test_an_nccl_that_ends_at_hidden_gids_fails_the_image_of_macvlan_pods(
+    image: str, release: str
+) -> None:
+    name = f"lab.railyard.dev/{image}:1"
+    (found,) = look_at(with_jobs(SHARED, image=name))
+    assert (found.verdict, found.expected) == ("failed", "NCCL 2.26.2 or newer for all_reduce_perf")
+    assert found.actual.startswith(f"the image {name} has NCCL {release} for all_reduce_perf")
+    assert "ncclIbRoceGetVersionNum: Invalid argument" in found.actual
+    assert "railyard image build" in found.next_step
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        DGX,  # VFs have GID tables of their own
+        changed_spec(SHARED, jobs=SHARED.jobs.model_copy(update={"gid_index": 5})),
+    ],
+)
+def test_an_old_nccl_is_as_good_where_it_meets_no_hidden_gid(spec: ClusterSpec) -> None:
+    (found,) = look_at(with_jobs(spec, image="lab.railyard.dev/old-nccl:1"))
+    assert (found.verdict, found.detail) == ("passed", "")
+    assert found.actual.endswith("NCCL 2.25.1)")
+
+
+def test_the_nccl_of_pytorch_counts_for_deepspeed() -> None:
+    sample = SHARED.jobs.deepspeed
+    assert sample is not None
+    old = sample.model_copy(update={"image": "lab.railyard.dev/old-torch:1"})
+    (found,) = look_at(with_jobs(SHARED, deepspeed=old), 1)
+    assert (found.verdict, found.expected) == ("failed", "NCCL 2.26.2 or newer for torch")
+    assert "NCCL 2.21.5" in found.actual
+    assert "PyTorch" in found.next_step
+    in_host = old.model_copy(update={"host_network": True})
+    (found,) = look_at(with_jobs(SHARED, deepspeed=in_host), 1)
+    assert found.verdict == "passed"
+
+
+def test_what_is_only_a_doubt_about_nccl_stops_no_job() -> None:
+    (unknown,) = look_at(with_jobs(SHARED, image="lab.railyard.dev/some-nccl:1"))
+    assert (unknown.verdict, "no release of the NCCL" in unknown.detail) == ("passed", True)
+    newer = "lab.railyard.dev/nccl-2.28.9:1"
+    (suspect,) = look_at(with_jobs(V100, image=newer))
+    assert (suspect.verdict, "crashes on V100" in suspect.detail) == ("passed", True)
+    assert [each.detail for each in look_at(with_jobs(DGX, image=newer))] == [""]
 
 
 LACKS = {

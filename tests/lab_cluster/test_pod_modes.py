@@ -138,7 +138,7 @@ def test_the_products_perftest_runs_on_macvlan(shared: ModeSite, fake_lab: FakeL
     assert text_at(here, "ip") == "10.106.156.1"
     command = client["command"]
     assert isinstance(command, list)
-    assert command[:5] == ["ib_read_bw", "-d", "mlx5_2", "-x", "3"]
+    assert command[:5] == ["ib_read_bw", "-d", "mlx5_2", "-x", "5"]
     assert command[-1] == "10.106.156.254"
 
 

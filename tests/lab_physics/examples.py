@@ -139,6 +139,10 @@ class Played:
     files: tuple[str, ...] = ("/opt/nccl_topo/h100-80gb-sxm-ib.xml",)
     pods_have_routes: bool = True
     """Of a rail on several leaves: the attachment has brought the way to the others."""
+    nccl: str = ""
+    """Release of NCCL in the image of the jobs; empty for the lab's own."""
+    hidden_gids: bool = False
+    """The shared cards have addresses of their host, whose GIDs the pods do not see."""
 
     def __post_init__(self) -> None:
         """Make the devices as the file has them."""
@@ -205,6 +209,7 @@ class Played:
                     prefix=pool.network.prefixlen if pool.whole else 0,
                     routes=((str(pool.whole), str(pool.gateway)),) if known else (),
                     kind="vf" if pool.whole else "pf",
+                    hidden_gids=self.hidden_gids,
                 )
             )
         networks += [
@@ -218,6 +223,7 @@ class Played:
             gpus=host.gpus,
             capabilities=("IPC_LOCK",),
             files=self.files,
+            nccl=self.nccl,
         )
 
     def play(self, probe: ProbePlan) -> ProbeEvidence:

@@ -76,6 +76,30 @@ def test_a_scan_without_peermem_is_not_gpudirect() -> None:
     assert {"gpudirect", "bandwidth"} <= set(failed(played.report("deepspeed-scan")))
 
 
+@pytest.mark.parametrize("job", ["nccl-all-reduce", "deepspeed-scan"])
+@pytest.mark.parametrize(
+    ("release", "kind"),
+    [
+        # NVIDIA/nccl#925: GID 0 is taken, which is the host's.
+        ("2.18.3", "ibv_modify_qp"),
+        # #1573: the first releases that look for their GID, and the last one that ends so.
+        ("2.21.5", "hidden_gid"),
+        ("2.25.1", "hidden_gid"),
+        ("2.26.2", ""),
+        ("2.28.3", ""),
+    ],
+)
+def test_an_nccl_that_meets_the_gids_of_the_host(job: str, release: str, kind: str) -> None:
+    played = Played(example("shared-rdma"), nccl=release, hidden_gids=True)
+    found = failed(played.report(job))
+    assert kind in found.get("run", "")
+    assert bool(found) == bool(kind)
+    if kind == "hidden_gid":
+        log = "NET/IB: read failed in ncclIbRoceGetVersionNum: Invalid argument"
+        assert log in found["run"]
+    assert not failed(Played(example("shared-rdma"), nccl=release).report(job))
+
+
 def test_the_articles_numbers_come_out_of_eight_adapters() -> None:
     report = Played(example("crusoe-k3s")).report("nccl-all-reduce")
     log = report.evidence.probes[0].nccl

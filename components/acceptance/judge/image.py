@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from components.acceptance.evidence import ProbeEvidence
+from components.acceptance.evidence import Probe, ProbeEvidence
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.log_model import ImageLog
+from components.catalogue.operator_versions import parse_numbers
 from components.jobs.templates import SSHD
 
 _CONTRACT: Final = "docs/reference/probe-image.md"
@@ -18,6 +19,11 @@ _SSH_PACKAGES: Final = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
 }
+_TORCH: Final = "torch"
+"""How image_check.sh calls the NCCL that PyTorch brings: on PyPI, 2.21.5 with torch 2.6.0, and
+2.26.2 with 2.7.0 (their `requires_dist`)."""
+_HIDDEN_GID: Final = "ncclIbRoceGetVersionNum: Invalid argument"
+"""What such an NCCL prints."""
 _MPIS: Final = ("Open MPI", "OpenRTE")
 """What Open MPI 4 and 5 call themselves in `mpirun --version`."""
 
@@ -41,14 +47,16 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
             for expected, actual, step in lacks
         ]
     has = [path.rpartition("/")[2] for path in log.programs.values()]
-    version = f" ({log.mpirun_version})" if log.mpirun_version else ""
+    releases = dict.fromkeys(f"NCCL {release}" for release in log.nccl.values() if release)
+    versions = ", ".join([*([log.mpirun_version] if log.mpirun_version else []), *releases])
     return [
         Finding(
             check="image",
             subject=name,
             verdict="passed",
             expected=image,
-            actual=f"has {', '.join(has)}{version}",
+            actual=f"has {', '.join(has)}" + (f" ({versions})" if versions else ""),
+            detail="; ".join(_nccl_doubts(item.probe, log)),
         )
     ]
 
@@ -66,6 +74,7 @@ def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[Lack]:
         user = f"runs as user {log.uid or 'unknown'}"
         yield "root", user, f"remove USER from the image: {_CONTRACT}"
     yield from _mpi_lacks(log)
+    yield from _nccl_lacks(item.probe, log)
     for missing in log.missing:
         program, _, library = missing.partition(" ")
         yield (
@@ -110,6 +119,36 @@ def _mpi_lacks(log: ImageLog) -> Iterator[Lack]:
             f"has neither orted nor prted in {mpirun.rpartition('/')[0]}",
             "name the whole path of Open MPI's own mpirun in jobs.programs.mpirun",
         )
+
+
+def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[Lack]:
+    """Each NCCL that is too old for the pods of the site; an unknown release is only a doubt."""
+    least = probe.nccl_least
+    for program, release in log.nccl.items():
+        if not least or not release or parse_numbers(release) >= parse_numbers(least):
+            continue
+        newer = (
+            "take an image whose PyTorch brings it, as 2.7.0 does"
+            if program == _TORCH
+            else f"take an image that has it, or build one with: railyard image build ({_CONTRACT})"
+        )
+        fails = "fails in macvlan pods on shared cards (NVIDIA/nccl#1573)"
+        yield (
+            f"NCCL {least} or newer for {program}",
+            f"has NCCL {release} for {program}, which {fails}: {_HIDDEN_GID}",
+            newer,
+        )
+
+
+def _nccl_doubts(probe: Probe, log: ImageLog) -> Iterator[str]:
+    for program, release in log.nccl.items():
+        if probe.nccl_least and not release:
+            yield (
+                f"the look found no release of the NCCL of {program}; macvlan pods on shared cards "
+                f"need {probe.nccl_least} (NVIDIA/nccl#1573)"
+            )
+        if release and release == probe.nccl_suspect:
+            yield f"a site reports that NCCL {release} crashes on V100 (NVIDIA/nccl#2159)"
 
 
 def _login_lacks(log: ImageLog) -> Iterator[Lack]:

@@ -35,6 +35,15 @@ _NCCL = _compile(
             False,
         ),
         (
+            r"read failed in ncclIbRoceGetVersionNum: Invalid argument",
+            "hidden_gid",
+            (
+                "the driver hides GIDs of the host and of other pods, and NCCL before 2.26.2 fails "
+                "at them (NVIDIA/nccl#1573): take an image with a newer NCCL"
+            ),
+            False,
+        ),
+        (
             r"Call to ibv_(?:reg_mr\w*|create_cq|create_qp) failed",
             "ibv_memory",
             "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem",

@@ -25,6 +25,8 @@ class ImageLog(Seen):
     """Asked name to path."""
     mpi: dict[str, str]
     """Program to whether it is linked with MPI: `yes`, `no` or `unknown`."""
+    nccl: dict[str, str] = Field(default_factory=dict[str, str])
+    """Program, or `torch`, to the release of its NCCL; empty where that is not known."""
     missing: tuple[str, ...]
     """`program library` for each library that the loader does not find."""
     mpirun_version: str

@@ -12,11 +12,13 @@ from components.acceptance.evidence import Probe
 from components.acceptance.probes.nccl import nccl_job, scan_job
 from components.acceptance.probes.perftest import RAIL_CASE, perftest_job, with_flows
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
+from components.catalogue.upstream import NCCL_ON_MACVLAN, NCCL_SUSPECT_ON_V100
 from components.jobs.environment import job_script, program_path
 from components.jobs.templates import SSHD, JsonObject, make_job
 from components.kubernetes.manifest import Body, pulling
 from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec
+from components.model.cni import way_of
 from components.model.fabric import Rail
 from components.model.rail_subnets import leaves_of_hosts
 from components.model.worker_kinds import RailPair, gpu_kinds, rail_pairs
@@ -50,7 +52,16 @@ def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) ->
         *(_perftests(spec) if "perftest" in kinds else ()),
         *(("deepspeed", "pdsh", "getent", *_SSH) if "deepspeed_scan" in kinds else ()),
     ]
-    probe = Probe(name=name, kind="image", rails=(), nodes=(), image=image, programs=tuple(needed))
+    probe = Probe(
+        name=name,
+        kind="image",
+        rails=(),
+        nodes=(),
+        image=image,
+        programs=tuple(needed),
+        nccl_least=NCCL_ON_MACVLAN if any(_hides_gids(spec, kind) for kind in kinds) else "",
+        nccl_suspect=NCCL_SUSPECT_ON_V100 if _has_v100(spec) else "",
+    )
     settings = {
         "programs": " ".join(needed),
         "linked": " ".join(linked),
@@ -62,6 +73,18 @@ def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) ->
     return ProbeJob(
         probe, (make_job(spec, name, _pod(spec, image, script)),), 0, ("image_check", image), image
     )
+
+
+def _hides_gids(spec: ClusterSpec, kind: str) -> bool:
+    """Whether a probe runs NCCL in pods from which the driver may hide GIDs of the same card."""
+    sample = spec.jobs.deepspeed
+    in_host = kind == "deepspeed_scan" and sample is not None and sample.host_network
+    runs_nccl = kind in ("nccl", "deepspeed_scan") and spec.jobs.gid_index is None
+    return runs_nccl and way_of(spec) == "macvlan" and not in_host
+
+
+def _has_v100(spec: ClusterSpec) -> bool:
+    return any("V100" in (host.gpu_model or "").upper() for host in spec.workers if host.gpus)
 
 
 def _perftests(spec: ClusterSpec) -> list[str]:

@@ -26,7 +26,8 @@ find_traffic_class() { # PCI SETTING : the file is there with NVIDIA's driver al
   done
 }
 
-write_marks() { # PCI SETTING VALUE : of its RDMA device, or of those of its VFs
+write_marks() { # PCI SETTING VALUE : of its RDMA device, or of those of its VFs; of several values none is put back
+  case $3 in *,*) return ;; esac
   find_rdma_paths "$1" "$2"
   case $2 in *traffic_class) write_traffic_class "$3" ;; *) write_rdma_cm "$1" "$2" "$3" ;; esac
 }

@@ -53,8 +53,7 @@ write_qos() { # PCI SETTING VALUE
       fail "lldpad runs on this host, and would overwrite PFC and DCBX of $netdev: take it off with" \
         'systemctl disable --now lldpad.socket lldpad.service, then run again'
       ;;
-    vf_*) case $3 in *,*) ;; *) write_marks "$1" "$2" "$3" ;; esac ;; # several were recorded: none of them is put back
-    traffic_class | roce_*) write_marks "$1" "$2" "$3" ;;
+    vf_* | traffic_class | roce_*) write_marks "$1" "$2" "$3" ;;
     gid) wait_for_gid "$1" "$netdev" ;;
     dcbx | trust | pfc | cable_length_m | buffers | dscp*_priority | priority_classes | ets | tc?_rate)
       write_dcb "$netdev" "$2" "$3"
@@ -109,9 +108,9 @@ ask_dcb() { # NETDEV : what iproute2's dcb says (5.12 or later), in the words of
       gsub(/[^0-9a-z,]/, "", text)
       return split(text, v, ",")
     }
-    function row(head, name) { # how many there are, and them in one line
+    function row(head, name, by) {
       if (list(name) != 8) return
-      for (i = 1; i <= 8; i++) head = head (i > 1 ? " " : "") (v[i] == "true" ? 1 : v[i] == "false" ? 0 : v[i])
+      for (i = 1; i <= 8; i++) head = head (i > 1 ? by : " ") (v[i] == "true" ? 1 : v[i] == "false" ? 0 : v[i])
       print head
     }
     $2 == "" { next }
@@ -124,14 +123,9 @@ ask_dcb() { # NETDEV : what iproute2's dcb says (5.12 or later), in the words of
     $1 == "pfc" {
       # mlx5 has the length of the cable there
       if (match($0, /"delay":[0-9]+/)) print "Cable len:", substr($0, RSTART + 8, RLENGTH - 8)
-      row("enabled ", "prio_pfc")
+      row("enabled", "prio_pfc", " ")
     }
-    $1 == "buffer" && list("buffer_size") == 8 {
-      size = v[1]
-      for (i = 2; i <= 8; i++) size = size "," v[i]
-      print "Receive buffer size (bytes): " size
-      row("buffer ", "prio_buffer")
-    }
+    $1 == "buffer" { row("Receive buffer size (bytes):", "buffer_size", ","); row("buffer", "prio_buffer", " ") }
     $1 == "ets" {
       list("tc_bw"); for (i in v) share[i] = v[i]
       list("prio_tc"); for (i in v) class[i] = v[i]

@@ -260,11 +260,7 @@ write_vf_macs() { # PCI VALUE : as find_vf_macs gives it
         fail "VF $vf of $1 is in use by a pod, and its MAC cannot change there; drain this node, then run again"
         ;;
     esac
-    case $mac in
-      none) mac=00:00:00:00:00:00 ;;
-      *:*) ;;
-      *) fail "the MAC that VF $vf of $1 had is not known (recorded: ${mac:-none})" ;;
-    esac
+    case $mac in none) mac=00:00:00:00:00:00 ;; *:*) ;; *) fail "the MAC that VF $vf of $1 had is not known" ;; esac
     set_vf "$1" "$vf" mac "$mac"
     [ ! -e "$vf_folder/driver" ] || rebind_vf "$1" "$vf"
   done

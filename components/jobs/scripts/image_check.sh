@@ -11,6 +11,14 @@ where() {
     *) command -v "$1" ;;
   esac
 }
+# The release of an NCCL: distributions have it in the file's name, wheels and static programs in a text.
+release_of() {
+  file=$(readlink -f "$1") || return 0
+  case ${file##*/} in
+    libnccl.so.*.*) echo "${file##*/libnccl.so.}" ;;
+    *) grep -a -o 'NCCL version [0-9][0-9.]*' "$file" 2>/dev/null | head -n 1 | cut -d' ' -f3 ;;
+  esac
+}
 for program in $programs; do
   say "program $program" "$(where "$program")"
 done
@@ -30,14 +38,28 @@ for program in $linked; do
     *libmpi*) say "mpi $program" yes ;;
     *) say "mpi $program" no ;;
   esac
+  case $list in
+    *libnccl.so*) ;;
+    *) say "nccl $program" "$(release_of "$path")" ;;
+  esac
   printf '%s\n' "$list" | while read -r name arrow rest; do
     # The driver's own libraries come from the node, and only into pods with GPUs.
+    case "$name $arrow $rest" in
+      libnccl.so*' => /'*) say "nccl $program" "$(release_of "${rest%% (*}")" ;;
+    esac
     case "$name $arrow $rest" in
       libcuda.so* | libnvidia-*) ;;
       *'=> not found') say "library $program" "$name" ;;
     esac
   done
 done
+
+case " $programs " in
+  *' deepspeed '*)
+    show='import torch; print(*torch.cuda.nccl.version()[:3], sep=".")'
+    say 'nccl torch' "$(python3 -c "$show" 2>/dev/null)"
+    ;;
+esac
 
 log_in() {
   ssh-keygen -q -t ed25519 -N '' -f "$1/key" || return 1
