@@ -28,6 +28,7 @@ Kind = Literal["file", "chart", "image", "repository"]
 Where = Literal["hosts", "cluster", "here"]
 K3sFile = Literal["binary", "images"]
 K3S_SCRIPT: Final = "k3s-install-script"
+K3S_POLICY: Final = "k3s-selinux"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,11 @@ def _k3s(spec: ClusterSpec) -> Iterator[Artefact]:
         ("kubernetes", "source", "install_script"),
         source.install_script_sha256 or "",
     )
+    if (policy := source.selinux_policy) is not None:
+        release = policy.rpartition("/")[2].removeprefix(f"{K3S_POLICY}-").removesuffix(".rpm")
+        path = ("kubernetes", "source", "selinux_policy")
+        checksum = source.selinux_policy_sha256 or ""
+        yield Artefact(K3S_POLICY, "file", policy, release, "hosts", path, checksum)
 
 
 def _k3s_file(plane: K3sPlane, architecture: Architecture, what: K3sFile) -> Artefact:

@@ -11,6 +11,7 @@ from typing import Final, TypeVar, cast
 from pydantic import BaseModel, JsonValue
 
 from components.artefacts.listing import (
+    K3S_POLICY,
     K3S_SCRIPT,
     Artefact,
     architectures,
@@ -90,7 +91,7 @@ def k3s_source(spec: ClusterSpec) -> K3sSource:
 
 def _k3s(spec: ClusterSpec, lock: Lock) -> K3sSource:
     known = {(each.kind, each.name): each for each in artefacts_of(spec)}
-    names = {"install_script": K3S_SCRIPT}
+    names = {"install_script": K3S_SCRIPT, "selinux_policy": K3S_POLICY}
     for architecture in architectures(spec):
         names[k3s_key("binary", architecture)] = k3s_binary_name(architecture)
         names[k3s_key("images", architecture)] = k3s_images_name(architecture)
@@ -107,7 +108,7 @@ def sent_files(spec: ClusterSpec, host: Host) -> dict[str, str]:
     if spec.k3s is not None and host.role != "balancer":
         source, architecture = k3s_source(spec), spec.settings_of(host).architecture
         keys = (k3s_key("binary", architecture), k3s_key("images", architecture))
-        places += [getattr(source, key) for key in (*keys, "install_script")]
+        places += [getattr(source, key) for key in (*keys, "install_script", "selinux_policy")]
     found = ((sent_digest(place), place) for place in places if place)
     return {digest: place.rpartition("/")[2] for digest, place in found if digest}
 

@@ -126,6 +126,6 @@ K3S_SELINUX: Final = (
     "https://github.com/k3s-io/k3s-selinux/releases/download/v1.6.stable.1/"
     "k3s-selinux-1.6-1.el9.noarch.rpm"
 )
-"""K3s' SELinux policy for RHEL 9 and its rebuilds. With INSTALL_K3S_SKIP_DOWNLOAD, K3s' install.sh
-does not install it: v1.28.3 ends ("Failed to find the k3s-selinux policy", k3s-io/k3s#8810), later
-releases go on without it (#8703)."""
+"""K3s' SELinux policy for RHEL 9 and its rebuilds, which preflight proposes. With
+INSTALL_K3S_SKIP_DOWNLOAD, K3s' install.sh does not install it: up to v1.28.3 it ends ("Failed to
+find the k3s-selinux policy", k3s-io/k3s#8810), later releases go on without it (#8703)."""

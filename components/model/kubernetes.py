@@ -133,6 +133,12 @@ class K3sSource(Frozen):
     """The same for hosts with `architecture: arm64`."""
     images_arm64_sha256: Sha256 | None = None
     """Checksum of `images_arm64`."""
+    selinux_policy: PinnedSource | None = None
+    """Absolute path on the hosts, or an https URL, of K3s' SELinux policy as an RPM package for the
+    hosts' release. Nodes that have SELinux and lack the policy get it before K3s, by `dnf`, with
+    container-selinux from their distribution. Default: no node gets one."""
+    selinux_policy_sha256: Sha256 | None = None
+    """Checksum of `selinux_policy`."""
 
 
 CPU_LIST: Final = r"^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from components.artefacts import listing
 from components.artefacts.lock import Lock
@@ -103,6 +103,7 @@ def _file(site: ClusterSpec, found: listing.Artefact, number: int) -> Artefact:
 def _runs(site: ClusterSpec, host: Host, name: str) -> bool:
     cpu = site.settings_of(host).architecture
     mine = {listing.K3S_SCRIPT, listing.k3s_binary_name(cpu), listing.k3s_images_name(cpu)}
+    mine.add(listing.K3S_POLICY)
     return host.role in {"control_plane", "worker"} and name in mine
 
 
@@ -174,3 +175,54 @@ def fetch_fix(says: str) -> str:
 def in_words(says: str) -> str:
     """What curl said, without the status that the script puts before it."""
     return says.removeprefix("failed ").partition(" ")[2] or says if " " in says else says
+
+
+Words = tuple[str, str, str, str, str]
+"""Of a finding: its cause, what is wrong, what there is, what is wanted, and what to do."""
+LATER: Final = "then run `railyard preflight` again"
+
+
+def judge_files(files: tuple[Artefact, ...], facts: Mapping[str, str]) -> Iterator[Words]:
+    """What a host lacks of the files that it takes itself."""
+    for each in files:
+        if each.name == listing.K3S_POLICY and "selinux" not in facts:
+            continue  # a node without SELinux does not fetch it
+        for key in ("sum", "reach"):
+            if says := facts.get(f"{key}.{each.name}"):
+                yield from _source(each, key, says)
+
+
+def _source(artefact: Artefact, key: str, says: str) -> Iterator[Words]:
+    cause = f"artefact-{artefact.name}"
+    if says == "absent":
+        what = f"there is no {artefact.address} on the host."
+        fix = f"copy it there, {LATER}; or name an https address that the host reaches"
+        yield cause, what, "absent", artefact.sha256 or "there", fix
+    elif says.startswith("failed "):
+        what = f"{artefact.address} cannot be fetched from the host."
+        yield cause, what, in_words(says), "an answer", fetch_fix(says)
+    elif key == "sum" and says != artefact.sha256:
+        what = f"the checksum of {artefact.address} is another one."
+        fix = "take the file that the checksum was made of, or write the checksum of this one"
+        yield cause, what, says, artefact.sha256, fix
+
+
+def judge_images(images: tuple[Artefact, ...], facts: Mapping[str, str]) -> Iterator[Words]:
+    """The images that a host cannot pull."""
+    for image in images:
+        says = facts.get(f"image.{image.name}")
+        if says and says != "200":
+            what, fix = _pull_words(image, says)
+            yield image.name, what, in_words(says), "200", fix
+
+
+def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
+    name = image.address
+    if says in {"401", "403"}:
+        what = f"the registry of {name} wants a login, or has no such image for strangers."
+        return what, "give the hosts a login for it, or use a registry that needs none"
+    if says == "404":
+        return f"the registry has no image {name}.", "push it there, or correct its name and tag"
+    if says.startswith("failed "):
+        return f"the registry of {name} cannot be reached from the host.", fetch_fix(says)
+    return f"the registry answers a pull of {name} with an error.", "look at the registry"

@@ -13,7 +13,7 @@ from components.catalogue.upstream import (
     PROBE_DRIVERS_SINCE,
 )
 from components.core.finding import Finding, Severity
-from components.preflight.artefacts import Artefact, fetch_fix, in_words
+from components.preflight.artefacts import LATER, judge_files, judge_images
 from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
 
 CLOCK_WRONG_S: Final = 60.0
@@ -26,7 +26,6 @@ PYTHON_FROM: Final = (3, 8)
 modules of kubespray v2.31.0 are run by 2.18."""
 POD_ROOM: Final = 10 << 20
 """KiB in /var/lib, where K3s unpacks images: a guess, some GPU images have 10 GB each."""
-_LATER: Final = "then run `railyard preflight` again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +153,39 @@ def _kubelet(case: _Case) -> Iterator[Finding]:
 def _selinux(case: _Case) -> Iterator[Finding]:
     if not case.wants.kubelet or case.wants.unit != "k3s" or case.fact("selinux") != "1":
         return
-    if not case.fact("k3s_policy"):
+    installs = case.wants.selinux_policy and case.fact("packages") == "dnf"
+    if not case.fact("k3s_policy") and not installs:
         yield case.find(
             "selinux",
             "SELinux is enforcing without K3s' policy, which its install script does not bring.",
             "no /usr/share/selinux/packages/k3s.pp",
             "the packages container-selinux and k3s-selinux",
-            f"dnf install -y container-selinux; dnf install -y {K3S_SELINUX} (on release 8 its el8"
-            f" package); {_LATER}",
+            f"write kubernetes.source.selinux_policy: {K3S_SELINUX} (on release 8 its el8 package)"
+            " and run `railyard pin`, so that the node gets it by dnf before K3s; or by hand: dnf"
+            f" install -y container-selinux, the same for that package, {LATER}",
             "warning" if case.fact("k3s") else "problem",
         )
+
+
+_ENROL: Final = "reboot, and confirm in MOK manager; or switch Secure Boot off"
+_KEYS: Final = "/var/lib/shim-signed/mok/MOK.der on Ubuntu, /var/lib/dkms/mok.pub elsewhere"
+
+
+def _signatures(case: _Case) -> Iterator[Finding]:
+    """What the kernel would refuse under Secure Boot, now or at the next boot."""
+    for module in ("mlx5_core", "nvidia"):
+        if says := case.fact(f"refused.{module}"):
+            what = f"Secure Boot is on, and the kernel refuses the installed module {module}."
+            fix = "at the console: mokutil --import the certificate of its key (if DKMS builds it:"
+            fix += f" {_KEYS}), {_ENROL}"
+            wanted = "a signature by an enrolled key"
+            yield case.find(f"signature-{module}", what, says, wanted, fix)
+    builds = case.wants.driver_room and case.fact("packages") != "dnf" and not case.fact("ofed")
+    if builds and case.fact("secure_boot") and not case.fact("build_key"):
+        what = "Secure Boot is on, and no key is enrolled that signs the RDMA driver built here."
+        fix = f"at the console: mokutil --import the key ({_KEYS}; update-secureboot-policy"
+        fix += f" --new-key makes Ubuntu's), {_ENROL}; or keep driver.kind: inbox"
+        yield case.find("secure-boot", what, "none of this host", "an enrolled key", fix)
 
 
 def _ipoib(case: _Case) -> Iterator[Finding]:
@@ -272,13 +294,14 @@ def _gpus(case: _Case) -> Iterator[Finding]:
             "probe-image.md)",
             "warning",
         )
-    if owner == "host" and version and not case.fact("gpu_loaded"):
+    refused = case.fact("refused.nvidia")
+    if owner == "host" and version and not refused and not case.fact("gpu_loaded"):
         yield case.find(
             "gpu-driver-loaded",
             "the GPU driver is installed and not loaded.",
             f"{version}, not loaded",
             "loaded",
-            "modprobe nvidia; dmesg says why it does not load, for example a Secure Boot key",
+            "modprobe nvidia; dmesg says why it does not load",
         )
 
 
@@ -334,47 +357,9 @@ def _peers(case: _Case) -> Iterator[Finding]:
 
 
 def _artefacts(case: _Case) -> Iterator[Finding]:
-    for artefact in case.wants.artefacts:
-        for key in ("sum", "reach"):
-            if says := case.fact(f"{key}.{artefact.name}"):
-                yield from _source(case, artefact, key, says)
-
-
-def _source(case: _Case, artefact: Artefact, key: str, says: str) -> Iterator[Finding]:
-    cause = f"artefact-{artefact.name}"
-    if says == "absent":
-        what = f"there is no {artefact.address} on the host."
-        fix = f"copy it there, {_LATER}; or name an https address that the host reaches"
-        yield case.find(cause, what, "absent", artefact.sha256 or "there", fix)
-    elif says.startswith("failed "):
-        what = f"{artefact.address} cannot be fetched from the host."
-        fix = fetch_fix(says)
-        yield case.find(cause, what, in_words(says), "an answer", fix)
-    elif key == "sum" and says != artefact.sha256:
-        what = f"the checksum of {artefact.address} is another one."
-        fix = "take the file that the checksum was made of, or write the checksum of this one"
-        yield case.find(cause, what, says, artefact.sha256, fix)
-
-
-def _images(case: _Case) -> Iterator[Finding]:
-    for image in case.wants.images:
-        says = case.fact(f"image.{image.name}")
-        if not says or says == "200":
-            continue
-        what, fix = _pull_words(image, says)
-        yield case.find(image.name, what, in_words(says), "200", fix)
-
-
-def _pull_words(image: Artefact, says: str) -> tuple[str, str]:
-    name = image.address
-    if says in {"401", "403"}:
-        what = f"the registry of {name} wants a login, or has no such image for strangers."
-        return what, "give the hosts a login for it, or use a registry that needs none"
-    if says == "404":
-        return f"the registry has no image {name}.", "push it there, or correct its name and tag"
-    if says.startswith("failed "):
-        return f"the registry of {name} cannot be reached from the host.", fetch_fix(says)
-    return f"the registry answers a pull of {name} with an error.", "look at the registry"
+    facts = case.answers.facts
+    yield from (case.find(*words) for words in judge_files(case.wants.artefacts, facts))
+    yield from (case.find(*words) for words in judge_images(case.wants.images, facts))
 
 
 _JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
@@ -384,6 +369,7 @@ _JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _modules,
     _kubelet,
     _selinux,
+    _signatures,
     _ipoib,
     _cni,
     _pod_mtu,
@@ -394,5 +380,4 @@ _JUDGES: Final[tuple[Callable[[_Case], Iterator[Finding]], ...]] = (
     _ports,
     _peers,
     _artefacts,
-    _images,
 )

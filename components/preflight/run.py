@@ -158,8 +158,9 @@ HOST_DEADLINE_S: Final = 180.0
 
 def host_script() -> str:
     """The text that asks a host, as it is sent."""
-    folder = resources.files("components.preflight").joinpath("scripts", "host.sh")
-    return strip_comments(folder.read_text("utf-8"))
+    texts = (("components.hosts", "driver_signing.sh"), ("components.preflight", "host.sh"))
+    files = (resources.files(room).joinpath("scripts", name) for room, name in texts)
+    return "".join(strip_comments(file.read_text("utf-8")) for file in files)
 
 
 @dataclass(slots=True)

@@ -80,6 +80,8 @@ class HostWants:
     kubelet: bool = False
     unit: str = "k3s"
     """The fact of a host that runs this Kubernetes already, whose ports are then its own."""
+    selinux_policy: bool = False
+    """The file names K3s' SELinux policy, which a step installs by dnf."""
     ansible: bool = False
     """Ansible runs its modules here."""
     ipoib: bool = False
@@ -181,6 +183,7 @@ def _wants(
         cgroup_v2=kubelet and minor is not None and minor >= CGROUP_V2_FROM,
         kubelet=kubelet,
         unit="kubelet" if spec.kubespray else "k3s",
+        selinux_policy=spec.k3s is not None and spec.k3s.source.selinux_policy is not None,
         ansible=kubelet and spec.kubespray is not None,
         ipoib=host.hcas > 0 and _picks_by_link_type(spec),
         gpus=host.gpus,

@@ -46,6 +46,7 @@ FORMS = """\
   module-held MODULE on|off  a service holds a module: it cannot be unloaded
   pci-locked on|off          the kernel is locked down: nobody writes PCI registers
   cgroup v1|v2               the host runs on that hierarchy of control groups
+  selinux on|off             SELinux is enforcing, and the policy of K3s is not installed
   swap MIB                   so much swap is on; 0: none
   clock SECONDS              the clock is so far ahead (or, with -, behind); 0: right
   sudo-lost on|off           the login's line is gone from sudoers

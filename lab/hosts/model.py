@@ -380,6 +380,7 @@ class HostModel:
             self.boot_id,
             self.drivers.loaded,
             self.platform.cgroup,
+            self.platform.selinux,
             self.locked_down,
             cards,
             tuple(self.modules),

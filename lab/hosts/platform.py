@@ -77,6 +77,8 @@ class Platform:
 
     cgroup: Literal["v1", "v2"] = "v2"
     """Ubuntu 22.04 boots with the unified hierarchy; 20.04 and DGX OS before 6 do not."""
+    selinux: bool = False
+    """Fault: SELinux is there and enforcing, as on Rocky Linux and RHEL; Ubuntu has none."""
     swap_kib: int = 0
     """Swap in a partition of its own; a server of a cluster has none."""
     clock_off_s: int = 0

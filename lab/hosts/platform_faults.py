@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 from components.core.errors import UsageError
 from lab.hosts.model import HostModel
 
-PLATFORM_WORDS = {"cgroup": 1, "swap": 1, "clock": 1, "sudo-lost": 1, "address-taken": 2}
+PLATFORM_WORDS = {
+    "cgroup": 1,
+    "selinux": 1,
+    "swap": 1,
+    "clock": 1,
+    "sudo-lost": 1,
+    "address-taken": 2,
+}
 """How many words follow each fault's name."""
 _MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 
@@ -21,6 +28,7 @@ def cause_platform_fault(model: HostModel, user: str, name: str, words: Sequence
     """
     actions: dict[str, Callable[[], str]] = {
         "cgroup": lambda: _cgroup(model, words[0]),
+        "selinux": lambda: _selinux(model, words[0]),
         "swap": lambda: _swap(model, words[0]),
         "clock": lambda: _clock(model, words[0]),
         "sudo-lost": lambda: _sudo(model, user, words[0]),
@@ -34,6 +42,13 @@ def _cgroup(model: HostModel, version: str) -> str:
         raise UsageError(f"cgroup is v1 or v2, not {version!r}")
     model.platform.cgroup = "v1" if version == "v1" else "v2"
     return f"the host runs on cgroup {version}"
+
+
+def _selinux(model: HostModel, state: str) -> str:
+    if state not in {"on", "off"}:
+        raise UsageError(f"selinux is on or off, not {state!r}")
+    model.platform.selinux = state == "on"
+    return f"SELinux is {'enforcing' if model.platform.selinux else 'not there'}"
 
 
 def _swap(model: HostModel, mib: str) -> str:

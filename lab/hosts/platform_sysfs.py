@@ -17,6 +17,8 @@ def add_platform(table: Table, model: HostModel) -> None:
     else:
         for controller in ("cpu,cpuacct", "memory", "pids", "systemd"):
             table[f"/fs/cgroup/{controller}/cgroup.procs"] = constant(1)
+    if platform.selinux:
+        table["/fs/selinux/enforce"] = constant(1)
     for size in PAGE_KIB:
         table[f"/kernel/mm/hugepages/hugepages-{size}/nr_hugepages"] = SysFile(
             lambda size=size: f"{platform.pages(size)}\n",

@@ -46,11 +46,11 @@ def changed_numbers(draw: st.DrawFn, text: str) -> str:
 @given(st.data())
 @settings(max_examples=30, deadline=None)
 def test_a_changed_digit_gives_the_same_number_or_no_pass(name: str, data: st.DataObject) -> None:
-    """A change of up to 0.05 %, or of the last printed digit, is not one of the number."""
+    """A change of up to 0.2 %, as real tables have, or of the last printed digit may pass."""
     was = lowest(NCCL[name])
     assert was is not None
     now = lowest(data.draw(changed_numbers(NCCL[name])))
-    assert now is None or abs(now - was) <= max(0.02, 0.0005 * was)
+    assert now is None or abs(now - was) <= max(0.02, 0.002 * was)
 
 
 @st.composite

@@ -12,6 +12,7 @@ import pytest
 from components.artefacts.lock import read_lock
 from components.artefacts.pin import Reach
 from components.artefacts.store import fetch_ahead
+from components.catalogue.upstream import K3S_SELINUX
 from components.checks.site import load_checked_site
 from components.core.errors import SpecError
 from components.plan.make import make_plan
@@ -89,6 +90,27 @@ def test_a_bundle_has_everything_and_serves_a_site(
     for body in (K3S, K3S_IMAGES, SCRIPT):
         assert (tmp_path / ".railyard" / "files" / sha256(body)).read_bytes() == body
     assert (tmp_path / plan.operators.charts[0].chart).read_bytes() == CHART
+
+
+def test_the_selinux_policy_of_the_file_is_pinned_bundled_and_sent(
+    up: Upstream, railyard: Call, tmp_path: Path
+) -> None:
+    rpm = b"an RPM package"
+    up.web.files[K3S_SELINUX.removeprefix("https:/")] = rpm
+    line = f"kubernetes:\n  source: {{selinux_policy: '{K3S_SELINUX}'}}\n"
+    up.site.write_text(up.site.read_text().replace("kubernetes:\n", line, 1))
+    made(up, railyard, tmp_path / "air")
+    checked = load_checked_site(up.site)
+    (entry,) = (each for each in checked.lock.entries.values() if each.name == "k3s-selinux")
+    assert (entry.sha256, entry.version) == (sha256(rpm), "1.6-1.el9.noarch")
+    folder = tmp_path / "air/files" / K3S_SELINUX.removeprefix("https://")
+    assert folder.read_bytes() == rpm
+    plan = make_plan(checked.spec_or_raise(), "dev", checked.lock)
+    steps = {step.name: step.desired for step in plan.steps}
+    assert sha256(rpm) in steps["gpu01-files"]
+    place = f"/var/lib/railyard/files/{sha256(rpm)}/k3s-selinux-1.6-1.el9.noarch.rpm"
+    for name in ("gpu01-k3s", "mgmt01-k3s"):
+        assert f"selinux_policy={place}\nselinux_policy_sha256={sha256(rpm)}\n" in steps[name]
 
 
 def test_a_second_run_fetches_nothing_and_a_cut_one_goes_on(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
 
+from components.cli.commands import list_commands
+from components.cli.main import load_command
+from components.model.cluster import ClusterSpec
 from tests.docs.markdown import ROOT, Block, blocks
 
 SITES: Final = {
@@ -44,3 +48,46 @@ def shown_resources(page: str) -> int:
     """How many resources the first update of the page makes."""
     (found,) = _RESOURCES.findall(page_text(page))
     return int(found)
+
+
+def options_of(words: Sequence[str]) -> tuple[str, set[str]]:
+    """The command that the words call, and its options; an empty name where there is none."""
+    entry = next((each for each in list_commands() if each.name == words[0]), None)
+    if entry is None:
+        return "", set()
+    command: Any = load_command(entry)
+    inner = getattr(command, "commands", {})
+    if inner:
+        command = inner.get(words[1])
+    if command is None:
+        return "", set()
+    return words[0], {name for each in command.params for name in each.opts} | {"--help"}
+
+
+@cache
+def _schema() -> Mapping[str, Any]:
+    return ClusterSpec.model_json_schema()
+
+
+def _fields(schema: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Keys of a part of the site, through lists and through all forms that it may have."""
+    if "$ref" in node:
+        return _fields(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
+    found: dict[str, list[Any]] = {}
+    inner = [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
+    inner += [node["items"]] if isinstance(node.get("items"), dict) else []
+    for each in inner:
+        for key, parts in _fields(schema, each).items():
+            found.setdefault(key, []).extend(parts)
+    for key, part in node.get("properties", {}).items():
+        found.setdefault(key, []).append(part)
+    return found
+
+
+def has_key(path: str) -> bool:
+    """Whether the site file has such a key: `hosts.nics.pci`, lists and forms left out."""
+    schema = _schema()
+    nodes: list[Any] = [schema]
+    for key in path.split("."):
+        nodes = [part for node in nodes for part in _fields(schema, node).get(key, ())]
+    return bool(nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,8 +11,6 @@ import pytest
 import yaml
 
 from components.catalogue.operator_versions import MPI_OPERATOR
-from components.cli.commands import list_commands
-from components.cli.main import load_command
 from components.model.cloud import CrusoeProvision
 from components.model.cluster import ClusterSpec
 from components.model.environments import CloudIb
@@ -21,7 +19,7 @@ from components.project.files import example_text
 from components.reading.load import find_marks
 from tests.cli.conftest import Call, railyard
 from tests.docs.markdown import ROOT, blocks
-from tests.docs.site_pages import SITES, consoles, page_text
+from tests.docs.site_pages import SITES, consoles, has_key, options_of, page_text
 from tests.golden.site import EXAMPLES, load_example
 
 __all__ = ["railyard"]
@@ -73,26 +71,12 @@ def _calls(page: str) -> Iterator[list[str]]:
             yield words[1:]
 
 
-def _options(words: list[str]) -> tuple[str, set[str]]:
-    """The command that the words call, and its options; an empty name where there is none."""
-    entry = next((each for each in list_commands() if each.name == words[0]), None)
-    if entry is None:
-        return "", set()
-    command: Any = load_command(entry)
-    inner = getattr(command, "commands", {})
-    if inner:
-        command = inner.get(words[1])
-    if command is None:
-        return "", set()
-    return words[0], {name for each in command.params for name in each.opts} | {"--help"}
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_each_command_has_the_options_that_are_typed(page: str) -> None:
     calls = list(_calls(page))
     assert len(calls) > 10
     for words in calls:
-        name, options = _options(words)
+        name, options = options_of(words)
         assert name, f"railyard {' '.join(words)}"
         assert {each for each in words if each.startswith("--")} <= options, words
 
@@ -129,33 +113,6 @@ def test_every_line_to_change_is_explained(page: str) -> None:
             assert _FROM_UPSTREAM.match(each) or each in plain, each
 
 
-def _schema() -> Mapping[str, Any]:
-    return ClusterSpec.model_json_schema()
-
-
-def _fields(schema: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Keys of a part of the site, through lists and through all forms that it may have."""
-    if "$ref" in node:
-        return _fields(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
-    found: dict[str, list[Any]] = {}
-    inner = [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
-    inner += [node["items"]] if isinstance(node.get("items"), dict) else []
-    for each in inner:
-        for key, parts in _fields(schema, each).items():
-            found.setdefault(key, []).extend(parts)
-    for key, part in node.get("properties", {}).items():
-        found.setdefault(key, []).append(part)
-    return found
-
-
-def _has(path: str) -> bool:
-    schema = _schema()
-    nodes: list[Any] = [schema]
-    for key in path.split("."):
-        nodes = [part for node in nodes for part in _fields(schema, node).get(key, ())]
-    return bool(nodes)
-
-
 def _is_a_key(code: str) -> bool:
     return bool(_DOTTED.fullmatch(code)) and code.partition(".")[0] in ClusterSpec.model_fields
 
@@ -172,7 +129,7 @@ def test_every_key_exists(page: str) -> None:
     }
     assert len(dotted) > 5
     assert len(below) > 1
-    assert [each for each in sorted(dotted | below) if not _has(each)] == []
+    assert [each for each in sorted(dotted | below) if not has_key(each)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -183,9 +140,9 @@ def test_every_short_piece_of_a_site_has_known_keys(page: str) -> None:
         ((name, values),) = yaml.safe_load(piece).items()
         homes = ("", "host_defaults.", "environment.")
         assert any(
-            all(_has(f"{home}{name}.{key}") for key in values)
+            all(has_key(f"{home}{name}.{key}") for key in values)
             for home in homes
-            if _has(home + name)
+            if has_key(home + name)
         ), piece
 
 

@@ -41,6 +41,7 @@ def test_every_node_is_watched_with_all_that_its_install_leaves(spec: ClusterSpe
         stdin = watched.step.desired
         assert dict(watched.settings_in(stdin).values) == dict(watched.desired.values)
         assert "install_script" not in watched.desired.values
+        assert "selinux_policy" not in stdin, "the file names none"
         assert watched.desired.values["binary_sha256"] in stdin
     assert plan.watched[0].desired.values["k3s.service"] == "enabled/active"
     assert plan.watched[1].desired.values["config.yaml.lines"] == "5"

@@ -139,6 +139,9 @@ MUCH = Lacking(
         ("gpu01", "gpu-driver", "none", "open"),
         ("gpu01", "lldpad", "on"),
         ("gpu02", "module-lost", "nvidia"),
+        ("gpu01", "secure-boot", "on"),
+        ("gpu02", "selinux", "on"),
+        ("mgmt01", "secure-boot", "on"),
     ),
     by_hand=(
         ("gpu02", "devlink dev eswitch set pci/0000:84:00.0 mode switchdev"),
@@ -171,6 +174,8 @@ MUCH = Lacking(
         ("gpu02", "peer-6443"): "no answer within 5 s",
         ("mgmt01", "port-6443"): "in use",
         ("gpu02", "port-10250"): "in use",
+        ("gpu01", "signature-mlx5_core"): "it has no signature",
+        ("gpu02", "selinux"): "no /usr/share/selinux/packages/k3s.pp",
         ("gpu02", "gpu-driver-loaded"): "580.126.20, not loaded",
         ("gpu02", "gpu-driver-version"): "580.126.20",
         ("gpu02", "rdma-driver"): "inbox",

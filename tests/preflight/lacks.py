@@ -49,6 +49,7 @@ LARGE: Final = {
     name: replace(each, pod_mtu_bytes=1480, pod_overhead_bytes=50) for name, each in SPRAYED.items()
 }
 """The same, whose pods have an MTU for a network without encapsulation."""
+BUILDING: Final = {name: replace(each, driver_room=True) for name, each in WANTS.items()}
 UFM: Final = Ufm(
     address="192.168.1.30", password=SecretRef(secret="ufm_password"), certificate_sha256="0" * 64
 )
@@ -152,7 +153,8 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "tool-nvidia-container-runtime": lambda: host({"tool.nvidia-container-runtime": "no"}),
     "module-nvidia_peermem": lambda: host({"module.nvidia_peermem": "absent"}),
     "cgroup": lambda: host({"cgroup": "v1"}),
-    "selinux": lambda: host({"selinux": "1"}),
+    "signature-nvidia": lambda: host({"refused.nvidia": "it has no signature", "gpu_loaded": ""}),
+    "secure-boot": lambda: host({"secure_boot": "on"}, wants=BUILDING),
     "ipoib": lambda: host({"ipoib": "mlx5_0 mlx5_1"}),
     "cni-folders": lambda: foreign("no configuration in /etc/cni/net.d"),
     "swap": lambda: host({"swap": "2097152 /dev/sda2"}),

@@ -13,6 +13,7 @@ from components.core.key_values import HostState
 from components.fabric.identity import Identity
 from components.hosts.judge_settings import refuse_settings
 from components.hosts.plan import plan_hosts
+from components.preflight.artefacts import Artefact
 from components.preflight.judge_others import judge_switch, read_refusals
 from components.preflight.page import render_html
 from components.preflight.report import Preflight, render_json, render_text
@@ -21,6 +22,7 @@ from tests.preflight.lacks import (
     LACKS,
     ROCE,
     SPRAYED,
+    WANTS,
     WHOLE,
     esxi,
     foreign,
@@ -58,11 +60,23 @@ def test_only_k3s_on_an_enforcing_host_needs_its_policy() -> None:
     assert host({"selinux": "1"}, wants=SPRAYED) == ()
     (found,) = host({"selinux": "1"})
     assert found.severity == "problem"
-    assert (
-        "dnf install -y container-selinux; dnf install -y https://github.com/k3s-io/" in found.fix
-    )
+    assert "write kubernetes.source.selinux_policy: https://github.com/k3s-io/" in found.fix
+    assert "dnf install -y container-selinux" in found.fix
     (found,) = host({"selinux": "1", "k3s": "k3s"})
     assert found.severity == "warning"  # it runs already
+
+
+def test_a_node_that_gets_the_policy_of_the_file_needs_dnf_for_it() -> None:
+    named = {name: replace(each, selinux_policy=True) for name, each in WANTS.items()}
+    enforcing = {"selinux": "1", "packages": "dnf"}
+    assert host(enforcing, wants=named) == ()
+    (found,) = host({**enforcing, "packages": "apt-get"}, wants=named)
+    assert found.cause == "selinux"
+    policy = Artefact("k3s-selinux", "file", "/opt/k3s-selinux.rpm", "a" * 64, ("gpu01",))
+    named["gpu01"] = replace(named["gpu01"], artefacts=(policy,))
+    assert host({"sum.k3s-selinux": "absent"}, wants=named) == ()  # no SELinux there
+    (found,) = host({**enforcing, "sum.k3s-selinux": "absent"}, wants=named)
+    assert found.cause == "artefact-k3s-selinux"
 
 
 @pytest.mark.parametrize(

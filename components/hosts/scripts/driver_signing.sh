@@ -23,7 +23,9 @@ secure_boot() { # enabled|disabled
   esac
 }
 
-module_signer() { modinfo -k "$1" -F signer mlx5_core 2>/dev/null | head -n 1; } # KERNEL
+module_signer() { # KERNEL [MODULE]
+  modinfo -k "$1" -F signer "${2:-mlx5_core}" 2>/dev/null | head -n 1
+}
 
 unsigned_kernels() { # under Secure Boot: those whose modules have no signature
   [ "$(secure_boot)" = enabled ] || return 0

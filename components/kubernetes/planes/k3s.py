@@ -55,6 +55,7 @@ ALLOWS_RESET: Final = "\nreset=allow\n"
 _PARAMETERS: Final = frozenset(
     {"node", "version", "binary", "install_script", "install_script_sha256"}
     | {"api_port", "peers", "cluster", "images", "images_sha256", "reset"}
+    | {"selinux_policy", "selinux_policy_sha256"}
 )
 """Lines on stdin that are no setting of the node: where K3s comes from, and whom it joins."""
 DISABLED: Final = ("servicelb", "traefik")
@@ -260,7 +261,7 @@ def _secret_files(spec: ClusterSpec, host: Host) -> tuple[str, ...]:
 def _files(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The files that one node's K3s is made of, for its processor, each with its checksum."""
     source, architecture = k3s_source(spec), spec.settings_of(host).architecture
-    keys = {"install_script": "install_script"}
+    keys = {each: each for each in ("install_script", "selinux_policy")}
     keys |= {"binary": k3s_key("binary", architecture), "images": k3s_key("images", architecture)}
     found: dict[str, str] = {}
     for line, key in keys.items():

@@ -5,6 +5,7 @@
 # the lines of those files. stdout: one line of JSON evidence.
 begin_work
 
+POLICY=/usr/share/selinux/packages/k3s.pp
 JOIN_FILE=/etc/rancher/k3s/config.yaml.d/railyard-join.yaml
 READY_DEADLINE_S=300 # a first start unpacks its images; seconds, not minutes, on real hosts
 unchanged=0
@@ -74,6 +75,33 @@ install_k3s() {
       sh "$work/install.sh"
   ) </dev/null >"$work/install.log" 2>&1 ||
     fail "the K3s install script failed: $(tail -n 20 "$work/install.log")"
+}
+
+put_policy() { # before K3s makes a file that it labels; a policy that is there already is not ours
+  policy_sha256=$(wanted selinux_policy_sha256)
+  [ -n "$policy_sha256" ] && [ -e /sys/fs/selinux/enforce ] || return 0
+  recorded=$(cat "$owned-selinux" 2>/dev/null)
+  if [ -e "$POLICY" ] && { [ -z "$recorded" ] || [ "$recorded" = "$policy_sha256" ]; }; then
+    unchanged=$((unchanged + 1))
+    return
+  fi
+  command -v dnf >/dev/null ||
+    fail "this host has SELinux and no dnf: install K3s' policy yourself ($POLICY), then run again"
+  fetch "$(wanted selinux_policy)" "$policy_sha256" "$work/k3s-selinux.rpm"
+  echo "$policy_sha256" >"$owned-selinux" || fail "cannot write $owned-selinux"
+  sync "$owned-selinux"
+  # its scriptlets make folders of K3s, which must not get our umask
+  (umask 022 && dnf -y install "$work/k3s-selinux.rpm") >"$work/dnf.log" 2>&1 </dev/null 9>&- ||
+    fail "dnf did not install K3s' SELinux policy (container-selinux comes from the host's repositories):" \
+      "$(grep . "$work/dnf.log" | tail -n 3 | paste -s -d ' ' -)"
+  [ -e "$POLICY" ] ||
+    fail "$(wanted selinux_policy) is installed and there is no $POLICY: is it K3s' SELinux policy?"
+  changed="$changed selinux_policy"
+}
+
+label_k3s() { # as install.sh does where it installs the policy itself
+  [ -e "$POLICY" ] && [ -e /sys/fs/selinux/enforce ] || return 0
+  run restorecon /usr/local/bin/k3s
 }
 
 put_images() { # the images that K3s itself runs, where nodes reach no registry
@@ -248,6 +276,7 @@ if [ ! -e "$owned" ]; then
 else
   refuse_other_role
 fi
+put_policy
 put_config config.yaml
 put_config registry-ca.crt
 if grep -q "$REGISTRY_MARK" "$work/input" && [ ! -s "$REGISTRY_PASSWORD" ]; then
@@ -257,6 +286,7 @@ put_config registries.yaml
 put_images
 put_proxy
 install_k3s
+label_k3s
 if [ "$(systemctl is-enabled "$unit.service" 2>/dev/null)" != enabled ]; then
   run systemctl enable "$unit.service"
   changed="$changed enabled"

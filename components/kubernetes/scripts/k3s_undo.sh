@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# shellcheck disable=SC2154 # work is set by linux.sh
 # Uninstalls the K3s that this stack installed on this host, and nothing else. POSIX sh, as root.
 # stdin: the lines that were applied; only role=, stack=, reset=, peers= and api_port= count.
 # The last server keeps etcd, with all that the cluster stores, unless reset=allow was applied.
@@ -16,6 +17,14 @@ refuse_loss() { # etcd of this server is the only one that is left
     'kubernetes.reset is deny: nothing was changed here. Write kubernetes: {reset: allow}, run' \
     'pulumi up, and then remove the server or destroy' >&2
   exit 1
+}
+
+remove_policy() { # where K3s was not far enough installed to have an uninstall script, or that one failed
+  [ -e "$owned-selinux" ] && rpm -q k3s-selinux >/dev/null 2>&1 || return 0
+  output=$(dnf -y remove k3s-selinux 2>&1 </dev/null 9>&-) || {
+    echo "railyard: K3s' SELinux policy cannot be removed: $output" >&2
+    exit 1
+  }
 }
 
 role=''
@@ -44,7 +53,11 @@ refuse_loss
 uninstall=/usr/local/bin/k3s-uninstall.sh
 [ "$role" = server ] || uninstall=/usr/local/bin/k3s-agent-uninstall.sh
 if [ -e "$uninstall" ]; then
-  output=$("$uninstall" 2>&1 </dev/null 9>&-) || {
+  # by itself it also removes K3s' SELinux policy and that one's repository, whoever installed them
+  spared=''
+  [ -e "$owned-selinux" ] || spared='s/^ *yum remove -y k3s-selinux$/:/; s/^ *rm -f .*rancher-k3s-common.*/:/'
+  sed "$spared" "$uninstall" >"$work/uninstall.sh" || exit 1
+  output=$(sh "$work/uninstall.sh" 2>&1 </dev/null 9>&-) || {
     echo "railyard: $uninstall failed: $output" >&2
     exit 1
   }
@@ -57,6 +70,7 @@ rm -f /etc/rancher/k3s/config.yaml.d/railyard-join.yaml
 rmdir /etc/rancher/k3s/config.yaml.d 2>/dev/null
 rm -f /etc/rancher/node/password # K3s' own uninstall leaves it
 rmdir /etc/rancher/node /etc/rancher/k3s /etc/rancher /var/lib/rancher 2>/dev/null
-rm -f "$owned" "$owned-kubelet"
+remove_policy
+rm -f "$owned" "$owned-kubelet" "$owned-selinux"
 rmdir "${owned%/*}" /var/lib/railyard 2>/dev/null
 printf '{"changed":["k3s"]}\n'

@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # Read-only look at one Linux host before anything is installed, as root. stdin: one question a line.
 # stdout: `key=value`, one line a fact; what cannot be found out is no line. Nothing is written but in
-# a folder of its own under /tmp.
+# a folder of its own under /tmp. The functions of driver_signing.sh come before it.
+# shellcheck disable=SC2154 # SHIM_KEY and DKMS_KEY are set there
 set -u
 export LC_ALL=C
 PATH=$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin
@@ -48,6 +49,27 @@ look_system() {
   fact selinux "$(first_line /sys/fs/selinux/enforce)" # 1: enforcing; no such file without SELinux
   [ ! -e /usr/share/selinux/packages/k3s.pp ] || fact k3s_policy there # what k3s-selinux installs
   [ ! -e /etc/systemd/system/kubelet.service ] || fact kubelet kubelet
+  look_signatures
+}
+
+look_signatures() { # under Secure Boot: modules on disk that the kernel refuses, and a key that signs new ones
+  [ "$(secure_boot)" = enabled ] || return 0
+  fact secure_boot on
+  fact ofed "$(command -v ofed_info)"
+  for key_file in "$SHIM_KEY" "$DKMS_KEY"; do
+    case $(mokutil --test-key "$key_file" 2>&1) in *'is already enrolled'*) fact build_key "$key_file" ;; esac
+  done
+  for module in mlx5_core nvidia; do
+    case $(modinfo -F filename "$module" 2>/dev/null) in
+      '' | '(builtin)' | /lib/modules/*/kernel/*) continue ;; # the distribution signs its own
+    esac
+    signer=$(module_signer "$(uname -r)" "$module")
+    if [ -z "$signer" ]; then
+      fact "refused.$module" 'it has no signature'
+    elif [ "$(signer_enrolled "$signer")" = no ]; then
+      fact "refused.$module" "it is signed by '$signer'"
+    fi
+  done
 }
 
 look_python() { # the newest one, which Ansible takes first
