@@ -42,6 +42,11 @@ class VirtualFunction:
     link_type: str = "ether"
     """`ether` or `infiniband`, as the plugin's `linkTypes` say it."""
 
+    @property
+    def has_node_guid(self) -> bool:
+        """RDMA-CM finds its device."""
+        return not self.node_guid or self.node_guid.strip("0:") != ""
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
