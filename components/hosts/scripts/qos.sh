@@ -49,7 +49,7 @@ write_qos() { # PCI SETTING VALUE
       need_qos_tool "$netdev" "$2"
       qos_ask "$netdev"
       [ "$qos_lldpad" = running ] ||
-        fail "mlnx_qos and dcb say nothing of $netdev: run mlnx_qos -i $netdev, or dcb pfc show dev $netdev, to see why"
+        fail "mlnx_qos -i $netdev says nothing, not even of lldpad: run it, or dcb pfc show dev $netdev, to see why"
       fail "lldpad runs on this host, and would overwrite PFC and DCBX of $netdev: take it off with" \
         'systemctl disable --now lldpad.socket lldpad.service, then run again'
       ;;
