@@ -27,6 +27,7 @@ from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
 from components.core.beside import Beside, LostWay
 from components.core.errors import UsageError
+from components.model.units import LARGEST_RDMA_MTU
 
 SCHEMA_VERSION = 1
 
@@ -57,6 +58,10 @@ class RailLimit(Seen):
 
     name: str
     line_rate_gbit_s: float
+    rdma_mtu_bytes: int = Field(
+        default=LARGEST_RDMA_MTU, exclude_if=lambda each: each == LARGEST_RDMA_MTU
+    )
+    """The RDMA MTU that the smallest MTU of its interfaces gives."""
 
 
 class WorkerGroup(Seen):

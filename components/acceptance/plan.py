@@ -26,6 +26,7 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.once import once
 from components.model.operator_owned import gpu_paths
+from components.model.units import rdma_mtu
 from components.model.worker_kinds import on_infiniband
 from components.pod_network.plan import expected_allocatable
 from components.remote.endpoint import host_endpoint
@@ -188,7 +189,10 @@ def _limits(spec: ClusterSpec) -> Limits:
         priority=None if infiniband else spec.rdma.priority,
         traffic_class=None if infiniband else spec.rdma.traffic_class,
         waived=dict(spec.waive),
-        rails=tuple(RailLimit(name=name, line_rate_gbit_s=speed) for name, speed in speeds.items()),
+        rails=tuple(
+            RailLimit(name=name, line_rate_gbit_s=speed, rdma_mtu_bytes=_rdma_mtu(spec, name))
+            for name, speed in speeds.items()
+        ),
         pair_fraction=spec.acceptance.perftest_min_fraction,
         nccl_fraction=spec.acceptance.nccl_min_fraction,
         allocatable=expected_allocatable(spec),
@@ -199,6 +203,14 @@ def _limits(spec: ClusterSpec) -> Limits:
         unproven=list_unproven(spec),
         **_adapters(spec.ib_fabric if infiniband else None),
     )
+
+
+def _rdma_mtu(spec: ClusterSpec, rail: str) -> int:
+    """The RDMA MTU of a rail: that of the smallest MTU which an interface on it has."""
+    site, pod = spec.rdma.mtu_bytes, spec.pod_network.mtu_bytes
+    nics = [nic for host in spec.workers for nic in host.nics if nic.rail == rail]
+    found = [nic.vf_mtu_bytes or nic.mtu_bytes or site for nic in nics] or [site]
+    return rdma_mtu(min(*found, pod or max(found)))
 
 
 class _Asked(TypedDict):

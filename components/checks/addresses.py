@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from itertools import combinations
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at, places, unique
+from components.checks.tiers import reachable
 from components.checks.topology import PlacedNic, list_nics
 from components.core.placeholder import has_placeholder
-from components.core.problem import SpecPath
+from components.core.problem import Place, SpecPath
+from components.fabric.links import switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
-from components.model.rail_subnets import RailSubnet, routed_cards, subnet_of, subnets_of
+from components.model.rail_subnets import (
+    RailSubnet,
+    is_flat,
+    routed_cards,
+    shares_resource,
+    subnet_of,
+    subnets_of,
+)
 from components.model.reach import is_machine_ipv4
 from components.model.ways import default_way, each_ssh
-from components.pod_network.leaf_pools import probe_address
+from components.pod_network.leaf_pools import pools_of
 
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
@@ -89,11 +98,17 @@ class _Net:
 def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     """Rails, pods, services and the nodes' own addresses do not overlap.
 
-    A node sends to the most specific network it knows: an overlap takes traffic from a rail to the
-    pod network or back.
+    Only all rails together may have one subnet, where they are one network: with one VLAN, one
+    gateway, and trunks between all leaves. A node sends to the most specific network it knows: an
+    overlap takes traffic from a rail to the pod network or back.
     """
     networks = _networks(spec)
+    same = len(spec.rails) > 1 and len({rail.subnet for rail in spec.rails}) == 1
+    if same:
+        yield from _no_flat_fabric(spec)
     for one, two in combinations(networks, 2):
+        if same and one.path[0] == two.path[0] == "rails":
+            continue
         if one.network.overlaps(two.network):
             yield Finding(
                 f"{one.name}, {one.network}, overlaps {two.name}, {two.network}.",
@@ -145,6 +160,63 @@ def _addresses(spec: ClusterSpec) -> Iterator[tuple[str, IPv4Address, SpecPath]]
         yield "the balancers", shared.address, path
 
 
+def _no_flat_fabric(spec: ClusterSpec) -> Findings:
+    """What keeps rails of one subnet from being one network; nothing if they have several."""
+    first, vlans = spec.rails[0], sorted({rail.vlan for rail in spec.rails})
+    what = f"all {len(spec.rails)} rails have the subnet {first.subnet}"
+    if len(vlans) > 1:
+        if shares_resource(spec):
+            return  # `resource-name` tells of it
+        what += f" and are in the VLANs {', '.join(map(str, vlans))}"
+        fix = f"write vlan: {vlans[0]} for all of them"
+    elif any(rail.leaves for rail in spec.rails):
+        what, fix = f"{what}, and some have leaves of their own", "remove leaves"
+    elif len({rail.gateway for rail in spec.rails}) > 1:
+        what, fix = f"{what} and not the same gateway", "write one gateway for all of them"
+    elif cut := _cut_off(spec):
+        what += (
+            f", and no trunk for VLAN {first.vlan} joins {cut[0]} and {cut[1]}, which have cards"
+        )
+        fix = f"add links between the switches that carry VLAN {first.vlan}"
+    else:
+        return
+    yield Finding(
+        f"{what}.", _subnets(spec), f"{fix}, or give each rail a VLAN and a subnet of its own."
+    )
+
+
+def _subnets(spec: ClusterSpec) -> tuple[Place, ...]:
+    return tuple(at(("rails", r, "subnet"), rail.subnet) for r, rail in enumerate(spec.rails))
+
+
+def _cut_off(spec: ClusterSpec) -> tuple[str, str] | None:
+    """Two switches with cards of a flat fabric between which no trunk carries its VLAN."""
+    holders = [name for names in switches_of_rails(spec).values() for name in names]
+    joined = [reachable(spec, rail.name, holders[0]) for rail in spec.rails if holders]
+    far = next((name for name in holders if not any(name in each for each in joined)), None)
+    return (holders[0], far) if far else None
+
+
+def check_flat_fabric(spec: ClusterSpec) -> Findings:
+    """Each rail is a network of its own; all rails in one VLAN and subnet are a warning.
+
+    Such a flat fabric works. But all cards hear the ARP requests of all others, a loop or a flood
+    stops every rail at once, and traffic between two cards need not stay on its rail. Hosts and
+    pods get `arp_ignore` 1, `arp_announce` 2 and `rp_filter` 2 on each card: else any card answers
+    for all addresses of its machine, and the packets of one rail arrive on another. Jobs have no
+    `NCCL_CROSS_NIC`, so that NCCL's own default holds.
+    """
+    if is_flat(spec) and not [*_no_flat_fabric(spec)]:
+        first = spec.rails[0]
+        yield Finding(
+            f"all {len(spec.rails)} rails have the subnet {first.subnet} and VLAN {first.vlan}: "
+            "this is a flat fabric, in which one fault can stop all rails.",
+            _subnets(spec),
+            'give each rail a VLAN and a subnet of its own, or write waive: {flat-fabric: "WHY"}.',
+            "warning",
+        )
+
+
 def check_subnet_size(spec: ClusterSpec) -> Findings:
     """A rail's subnet has an address for whatever is on it.
 
@@ -156,9 +228,11 @@ def check_subnet_size(spec: ClusterSpec) -> Findings:
     for placed in list_nics(spec):
         rail = spec.rail(placed.nic.rail)
         subnet = subnet_of(spec, rail, placed.host) if rail is not None else None
+        if subnet is not None and is_flat(spec):
+            subnet = replace(subnet, rail=spec.rails[0].name)
         if subnet is not None:
             cards.setdefault(subnet, []).append(placed.nic)
-    for r, rail in enumerate(spec.rails):
+    for r, rail in enumerate(spec.rails[:1] if is_flat(spec) else spec.rails):
         for subnet in subnets_of(rail):
             found = cards.get(subnet, [])
             workers = len(found) if subnet.leaf else len(spec.workers)
@@ -223,6 +297,13 @@ def check_pf_address(spec: ClusterSpec) -> Findings:
         yield from _outside(spec, nic, (*nic.path, "address"))
 
 
+def _is_of_probe(spec: ClusterSpec, address: IPv4Address, subnet: IPv4Network) -> bool:
+    if spec.kubernetes is None or spec.pod_network.host_network:
+        return False
+    pools = (pool for each in pools_of(spec).values() for pool in each)
+    return any(pool.network == subnet and pool.probe == address for pool in pools)
+
+
 def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
     rail = spec.rail(nic.nic.rail)
     place = subnet_of(spec, rail, nic.host) if rail is not None else None
@@ -239,7 +320,7 @@ def _outside(spec: ClusterSpec, nic: PlacedNic, path: SpecPath) -> Findings:
             (at(path, nic.nic.address), at(("rails", spec.rails.index(rail), *key), subnet)),
             "choose a larger subnet; /24 is usual.",
         )
-    elif spec.kubernetes and not spec.pod_network.host_network and address == probe_address(subnet):
+    elif _is_of_probe(spec, address, subnet):
         yield Finding(
             f"{address} of {nic} is the last address of {rail.name}, "
             "kept for the server of the bandwidth test.",

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
-from components.checks.rule import Finding, Findings, at
-from components.checks.topology import Cable, PlacedPort, list_all_ports, list_cables
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import (
+    Cable,
+    PlacedNic,
+    PlacedPort,
+    list_all_ports,
+    list_cables,
+    list_nics,
+)
 from components.core.problem import Place
 from components.fabric.links import Link, LinkEnd, list_links
+from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
-from components.model.rail_subnets import link_of
+from components.model.fabric import Switch
+from components.model.rail_subnets import link_address, link_of, routed_cards
 
 
 def check_link_address(spec: ClusterSpec) -> Findings:
@@ -86,32 +96,27 @@ def _why_taken(spec: ClusterSpec, network: IPv4Network) -> str | None:
 
 
 def check_routed_port(spec: ClusterSpec) -> Findings:
-    """A card on a routed port has an address of the rail, and the port the other one of its /31.
+    """A card on a routed port, or the one pod on its VF, has an address of the rail.
 
-    The card's address decides: with 10.10.111.1 the port has 10.10.111.0. A virtual function tags
-    its frames, which such a port drops, so pods run in the host's network there. What the leaf
-    announces is these networks, so the rail has no gateway and no subnets of leaves beside them.
+    The port has the other address of that /31: with 10.10.111.1 it has 10.10.111.0. The host's end
+    is the card itself (`address`, with jobs in the host's network), or the pod that has the card's
+    only VF (`pod_address`, with `vfs: 1`), which gets it from nv-ipam. What the leaf announces is
+    these networks, so the rail has no gateway and no subnets of leaves beside them. BGP with hosts
+    is not supported, and neither are larger networks for several pods behind one port.
     """
-    cables = [cable for cable in list_cables(spec) if cable.port.port.mode == "routed"]
-    taken: dict[str, Cable] = {}
-    for cable in cables:
+    routed = [cable for cable in list_cables(spec) if cable.port.port.mode == "routed"]
+    # `routed-link` tells of ports that cannot be routed.
+    cables = [cable for cable in routed if is_able_to_route(cable.port.switch)]
+    yield from _unused_pod_addresses(spec)
+    pods, taken = _without_links(spec, cables), dict[str, Cable]()
+    if pods is not None:
+        yield pods
+    for cable in cables if pods is None else ():
         yield from _card(spec, cable, taken)
-    if not cables:
-        return
-    first, network = cables[0], spec.pod_network
-    if spec.kubernetes is not None and not network.host_network:
-        yield Finding(
-            f"{first.port} is routed, and no VLAN carries the pods' own rail addresses.",
-            (
-                at((*first.port.path, "mode"), "routed"),
-                at(("pod_network", "host_network"), network.host_network),
-            ),
-            "set pod_network to {mode: rdma_shared, host_network: true}, or use mode: trunk.",
-        )
-    routed = {cable.port.rail for cable in cables}
+    names = {cable.port.rail for cable in cables}
     for r, rail in enumerate(spec.rails):
         key = "leaves" if rail.leaves else "gateway"
-        if rail.name in routed and (rail.leaves or rail.gateway):
+        if rail.name in names and (rail.leaves or rail.gateway):
             yield Finding(
                 f"{rail.name} has {key}, but its routed ports have networks of their own.",
                 (at(("rails", r, key)),),
@@ -119,35 +124,91 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
             )
 
 
+def is_able_to_route(switch: Switch) -> bool:
+    """Whether the driver of its system sets routed ports at all."""
+    return not isinstance(system_of(switch.os).since("routing"), str)
+
+
+def _has_pods_on_vfs(spec: ClusterSpec) -> bool:
+    return spec.kubernetes is not None and not spec.pod_network.host_network
+
+
+def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
+    """An address of a pod that no pod would get."""
+    for nic in list_nics(spec):
+        on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
+        if nic.nic.pod_address is None or (on_routed and _has_pods_on_vfs(spec)):
+            continue
+        why = "pods have no VFs" if on_routed else "its switch port is not routed"
+        yield Finding(
+            f"{nic} has a pod_address, but {why}.", (nic.at("pod_address"),), "remove pod_address."
+        )
+
+
+def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:
+    """All that pods on VFs lack behind routed ports, in one message; None: nothing."""
+    if not cables or not _has_pods_on_vfs(spec):
+        return None
+    first, network = cables[0], spec.pod_network
+    cards = [cable.nic for cable in cables if cable.nic.host.role == "worker"]
+    plain = [cable.nic for cable in cables if cable.nic.host.role != "worker"]
+    names = {nic.nic.rail for nic in cards}
+    others = [n for n in list_nics(spec) if n.nic.rail in names and n.host.role == "worker"]
+    others = [n for n in others if (n.host.name, n.nic.rail) not in routed_cards(spec)]
+    found = [
+        *(
+            (f"{key} is {got}", places(spec, f"pod_network.{key}")[0])
+            for key, got in (("mode", network.mode), ("ipam", network.ipam))
+            if got not in {"sriov", "nv-ipam"}
+        ),
+        *_some("no pod_address", [n for n in cards if n.nic.pod_address is None], "pod_address"),
+        *_some("more than one VF", [n for n in cards if n.nic.vfs > 1], "vfs"),
+        *_some("an address of its own", [n for n in cards if n.nic.address], "address"),
+        *_some("a port in a VLAN", others, "rail"),
+        *_some("no address", [n for n in plain if n.nic.address is None], "address"),
+    ]
+    if not found:
+        return None
+    rail = spec.rail(first.port.rail)
+    start = rail.subnet.network_address if rail else IPv4Address("10.10.111.0")
+    return Finding(
+        f"{first.port} leads to a card and is routed, so no VLAN carries the addresses of pods: "
+        "each card needs one VF, and its pod a network with the port, but "
+        f"{', '.join(text for text, _ in found)}.",
+        (at((*first.port.path, "mode"), "routed"), *(place for _, place in found)),
+        "set pod_network to {mode: sriov, ipam: nv-ipam}, and write vfs: 1 and pod_address at each "
+        f"card of the rail, every second address: {start + 1}, {start + 3} and so on (the ports "
+        "get the others). Or set pod_network to {mode: rdma_shared, host_network: true}, with "
+        "address in place of pod_address. Or use mode: trunk. BGP with hosts is not supported.",
+    )
+
+
+def _some(what: str, nics: list[PlacedNic], key: str) -> Iterator[tuple[str, Place]]:
+    if nics:
+        names = f"{len(nics)} cards have" if len(nics) > 1 else f"{nics[0]} has"
+        yield f"{names} {what}", nics[0].at(key)
+
+
 def _card(spec: ClusterSpec, cable: Cable, taken: dict[str, Cable]) -> Findings:
     nic, port, rail = cable.nic, cable.port, spec.rail(cable.port.rail)
-    where = (at((*port.path, "mode"), "routed"), nic.at("address"))
-    if rail is None:
-        return
+    who, key = ("pod", "pod_address") if nic.nic.pod_address else ("card", "address")
+    where = (at((*port.path, "mode"), "routed"), nic.at(key))
+    address = link_address(nic.nic)
+    if rail is None or address is None:
+        return  # `host-network` and `container-hosts` ask for an address
     named = f"{port}"
-    if nic.nic.address is None:
-        if spec.pod_network.host_network or spec.containers is not None:
-            return  # `host-network` and `container-hosts` ask for it
-        yield Finding(
-            f"{named} is routed, and the card there has no address.",
-            where,
-            f"give each card on a routed port an address of its rail, every second one: "
-            f"{rail.subnet.network_address + 1}, {rail.subnet.network_address + 3} and so on.",
-        )
-        return
-    address = IPv4Address(nic.nic.address)
     network, own = link_of(address)
     other = taken.setdefault(str(network), cable)
     if not network.subnet_of(rail.subnet):
         yield Finding(
-            f"the card at {named} has {address}, not in {rail.subnet} of {rail.name}.",
+            f"the {who} at {named} has {address}, not in {rail.subnet} of {rail.name}.",
             (*where, at(("rails", spec.rails.index(rail), "subnet"), rail.subnet)),
             "choose an address of that subnet, every second one.",
         )
     elif other is not cable:
         yield Finding(
-            f"the card at {named} has {address}, and the port would have {own}: the network "
+            f"the {who} at {named} has {address}, and the port would have {own}: the network "
             f"{network} is that of {other.port.name} of {other.port.switch.name}.",
-            (*where, other.nic.at("address")),
-            "give each card on a routed port an address of a /31 of its own, every second one.",
+            (*where, other.nic.at(key)),
+            f"give each {who} on a routed port an address of a /31 of its own, every second one.",
         )

@@ -17,12 +17,7 @@ from components.checks.topology import (
 from components.core.problem import SpecPath
 from components.fabric.links import link_addresses
 from components.model.cluster import ClusterSpec
-
-_ROCE_HEADERS_BYTES: Final = 96
-"""GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4: `iboe_get_mtu` in Linux' ib_addr.h."""
-_PATH_MTUS: Final = (4096, 2048, 1024, 512, 256)
-"""What RDMA can use; the least MTU of a file, 576, has room for the smallest."""
-_FULL_PATH_MTU: Final = max(_PATH_MTUS)
+from components.model.units import FULL_RDMA_NEEDS_BYTES, LARGEST_RDMA_MTU, rdma_mtu
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +132,12 @@ def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
     """
     for nic in list_nics(spec):
         vf = _vf(spec, nic)
-        room = vf.mtu_bytes - _ROCE_HEADERS_BYTES
-        path_mtu = max(size for size in _PATH_MTUS if size <= room)
-        if path_mtu < _FULL_PATH_MTU:
+        path_mtu = rdma_mtu(vf.mtu_bytes)
+        if path_mtu < LARGEST_RDMA_MTU:
             yield Finding(
                 f"a VF MTU of {vf.mtu_bytes} gives an RDMA path MTU of only {path_mtu}.",
                 (at(vf.path, vf.mtu_bytes),),
-                f"set it to {_FULL_PATH_MTU + _ROCE_HEADERS_BYTES} or more; 9000 is usual.",
+                f"set it to {FULL_RDMA_NEEDS_BYTES} or more; 9000 is usual.",
                 "warning",
             )
 

@@ -10,6 +10,7 @@ from components.checks.rule import Finding, Findings, at, places, repeated, uniq
 from components.checks.topology import PlacedNic, list_nics, nics_by_host
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
+from components.model.rail_subnets import is_flat, shares_resource
 from components.reading.wording import did_you_mean
 
 
@@ -58,16 +59,47 @@ def check_renamed(spec: ClusterSpec) -> Findings:
 
 
 def check_resource_name(spec: ClusterSpec) -> Findings:
-    """Each rail has an extended resource of its own.
+    """Each rail has an extended resource of its own, or all rails of a flat fabric have one.
 
-    Two rails of one name would be one pool, and a pod could get two VFs of one rail; case
-    makes no difference, since the plugin hands a pod its VFs in variables of upper case. With
-    `rdma_shared` one unit gives a pod all cards, and rails may share a resource.
+    Of one resource a pod gets VFs of any card. So all rails must be one network, and each card has
+    one VF: a pod that takes as many as there are rails then has one of each. A bandwidth test of
+    one rail cannot choose its card there, and is left out. Upper and lower case make no difference,
+    since the plugin hands a pod its VFs in variables of upper case. With `rdma_shared` one unit
+    gives a pod all cards, and rails may share a resource.
     """
     if spec.pod_network.mode != "sriov":
         return
-    fix = "give each rail a resource of its own."
-    yield from unique(_of_rails(spec, "resource"), "two rails share the resource {}.", fix)
+    if not shares_resource(spec) or len({rail.subnet for rail in spec.rails}) > 1:
+        fix = "give each rail a resource of its own, or all rails of a flat fabric the same one."
+        yield from unique(_of_rails(spec, "resource"), "two rails share the resource {}.", fix)
+        return
+    why = [*_why_not_one_pool(spec)]
+    if why:
+        name, count = spec.rails[0].resource, len(spec.rails)
+        yield Finding(
+            f"all rails share the resource {name}, of which a pod gets VFs of any card, but "
+            f"{', and '.join(text for text, _ in why)}.",
+            (at(("rails", 0, "resource"), name), *(place for _, place in why)),
+            f"give each rail a resource, a VLAN and a subnet of its own. Or keep one resource, "
+            f"and write the same vlan for all rails, vfs: 1 for each card (a pod that "
+            f"takes {count} then has one of each rail) and no acceptance.perftest.",
+        )
+
+
+def _why_not_one_pool(spec: ClusterSpec) -> Iterator[tuple[str, Place]]:
+    """What keeps the VFs of one resource from being alike, and where it is written."""
+    first = spec.rails[0].vlan
+    for r, rail in enumerate(spec.rails):
+        if rail.vlan != first:
+            place = at(("rails", r, "vlan"), rail.vlan)
+            yield f"{rail.name} is in VLAN {rail.vlan} and not in {first}", place
+            break
+    wrong = [nic for nic in list_nics(spec) if nic.host.role == "worker" and nic.nic.vfs > 1]
+    if wrong:
+        count = f"{len(wrong)} cards have" if len(wrong) > 1 else f"{wrong[0]} has"
+        yield f"{count} {wrong[0].nic.vfs} VFs", wrong[0].at("vfs")
+    if spec.acceptance.perftest:
+        yield "perftest cases need a rail to run on", at(("acceptance", "perftest"))
 
 
 def _of_rails(spec: ClusterSpec, key: str) -> Iterator[tuple[str, Place]]:
@@ -86,8 +118,11 @@ def check_network_name(spec: ClusterSpec) -> Findings:
 def check_duplicate_vlan(spec: ClusterSpec) -> Findings:
     """Each rail has a VLAN of its own.
 
-    On a shared VLAN the answer to an address of one rail may leave through another rail's NIC.
+    On a shared VLAN the answer to an address of one rail may leave through another rail's NIC. A
+    flat fabric, whose rails also have one subnet, is set up for that: `flat-fabric`.
     """
+    if is_flat(spec):
+        return
     fix = "give each rail a VLAN and a subnet of its own."
     yield from unique(_of_rails(spec, "vlan"), "two rails share VLAN {}.", fix)
 

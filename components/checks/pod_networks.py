@@ -9,7 +9,7 @@ from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.pod_network import PodRoute
-from components.model.rail_subnets import subnets_of
+from components.model.rail_subnets import pod_links, subnets_of
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
 
@@ -202,7 +202,8 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
         )
     for n, route in enumerate(network.routes):
         path: SpecPath = (*_BLOCK, "routes", n)
-        wrong = _on_one_leaf(spec, route) or _wrong_route(spec, route)
+        on_link = route.rail in pod_links(spec)
+        wrong = _on_one_leaf(spec, route) or (None if on_link else _wrong_route(spec, route))
         wrong = wrong if attached else _NO_INTERFACE
         if wrong is not None:
             yield Finding(
@@ -213,8 +214,10 @@ def check_pod_route(spec: ClusterSpec) -> Findings:
 
 
 def _on_one_leaf(spec: ClusterSpec, route: PodRoute) -> tuple[str, str] | None:
-    """A next hop that pods on other leaves do not have."""
+    """A next hop that pods on other leaves, or behind other routed ports, do not have."""
     rail = spec.rail(route.rail)
+    if route.via is not None and route.rail in pod_links(spec):
+        return "each pod sends by its own switch port", "remove via"
     if rail is None or not rail.leaves or route.via is None:
         return None
     return (

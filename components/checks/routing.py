@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
+from components.checks.link_addresses import is_able_to_route
 from components.checks.rail_leaves import in_words, is_routed, suggest_leaves
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.tiers import LEAF, SPINE, above, joined_by_routes, leaves_below, tiers_of
@@ -15,7 +16,7 @@ from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import Caution
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
-from components.pod_network.leaf_pools import probe_address
+from components.pod_network.leaf_pools import pools_of
 
 
 def check_routing(spec: ClusterSpec) -> Findings:
@@ -31,7 +32,7 @@ def check_routing(spec: ClusterSpec) -> Findings:
     numbered = {s.name: (index, s.routing) for index, s in enumerate(spec.switches) if s.routing}
     for index, switch in enumerate(spec.switches):
         routed = [name for name, port in switch.ports.items() if port.mode == "routed"]
-        if routed and switch.routing is None:
+        if routed and switch.routing is None and is_able_to_route(switch):
             yield Finding(
                 f"port {routed[0]} of {switch.name} is routed, and {switch.name} has no routing.",
                 (at(("switches", index, "ports", routed[0], "mode"), "routed"),),
@@ -189,7 +190,8 @@ def _why_no_address(
     cards = {nic.nic.address: f"{nic}" for nic in list_nics(spec)}
     if address not in subnet or address in {subnet.network_address, subnet.broadcast_address}:
         return f"is no address of a machine in {subnet}"
-    if address == probe_address(subnet):
+    pools = (pool for each in pools_of(spec).values() for pool in each)
+    if address in {pool.probe for pool in pools if pool.network == subnet}:
         return "is kept for the server of the bandwidth test, the last one of the subnet"
     if str(address) in cards:
         return f"is the address of {cards[str(address)]}"

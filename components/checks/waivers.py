@@ -103,7 +103,7 @@ _BY_REASON: Final[Mapping[str, frozenset[str]]] = {
     "no plan can be made of what it refuses": frozenset(
         {"port-target", "nic-rail", "link-ends", "switch-transport"}
         | {"exec-system", "duplicate-name", "duplicate-vlan", "duplicate-address"}
-        | {"duplicate-nic", "node-address", "subnet-overlap"}
+        | {"duplicate-nic", "node-address", "subnet-overlap", "routed-port"}
         | {"subnet-size", "cluster-networks", "host-group"}
         | {"macvlan-master", "host-network", "esxi-release", "vm-host"}
         | {"hypervisor-name", "vm-devices", "passthrough-device"}

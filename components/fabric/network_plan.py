@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Address
 from typing import Final
 
 from components.core.errors import SpecError
@@ -18,7 +17,7 @@ from components.model.hosts import Host
 from components.model.ib_switches import vf_guids
 from components.model.infiniband import IbPartition, Membership, Ufm
 from components.model.operator_owned import guids_by_pods
-from components.model.rail_subnets import link_of, subnets_of
+from components.model.rail_subnets import link_address, link_of, subnets_of
 from components.remote.step import Endpoint
 
 ANY_OTHER: Final = "external"
@@ -73,8 +72,9 @@ def _card_links(spec: ClusterSpec, switch: Switch) -> Iterator[tuple[str, tuple[
         host, _, rail = port.to.partition("/")
         found = spec.host(host) if port.peer is None else None
         for card in found.nics if found else ():
-            if card.rail == rail and card.address is not None:
-                network, own = link_of(IPv4Address(card.address))
+            address = link_address(card)
+            if card.rail == rail and address is not None:
+                network, own = link_of(address)
                 yield name, (f"{own}/{network.prefixlen}", str(network))
 
 

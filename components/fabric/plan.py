@@ -218,7 +218,7 @@ def _plan_port(spec: ClusterSpec, switch: Switch, name: str, intent: PortState) 
 def _port_vlans(spec: ClusterSpec, switch: Switch, port: SwitchPort) -> dict[str, object]:
     """A trunk between switches carries its rails; a routed port is in no VLAN."""
     if port.peer and port.mode != "routed":
-        vlans = tuple(sorted(rail.vlan for rail in rails_on_link(spec, port)))
+        vlans = tuple(sorted({rail.vlan for rail in rails_on_link(spec, port)}))
         return {"mode": "trunk", "trunk_vlans": vlans}
     _, _, rail_name = port.to.partition("/")
     rail = spec.rail(rail_name)

@@ -17,7 +17,8 @@ _OFED: Final = frozenset({"doca_ofed", "mlnx_ofed", "other"})
 def judge_settings(plan: HostPlan, seen: Mapping[str, str]) -> tuple[Finding, ...]:
     """What no step may change, and is otherwise than the file says."""
     wanted = plan.desired.values
-    return (*_cards(plan.name, wanted, seen), *_drivers(plan.name, wanted, seen))
+    looks = (_cards, _managed, _drivers)
+    return tuple(found for look in looks for found in look(plan.name, wanted, seen))
 
 
 def refuse_settings(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> tuple[str, ...]:
@@ -33,6 +34,7 @@ def refuse_settings(plans: Iterable[HostPlan], facts: Mapping[str, object]) -> t
         for plan in plans
         if isinstance(seen := facts.get(plan.name), HostState)
         for found in judge_settings(plan, seen.values)
+        if found.severity == "problem"
     )
 
 
@@ -60,6 +62,23 @@ def _cards(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> I
             what = f"another card is at {pci} than the file says."
             fix = "correct hosts[].nics[]: `railyard discover` reads address and serial"
             yield Finding(device, "serial", what, has, want, fix)
+
+
+def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) -> Iterator[Finding]:
+    """NetworkManager has a card: the update takes it, unless something that counts would go too."""
+    for key in (key for key in wanted if key.endswith(".network_manager")):
+        pci, has = key.split(".", 1)[1].rpartition(".")[0], seen.get(key, "")
+        if has == "managed":
+            what = "NetworkManager has rail cards: it runs DHCP there and removes other addresses."
+            fix = "nothing: the update takes them from it, and their links stay up"
+            yield Finding(device, "network-manager", what, pci, "unmanaged", fix, "warning")
+        elif has.startswith("managed"):
+            what = "NetworkManager sets up a rail card, and would not any more after the update."
+            fix = (
+                "delete its profile of the card (nmcli connection show), with the address in"
+                " hosts[].nics[].address; or set host_defaults.manage.network_manager: false"
+            )
+            yield Finding(device, "network-manager-profile", what, f"{pci} {has}", "none", fix)
 
 
 def _not_present(device: str, there: str, wanted: str) -> Finding:

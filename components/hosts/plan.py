@@ -346,6 +346,7 @@ def _ports(spec: ClusterSpec, host: Host) -> dict[str, str]:
     for nic in host.nics:
         mtu = {} if let_go else {"mtu_bytes": str(nic.mtu_bytes or spec.rdma.mtu_bytes)}
         port = _names(spec, nic) | mtu | {"link": "up"} | _address(spec, host, nic)
+        port |= {"network_manager": "off"} if spec.host_defaults.manage.network_manager else {}
         ports |= {f"nic.{nic.pci}.{key}": value for key, value in port.items()}
     return ports
 

@@ -18,6 +18,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.jobs import Programs
+from components.model.rail_subnets import is_flat
 from components.model.worker_kinds import WorkerKind
 
 POD_INTERFACE: Final = "eth0"
@@ -25,6 +26,9 @@ POD_INTERFACE: Final = "eth0"
 _MPI_OVER_TCP: Final = ("--mca", "pml", "ob1", "--mca", "btl", "^openib")
 """MPI's own messages, which are few beside NCCL's. UCX, which Ubuntu's Open MPI prefers, would take
 every card of the pod, and rails without a route between them hang it (openucx/ucx#7295, #10420)."""
+_NO_HCOLL: Final = ("--mca", "coll_hcoll_enable", "0")
+"""HPC-X's collectives would open the adapters beside NCCL, on RoCE too: Oracle's own jobs turn them
+off (oracle-quickstart/oci-hpc-oke 61d210a). An Open MPI without them ignores it."""
 _QPS: Final = "NCCL_IB_QPS_PER_CONNECTION"
 _QPS_OVER_SPINES: Final = "4"
 """Queue pairs of a connection on rails with several leaves. ECMP sends one queue pair over one
@@ -51,8 +55,9 @@ def nccl_environment(spec: ClusterSpec) -> dict[str, str]:
         "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV",
         "NCCL_IB_DISABLE": "0",
         "NCCL_NET_GDR_LEVEL": jobs.gdr_level,
-        # Rails are separate subnets and not routed: NIC k talks to NIC k.
-        "NCCL_CROSS_NIC": "0",
+        # Rails are separate subnets and not routed: NIC k talks to NIC k. On a flat fabric every
+        # card reaches all others, and NCCL's own default holds, unless `jobs.env` says another.
+        **({} if is_flat(spec) else {"NCCL_CROSS_NIC": "0"}),
     }
     if not spec.pod_network.host_network:
         values["NCCL_SOCKET_IFNAME"] = POD_INTERFACE
@@ -207,8 +212,8 @@ def mpirun_command(
         "plm_rsh_args",
         ssh_options(port),
         *_pod_network_only(spec),
-        # HPC-X's collectives would open the adapters beside NCCL.
-        *(("--mca", "coll_hcoll_enable", "0") if infiniband else _MPI_OVER_TCP),
+        *_NO_HCOLL,
+        *(() if infiniband else _MPI_OVER_TCP),
         *_exports(spec),
         *on_devices(spec, program, kind),
     )

@@ -10,6 +10,7 @@ from components.catalogue.cni_folders import DISTRIBUTIONS, UPSTREAM, CniPaths, 
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.model.operator_owned import vfs_by_operator
+from components.model.rail_subnets import is_flat
 
 Way = Literal["sriov", "host_device", "macvlan", "ipoib", "none", "host"]
 """How pods get onto the rails: `mode`, and with shared cards the interface on them."""
@@ -47,12 +48,14 @@ def cni_paths(spec: ClusterSpec) -> CniPaths:
 def lacks_tuning(spec: ClusterSpec) -> bool:
     """Whether attachments ask for the plugin `tuning` on nodes that have none.
 
-    An MTU of the pods' own is set by it. Of the reference plugins K3s brings seven, and that is not
-    one of them (sources.md#pod-network); other distributions bring all.
+    It sets the pods' own MTU, and their ARP settings on a flat fabric. K3s brings seven of the
+    reference plugins, and not that one (sources.md#pod-network); other distributions bring all.
     """
     network = spec.pod_network
     asked = network.mode == "sriov" or network.interface == "ipoib"
-    return asked and network.mtu_bytes is not None and cni_paths(spec) == DISTRIBUTIONS["k3s"]
+    asked = asked and network.mtu_bytes is not None
+    asked = asked or (is_flat(spec) and way_of(spec) in _ATTACHED)
+    return asked and cni_paths(spec) == DISTRIBUTIONS["k3s"]
 
 
 def way_of(spec: ClusterSpec) -> Way:

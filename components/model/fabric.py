@@ -169,9 +169,11 @@ class Rail(Frozen):
     """VLAN of the rail; the attachment tags with it, and the switch ports carry it."""
     subnet: Ipv4Net
     """Addresses of the pods on this rail; with `leaves`, all of them together: what is in it and on
-    another leaf is reached by the leaf's gateway."""
+    another leaf is reached by the leaf's gateway. Rails that all have one subnet and one VLAN are a
+    flat fabric (docs/howto/flat-fabrics.md)."""
     resource: RailResource
-    """Extended resource name without prefix, for example `sriov_111`."""
+    """Extended resource name without prefix, for example `sriov_111`. On a flat fabric all rails
+    may have the same one: a pod then asks for as many of it as there are rails."""
     network: DnsLabel
     """Name of the NetworkAttachmentDefinition, for example `sriov111`."""
     dhcp_server: Ipv4 | None = None

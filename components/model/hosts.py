@@ -146,6 +146,9 @@ class Nic(Frozen):
     """NUMA node of the card's PCIe slot; -1 is what Linux says of one that it does not know."""
     address: CardAddress | None = None
     """IPv4 address of the PF on its rail, for containers in the host's network."""
+    pod_address: CardAddress | None = None
+    """Of a card on a routed switch port: IPv4 address of the one pod that has the card's VF. The
+    port gets the other address of the /31. Needs `vfs: 1` and `ipam: nv-ipam`."""
     link_gt_s: LinkGtS | None = None
     """PCIe speed of a lane that the card must run at; default what card and slot can."""
     link_width: LinkWidth | None = None
@@ -312,13 +315,16 @@ class Host(Frozen):
 
 
 class Manage(Frozen):
-    """Files of a host's identity that Railyard writes; where it may not, the site's own ways do."""
+    """What Railyard may take over on a host; what it may not is left to the site's own ways."""
 
     hostname: bool = False
     """Write `/etc/hostname`, and set the running name, to the host's `name`."""
     etc_hosts: bool = False
     """Keep names and addresses in a marked block of `/etc/hosts`: of the host itself and of all
     that are no workers; with `containers`, where `mpirun` looks for workers by name, of all."""
+    network_manager: bool = True
+    """Keep the cards in `nics` and their VFs from NetworkManager, by a udev rule: it would run DHCP
+    on them and remove addresses that it did not set. False leaves them to it."""
 
 
 class HostDefaults(Frozen):
@@ -327,7 +333,7 @@ class HostDefaults(Frozen):
     user: User | None = None
     """A common user that Railyard makes on every host; default none is made."""
     manage: Manage = Manage()
-    """Which files of a host's identity Railyard writes; default none."""
+    """What Railyard may take over of a host's identity and network."""
     jump: JumpNames = ()
     """Jump hosts on the way to hosts whose `ssh` has no `jump` of its own; default none."""
     architecture: Architecture = "amd64"

@@ -9,7 +9,7 @@ from typing import Final
 
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
-from components.model.hosts import Host
+from components.model.hosts import Host, Nic
 from components.model.once import once
 
 _TWO_ENDS: Final = 31
@@ -25,6 +25,23 @@ class RailSubnet:
     """The leaf that has it; empty where the rail is one subnet."""
     network: IPv4Network
     gateway: IPv4Address | None
+
+
+@once
+def is_flat(spec: ClusterSpec) -> bool:
+    """Whether all rails are one network: several rails with one VLAN and one subnet.
+
+    Each card and pod then has all others of every rail as its neighbours.
+    """
+    networks = {(rail.vlan, rail.subnet) for rail in spec.rails}
+    return len(spec.rails) > 1 and len(networks) == 1 and not any(r.leaves for r in spec.rails)
+
+
+@once
+def shares_resource(spec: ClusterSpec) -> bool:
+    """Whether all rails have one extended resource, so that a VF of it may be of any rail."""
+    names = {rail.resource for rail in spec.rails}
+    return spec.pod_network.mode == "sriov" and len(spec.rails) > 1 and len(names) == 1
 
 
 def subnets_of(rail: Rail) -> tuple[RailSubnet, ...]:
@@ -66,11 +83,29 @@ def link_of(address: IPv4Address) -> tuple[IPv4Network, IPv4Address]:
     return network, next(each for each in network if each != address)
 
 
+def link_address(card: Nic) -> IPv4Address | None:
+    """The address at the host's end of a routed port: the card's own, or that of its one pod."""
+    text = card.address or card.pod_address
+    return IPv4Address(text) if text is not None else None
+
+
+@once
+def pod_links(spec: ClusterSpec) -> Mapping[str, Mapping[str, IPv4Address]]:
+    """Rail to worker to the address of the one pod there, where cards are on routed ports."""
+    found: dict[str, dict[str, IPv4Address]] = {}
+    for host in spec.workers:
+        for nic in host.nics:
+            if nic.pod_address is not None and (host.name, nic.rail) in routed_cards(spec):
+                found.setdefault(nic.rail, {})[host.name] = IPv4Address(nic.pod_address)
+    return found
+
+
 def _own_link(spec: ClusterSpec, rail: Rail, host: Host) -> RailSubnet | None:
     card = next((nic for nic in host.nics if nic.rail == rail.name), None)
-    if card is None or card.address is None or (host.name, rail.name) not in routed_cards(spec):
+    address = link_address(card) if card is not None else None
+    if address is None or (host.name, rail.name) not in routed_cards(spec):
         return None
-    network, gateway = link_of(IPv4Address(card.address))
+    network, gateway = link_of(address)
     return RailSubnet(rail.name, "", network, gateway)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from typing import Annotated, Final, Self
 
 from pydantic import (
@@ -135,12 +135,29 @@ def _port_guid(value: object) -> object:
     return digits
 
 
+def _refuse_ipv6(value: str, example: str) -> None:
+    """Tell IPv6 from a slip: no other form of it would be taken.
+
+    Raises:
+        PydanticCustomError: The value is an address or a network of IPv6.
+    """
+    try:
+        IPv6Network(value, strict=False)
+    except ValueError:
+        return
+    raise refuse(
+        "Railyard does not support IPv6 on rails, pods and services",  # alike ones are one problem
+        f"write an IPv4 one, for example {example} (only ssh.address may be IPv6).",
+    )
+
+
 def _address(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
         return IPv4Address(value)
     except ValueError:
+        _refuse_ipv6(value, "10.10.111.1")
         raise ValueError(
             f"{value!r} is not an IPv4 address; expected for example '10.10.111.1'"
         ) from None
@@ -156,6 +173,7 @@ def _network(value: object) -> object:
     try:
         network = IPv4Network(value, strict=False)
     except ValueError:
+        _refuse_ipv6(value, "10.10.111.0/24")
         raise ValueError(
             f"{value!r} is not an IPv4 network; expected for example '10.10.111.0/24'"
         ) from None
@@ -200,6 +218,20 @@ PortGuid = Annotated[
 """GUID of an InfiniBand port: 16 hexadecimal digits, kept in lower case without separators."""
 MtuBytes = Annotated[int, Field(ge=576, le=9978)]
 """An interface MTU in bytes, without the Ethernet header."""
+_ROCE_HEADERS_BYTES: Final = 96
+"""GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4: `iboe_get_mtu` in Linux' ib_addr.h."""
+_RDMA_MTUS: Final = (4096, 2048, 1024, 512, 256)
+"""What RDMA can use; the least MTU of a file, 576, has room for the smallest."""
+LARGEST_RDMA_MTU: Final = max(_RDMA_MTUS)
+FULL_RDMA_NEEDS_BYTES: Final = LARGEST_RDMA_MTU + _ROCE_HEADERS_BYTES
+"""The least MTU of an interface that has the largest RDMA MTU."""
+
+
+def rdma_mtu(mtu_bytes: int) -> int:
+    """The RDMA MTU of a RoCE interface in bytes, by the MTU of the interface."""
+    return max(size for size in _RDMA_MTUS if size + _ROCE_HEADERS_BYTES <= mtu_bytes)
+
+
 VlanId = Annotated[int, Field(ge=1, le=4094)]
 Dscp = Annotated[int, Field(ge=0, le=63)]
 Kib = Annotated[int, Field(ge=1, le=100_000)]

@@ -15,7 +15,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
 from components.model.once import once
-from components.model.rail_subnets import leaves_of_hosts
+from components.model.rail_subnets import leaves_of_hosts, shares_resource
 
 PAIR: Final = 2
 """Least number of hosts between which RDMA can be proven."""
@@ -137,7 +137,10 @@ def rail_pairs(spec: ClusterSpec, rail: Rail) -> Iterator[RailPair]:
 
     The pairs between two speeds are judged by the slower one. Of a rail on several leaves the
     workers of one leaf are neighbours, so that one pair goes from each leaf to the next one.
+    With one resource for all rails there are no pairs: a pod cannot choose the rail of its VF.
     """
+    if shares_resource(spec) and spec.kubernetes is not None:
+        return
     last: tuple[Host, int] | None = None
     order, leaf_of = (
         {leaf: number for number, leaf in enumerate(rail.leaves)},

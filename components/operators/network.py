@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Final
 
 from pydantic import JsonValue
@@ -20,6 +21,7 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, draws_blocks, policy_networks, way_of
+from components.model.kubernetes import ExistingPlane
 from components.model.operator_owned import firmware_by_operator, vfs_by_operator
 from components.model.operators import NetworkOperator
 from components.pod_network.attachment import MELLANOX
@@ -32,7 +34,8 @@ NIC_POLICY: Final = "nic-cluster-policy"
 """The conventional name; the operator works on one policy only."""
 POLICY_API: Final = "mellanox.com/v1alpha1"
 POLICY_DEADLINE_S: Final = 1800
-"""Seconds until the policy is ready: a driver container may compile for 20 minutes."""
+"""Seconds until the policy is ready, for each turn in which nodes get their driver: a driver
+container may compile for 20 minutes."""
 
 
 def network_operator_values(spec: ClusterSpec) -> Body:
@@ -92,6 +95,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         **_device_plugin(spec, operator),
         **_networks(spec, operator),
         **_cards(spec, operator),
+        **_only_workers(spec),
     }
     if taints := tolerated(spec):
         wanted["tolerations"] = taints
@@ -99,6 +103,7 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
         wanted["ofedDriver"] = {
             **_operand(spec, operator, "doca-driver"),
             "version": _driver_tag(operator),
+            **_driver_upgrades(spec),
         }
     return {
         "apiVersion": POLICY_API,
@@ -107,11 +112,39 @@ def nic_cluster_policy(spec: ClusterSpec, operator: NetworkOperator) -> Body:
             "name": NIC_POLICY,
             "annotations": {
                 WAIT_FOR: "jsonpath={.status.state}=ready",
-                TIMEOUT: str(POLICY_DEADLINE_S),
+                TIMEOUT: str(POLICY_DEADLINE_S * _waves(spec, wanted)),
             },
         },
         "spec": wanted,
     }
+
+
+def _driver_upgrades(spec: ClusterSpec) -> Body:
+    """How a driver of another tag gets onto the nodes, if they may be drained for it.
+
+    By itself the operator replaces no driver container (its DaemonSet has `OnDelete`), and its
+    policy is not ready while one is of before, so that an update waits in vain (network operator
+    v26.4.1, state-ofed-driver and isDaemonSetReady). A pod that nothing recreates is not ended.
+    """
+    asked = spec.disruption
+    if asked.reboots != "allow":
+        return {}
+    drain: Body = {
+        "enable": True,
+        "deleteEmptyDir": True,
+        "force": False,
+        "timeoutSeconds": asked.drain_deadline_s,
+    }
+    nodes = asked.max_unavailable
+    return {"upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": nodes, "drain": drain}}
+
+
+def _waves(spec: ClusterSpec, wanted: Body) -> int:
+    """In how many turns the operator may replace the nodes' drivers."""
+    driver = wanted.get("ofedDriver")
+    if not isinstance(driver, Mapping) or "upgradePolicy" not in driver:
+        return 1
+    return max(1, ceil(len(spec.workers) / spec.disruption.max_unavailable))
 
 
 def _device_plugin(spec: ClusterSpec, operator: NetworkOperator) -> Body:
@@ -162,6 +195,26 @@ def _cards(spec: ClusterSpec, operator: NetworkOperator) -> Body:
             "configurationDaemon": _operand(spec, operator, "nic-configuration-operator-daemon"),
         }
     return wanted
+
+
+def _only_workers(spec: ClusterSpec) -> Body:
+    """In a cluster of others, the nodes that the operator may use: the workers of the file.
+
+    By itself it takes every node with a card of Mellanox. AKS has such cards in its system pools
+    too, for accelerated networking, and the driver container would unload their driver
+    (Azure/aks-rdma-infiniband 700dabb, configs/nicclusterpolicy/base).
+    """
+    names: list[JsonValue] = [host.node for host in spec.workers]
+    if not names or not isinstance(spec.kubernetes, ExistingPlane):
+        return {}
+    here: Body = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [here]}]
+            }
+        }
+    }
 
 
 def _operand(spec: ClusterSpec, operator: NetworkOperator, name: str) -> Body:

@@ -6,6 +6,7 @@ Jobs and acceptance take it from here, so that what is requested is what the plu
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,8 +18,9 @@ from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
 from components.model.owners import owners_of
 from components.model.pod_network import SharedDevice
+from components.model.rail_subnets import pod_links
 from components.pod_network.ib_rails import ib_rails, rail_ports, rail_resources
-from components.pod_network.leaf_pools import pool_of, probe_address
+from components.pod_network.leaf_pools import pool_of
 from components.pod_network.networks import client_address, probe_network
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
@@ -72,9 +74,9 @@ def rail_attachment(spec: ClusterSpec, rail: Rail, *, server: Host | None = None
             beforehand; None for any other pod.
     """
     if spec.pod_network.ipam == "static" and server is None:
-        address = f"{client_address(rail)}/{rail.subnet.prefixlen}"
+        address = f"{client_address(spec, rail)}/{rail.subnet.prefixlen}"
         return _on_rails(spec, (rail,), json.dumps([{"name": rail.network, "ips": [address]}]))
-    if server is None:
+    if server is None or rail.name in pod_links(spec):
         return _on_rails(spec, (rail,), rail.network)
     return _on_rails(spec, (rail,), probe_network(rail, pool_of(spec, rail, server).leaf))
 
@@ -85,8 +87,10 @@ def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
     Raises:
         SpecError: Pods run in the host's network, and its card has no address there.
     """
+    if rail.name in pod_links(spec):
+        return str(pod_links(spec)[rail.name][host.name])
     if not spec.pod_network.host_network:
-        return str(probe_address(pool_of(spec, rail, host).network))
+        return str(pool_of(spec, rail, host).probe)
     address = next((nic.address for nic in host.nics if nic.rail == rail.name), None)
     if address is None:
         raise SpecError(
@@ -98,7 +102,9 @@ def server_address(spec: ClusterSpec, rail: Rail, host: Host) -> str:
 
 def _on_rails(spec: ClusterSpec, rails: tuple[Rail, ...], networks: str) -> PodAttachment:
     network = spec.pod_network
-    resources = {f"{network.resource_prefix}/{rail.resource}": 1 for rail in rails}
+    # With VFs a pod has one for each rail; one unit of shared cards gives it all of them.
+    counts = Counter(f"{network.resource_prefix}/{rail.resource}" for rail in rails)
+    resources = {name: n if network.mode == "sriov" else 1 for name, n in counts.items()}
     if network.mode == "rdma_shared" and network.host_network:
         return PodAttachment(resources, {}, host_network=True)
     return PodAttachment(resources, {NETWORKS: networks}, host_network=False)
@@ -160,7 +166,11 @@ def _rdma_of(spec: ClusterSpec, host: Host) -> dict[str, int]:
             if any(takes_nic(device, nic) for nic in host.nics)
         }
     resources = {rail.name: f"{network.resource_prefix}/{rail.resource}" for rail in spec.rails}
-    return {resources[nic.rail]: nic.vfs for nic in host.nics if nic.rail in resources and nic.vfs}
+    counts: Counter[str] = Counter()
+    for nic in host.nics:
+        if nic.rail in resources and nic.vfs:
+            counts[resources[nic.rail]] += nic.vfs
+    return dict(counts)
 
 
 def _hcas_offered(spec: ClusterSpec, host: Host) -> dict[str, int]:

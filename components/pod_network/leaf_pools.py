@@ -12,9 +12,8 @@ from ipaddress import IPv4Address, IPv4Network, summarize_address_range
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
-from components.model.infiniband import IbRail
 from components.model.once import once
-from components.model.rail_subnets import RailSubnet, subnet_of, subnets_of
+from components.model.rail_subnets import RailSubnet, is_flat, pod_links, subnet_of, subnets_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,37 +43,48 @@ class Pool:
     network: IPv4Network
     gateway: IPv4Address | None
     kept: tuple[Kept, ...]
-    """What no pod gets: the probe's server, the gateway, the cards, and what the file keeps."""
+    """What no pod gets: the probe's server first, the gateway, the cards, what the file keeps."""
     whole: IPv4Network | None
     """The whole rail: the rest of it is behind the gateway; None where the rail is one subnet."""
     nodes: tuple[str, ...]
     """The nodes of the workers whose card is in it, in the order of the file."""
 
+    @property
+    def probe(self) -> IPv4Address:
+        """The address of the probe's server."""
+        return self.kept[0].first
+
 
 @once
 def pools_of(spec: ClusterSpec) -> Mapping[str, tuple[Pool, ...]]:
-    """Rail to its pools, in the order of the file."""
+    """Rail to its pools, in the order of the file; none if each card has a network of its own."""
     cards: dict[tuple[str, str], list[IPv4Address]] = {}
     nodes: dict[tuple[str, str], list[str]] = {}
     for host in spec.hosts:
         for nic in host.nics:
             rail = spec.rail(nic.rail)
             subnet = subnet_of(spec, rail, host) if rail is not None else None
-            if subnet is None:
+            if rail is None or subnet is None:
                 continue
-            key = subnet.rail, subnet.leaf
+            key = _owner(spec, rail).name, subnet.leaf
             if nic.address is not None:
                 cards.setdefault(key, []).append(IPv4Address(nic.address))
             if host.role == "worker":
-                nodes.setdefault(key, []).append(host.node)
+                nodes.setdefault((rail.name, subnet.leaf), []).append(host.node)
     return {
         rail.name: tuple(
-            _pool(spec, rail, subnet, cards.get((rail.name, subnet.leaf), []), tuple(found))
-            for subnet in subnets_of(rail)
+            _pool(spec, rail, subnet, cards.get((owner.name, subnet.leaf), []), tuple(found))
+            for subnet in (() if rail.name in pod_links(spec) else subnets_of(rail))
             for found in [nodes.get((rail.name, subnet.leaf), [])]
         )
         for rail in spec.rails
+        for owner in [_owner(spec, rail)]
     }
+
+
+def _owner(spec: ClusterSpec, rail: Rail) -> Rail:
+    """The rail whose cards are listed for all rails of one subnet: on a flat fabric the first."""
+    return spec.rails[0] if is_flat(spec) else rail
 
 
 def _pool(
@@ -85,8 +95,11 @@ def _pool(
     nodes: tuple[str, ...],
 ) -> Pool:
     gateway = [] if subnet.gateway is None else [subnet.gateway]
-    single = (probe_address(subnet.network), *gateway, *cards)
-    written = (each for each in written_exclusions(spec, rail.name) if each.is_in(subnet.network))
+    alike = spec.rails if is_flat(spec) else (rail,)
+    probes = {each.name: probe_address(subnet.network, n) for n, each in enumerate(alike)}
+    single = (probes.pop(rail.name), *probes.values(), *gateway, *cards)
+    listed = (kept for each in alike for kept in written_exclusions(spec, each.name))
+    written = (kept for kept in listed if kept.is_in(subnet.network))
     return Pool(
         rail=rail.name,
         leaf=subnet.leaf,
@@ -105,25 +118,17 @@ def pool_of(spec: ClusterSpec, rail: Rail, host: Host) -> Pool:
     return next((pool for pool in found if pool.leaf == leaf), found[0])
 
 
-def probe_address(subnet: IPv4Network) -> IPv4Address:
-    """The address kept for the perftest server: the last one of a rail's subnet."""
-    return subnet[-2]
+def probe_address(subnet: IPv4Network, number: int = 0) -> IPv4Address:
+    """The address kept for the perftest server: the last one of a rail's subnet.
+
+    Args:
+        subnet: The subnet.
+        number: The number of the rail, if it shares the subnet with others: each has its own.
+    """
+    return IPv4Address(int(subnet.broadcast_address) - 1 - number)
 
 
 def written_exclusions(spec: ClusterSpec, rail: str) -> tuple[Kept, ...]:
     """The addresses of a rail that the file keeps from pods."""
     found = (each for each in spec.pod_network.exclusions if each.rail == rail)
     return tuple(Kept(each.first, each.last or each.first) for each in found)
-
-
-def kept_addresses(spec: ClusterSpec, rail: Rail | IbRail) -> tuple[Kept, ...]:
-    """What pods do not get, beside the gateway: the probe's address, the cards', the file's."""
-    single: list[IPv4Address] = []
-    if isinstance(rail, Rail):
-        nics = (nic for host in spec.hosts for nic in host.nics if nic.rail == rail.name)
-        cards = [IPv4Address(nic.address) for nic in nics if nic.address is not None]
-        single = [probe_address(rail.subnet), *cards]
-    return (
-        *(Kept(address, address) for address in single),
-        *written_exclusions(spec, rail.name),
-    )

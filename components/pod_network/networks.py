@@ -8,12 +8,14 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from components.hosts.kernel import CARD_SYSCTLS
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths
 from components.model.fabric import Rail
 from components.model.infiniband import IbRail
-from components.pod_network.leaf_pools import Pool, kept_addresses, pools_of, probe_address
+from components.model.rail_subnets import is_flat, pod_links
+from components.pod_network.leaf_pools import Pool, pools_of, written_exclusions
 from components.pod_network.pools import AnyRail, pool_name
 
 CNI_VERSION: Final = "1.0.0"
@@ -32,9 +34,10 @@ def probe_network(rail: Rail, leaf: str = "") -> str:
     return "-".join((rail.network, *([leaf] if leaf else []), "probe"))
 
 
-def client_address(rail: Rail) -> IPv4Address:
-    """With `ipam: static`, that of the perftest client: the last but one of the rail's subnet."""
-    return rail.subnet[-3]
+def client_address(spec: ClusterSpec, rail: Rail) -> IPv4Address:
+    """With `ipam: static`, that of the perftest client: before the servers of the rail's subnet."""
+    (pool,) = pools_of(spec)[rail.name]
+    return pool.probe - (len(spec.rails) if is_flat(spec) else 1)
 
 
 def job_addresses(spec: ClusterSpec, rail: Rail) -> Addresses:
@@ -62,7 +65,8 @@ def _from_pool(spec: ClusterSpec, rail: AnyRail) -> Addresses:
     if isinstance(rail, Rail) and rail.leaves:
         folder = cni_paths(spec).pool_folder(rail.name)
         return {"type": "nv-ipam", "confDir": folder, "poolType": "ippool"}
-    return {"type": "nv-ipam", "poolName": pool_name(rail), "poolType": "ippool"}
+    kind = "cidrpool" if rail.name in pod_links(spec) else "ippool"
+    return {"type": "nv-ipam", "poolName": pool_name(spec, rail), "poolType": kind}
 
 
 def pool_file(spec: ClusterSpec, rail: Rail, pool: Pool) -> str:
@@ -72,7 +76,7 @@ def pool_file(spec: ClusterSpec, rail: Rail, pool: Pool) -> str:
     so it names the cluster as well.
     """
     if spec.pod_network.ipam == "nv-ipam":
-        return json.dumps({"poolName": pool_name(rail, pool.leaf)}, indent=1)
+        return json.dumps({"poolName": pool_name(spec, rail, pool.leaf)}, indent=1)
     kubeconfig: Addresses = {"kubeconfig": cni_paths(spec).whereabouts_kubeconfig}
     file: Addresses = {"kubernetes": kubeconfig, "range": str(pool.network)}
     return json.dumps(file | _job_range(pool) | _way_out(spec, pool), indent=1, sort_keys=True)
@@ -84,7 +88,7 @@ def _job_range(pool: Pool) -> Addresses:
 
 def server_addresses(spec: ClusterSpec, pool: Pool) -> Addresses:
     """Address management with one fixed address, so that a client knows its server."""
-    address = str(probe_address(pool.network))
+    address = str(pool.probe)
     if spec.pod_network.ipam != "whereabouts":
         fixed: Addresses = {"address": f"{address}/{pool.network.prefixlen}"}
         if spec.pod_network.source_routing and pool.gateway:
@@ -107,7 +111,7 @@ def ipoib_addresses(spec: ClusterSpec, rail: IbRail) -> Addresses:
     if spec.pod_network.ipam == "static":
         return {"type": "static"} | _routes(spec, rail.name, None)
     exclude: list[JsonValue] = [
-        net for each in kept_addresses(spec, rail) for net in each.networks()
+        net for each in written_exclusions(spec, rail.name) for net in each.networks()
     ]
     kept: Addresses = {"exclude": exclude} if exclude else {}
     return _whereabouts(spec, rail.subnet) | kept | _routes(spec, rail.name, None)
@@ -160,10 +164,15 @@ def make_chain(
         # Multus hands the address of the pod's annotation on to who says that it takes it.
         takes: JsonValue = {"ips": True}
         main = {**main, "capabilities": takes}
+    # Without an MTU the pod's interface keeps that of the VF, which the host sets.
+    own_mtu = network.mtu_bytes is not None and not sets_mtu
+    tuned: Addresses = {"mtu": network.mtu_bytes} if own_mtu else {}
+    if is_flat(spec):
+        # The plugin puts the name of the interface in place of IFNAME (CNI plugins v1.1.0 on).
+        tuned["sysctl"] = {f"net.ipv4.conf.IFNAME.{key}": on for key, on in CARD_SYSCTLS.items()}
     chain: list[Addresses] = [{**main, "ipam": ipam}]
-    if network.mtu_bytes is not None and not sets_mtu:
-        # Without it the pod's interface keeps the VF's MTU, which the host sets.
-        chain.append({"type": "tuning", "mtu": network.mtu_bytes})
+    if tuned:
+        chain.append({"type": "tuning", **tuned})
     if network.source_routing and ipam:
         chain.append({"type": "sbr"})
     if network.rdma_isolation and main["type"] == "sriov":

@@ -43,7 +43,7 @@ from components.pod_network.manifests import (
 )
 from components.pod_network.matrix import Refused, cell_of
 from components.pod_network.networks import pool_file
-from components.pod_network.pools import plan_pools, pool_manifest
+from components.pod_network.pools import link_pools, plan_pools, pool_manifest
 from components.pod_network.shared import (
     PLUGIN,
     PLUGIN_CONFIG,
@@ -299,7 +299,7 @@ def _program(spec: ClusterSpec, name: str) -> Body:
 def _attachments(spec: ClusterSpec) -> _Group:
     """The pools and the attachments that draw from them."""
     pools = [(pool.rail, pool_manifest(spec, pool)) for pool in plan_pools(spec)]
-    return [*pools, *_networks(spec)]
+    return [*pools, *link_pools(spec), *_networks(spec)]
 
 
 def _networks(spec: ClusterSpec) -> _Group:

@@ -7,7 +7,7 @@ nvidia-k8s-ipam v0.4.0 (docs/explanation/sources.md#pod-network).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final, TypeAlias
@@ -20,9 +20,9 @@ from components.model.cni import draws_blocks
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
-from components.model.rail_subnets import RailSubnet, subnet_of
+from components.model.rail_subnets import RailSubnet, is_flat, link_of, pod_links, subnet_of
 from components.pod_network.ib_rails import ib_rails, rail_ports
-from components.pod_network.leaf_pools import Kept, kept_addresses, pools_of
+from components.pod_network.leaf_pools import Kept, pools_of, written_exclusions
 from components.pod_network.manifests import NAMESPACE
 
 AnyRail: TypeAlias = Rail | IbRail
@@ -34,6 +34,8 @@ _SHARED: Final = 32
 _SPARE: Final = 2
 """A block is at least so many times as large as the VFs need: addresses that are kept fall into it,
 and pods that end give theirs back only after the next ones have started."""
+_LINK: Final = 31
+"""Prefix length of the network of a routed port and the pod behind it (RFC 3021)."""
 _DEADLINE_S: Final = 300
 """Seconds until the controller gave the first block: its image comes from a mirror."""
 
@@ -88,22 +90,27 @@ class Pool:
                 yield IPv4Address(start), self.block - len(taken)
 
 
-def pool_name(rail: AnyRail, leaf: str = "") -> str:
-    """The pool of a rail: the name of its attachment, which is one of a kind too, and the leaf."""
-    return f"{rail.network}-{leaf}" if leaf else rail.network
+def pool_name(spec: ClusterSpec, rail: AnyRail, leaf: str = "") -> str:
+    """The pool of a rail: the name of its attachment, which is one of a kind too, and the leaf.
+
+    The rails of a flat fabric have one pool: two pools of one subnet would give the same addresses.
+    """
+    named = spec.rails[0] if is_flat(spec) else rail
+    return f"{named.network}-{leaf}" if leaf else named.network
 
 
 def pooled_rails(spec: ClusterSpec) -> tuple[AnyRail, ...]:
-    """The rails whose addresses come from pools; none unless the site has nv-ipam."""
+    """The rails that have a pool: none unless the site has nv-ipam, and one of a flat fabric."""
     if not draws_blocks(spec):
         return ()
-    return tuple(rail for rail in (*spec.rails, *ib_rails(spec)) if rail.subnet is not None)
+    rails = spec.rails[:1] if is_flat(spec) else spec.rails
+    return tuple(rail for rail in (*rails, *ib_rails(spec)) if rail.subnet is not None)
 
 
 def pool_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:
     """The labels by which a node gets blocks of the rails that it is on."""
     return {
-        f"{_LABELS}/{pool_name(rail, _leaf_of(spec, host, rail))}": "true"
+        f"{_LABELS}/{pool_name(spec, rail, _leaf_of(spec, host, rail))}": "true"
         for rail in pooled_rails(spec)
         if _is_on(spec, host, rail)
     }
@@ -123,7 +130,7 @@ def _pools(spec: ClusterSpec, rail: AnyRail) -> Iterator[Pool]:
         subnet = rail.subnet
         assert subnet is not None  # noqa: S101 - `pooled_rails` leaves out the others
         place = RailSubnet(rail.name, "", subnet, None)
-        yield _pool(spec, rail, place, kept_addresses(spec, rail), members.get("", []))
+        yield _pool(spec, rail, place, written_exclusions(spec, rail.name), members.get("", []))
         return
     for part in pools_of(spec)[rail.name]:
         place = RailSubnet(rail.name, part.leaf, part.network, part.gateway)
@@ -139,12 +146,12 @@ def _pool(
     kept: tuple[Kept, ...],
     members: Sequence[Host],
 ) -> Pool:
-    vfs = max((_vfs(host, rail) for host in members), default=0)
+    vfs = max((_vfs(spec, host, rail) for host in members), default=0)
     default = _power_of_two(_SPARE * vfs) if vfs else _SHARED
     others = [rail.subnet] if isinstance(rail, Rail) and place.leaf else []
     routes = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
     return Pool(
-        name=pool_name(rail, place.leaf),
+        name=pool_name(spec, rail, place.leaf),
         rail=rail.name,
         leaf=place.leaf,
         subnet=place.network,
@@ -167,17 +174,17 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _vfs(host: Host, rail: AnyRail) -> int:
+def _vfs(spec: ClusterSpec, host: Host, rail: AnyRail) -> int:
     if isinstance(rail, IbRail):
         return sum(port.vfs for port in rail_ports(host, rail))
-    return sum(nic.vfs for nic in host.nics if nic.rail == rail.name)
+    return sum(nic.vfs for nic in host.nics if nic.rail == rail.name or is_flat(spec))
 
 
 def _is_on(spec: ClusterSpec, host: Host, rail: AnyRail) -> bool:
     if host.role != "worker":
         return False
     if isinstance(rail, Rail):
-        return any(nic.rail == rail.name for nic in host.nics)
+        return any(nic.rail == rail.name or is_flat(spec) for nic in host.nics)
     # On shared HCAs a rail is a network device, which no port of the file need name.
     return bool(rail_ports(host, rail) or (spec.pod_network.mode == "rdma_shared" and host.hcas))
 
@@ -189,15 +196,10 @@ def pool_namespace(spec: ClusterSpec) -> str:
 
 def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
     """The IPPool of a rail, which is there when the first node has its block."""
-    selector: JsonValue = {
-        "nodeSelectorTerms": [
-            {"matchExpressions": [{"key": pool.label, "operator": "In", "values": ["true"]}]}
-        ]
-    }
     wanted: Body = {
         "subnet": str(pool.subnet),
         "perNodeBlockSize": pool.block,
-        "nodeSelector": selector,
+        "nodeSelector": _labelled(pool.label),
     }
     if pool.kept:
         wanted["exclusions"] = [
@@ -207,14 +209,54 @@ def pool_manifest(spec: ClusterSpec, pool: Pool) -> Body:
         wanted["gateway"] = str(pool.gateway)
     if pool.routes:
         wanted["routes"] = [{"dst": str(to)} for to in pool.routes]
+    return _object(spec, "IPPool", pool.name, "startIP", wanted)
+
+
+def link_pools(spec: ClusterSpec) -> list[tuple[str, Body]]:
+    """A CIDRPool for each rail on routed ports, with the rail's name: each worker has its own /31.
+
+    Which one is said for each node, since its switch port has the other address.
+    """
+    return [
+        (rail.name, _link_pool(spec, rail, pod_links(spec)[rail.name]))
+        for rail in spec.rails
+        if rail.name in pod_links(spec)
+    ]
+
+
+def _link_pool(spec: ClusterSpec, rail: Rail, links: Mapping[str, IPv4Address]) -> Body:
+    own: list[JsonValue] = []
+    for host in (each for each in spec.workers if each.name in links):
+        network, port = link_of(links[host.name])
+        own.append({"nodeName": host.node, "prefix": str(network), "gateway": str(port)})
+    others = (each.to for each in spec.pod_network.routes if each.rail == rail.name)
+    name = pool_name(spec, rail)
+    wanted: Body = {
+        "cidr": str(rail.subnet),
+        "perNodeNetworkPrefix": _LINK,
+        "gatewayIndex": 0,  # the controller takes no routes without one; each node's own one wins
+        "nodeSelector": _labelled(f"{_LABELS}/{name}"),
+        "staticAllocations": own,
+        "routes": [{"dst": str(to)} for to in (rail.subnet, *others)],
+    }
+    return _object(spec, "CIDRPool", name, "prefix", wanted)
+
+
+def _labelled(label: str) -> JsonValue:
+    has_it: JsonValue = {"key": label, "operator": "In", "values": ["true"]}
+    return {"nodeSelectorTerms": [{"matchExpressions": [has_it]}]}
+
+
+def _object(spec: ClusterSpec, kind: str, name: str, given: str, wanted: Body) -> Body:
+    """A pool that is there when the first node has its part; `given` is a key of that part."""
     return {
         "apiVersion": "nv-ipam.nvidia.com/v1alpha1",
-        "kind": "IPPool",
+        "kind": kind,
         "metadata": {
-            "name": pool.name,
+            "name": name,
             "namespace": pool_namespace(spec),
             "annotations": {
-                WAIT_FOR: "jsonpath={.status.allocations[0].startIP}",
+                WAIT_FOR: f"jsonpath={{.status.allocations[0].{given}}}",
                 TIMEOUT: str(_DEADLINE_S),
             },
         },

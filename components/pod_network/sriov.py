@@ -8,6 +8,7 @@ v2.10.0. `isRdma` counts only inside of `selectors`; elsewhere it is ignored, an
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from pydantic import JsonValue
 
@@ -15,6 +16,7 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
+from components.model.rail_subnets import pod_links
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.leaf_pools import Pool
 from components.pod_network.networks import (
@@ -27,14 +29,18 @@ from components.pod_network.networks import (
 
 
 def device_plugin_config(spec: ClusterSpec) -> str:
-    """`config.json` of the device plugin: one resource per rail.
+    """`config.json` of the device plugin: one resource per rail, or one for all of them.
 
     Raises:
         SpecError: One PF name means different rails on different hosts; the plugin's
             configuration is the same on all nodes, so it could not tell them apart.
     """
     _check_pf_names(spec)
-    resources: list[JsonValue] = [_resource(spec, rail) for rail in spec.rails]
+    named = {
+        rail.resource: [each.name for each in spec.rails if each.resource == rail.resource]
+        for rail in spec.rails
+    }
+    resources: list[JsonValue] = [_resource(spec, *each) for each in named.items()]
     return json.dumps({"resourceList": resources}, indent=1, sort_keys=True) + "\n"
 
 
@@ -51,8 +57,8 @@ def _check_pf_names(spec: ClusterSpec) -> None:
                 )
 
 
-def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
-    nics = [nic for host in spec.workers for nic in host.nics if nic.rail == rail.name]
+def _resource(spec: ClusterSpec, name: str, rails: Collection[str]) -> JsonValue:
+    nics = [nic for host in spec.workers for nic in host.nics if nic.rail in rails]
     # 101e is the VF of several models: `pfNames` tell the rails apart.
     devices = {nic.vf_device for nic in nics}
     known = sorted(device for device in devices if device is not None)
@@ -60,7 +66,7 @@ def _resource(spec: ClusterSpec, rail: Rail) -> JsonValue:
     chosen: dict[str, JsonValue] = {"devices": [*known]} if None not in devices else {}
     names = sorted({nic.netdev for nic in nics})
     return {
-        "resourceName": rail.resource,
+        "resourceName": name,
         "resourcePrefix": spec.pod_network.resource_prefix,
         "selectors": [
             {
@@ -97,7 +103,8 @@ def sriov_chain(
     sriov: dict[str, JsonValue] = {
         "type": "sriov",
         # No vlanQoS: the DSCP alone decides the priority, at every hop, tagged or routed.
-        "vlan": rail.vlan,
+        # A routed port takes no tag: 0 is none (sriov-cni v2.10.0, configuration reference).
+        "vlan": 0 if rail.name in pod_links(spec) else rail.vlan,
         "spoofchk": "off",
         "trust": "on",
     }

@@ -17,6 +17,7 @@ from components.fabric.parts import Sessions
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.fabric.systems import UFM, system_of
+from components.hosts.plan import HostPlan
 from components.hypervisor.plan import HypervisorPlan
 from components.model.fabric import Switch
 from components.model.infiniband import Ufm
@@ -37,6 +38,35 @@ _SEVERITIES: Final[dict[str, Severity]] = {
     "unsaid": "warning",
 }
 """An update needs no session and brings none back; a switch without an answer is as any other."""
+
+
+def judge_files(plan: HostPlan, facts: Mapping[str, str]) -> Iterator[Finding]:
+    """Which files of a host, and what of cloud-init, would undo what Railyard sets."""
+    wanted = plan.desired.values
+    for pci in (key[4:-5] for key in wanted if key.startswith("nic.") and key.endswith(".link")):
+        if files := facts.get(f"files.{pci}", ""):
+            what = (
+                "a file of the host sets up a rail card, too: two then set address, MTU and link."
+            )
+            fix = "take the card out of that file, and write its address in hosts[].nics[].address"
+            yield Finding(plan.name, "card-file", what, f"{pci} in {files}", "none", fix, "warning")
+    says = facts.get("cloud.manage_etc_hosts", "")
+    if _YES.search(says) and any(key.startswith("hosts") for key in wanted):
+        what = "cloud-init writes /etc/hosts again at each boot, without the names of the site."
+        yield _cloud_init(plan.name, "hosts", what, says, "manage_etc_hosts: false")
+    says = facts.get("cloud.preserve_hostname", "")
+    if says and not _YES.search(says) and "hostname" in wanted:
+        what = "cloud-init names the host again when it takes it for a new instance."
+        yield _cloud_init(plan.name, "hostname", what, says, "preserve_hostname: true")
+
+
+_YES: Final = re.compile(r": *['\"]?(true|1|on|yes|template)\b", re.IGNORECASE)
+"""What cloud-init 22.4.2 takes for true (`util.translate_bool`), and its old word for it."""
+
+
+def _cloud_init(device: str, topic: str, what: str, actual: str, wanted: str) -> Finding:
+    fix = f"echo '{wanted}' >/etc/cloud/cloud.cfg.d/99-railyard.cfg; user data that says else wins"
+    return Finding(device, f"cloud-init-{topic}", what, actual, wanted, fix, "warning")
 
 
 def judge_session(device: str, failed: Unreachable) -> Finding:

@@ -31,6 +31,7 @@ from components.fabric.device import look_at_switch
 from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
 from components.hosts.judge_settings import judge_gpus, judge_settings
+from components.hosts.plan import HostPlan
 from components.hosts.preview import hosts_refused
 from components.kubernetes.kubespray.environment import make_environment
 from components.kubernetes.kubespray.tree import bring_tree
@@ -42,6 +43,7 @@ from components.preflight.cluster import look_at_cluster
 from components.preflight.here import fetched_here, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import (
+    judge_files,
     judge_hypervisor,
     judge_links,
     judge_session,
@@ -314,7 +316,7 @@ def _judge(
     for host in plan.hosts:
         if host.name == name:
             yield from judge_settings(host, settings)
-            yield from _judge_answers(name, settings, asked, guests=bool(spec.hypervisors))
+            yield from _judge_answers(host, settings, asked, guests=bool(spec.hypervisors))
 
 
 def _judge_fabric(name: str, spec: ClusterSpec, identity: Identity) -> Iterator[Finding]:
@@ -327,17 +329,18 @@ def _judge_fabric(name: str, spec: ClusterSpec, identity: Identity) -> Iterator[
 
 
 def _judge_answers(
-    name: str, settings: Mapping[str, str], asked: _Asked, *, guests: bool
+    host: HostPlan, settings: Mapping[str, str], asked: _Asked, *, guests: bool
 ) -> Iterator[Finding]:
     """What a host said beside its settings; a guest's devices come with its first update."""
-    answers = asked.hosts.get(name)
+    answers = asked.hosts.get(host.name)
     if isinstance(answers, Unreachable):
-        yield judge_session(name, answers)
+        yield judge_session(host.name, answers)
     elif answers is not None:
-        wants = asked.wants[name]
+        wants = asked.wants[host.name]
         yield from judge_host(wants, answers)
+        yield from judge_files(host, answers.facts)
         if not guests:
-            yield from judge_gpus(name, wants.gpus, settings)
+            yield from judge_gpus(host.name, wants.gpus, settings)
 
 
 def _refusals(

@@ -30,11 +30,7 @@ from components.model.owners import cni_check_image
 from components.model.sources import Registry
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import Artefact, access_lines, artefacts_of
-from components.preflight.cluster import minor_of
 
-CGROUP_V2_FROM: Final = (1, 35)
-"""The first minor whose kubelet does not start on cgroup v1 unless its configuration allows it
-(KEP-5573, `failCgroupV1`)."""
 DRIVER_ROOM_KIB: Final = 1 << 20
 """As the host's own script demands for a package of the RDMA driver: 1 GiB in / and in /var."""
 _QOS_TOOL: Final = re.compile(r"nic\..*\.(trust|pfc|buffers|dcbx|cable_length_m|dscp\d+_priority)")
@@ -166,9 +162,7 @@ def _wants(
     images = tuple(each for each in artefacts if each.kind == "image") if pulls else ()
     driver = spec.settings_of(host).driver
     installs = driver.kind != "inbox" and (driver.source or driver.repository) is not None
-    plane = spec.k3s or spec.kubespray
-    kubelet = plane is not None and host.role in {"control_plane", "worker"}
-    minor = minor_of(plane.version) if plane else None
+    kubelet = bool(spec.k3s or spec.kubespray) and host.role in {"control_plane", "worker"}
     return HostWants(
         device=host.name,
         tools=tuple(_tools(spec, host, settings, own)),
@@ -180,7 +174,7 @@ def _wants(
         artefacts=own,
         images=images,
         registry=spec.sources.registry,
-        cgroup_v2=kubelet and minor is not None and minor >= CGROUP_V2_FROM,
+        cgroup_v2=kubelet and "kernel.cgroup" in settings,
         kubelet=kubelet,
         unit="kubelet" if spec.kubespray else "k3s",
         selinux_policy=spec.k3s is not None and spec.k3s.source.selinux_policy is not None,

@@ -14,6 +14,7 @@ from components.jobs.torchrun import TorchForm
 from components.model.acceptance import Collective
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
+from components.model.rail_subnets import shares_resource
 from components.model.units import PinnedImage
 from components.model.worker_kinds import PAIR, WorkerKind, rail_pairs, speeds_of, worker_kinds
 
@@ -194,6 +195,10 @@ def _of_count(site: ClusterSpec, kind: JobKind) -> Iterator[Trouble]:
     elif kind == "perftest" and count > PAIR:
         yield Trouble(f"perftest goes between two nodes, and --nodes has {count}", "name two.")
     elif kind == "perftest" and not any(any(rail_pairs(site, rail)) for rail in site.rails):
+        if shares_resource(site):
+            what = "all rails share one resource, so a pod cannot choose the rail of its VF"
+            yield Trouble(what, "take nccl.")
+            return
         fix = "name two nodes of one rail; on InfiniBand take nccl."
         yield Trouble(f"{names} share no rail of Ethernet", fix)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from components.core.errors import DeviceError
 from lab.cluster.device_plugin import Pool, plan_pools
 from lab.cluster.devices import NodeDevices
-from lab.cluster.document import Doc, Json, doc_at, name_of, number_at, text_at
+from lab.cluster.document import Doc, Json, doc_at, docs_at, name_of, number_at, text_at
 from lab.cluster.gpu_operator import NIC_LABEL
 from lab.cluster.ipam import REFERENCE
-from lab.cluster.nv_ipam import IMAGE
+from lab.cluster.nv_ipam import IMAGE, selects
 from lab.cluster.shared_plugin import SharedPool, plan_shared
 
 POLICIES = "/apis/mellanox.com/v1alpha1/nicclusterpolicies"
@@ -25,6 +25,7 @@ MOFED_WAIT = "network.nvidia.com/operator.mofed.wait"
 NAMESPACE = "nvidia-network-operator"
 """Where the operator works; nv-ipam reads the pools of that namespace."""
 _PREFIX = "nvidia.com"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _CONVENTIONAL = "nic-cluster-policy"
 _PARTS = (
     (("secondaryNetwork", "multus"), "state-multus-cni", "multus"),
@@ -75,11 +76,17 @@ class NicPolicy:
         """nv-ipam's controller runs, and its kinds are known."""
         return IMAGE in self.brought
 
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Whether its pods may be on a node: all manifests of v26.4.1 have its `nodeAffinity`."""
+        required = doc_at(self.document, "spec", "nodeAffinity", _REQUIRED)
+        return selects(docs_at(required, "nodeSelectorTerms"), labels)
+
     def serves(self, devices: NodeDevices, labels: Mapping[str, str]) -> bool:
         """Whether the operator's parts run on a node: the driver there, or brought by it."""
         brings = bool(doc_at(self.document, "spec", "ofedDriver"))
         driver = brings or any(card.rdma for card in devices.cards)
-        return self.operator_ready and labels.get(NIC_LABEL) == "true" and driver
+        marked = labels.get(NIC_LABEL) == "true" and self.takes(labels)
+        return self.operator_ready and marked and driver
 
     def pools(self, devices: NodeDevices, labels: Mapping[str, str]) -> tuple[Pool, ...]:
         """The resources of a node.
@@ -152,7 +159,10 @@ def _judge(
             plan_shared(policy.shared_config, ())
     except DeviceError as error:
         return "error", str(error)
-    marked = [name for name in devices if labels.get(name, {}).get(NIC_LABEL) == "true"]
+    nodes = {name: labels.get(name, {}) for name in devices}
+    marked = [
+        name for name, own in nodes.items() if own.get(NIC_LABEL) == "true" and policy.takes(own)
+    ]
     if not marked:
         return "notReady", f"no node has the label {NIC_LABEL}"
     waiting = [name for name in marked if not policy.serves(devices[name], labels[name])]

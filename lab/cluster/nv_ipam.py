@@ -15,6 +15,8 @@ from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, docs_at, name_of, number_at, text_at, texts_at
 
 POOLS = "/apis/nv-ipam.nvidia.com/v1alpha1/ippools"
+KINDS = ("ippools", "cidrpools")
+"""The kinds of pools, by their name in the API."""
 IMAGE = "nvidia-k8s-ipam"
 """A part of the image that has controller, daemon and plugin."""
 
@@ -46,8 +48,39 @@ def give_blocks(pool: Doc, labels: Mapping[str, Mapping[str, str]]) -> list[Json
     return [kept[name] for name in nodes if name in kept]
 
 
+def give_prefixes(pool: Doc, labels: Mapping[str, Mapping[str, str]]) -> list[Json]:
+    """The allocations that the controller writes into the status of a CIDRPool.
+
+    What `staticAllocations` says of a node counts; the others get the next free prefix (README,
+    CIDRPool CR). A static prefix of no node is kept from all.
+
+    Args:
+        pool: The CIDRPool as it is.
+        labels: The labels of all nodes.
+    """
+    nodes = sorted(name for name, own in labels.items() if _selected(pool, own))
+    written = docs_at(pool, "spec", "staticAllocations")
+    static = {text_at(each, "nodeName"): each for each in written if text_at(each, "nodeName")}
+    taken = {text_at(each, "prefix") for each in written}
+    whole = ipaddress.IPv4Network(text_at(pool, "spec", "cidr"))
+    prefixes = whole.subnets(new_prefix=number_at(pool, "spec", "perNodeNetworkPrefix"))
+    free = (prefix for prefix in prefixes if str(prefix) not in taken)
+    index, given = number_at(pool, "spec", "gatewayIndex"), list[Json]()
+    for name in nodes:
+        own = static.get(name, {})
+        prefix = text_at(own, "prefix") or str(next(free, ""))
+        if prefix:
+            gateway = text_at(own, "gateway") or str(ipaddress.IPv4Network(prefix)[index])
+            given.append({"nodeName": name, "prefix": prefix, "gateway": gateway})
+    return given
+
+
 def _selected(pool: Doc, labels: Mapping[str, str]) -> bool:
-    terms = docs_at(pool, "spec", "nodeSelector", "nodeSelectorTerms")
+    return selects(docs_at(pool, "spec", "nodeSelector", "nodeSelectorTerms"), labels)
+
+
+def selects(terms: Sequence[Doc], labels: Mapping[str, str]) -> bool:
+    """Whether terms of a NodeSelector select a node; none select every node."""
     return not terms or any(
         all(_matches(each, labels) for each in docs_at(term, "matchExpressions")) for term in terms
     )
@@ -60,7 +93,7 @@ def _matches(expression: Doc, labels: Mapping[str, str]) -> bool:
         return value in texts_at(expression, "values")
     if operator == "Exists":
         return value is not None
-    raise DeviceError(f"the lab knows no operator {operator} of a pool's nodeSelector")
+    raise DeviceError(f"the lab knows no operator {operator} of a NodeSelector")
 
 
 def _subnet(pool: Doc) -> ipaddress.IPv4Network:
@@ -120,23 +153,34 @@ def give_address(
         NoAddressError: The pool has no block for the node, or all of it is in use.
     """
     name, kind = text_at(ipam, "poolName"), text_at(ipam, "poolType") or "ippool"
-    pool = next((each for each in pools if name_of(each) == name and kind == "ippool"), None)
+    named = (each for each in pools if name_of(each) == name)
+    by_cidr = kind == "cidrpool"  # which has a `cidr` in place of a `subnet`
+    pool = next((each for each in named if bool(text_at(each, "spec", "cidr")) is by_cidr), None)
     own = docs_at(pool, "status", "allocations") if pool else []
     block = next((each for each in own if text_at(each, "nodeName") == node), None)
     shown = f'"{name}", poolType "{kind}"'
     if pool is None or block is None:
         raise _refusal("NotFound", f"configuration for pool {shown} not found")
-    first = int(ipaddress.IPv4Address(text_at(block, "startIP")))
-    size = int(ipaddress.IPv4Address(text_at(block, "endIP"))) - first + 1
+    first, size = _range(block)
     last = store.last.get((node, name))
     begin = int(ipaddress.IPv4Address(last)) - first + 1 if last else 0
     for step in range(size):
         address = ipaddress.IPv4Address(first + (begin + step) % size)
-        is_gateway = str(address) == text_at(pool, "spec", "gateway")
+        gateways = {text_at(pool, "spec", "gateway"), text_at(block, "gateway")}
+        is_gateway = str(address) in gateways
         if not is_gateway and not _excluded(pool, address) and str(address) not in used:
             store.last[node, name] = str(address)
             return str(address)
     raise _refusal("ResourceExhausted", f"no free addresses in the pool {shown}")
+
+
+def _range(block: Doc) -> tuple[int, int]:
+    """The first address of a node's part and how many there are; of a /31 both count."""
+    if prefix := text_at(block, "prefix"):
+        hosts = [*ipaddress.IPv4Network(prefix).hosts()]
+        return int(hosts[0]), len(hosts)
+    first = int(ipaddress.IPv4Address(text_at(block, "startIP")))
+    return first, int(ipaddress.IPv4Address(text_at(block, "endIP"))) - first + 1
 
 
 def _refusal(code: str, text: str) -> NoAddressError:

@@ -11,7 +11,7 @@ from lab.cluster.api import Api
 from lab.cluster.device_plugin import Pool
 from lab.cluster.document import Doc, Json, as_doc, at, name_of
 from lab.cluster.network_operator import NAMESPACE, NicPolicy
-from lab.cluster.nv_ipam import IMAGE, POOLS, give_blocks
+from lab.cluster.nv_ipam import IMAGE, KINDS, POOLS, give_blocks, give_prefixes
 from lab.cluster.pod_view import NodeState, Pod
 from lab.cluster.shared_plugin import SharedPool
 
@@ -71,8 +71,9 @@ def settle_blocks(
     namespaces |= {pod.namespace for pod in pods if _is_controller(pod)}
     found: list[Doc] = []
     for namespace in sorted(namespaces):
-        path = f"/apis/nv-ipam.nvidia.com/v1alpha1/namespaces/{namespace}/ippools"
-        found += [_settled(api, path, pool, labels) for pool in api.items(path)]
+        for plural in KINDS:
+            path = f"/apis/nv-ipam.nvidia.com/v1alpha1/namespaces/{namespace}/{plural}"
+            found += [_settled(api, path, pool, labels) for pool in api.items(path)]
     return found
 
 
@@ -82,7 +83,8 @@ def _is_controller(pod: Pod) -> bool:
 
 def _settled(api: Api, path: str, pool: Doc, labels: Mapping[str, Mapping[str, str]]) -> Doc:
     try:
-        wanted: list[Json] = give_blocks(pool, labels)
+        give = give_prefixes if path.endswith("/cidrpools") else give_blocks
+        wanted: list[Json] = give(pool, labels)
     except RailyardError as error:
         print(str(error), file=sys.stderr, flush=True)
         return pool

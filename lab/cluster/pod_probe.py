@@ -72,10 +72,12 @@ def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
         moved = "rdma" in kinds or at(main, "rdmaIsolation") is True
         if node.devices.exclusive and not moved:
             continue  # its RDMA device stayed in the host's namespace
+        by_source: Doc = {"by_source": True} if "sbr" in kinds else {}
         if kinds & {"macvlan", "ipoib"}:
-            found += _on_card(pod, node, status, main, world)
+            made = _on_card(pod, node, status, main, world)
         else:
-            found += _on_function(pod, node, status, main)
+            made = _on_function(pod, node, status, main)
+        found += [{**each, **by_source} for each in made]
     for card in allocated_cards(pod, node):
         layer = {"rdma": card.rdma, "pf": card.rdma, "kind": "hca"}
         found.append({"interface": card.netdev, "ip": "", **_flat(card.mtu_bytes), **layer})

@@ -51,7 +51,9 @@ FORMS = """\
   clock SECONDS              the clock is so far ahead (or, with -, behind); 0: right
   sudo-lost on|off           the login's line is gone from sudoers
   address-taken ADDRESS MAC  another machine answers for that address; with off, none does
-  rules-lost                 systemd-networkd restarted: rules and routes of others are gone"""
+  rules-lost                 systemd-networkd restarted: rules and routes of others are gone
+  network-manager on|off     NetworkManager is installed and runs
+  dhcp-ends NETDEV           NetworkManager's attempt to get an address for a card ends"""
 
 
 async def cause_fault(host: LabHost, args: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from lab.hosts.kernel_modules import (
     PEER_MODULES,
     modules_at_boot,
 )
+from lab.hosts.network_manager import NetworkManager
 from lab.hosts.nic import DeviceRefusal, Nic, QosState, Vf, parse_kernel_uint, stable_mac
 from lab.hosts.platform import Platform
 from lab.hosts.sysctls import PAIR_DEFAULTS, excluded, is_refused, module_sysctls
@@ -120,6 +121,7 @@ class HostModel:
     """The drivers of Mellanox Software Tools are loaded, as after `mst start`."""
     platform: Platform = field(default_factory=Platform)
     """Huge pages, governors, bridges, routes, command line."""
+    network_manager: NetworkManager = field(default_factory=NetworkManager)
     locked_down: bool = False
     """Fault: Secure Boot's lockdown, under which nobody writes PCI registers."""
     other_namespaces: bool = True
@@ -170,6 +172,7 @@ class HostModel:
             self.rdma_cm_devices.clear()
             self.hca_counters.clear()
             self.nics = [self._fresh_nic(nic) for nic in self.config.nics]
+            self.network_manager.boot(self)
 
     def _device_sysctls(self) -> dict[str, str]:
         names = ("lo", "eno1", *(nic.netdev for nic in self.config.nics))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from components.core.errors import UsageError
 from lab.hosts.model import HostModel
+from lab.hosts.tools.packages import install
 
 PLATFORM_WORDS = {
     "cgroup": 1,
@@ -15,6 +16,8 @@ PLATFORM_WORDS = {
     "clock": 1,
     "sudo-lost": 1,
     "address-taken": 2,
+    "network-manager": 1,
+    "dhcp-ends": 1,
 }
 """How many words follow each fault's name."""
 _MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
@@ -33,6 +36,8 @@ def cause_platform_fault(model: HostModel, user: str, name: str, words: Sequence
         "clock": lambda: _clock(model, words[0]),
         "sudo-lost": lambda: _sudo(model, user, words[0]),
         "address-taken": lambda: _neighbour(model, words[0], words[1]),
+        "network-manager": lambda: _network_manager(model, words[0]),
+        "dhcp-ends": lambda: _end_dhcp(model, words[0]),
     }
     return actions[name]()
 
@@ -86,3 +91,20 @@ def _sudo(model: HostModel, user: str, state: str) -> str:
     if source.exists():
         source.replace(target)
     return f"{user} may {'not ' if state == 'on' else ''}become root"
+
+
+def _network_manager(model: HostModel, state: str) -> str:
+    if state not in {"on", "off"}:
+        raise UsageError(f"network-manager is on or off, not {state!r}")
+    install(model.root, "network-manager")
+    model.network_manager.runs = state == "on"
+    model.network_manager.boot(model)
+    return f"NetworkManager {'runs' if state == 'on' else 'does not run'}"
+
+
+def _end_dhcp(model: HostModel, netdev: str) -> str:
+    nic = model.nic_by_netdev(netdev)
+    if nic is None:
+        raise UsageError(f"there is no card {netdev!r}")
+    had = model.network_manager.end_attempt(nic)
+    return f"{netdev} has no address" if had else f"NetworkManager does not have {netdev}"

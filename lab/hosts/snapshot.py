@@ -29,6 +29,7 @@ def take_snapshot(root: Path, model: HostModel, supervisor: Supervisor) -> dict[
             "modules": sorted(model.modules),
             "hostname": model.hostname,
             "platform": model.platform.snapshot(),
+            "network_manager": dict(sorted(model.network_manager.devices.items())),
             "rdma_cm": sorted(model.rdma_cm_devices),
             "units": {
                 name: state.active

@@ -133,7 +133,9 @@ def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
         table.update((path, SysFile(read)) for path, read in link_files(base, nic))
     if nic.vf_limit:
         table[f"{base}/sriov_totalvfs"] = constant(nic.vf_limit)
-        table[f"{base}/{SRIOV_NUMVFS}"] = SysFile(lambda: f"{len(nic.vfs)}\n", nic.set_vf_count)
+        table[f"{base}/{SRIOV_NUMVFS}"] = SysFile(
+            lambda: f"{len(nic.vfs)}\n", lambda text: _count_vfs(model, nic, text)
+        )
         table[f"{base}/sriov_drivers_autoprobe"] = SysFile(
             lambda: f"{int(nic.autoprobe)}\n", nic.set_autoprobe
         )
@@ -152,6 +154,11 @@ def _add_pf(table: Table, model: HostModel, nic: Nic) -> None:
             _add_cc_params(table, f"/kernel/debug/mlx5/{config.pci}/cc_params", nic)
     _add_rdma(table, f"{base}/infiniband/{config.rdma}", config.rdma, nic, config.netdev)
     _add_rdma_extras(table, f"{base}/infiniband/{config.rdma}", model, nic)
+
+
+def _count_vfs(model: HostModel, nic: Nic, text: str) -> None:
+    nic.set_vf_count(text)
+    model.network_manager.look(model)
 
 
 def _add_ethernet(table: Table, net: str, nic: Nic) -> None:

@@ -28,6 +28,7 @@ from lab.hosts.tools import (
     mst,
     names,
     nft,
+    nmcli,
     package_state,
     packages,
     pci,
@@ -67,6 +68,7 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "nft": nft.nft,
 }
 PACKAGE_TOOLS: Mapping[str, Tool] = {
+    "nmcli": nmcli.nmcli,
     "ethtool": qos.ethtool,
     "mlnx_qos": qos.mlnx_qos,
     "cma_roce_mode": qos.cma_roce_mode,

@@ -58,6 +58,8 @@ class BwCall:
     iterations: int
     duration_s: int
     source_ip: str
+    bound: bool
+    """It names its own address, so that the routes of that address count."""
     qps: int
     cpu_util: bool
 
@@ -81,6 +83,9 @@ def run_perftest(request: ProbeRequest, site: Site) -> ProbeResult:
     remote = _endpoint(site, server_pod, server, client.server)
     if local is None or remote is None:
         return _no_device(client, server, missing_local=local is None)
+    if local.attachment.by_source and not client.bound:
+        # By the main table the server is behind the pod's default route, which has no RDMA device.
+        return ProbeResult(_join(_cannot_reach(client)), 1, server_log=_waiting())
     fault = find_fault(local, remote)
     if fault is None and client.rdma_cm:
         blind = (end for end in (local, remote) if not end.attachment.has_node_guid)
@@ -123,6 +128,7 @@ def parse_bw(pod: ProbePod) -> BwCall:
     every = bool({"-a", "--all"} & set(words))
     size = parse_size(option_value(words, "-s", "--size") or str(_DEFAULT_SIZE_BYTES))
     device = option_value(words, "-d", "--ib-dev") or ""
+    source_ip = option_value(words, "--bind_source_ip") or ""
     duration_s = _whole(option_value(words, "-D", "--duration") or "0", "-D")
     _refuse_odd_pairs(words, duration_s, every=every)
     return BwCall(
@@ -136,7 +142,8 @@ def parse_bw(pod: ProbePod) -> BwCall:
         sizes_bytes=_ALL_SIZES_BYTES if every else (size,),
         iterations=_whole(option_value(words, "-n", "--iters") or str(_DEFAULT_ITERATIONS), "-n"),
         duration_s=duration_s,
-        source_ip=option_value(words, "--bind_source_ip") or "",
+        source_ip="" if "$" in source_ip else source_ip,
+        bound=bool(source_ip),
         qps=_whole(option_value(words, "-q", "--qp") or "1", "-q"),
         cpu_util="--cpu_util" in words,
     )

@@ -64,6 +64,8 @@ class Attachment:
     """Networks behind a next hop, with that: `("10.10.0.0/16", "10.10.111.1")`."""
     has_node_guid: bool = True
     """Without one, RDMA-CM finds no device for its connections (sources.md#vfs)."""
+    by_source: bool = False
+    """Its routes are in a table that counts for its own address alone (the CNI plugin `sbr`)."""
     hidden_gids: bool = False
     """The driver hides IPv4 GIDs of the card from the pod: they are the host's or another pod's."""
     kind: AttachmentKind = "vf"

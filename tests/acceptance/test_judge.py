@@ -174,6 +174,11 @@ def test_floors_show_their_origin() -> None:
         90.0,
         "0.9 x 100 Gb/s line rate (ceiling at RDMA MTU 4096: 98.0)",
     )
+    small = RailLimit(name="a", line_rate_gbit_s=100, rdma_mtu_bytes=1024)
+    other = Probe(name="q", kind="perftest", rails=("a",), nodes=())
+    assert pair_floor(limits.model_copy(update={"rails": (small,)}), other)[1] == (
+        "0.9 x 100 Gb/s line rate (ceiling at RDMA MTU 1024: 92.6)"
+    )
     probe = Probe(name="p", kind="nccl", rails=("a", "b"), nodes=("one", "other"), ranks=16)
     floor, origin = nccl_floor(limits, probe)
     assert floor == 22.5

@@ -85,6 +85,22 @@ def test_the_slowest_card_of_a_rail_is_its_line_rate() -> None:
     assert [rail.line_rate_gbit_s for rail in plan(spec).limits.rails] == [25, 100]
 
 
+@pytest.mark.parametrize(
+    ("card", "pod", "rdma"), [(9000, None, 4096), (4191, None, 2048), (9000, 1500, 1024)]
+)
+def test_the_rdma_mtu_of_a_rail_is_that_of_its_smallest_interface(
+    card: int, pod: int | None, rdma: int
+) -> None:
+    """`iboe_get_mtu` in Linux' ib_addr.h: perftest prints it, and a full 4096 was asked of 1500."""
+    worker = SPEC.workers[1]
+    small = worker.nics[0].model_copy(update={"mtu_bytes": card})
+    other = worker.model_copy(update={"nics": (small, *worker.nics[1:])})
+    network = SPEC.pod_network.model_copy(update={"mtu_bytes": pod})
+    spec = changed_spec(SPEC, hosts=(*SPEC.hosts[:2], other), pod_network=network)
+    assert plan(spec).limits.rails[0].rdma_mtu_bytes == rdma
+    assert plan().limits.rails[0].rdma_mtu_bytes == 4096
+
+
 @pytest.mark.parametrize("gate", ["fail", "warn"])
 def test_gate_and_deadline_come_from_the_file(gate: str) -> None:
     acceptance = SPEC.acceptance.model_copy(update={"gate": gate, "timeout_s": 77.0})

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from components.fabric.plan import SwitchPlan, plan_fabric
 from components.fabric.systems.ranges import collapse_vlans
 from components.model.cluster import ClusterSpec
 from components.model.units import Frozen
+from components.plan.make import make_plan
 from components.reading.load import load_site
 from tests.docs.markdown import ROOT
+from tests.docs.plan_lines import lines_of
 
 FOLDER: Final = Path(__file__).parent / "guides"
 PAGE: Final = ROOT / "docs" / "reference" / "fabrics.md"
@@ -28,17 +31,42 @@ _ROWS = re.compile(r"sudo sonic-cfggen -j [^']*'(?P<tables>\{.*\})'", re.DOTALL)
 _HEAD: Final = """\
 # Reference designs, line by line
 
-Vendors' public guides, and what Railyard's plan has for each of their configuration lines: the
-same line, other words, or nothing, with the reason. Below each table is what the plan has besides.
-A line without a match or a reason fails a test, and so does a reason that is no longer needed. The
-sites are small ones with the guide's numbers. Nothing here was tried on a real switch; two sites
-were played in the lab over the real FRR, which their sections say.
+Public guides of vendors and clouds, and what Railyard's plan has for each of their configuration
+lines: the same line, other words, or nothing, with the reason. Below each table is what the plan
+has besides. A line without a match or a reason fails a test, and so does a reason that is no longer
+needed. The sites are small ones with the guide's numbers. Nothing here was tried on real hardware;
+two sites were played in the lab over the real FRR, which their sections say.
 
-This page is made of `tests/docs/guides`: edit that, then run `make goldens`. SONiC's tables are
-written as `TABLE|KEY field=value`, and what a plan wants of a switch, where no line of its own is
-sent for it, as `port swp1 trust=both`.
+This page is made of `tests/docs/guides`: edit that, then run `make goldens`. Settings that
+are no lines by themselves are written in a form of this page, on both sides:
+
+| Line | Meaning |
+|---|---|
+| `TABLE\\|KEY field=value` | a field of SONiC's configuration |
+| `port swp1 trust=both` | what a plan wants of a switch, if it sends no line of its own for it |
+| `host KEY=VALUE` | a setting of a host |
+| `kubespray VARIABLE=VALUE` | a variable of kubespray |
+| `helm CHART KEY=VALUE` | a value of a chart, or its version |
+| `NicClusterPolicy PATH=VALUE` | a field of an object of that kind |
+| `env NAME=VALUE` | a variable of a job |
+| `mpirun --mca btl ^openib` | one option of a job's program |
+
+## The seven designs
+
+Seven public designs of whole clusters are held against Railyard, each by some of the guides below.
 
 """
+
+Design = Literal["a", "b", "c", "d", "e", "e2", "f"]
+DESIGNS: Final[dict[Design, str]] = {
+    "a": "DGX BasePOD with DGX H100 and QM9700, InfiniBand",
+    "b": "HGX H100 on RoCE, leaves and spines of Spectrum, Cumulus, BGP",
+    "c": "Leaves of Arista, as under Dell XE9680, by AMD's guide: the switches alone",
+    "d": "Dell Z9664F, SONiC: the switches alone",
+    "e": "Azure AKS, ND H100 v5, InfiniBand",
+    "e2": "Oracle OKE, BM.GPU.H100.8, RoCE",
+    "f": "kubespray and shared RDMA, without GPUs",
+}
 
 _PLAYED: Final = (
     "Played in the lab over the real FRR: up, a port changed by hand, a spine lost, repaired, "
@@ -78,7 +106,7 @@ class More(Frozen):
 
 
 class Guide(Frozen):
-    """A vendor's guide for one switch, and the site that follows it."""
+    """A guide for one switch, or for hosts and the cluster, and the site that follows it."""
 
     title: str
     document: str
@@ -87,12 +115,18 @@ class Guide(Frozen):
     version: str
     """The release or the commit that was read."""
     read: date
+    design: Design | None = None
+    """The design of which it is a part."""
     site: str
-    switch: str
+    switch: str | None = None
+    """The switch of the site that it is about, or None."""
+    about: Texts = ()
+    """Else the lines of hosts, cluster and jobs that it is about: those of ours need a match or a
+    reason. `*` stands for anything."""
     differs: str
     """What the site has otherwise than the guide."""
     alike: dict[str, str] = Field(default_factory=dict[str, str])
-    """Port to one that has the same lines."""
+    """Port, card or rail to one that has the same lines; `*` stands for letters and digits."""
     rest: tuple[str, ...] = ()
     """Guides of the same switch that account for its other lines."""
     played: bool = False
@@ -100,12 +134,21 @@ class Guide(Frozen):
     lines: tuple[Annotated[Line, BeforeValidator(_line)], ...]
     more: tuple[More, ...] = ()
 
+    @model_validator(mode="after")
+    def _about_one_thing(self) -> Guide:
+        if (self.switch is None) == (not self.about):
+            raise ValueError(f"{self.title}: a guide has either `switch` or `about`")
+        return self
 
-class Ours(Frozen):
-    """What the plan has for one switch."""
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What the plan has."""
 
     commands: tuple[str, ...]
+    """Lines that need a match in the guide, or a reason."""
     wanted: tuple[str, ...] = ()
+    """Others that a line of the guide may be held against."""
 
     @property
     def every(self) -> tuple[str, ...]:
@@ -149,8 +192,17 @@ def _plans_of(site: str) -> tuple[SwitchPlan, ...]:
     return plan_fabric(spec_of(site))
 
 
+@cache
+def _cluster_lines(site: str) -> tuple[str, ...]:
+    return lines_of(make_plan(spec_of(site), "site"))
+
+
 def ours_of(guide: Guide) -> Ours:
-    """What the plan has for the guide's switch, equal ports once."""
+    """What the plan has for the guide's switch, hosts or cluster; equal ports and cards once."""
+    if guide.switch is None:
+        lines = dict.fromkeys(_as_first(each, guide.alike) for each in _cluster_lines(guide.site))
+        own = [line for line in lines if any(fnmatchcase(line, each) for each in guide.about)]
+        return Ours(tuple(own), tuple(line for line in lines if line not in own))
     plan = plan_of(guide)
     lines = (row for line in plan.commands_from_factory for row in _rows(line))
     wanted = (f"{where} {key}={value}" for (where, key), value in plan.desired.settings().items())
@@ -162,7 +214,8 @@ def ours_of(guide: Guide) -> Ours:
 
 def _as_first(line: str, alike: dict[str, str]) -> str:
     for name, first in alike.items():
-        line = re.sub(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", first, line)
+        pattern = re.escape(name).replace(r"\*", r"\w+")
+        line = re.sub(rf"(?<![\w/-]){pattern}(?![\w/-])", first, line)
     return line
 
 
@@ -239,7 +292,8 @@ def faults_of(name: str) -> tuple[str, ...]:
     guides = load_guides()
     guide, beside = guides[name], [guides[other] for other in guides[name].rest]
     ours = ours_of(guide)
-    more = (*guide.more, *load_sessions()[plan_of(guide).os])
+    sessions = load_sessions()[plan_of(guide).os] if guide.switch else ()
+    more = (*guide.more, *sessions)
     elsewhere = tuple(
         text
         for other in beside
@@ -271,21 +325,42 @@ def render_page() -> str:
 
 
 def _summary(guides: Iterable[Guide]) -> str:
-    rows = "".join(
-        f"| [{guide.title}](#{_slug(guide.title)}) | {same + other + unset} | {same} | {other} |"
-        f" {unset} |\n"
-        for guide in guides
-        for same, other, unset in [counts_of(guide)]
+    guides = tuple(guides)
+    designs = "".join(_row(name, words, guides) for name, words in DESIGNS.items())
+    rows = "".join(f"| {_link(guide)} | {_numbers([guide])} |\n" for guide in guides)
+    counted = "Lines | Same | In other words | Not set |\n"
+    return (
+        f"| Design | Cluster | Guides | {counted}|---|---|---|---|---|---|---|\n{designs}"
+        f"\n## All guides\n\n| Guide | {counted}|---|---|---|---|---|\n{rows}"
     )
-    return f"| Guide | Lines | Same | In other words | Not set |\n|---|---|---|---|---|\n{rows}"
+
+
+def _row(name: Design, words: str, guides: Iterable[Guide]) -> str:
+    own = [guide for guide in guides if guide.design == name]
+    return f"| {name} | {words} | {'<br>'.join(map(_link, own))} | {_numbers(own)} |\n"
+
+
+def _link(guide: Guide) -> str:
+    return f"[{guide.title}](#{_slug(guide.title)})"
+
+
+def _numbers(guides: Iterable[Guide]) -> str:
+    sums = [sum(each) for each in zip(*map(counts_of, guides), strict=True)]
+    return " | ".join(str(each) for each in (sum(sums), *sums))
 
 
 def _slug(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def _section(guide: Guide) -> str:
+def _held(guide: Guide) -> str:
+    if guide.switch is None:
+        return f"{_code(guide.about).replace('<br>', ', ')} of the plan"
     plan = plan_of(guide)
+    return f"switch {plan.name} ({plan.os}, {plan.model})"
+
+
+def _section(guide: Guide) -> str:
     rows = "".join(
         f"| {_code(line.guide)} | {_code(line.ours) or _plain(line)} | {line.why or ''} |\n"
         for line in guide.lines
@@ -299,7 +374,7 @@ def _section(guide: Guide) -> str:
         f"\n## {guide.title}\n\n"
         f"{guide.document}, {guide.section}; {guide.version}, read {guide.read}: "
         f"{guide.address}\n\n"
-        f"Held against switch {plan.name} ({plan.os}, {plan.model}) of `{guide.site}`."
+        f"Held against {_held(guide)} of `{guide.site}`."
         f" {guide.differs}{beside}\n\n"
         f"| Guide | Railyard | Why it differs |\n|---|---|---|\n{rows}{besides}"
     )

@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 
 import pytest
+from pydantic import ValidationError
 
 from components.checks.site import check_site
+from components.plan.make import make_plan
 from tests.docs.guide_tables import (
+    DESIGNS,
     PAGE,
+    Guide,
     Line,
     More,
     Ours,
     faults_of,
     find_faults,
     load_guides,
+    ours_of,
     plan_of,
     render_page,
     spec_of,
 )
+from tests.docs.plan_lines import lines_of
 
 OURS = Ours(commands=("vlan 111", "qos trust L3"), wanted=("port 1/1 pfc=on",))
 SAME = Line(guide=("qos trust L3",))
@@ -33,10 +39,53 @@ def test_each_line_of_the_guide_is_ours_or_has_a_reason(name: str) -> None:
 def test_six_designs_of_five_systems_pass_their_own_rules() -> None:
     guides = load_guides().values()
     assert len({guide.document for guide in guides}) >= 6
-    assert {plan_of(guide).os for guide in guides} == {"onyx", "cumulus", "eos", "sonic", "mlnxos"}
+    systems = {plan_of(guide).os for guide in guides if guide.switch}
+    assert systems == {"onyx", "cumulus", "eos", "sonic", "mlnxos"}
     ours = sorted({guide.site for guide in guides if not guide.site.startswith("examples/")})
     found = [problem for site in ours for problem in check_site(spec_of(site))]
     assert [problem.what for problem in found if problem.severity == "error"] == []
+
+
+def test_each_design_has_a_guide() -> None:
+    assert {guide.design for guide in load_guides().values()} - {None} == {*DESIGNS}
+
+
+@pytest.mark.parametrize("about", [{}, {"switch": "leaf01", "about": ["env *"]}])
+def test_a_guide_is_about_a_switch_or_about_the_cluster(about: dict[str, object]) -> None:
+    guide = load_guides()["cumulus-roce"].model_dump(exclude={"switch"})
+    with pytest.raises(ValidationError, match="either `switch` or `about`"):
+        Guide.model_validate(guide | about)
+
+
+def test_a_line_of_ours_that_no_guide_is_about_needs_no_reason() -> None:
+    guide = load_guides()["aks"]
+    ours = ours_of(guide)
+    assert "env NCCL_NET_GDR_LEVEL=SYS" in ours.commands
+    assert "Namespace metadata.name=gpu-operator" in ours.wanted
+    wider = guide.model_copy(update={"about": (*guide.about, "Namespace metadata.name=*")})
+    found = find_faults(guide.lines, guide.more, ours_of(wider))
+    assert found == ("`Namespace metadata.name=mpi-operator` is ours alone, and has no reason",)
+
+
+@pytest.mark.parametrize(
+    ("site", "line"),
+    [
+        ("examples/quantum-ib", "host kernel.acs=off"),
+        ("examples/quantum-ib", "helm network-operator nfd.enabled=false"),
+        ("examples/quantum-ib", "env NCCL_IB_HCA==$list"),
+        ("examples/quantum-ib", "mpirun --mca coll_hcoll_enable 0"),
+        ("examples/quantum-ib", "all_reduce_perf -e 2G"),
+        ("examples/quantum-ib", "MPIJob Worker.resources.limits.nvidia.com/hostdev=8"),
+        (
+            "examples/quantum-ib",
+            "NicClusterPolicy spec.sriovDevicePlugin.config.resourceList.0.selectors.isRdma=true",
+        ),
+        ("examples/dgx-roce", "NetworkAttachmentDefinition spec.config.vlan=111"),
+        ("examples/dgx-roce", "ib_write_bw -R"),
+    ],
+)
+def test_the_lines_of_a_plan(site: str, line: str) -> None:
+    assert line in lines_of(make_plan(spec_of(f"{site}/site.yaml"), "site"))
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def test_a_routed_port_has_no_gateway_beside_and_no_pods_with_vfs() -> None:
     site["pod_network"] |= {"mode": "sriov", "host_network": False}
     site["rails"][0]["gateway"] = "10.10.111.200"
     site["hosts"][1]["nics"][0]["address"] = None
-    card, pods, gateway = problems_of("routed-port", site)
-    assert "every second one: 10.10.111.1, 10.10.111.3" in card.fix
+    pods, gateway = problems_of("routed-port", site)
+    assert "every second address: 10.10.111.1, 10.10.111.3" in pods.fix
     assert "rdma_shared, host_network: true}" in pods.fix
     assert gateway.fix == "remove gateway, or the ports' mode."
 

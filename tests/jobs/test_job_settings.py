@@ -144,3 +144,4 @@ def test_mpi_itself_stays_off_the_rails_of_roce(example: str, count: int) -> Non
     """UCX would take every card of a pod, and hang between rails without a route (ucx#7295)."""
     command = " ".join(container_of(load_example(example), "Launcher")["command"])
     assert command.count("--mca pml ob1 --mca btl ^openib") == count
+    assert "--mca coll_hcoll_enable 0" in command, "HPC-X opens every adapter"

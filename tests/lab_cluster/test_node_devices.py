@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from components.model.kubernetes import ExistingPlane
+from components.operators.network import nic_cluster_policy
 from components.pod_network.shared import shared_plugin_config
 from lab.cluster.devices import NodeDevices, scan_devices
 from lab.cluster.document import Doc
 from lab.cluster.gpu_plugin import default_runtime, plugin_gpus
+from lab.cluster.network_operator import NicPolicy, nic_policy_status
 from lab.cluster.pod_view import NodeState
 from lab.cluster.shared_plugin import plan_shared
 from lab.hosts.model import HostModel
 from lab.hosts.sysfs import SysLink, Table, make_sys_table
 from lab.views import HcaConfig, HostConfig, NicConfig
-from tests.lab_cluster.test_pod_devices import MARKED, SHARED, daemon, nic_policy
+from tests.golden.site import load_example
+from tests.lab_cluster.test_pod_devices import MARKED, SHARED, daemon, hca_devices, nic_policy
 
 
 @pytest.mark.parametrize(
@@ -84,3 +88,19 @@ def test_the_lab_hosts_hcas_are_published(tmp_path: Path) -> None:
     (pool,) = nic_policy().pools(devices, MARKED)
     assert (pool.resource, len(pool.devices)) == ("nvidia.com/hostdev", 8)
     assert {card.state for card in devices.cards} == {"4: ACTIVE"}
+
+
+def test_in_a_cluster_of_others_the_policy_leaves_other_nodes_with_cards_alone(
+    tmp_path: Path,
+) -> None:
+    """AKS' system pools have cards of Mellanox too, and the label that says so."""
+    own, plane = load_example("quantum-ib"), ExistingPlane(plane="existing", version="v1.34.1")
+    site, network = own.model_copy(update={"kubernetes": plane}), own.operators.network
+    assert network is not None
+    policy = NicPolicy(cast("Doc", nic_cluster_policy(site, network)), operator_ready=True)
+    host = "kubernetes.io/hostname"
+    labels = {name: {**MARKED, host: name} for name in (site.workers[0].node, "aks-system-0")}
+    devices = hca_devices(tmp_path, count=2)
+    published = [len(policy.pools(devices, own)) for own in labels.values()]
+    assert published == [1, 0]
+    assert nic_policy_status(policy, dict.fromkeys(labels, devices), labels)["state"] == "ready"

@@ -117,3 +117,22 @@ def test_rdma_cm_ends_where_a_vf_has_no_node_guid(blind: str, code: int) -> None
     text = ended.log if blind == "client" else ended.server_log
     assert "Segmentation fault (core dumped)" in text
     assert run("-x", "3").exit_code == 0
+
+
+@pytest.mark.parametrize("tool", ["ib_write_bw -R", "ib_write_bw"])
+def test_with_source_based_routes_a_client_without_its_address_finds_no_server(tool: str) -> None:
+    """The plugin sbr v1.6.2 (doRoutes) deletes the routes of the interface from the main table."""
+    played = Played(example("dgx-roce"))
+    one, other = played.spec.workers
+
+    def run(words: str) -> ProbeResult:
+        serve = (*tool.split(), "-F")
+        pods = played.pod(other, serve, "10.10.111.254"), played.pod(one, (*serve, *words.split()))
+        by_source = [
+            replace(pod, networks=tuple(replace(net, by_source=True) for net in pod.networks))
+            for pod in pods
+        ]
+        return played.run(ProbeRequest("perftest", tuple(by_source)))
+
+    assert run("10.10.111.254").exit_code == 1
+    assert run("--bind_source_ip $address 10.10.111.254").exit_code == 0

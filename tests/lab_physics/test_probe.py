@@ -142,6 +142,16 @@ FAULTS: dict[str, tuple[Break, dict[str, str]]] = {
 }
 
 
+def test_a_small_mtu_of_the_file_is_not_a_wrong_one() -> None:
+    site = Site()
+    break_both(0, mtu_bytes=1500)(site)
+    evidence = take_evidence(site)
+    asked = (evidence.limits.rails[0].model_copy(update={"rdma_mtu_bytes": 1024}),)
+    limits = evidence.limits.model_copy(update={"rails": (*asked, *evidence.limits.rails[1:])})
+    found = failures_of(evidence.model_copy(update={"limits": limits}))
+    assert {*failures_of(evidence)} - {*found} == {f"{PAIR_0} mtu"}
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_judge_fails_for_exactly_the_injected_fault(name: str) -> None:
     apply, expected = FAULTS[name]

@@ -92,6 +92,39 @@ def _network(spec: ClusterSpec) -> NetworkOperator:
     return spec.operators.network
 
 
+def test_in_a_cluster_of_others_the_network_operator_uses_the_workers_of_the_file_alone(
+    cloud: ClusterSpec,
+) -> None:
+    """AKS has cards of Mellanox in its system pools, and a driver container would take theirs."""
+    own, plane = load_example("quantum-ib"), ExistingPlane(plane="existing", version="v1.34.1")
+    affinity = policy_of(changed_spec(own, kubernetes=plane))["spec"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["gpu01", "gpu02"]}
+    assert terms == [{"matchExpressions": [here]}]
+    assert "nodeAffinity" not in policy_of(own)["spec"]
+    unnamed = changed_spec(cloud, kubernetes=plane)
+    assert "nodeAffinity" not in policy_of(unnamed)["spec"], "no worker has a name yet"
+
+
+@pytest.mark.parametrize(("reboots", "turns"), [("allow", 2), ("deny", 1)])
+def test_a_driver_of_another_tag_gets_onto_the_nodes_if_they_may_be_drained(
+    reboots: str, turns: int
+) -> None:
+    """`OnDelete` replaces no pod, and the policy waits for each (network operator v26.4.1)."""
+    tag = "doca3.4.1-26.04-1.1.0.0-1"
+    site = with_network(load_example("quantum-ib"), driver="operator", driver_tag=tag)
+    asked = site.disruption.model_copy(update={"reboots": reboots})
+    policy = policy_of(changed_spec(site, disruption=asked))
+    upgrades = policy["spec"]["ofedDriver"].get("upgradePolicy")
+    assert policy["metadata"]["annotations"]["pulumi.com/timeoutSeconds"] == str(1800 * turns)
+    if reboots == "deny":
+        assert upgrades is None
+        return
+    assert (upgrades["autoUpgrade"], upgrades["maxParallelUpgrades"]) == (True, 1)
+    assert (upgrades["drain"]["enable"], upgrades["drain"]["force"]) == (True, False)
+    assert upgrades["drain"]["timeoutSeconds"] == asked.drain_deadline_s
+
+
 def test_the_nic_policy_comes_before_the_wait_for_the_gpu_policy(cloud: ClusterSpec) -> None:
     gates = [(gate.kind, gate.group) for gate in plan_operators(cloud).gates]
     assert gates == [("NicClusterPolicy", 0), ("ClusterPolicyPatch", 1)]

@@ -224,7 +224,40 @@ STRANGERS = Lacking(
     edit=_wrong_about_logins,
     found={("mgmt01", "login"): "stranger", ("gpu01", "host-key"): ""},
 )
-WORLDS = {"much": MUCH, "no-way-in": NO_WAY_IN, "strangers": STRANGERS}
+PROFILE = "/etc/NetworkManager/system-connections/rail.nmconnection"
+NETPLAN = r"network:\n  ethernets:\n    enp5s0: {dhcp4: true}\n"
+OTHERS_SET_IT_UP = Lacking(
+    faults=(("gpu01", "network-manager", "on"), ("gpu02", "network-manager", "on")),
+    by_hand=(
+        ("gpu01", "ip addr add 172.16.0.5/24 dev enp5s0"),
+        ("gpu01", "mkdir /etc/network; echo '# enp5s0 is a rail' >/etc/network/interfaces"),
+        ("gpu01", f"mkdir /etc/netplan; printf '{NETPLAN}' >/etc/netplan/50-cloud-init.yaml"),
+        ("gpu02", "mkdir -p /etc/NetworkManager/system-connections /etc/cloud/cloud.cfg.d"),
+        ("gpu02", f"echo mac-address=$(tr a-f A-F </sys/class/net/enp132s0/address) >{PROFILE}"),
+        ("gpu02", r"printf 'preserve_hostname: false\n' >/etc/cloud/cloud.cfg"),
+        ("gpu02", "echo 'manage_etc_hosts: true' >/etc/cloud/cloud.cfg.d/90_vendor.cfg"),
+        ("mgmt01", "mkdir /etc/cloud; echo 'preserve_hostname: true' >/etc/cloud/cloud.cfg"),
+    ),
+    edit=lambda spec: spec,
+    found={
+        ("gpu01", "network-manager-profile"): "0000:05:00.0 managed, has 172.16.0.5/24",
+        ("gpu01", "network-manager"): "0000:84:00.0",
+        ("gpu02", "network-manager"): "0000:84:00.0",
+        ("gpu01", "card-file"): "0000:05:00.0 in /etc/netplan/50-cloud-init.yaml",
+        ("gpu02", "card-file"): f"0000:84:00.0 in {PROFILE}",
+        (
+            "gpu02",
+            "cloud-init-hosts",
+        ): "/etc/cloud/cloud.cfg.d/90_vendor.cfg:manage_etc_hosts: true",
+        ("gpu02", "cloud-init-hostname"): "/etc/cloud/cloud.cfg:preserve_hostname: false",
+    },
+)
+WORLDS = {
+    "much": MUCH,
+    "no-way-in": NO_WAY_IN,
+    "strangers": STRANGERS,
+    "others": OTHERS_SET_IT_UP,
+}
 
 
 def test_a_good_host_lacks_what_the_lab_lacks(lab: HostLab) -> None:

@@ -29,6 +29,7 @@ from components.plan.make import make_plan
 from components.preflight.here import judge_pins, look_here
 from components.preflight.judge_host import HostAnswers, judge_host
 from components.preflight.judge_others import (
+    judge_files,
     judge_hypervisor,
     judge_session,
     judge_switch,
@@ -103,6 +104,12 @@ def foreign(cni: str) -> tuple[Finding, ...]:
     return judge_host(wants, HostAnswers({**GOOD, "cni": cni}, NOW_S, NOW_S + 1))
 
 
+def files(changes: Mapping[str, str]) -> tuple[Finding, ...]:
+    """The example's worker, on which other files set up its cards and names."""
+    plan = next(each for each in plan_hosts(ROCE) if each.name == "gpu01")
+    return tuple(judge_files(plan, {**GOOD, **changes}))
+
+
 def settings(key: str, value: str, wanted: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
     """The example's worker as planned, but for one setting."""
     plan = next(each for each in plan_hosts(ROCE) if each.name == "gpu01")
@@ -175,6 +182,15 @@ LACKS: Final[Mapping[str, Callable[[], tuple[Finding, ...]]]] = {
     "artefact-k3s-install-script": lambda: host({"sum.k3s-install-script": "1" * 64}),
     "image-jobs": lambda: host({"image.image-jobs": "401"}),
     "netdev": lambda: settings("nic.0000:05:00.0.netdev", "enp5s0np0"),
+    "network-manager": lambda: settings("nic.0000:05:00.0.network_manager", "managed"),
+    "network-manager-profile": lambda: settings(
+        "nic.0000:05:00.0.network_manager", "managed, has the default route"
+    ),
+    "card-file": lambda: files({"files.0000:05:00.0": "/etc/netplan/50-cloud-init.yaml"}),
+    "cloud-init-hosts": lambda: files(
+        {"cloud.manage_etc_hosts": "/etc/cloud/cloud.cfg:manage_etc_hosts: template"}
+    ),
+    "cloud-init-hostname": lambda: files({"cloud.preserve_hostname": "unset"}),
     "eswitch": lambda: settings("nic.0000:05:00.0.eswitch_now", "switchdev"),
     "lldpad": lambda: settings("nic.0000:05:00.0.lldpad", "running"),
     "serial": lambda: settings(

@@ -8,13 +8,14 @@ from typing import NotRequired, TypedDict, cast
 import pytest
 import yaml
 
-from tests.preflight.lacks import esxi, host
+from tests.preflight.lacks import esxi, files, host, settings
 
 
 class Row(TypedDict):
     """One kind of host."""
 
     facts: NotRequired[dict[str, str]]
+    card: NotRequired[dict[str, str]]
     esxi: NotRequired[dict[str, str]]
     found: dict[str, str]
     says: NotRequired[list[str]]
@@ -28,7 +29,10 @@ MATRIX = cast("dict[str, Row]", yaml.safe_load(TEXT))
 def test_a_kind_of_host_is_accepted_or_refused_with_what_to_do(name: str) -> None:
     row = MATRIX[name]
     hypervisor = (each for key, value in row.get("esxi", {}).items() for each in esxi(key, value))
-    found = host(row["facts"]) if "facts" in row else tuple(hypervisor)
+    facts = row.get("facts")
+    found = (*host(facts), *files(facts)) if facts is not None else tuple(hypervisor)
+    for setting, value in row.get("card", {}).items():
+        found += settings(f"nic.0000:05:00.0.{setting}", value)
     assert {each.cause: each.severity for each in found} == row["found"]
     fixes = " ".join(each.fix for each in found)
     for words in row.get("says", []):

@@ -342,7 +342,7 @@ ROCE_OVERHEAD_BYTES = 82
 def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> list[Finding]:
     """All findings about one perftest that ran to its end."""
     floor, origin = pair_floor(limits, item.probe)
-    asked = PerftestAsked(limits.transport, floor, origin, limits.rdma_mtu_bytes)
+    asked = PerftestAsked(limits.transport, floor, origin, _rdma_mtu(limits, item.probe))
     return judge_perftest_runs(log, item.probe.name, asked)
 
 
@@ -351,11 +351,19 @@ def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     rail = probe.rails[0] if probe.rails else ""
     rate = next((item.line_rate_gbit_s for item in limits.rails if item.name == rail), 0.0)
     rate = probe.rates.get(rail, rate)
-    ceiling = rate * limits.rdma_mtu_bytes / (limits.rdma_mtu_bytes + ROCE_OVERHEAD_BYTES)
+    mtu = _rdma_mtu(limits, probe)
+    ceiling = rate * mtu / (mtu + ROCE_OVERHEAD_BYTES)
     return (
         rate * limits.pair_fraction,
         (
             f"{limits.pair_fraction:g} x {rate:g} Gb/s line rate "
-            f"(ceiling at RDMA MTU {limits.rdma_mtu_bytes}: {ceiling:.1f})"
+            f"(ceiling at RDMA MTU {mtu}: {ceiling:.1f})"
         ),
     )
+
+
+def _rdma_mtu(limits: Limits, probe: Probe) -> int:
+    """What the rail of a probe has, or at most what all have."""
+    found = {rail.name: rail.rdma_mtu_bytes for rail in limits.rails}
+    own = [found[name] for name in probe.rails if name in found]
+    return min((limits.rdma_mtu_bytes, *own))

@@ -36,7 +36,8 @@ def perftest_command(
     """A perftest on the pod's own device, marked as the jobs' packets are.
 
     With `-R` the ToS option marks the packets; `--tclass` counts only without it. `$hca` and `$gid`
-    are found in the pod: device names and GID indices differ from pod to pod.
+    are found in the pod: device names and GID indices differ from pod to pod. With source-based
+    routes only packets with the pod's own address find the rail, so the client names that too.
     """
     traffic_class = str(spec.rdma.ip_traffic_class)
     command = [program_path(spec.jobs.programs.perftest, case.tool)]
@@ -48,6 +49,8 @@ def perftest_command(
     command += ["-D", str(case.duration_s)] if case.duration_s else []
     command += ["--cpu_util"] if case.cpu_util else []
     command += ["--report_gbits", "-F"]
+    if server and spec.pod_network.source_routing:
+        command += ["--bind_source_ip", "$address"]
     return (*command, server) if server else tuple(command)
 
 
@@ -94,15 +97,16 @@ def perftest_job(
 
 
 def _script(spec: ClusterSpec, name: str, command: tuple[str, ...]) -> str:
-    own_device = spec.pod_network.mode == "sriov"
-    return _script_of("rdma_device" if own_device else "rdma_shared_device", name, command)
+    find = ["rdma_device" if spec.pod_network.mode == "sriov" else "rdma_shared_device"]
+    find += ["source_address"] if "$address" in command else []
+    return _script_of((*find, name), command)
 
 
 @lru_cache(maxsize=64)
-def _script_of(find: str, name: str, command: tuple[str, ...]) -> str:
+def _script_of(names: tuple[str, ...], command: tuple[str, ...]) -> str:
     """One text for all pairs of a rail, which often run the same command."""
     words = " ".join(f'"{word}"' if word.startswith("$") else word for word in command)
-    return (job_script(find) + job_script(name)).replace("ib_write_bw_call", words)
+    return "".join(map(job_script, names)).replace("ib_write_bw_call", words)
 
 
 def _pod(

@@ -8,6 +8,7 @@ from components.acceptance.evidence import Unproven, WorkerGroup
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.owners import runs_on_foreign_fabric
+from components.model.rail_subnets import shares_resource
 from components.model.worker_kinds import (
     PAIR,
     WorkerKind,
@@ -51,7 +52,7 @@ def list_unproven(spec: ClusterSpec) -> tuple[Unproven, ...]:
         what = "queues, ECN, PFC, MTU and drops of every hop between the cards"
         found.append(Unproven(subject="fabric", what=what, why="the file has no switches"))
     if spec.rdma.transport == "roce":
-        found += [each for rail in spec.rails for each in _on_rail(spec, rail)]
+        found += [*_on_rails(spec)]
         found += [
             Unproven(subject=host.name, what="RDMA", why="the worker is on no rail")
             for host in spec.workers
@@ -82,6 +83,15 @@ def _without_login(spec: ClusterSpec) -> Iterator[Unproven]:
     for host in spec.workers:
         if host.ssh is None:
             yield Unproven(subject=host.name, what=what, why="no login")
+
+
+def _on_rails(spec: ClusterSpec) -> Iterator[Unproven]:
+    if shares_resource(spec) and spec.kubernetes is not None:
+        why = "all rails share one resource, so a pod cannot choose the rail of its VF"
+        yield Unproven(subject="rails", what="the bandwidth of each one alone", why=why)
+        return
+    for rail in spec.rails:
+        yield from _on_rail(spec, rail)
 
 
 def _on_rail(spec: ClusterSpec, rail: Rail) -> Iterator[Unproven]:

@@ -89,6 +89,11 @@ _NAMES: Final = _of_pf(
         )
     ),
 )
+_NETWORK_MANAGER: Final = _of_pf(
+    "card",
+    # Before VFs appear, and back after they went; `managed no` leaves the link up (NEWS of 1.10).
+    *has_effect(Effect.NONE, HostKey("network_manager", 39, one_of("off"), undo="if_taken")),
+)
 _PORT: Final = _of_pf(
     "card",
     HostKey("netdev", 40, NAME, undo="looked"),
@@ -186,5 +191,5 @@ _VFS: Final = _of_vf(
     ),
     HostKey("place", values=one_of("here", "away"), undo="looked"),
 )
-CARD_KEYS: Final = (*_FIRMWARE, *_NAMES, *lost(*_PORT, *_SRIOV, *_QOS, *_VFS))
+CARD_KEYS: Final = (*_FIRMWARE, *_NAMES, *_NETWORK_MANAGER, *lost(*_PORT, *_SRIOV, *_QOS, *_VFS))
 """By topic; `rank` is the order of work."""

@@ -34,6 +34,7 @@ refuse_early() { # what must not be recorded as a previous value, since it has t
   refuse_pci
   refuse_docker
   refuse_release
+  refuse_managed
   asks_for address || return 0
   grep -E '^nic\.[^=]*\.address=' "$work/desired" >"$work/addresses"
   while IFS= read -r line; do

@@ -36,7 +36,7 @@ firmware_version() { # PCI : by the RDMA driver, by the card where it has no RDM
     "$version_tool" -d "$(firmware_device "$1")" query 2>/dev/null </dev/null |
     awk '/^FW Version:/ { burnt = $3 } /^FW Version\(Running\):/ { running = $3 }
       END { if (running burnt == "") exit 1; print running == "" ? burnt : running }' && return
-  ethtool -i "$(netdev_of "$1")" 2>/dev/null | sed -n 's/^firmware-version: *\([0-9][^ ]*\).*/\1/p'
+  ethtool -i "$(find_netdev "$1" && echo "$netdev")" 2>/dev/null | sed -n 's/^firmware-version: *\([0-9][^ ]*\).*/\1/p'
 }
 
 firmware_rows() { # mlxconfig's JSON or table : "<PARAMETER> <next boot> <current>" a line, of ours only

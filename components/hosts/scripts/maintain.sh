@@ -47,7 +47,7 @@ begin() {
 
 rdma_problem() { # PCI : why jobs could not use this card; nothing when they can. Sets $rdma, $gid
   gid=''
-  rdma=$(first_in "/sys/bus/pci/devices/$1/infiniband")
+  rdma=$(printed find_first "/sys/bus/pci/devices/$1/infiniband")
   [ "$rdma" != absent ] || { echo 'it has no RDMA device: is the driver loaded?' && return; }
   port=/sys/class/infiniband/$rdma/ports/1
   state=$(cat "$port/state" 2>/dev/null)

@@ -73,7 +73,7 @@ wait_for_gid() { # PCI NETDEV : the kernel makes it when the address is there an
   waited_s=0
   while find_gid "$1" "$2" && [ "$value" = absent ]; do
     [ "$waited_s" -lt 10 ] ||
-      fail "$2 has $(read_addresses "$2"), and no RoCE v2 GID for it after 10 s: is its link up (ip link" \
+      fail "$2 has $(printed find_addresses "$2"), and no RoCE v2 GID for it after 10 s: is its link up (ip link" \
         'show), and is RoCE on (devlink dev param show, enable_roce)?'
     sleep 1
     waited_s=$((waited_s + 1))

@@ -54,11 +54,6 @@ find_line() { # FILE [WHERE IT CANNOT BE READ] : its first line
   { IFS= read -r value <"$1"; } 2>/dev/null || [ -n "$value" ] || [ -r "$1" ] || value=${2:-}
 }
 
-show() { # FILE : its first line
-  find_line "$1"
-  [ -z "$value" ] || printf '%s\n' "$value"
-}
-
 find_one() { # KEY
   find_part "$1"
   case $key_part in
@@ -174,8 +169,8 @@ find_first() { # FOLDER : the name of its first entry
   done
 }
 
-first_in() { # FOLDER : the same, printed
-  find_first "$1"
+printed() { # FUNCTION ARGUMENTS... : the value that it finds
+  "$@"
   echo "$value"
 }
 
@@ -197,11 +192,6 @@ find_netdev() { # PCI : its network device in $netdev; in switchdev mode those o
   netdev=${netdev:-${1##*/}}
 }
 
-netdev_of() { # PCI : the same, printed
-  find_netdev "$1"
-  echo "$netdev"
-}
-
 find_nic() { # PCI SETTING : the settings of a card are read one after another, and its device is looked up once
   if [ "$card_read" != "$1" ] || [ "$reading_all" = no ]; then
     device=/sys/bus/pci/devices/$1
@@ -217,6 +207,7 @@ find_nic() { # PCI SETTING : the settings of a card are read one after another, 
     qos:*) find_qos "$1" "$2" ;;
     *:netdev) value=$netdev ;;
     *:boot_*) find_boot_name "$1" "$2" ;;
+    *:network_manager) find_network_manager "$1" ;;
     *:link) # IFF_UP, the lowest bit of a hexadecimal number
       find_line "$net/flags"
       case $value in *[13579bdf]) value=up ;; 0x*) value=down ;; *) value='' ;; esac
@@ -236,11 +227,6 @@ find_addresses() { # NETDEV : all its IPv4 addresses but those of its link alone
     '') value=absent ;;
     *,*) value=$(printf '%s\n' "$value" | tr , '\n' | sort | paste -s -d , -) ;;
   esac
-}
-
-read_addresses() { # NETDEV : the same, printed
-  find_addresses "$1"
-  echo "$value"
 }
 
 BOOT_UNIT=/etc/systemd/system/railyard-nics.service

@@ -291,11 +291,6 @@ find_eswitch() { # PCI : kernels before 5.11 or so answer with an error while SR
   done
 }
 
-read_eswitch() { # PCI : the same, printed
-  find_eswitch "$1"
-  echo "$value"
-}
-
 write_eswitch() { # PCI legacy|switchdev : without VFs; the count that is wanted is made after it
   device=/sys/bus/pci/devices/$1
   find_line "$device/sriov_numvfs" 0
@@ -310,7 +305,7 @@ write_eswitch() { # PCI legacy|switchdev : without VFs; the count that is wanted
 }
 
 refuse_eswitch() { # PCI WANTED
-  fail "the embedded switch of $1 is in $(read_eswitch "$1") mode, and the file expects $2: VLAN, rates" \
+  fail "the embedded switch of $1 is in $(printed find_eswitch "$1") mode, and the file expects $2: VLAN, rates" \
     "and trust of VFs do not work there. Write hosts[].nics[].sriov.eswitch: $2 to have it changed" \
     '(its VFs are made again), or switchdev to keep it'
 }

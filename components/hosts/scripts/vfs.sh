@@ -121,7 +121,7 @@ set_vf() { # PCI NUMBER WORDS...
   set_dev=$netdev
   set_output=$(ip link set dev "$set_dev" vf "$set_number" "$@" 2>&1) ||
     fail "\`ip link set dev $set_dev vf $set_number $*\` failed: ${set_output:-no output}" \
-      "(embedded switch in $(read_eswitch "$set_pci") mode; see dmesg)"
+      "(embedded switch in $(printed find_eswitch "$set_pci") mode; see dmesg)"
 }
 
 write_rate() { # KEY MBIT_S : the kernel refuses a least rate above the most, also for a moment
@@ -173,14 +173,14 @@ write_guid() { # PCI NUMBER GUID[/PORT GUID] : a VF takes it when a driver binds
   guid_node=$(printf '%s\n' "${3%%/*}" | sed 's/../&:/g; s/:$//')
   guid_port=$(printf '%s\n' "${3##*/}" | sed 's/../&:/g; s/:$//')
   guid_vf=/sys/bus/pci/devices/$1/virtfn$2
-  [ ! -e "$guid_vf/driver" ] || [ "$(first_in "$guid_vf/infiniband")" != absent ] ||
+  [ ! -e "$guid_vf/driver" ] || [ "$(printed find_first "$guid_vf/infiniband")" != absent ] ||
     fail "VF $2 of $1 is in use by a pod, and its GUID cannot change there; drain this node, then run again"
   guid_files=/sys/bus/pci/devices/$1/sriov/$2
   if [ -e "$guid_files/node" ]; then
     forget_rows
     put "$guid_node" "$guid_files/node"
     put "$guid_port" "$guid_files/port"
-  elif [ "$(first_in "/sys/bus/pci/devices/$1/net")" != absent ]; then
+  elif [ "$(printed find_first "/sys/bus/pci/devices/$1/net")" != absent ]; then
     set_vf "$1" "$2" node_guid "$guid_node"
     set_vf "$1" "$2" port_guid "$guid_port"
   else

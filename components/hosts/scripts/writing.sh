@@ -194,6 +194,7 @@ write_nic() { # PCI SETTING VALUE
         'name it (host_defaults.rail_names: true)'
       ;;
     *:boot_*) write_boot_name "$1" "$2" "$3" ;;
+    *:network_manager) write_network_manager "$1" "$3" ;;
     *:link) run ip link set dev "$netdev" "$3" ;;
     *:address) write_address "$1" "$netdev" "$3" ;;
     *:mtu_bytes) put "$3" "$net/mtu" ;;
@@ -206,7 +207,7 @@ refuse_address() { # PCI NETDEV WANTED CIDR,... : one that was here before us is
   for address in $(printf '%s\n' "${4:-absent}" | tr , ' '); do
     case $address,$value, in
       absent,* | "$3",*) ;;
-      *,"$address",*) fail "$2 has $address from the system's own configuration (netplan, ifupdown)," \
+      *,"$address",*) fail "$2 has $address from the system's own configuration (netplan, ifupdown, NetworkManager)," \
         "want $3: take it out there and with ip addr del, or write it in hosts[].nics[].address" ;;
     esac
   done
@@ -215,7 +216,7 @@ refuse_address() { # PCI NETDEV WANTED CIDR,... : one that was here before us is
 write_address() { # PCI NETDEV CIDR[,CIDR]|absent
   refuse_address "$1" "$2" "$3" "$(value_of "nic.$1.address" "${state_dir:-/none}/baseline" 2>/dev/null)"
   if [ -n "${state_dir:-}" ]; then # at boot nothing is taken away: it is not known whose it is
-    for address in $(read_addresses "$2" | tr , ' '); do
+    for address in $(printed find_addresses "$2" | tr , ' '); do
       case ,$3, in *",$address,"*) ;; *) [ "$address" = absent ] || run ip addr del "$address" dev "$2" ;; esac
     done
   fi

@@ -112,6 +112,23 @@ look_ipoib() { # the InfiniBand functions without a network device, which a sele
   done | sed 's,.*/,,' | paste -s -d ' ' -)"
 }
 
+look_files() { # which files of this host set up its cards, by name or MAC address, and what cloud-init writes
+  for net in /sys/bus/pci/devices/*/net/*; do
+    pci=${net%/net/*}
+    if [ ! -e "$net" ] || [ -e "$pci/physfn" ]; then continue; fi # VFs are many
+    names=${net##*/}$(sed 's/^/|/' "$net/address" 2>/dev/null)
+    fact "files.${pci##*/}" "$(grep -l -s -i -E "^[^#]*\\<($names)\\>" /etc/netplan/*.yaml \
+      /etc/network/interfaces /etc/network/interfaces.d/* /etc/systemd/network/*.network \
+      /etc/sysconfig/network-scripts/ifcfg-* /etc/NetworkManager/system-connections/* | paste -s -d ' ' -)"
+  done
+  [ -e /etc/cloud/cloud.cfg ] && [ ! -e /etc/cloud/cloud-init.disabled ] || return 0
+  for setting in manage_etc_hosts preserve_hostname; do # the last one counts
+    fact "cloud.$setting" "$(grep -s -H "^$setting:" /etc/cloud/cloud.cfg /etc/cloud/cloud.cfg.d/*.cfg \
+      /var/lib/cloud/instance/vendor*-cloud-config.txt /var/lib/cloud/instance/cloud-config.txt |
+      tail -n 1 | grep . || echo unset)"
+  done
+}
+
 look_node() { # ADDRESS : the device that has it, and its MTU
   device=$(ip -o addr show 2>/dev/null | awk -v own="$1/" 'index($4, own) == 1 { print $2; exit }')
   [ -z "$device" ] || fact node "$device $(first_line "/sys/class/net/$device/mtu")"
@@ -233,6 +250,7 @@ while read -r ask name rest; do
   esac
 done
 look_system
+look_files
 # More than one packet of any size: where the way back loses full ones, the end never comes.
 awk 'BEGIN { while (n++ < 200) printf "# %064d\n", n }'
 echo end=yes

@@ -74,6 +74,7 @@ ARCHIVE: Final[Mapping[str, Package]] = {
         scripts={"dockerd": DOCKERD},
     ),
     "containerd": Package("1.7.12-0ubuntu2~22.04.1"),
+    "network-manager": Package("1.36.6-0ubuntu2", programs=("nmcli",)),
     "ethtool": Package("1:5.16-1", programs=("ethtool",)),
     "pciutils": Package("1:3.7.0-6", programs=("lspci", "setpci")),
     "mstflint": Package("4.17.0+1-1", programs=("mstconfig", "mstfwreset", "mstflint")),
