@@ -377,17 +377,11 @@ def _banner(call: BwCall, path: RailPath) -> list[str]:
 
 def _address(which: str, end: Endpoint) -> list[str]:
     mark = zlib.crc32(f"{end.nic.host}/{end.attachment.ip}".encode())
-    gid = _mapped_gid(end.attachment.ip) if end.attachment.ip else _link_local_gid(mark)
+    gid = end.attachment.gid_text if end.attachment.ip else _link_local_gid(mark)
     return [
         f" {which} address: LID 0000 QPN 0x{mark & 0xFFFF:04x} PSN 0x{mark >> 8:06x}",
         f" GID: {gid}",
     ]
-
-
-def _mapped_gid(ip: str) -> str:
-    """The GID of an IPv4 address, in decimal bytes as perftest prints it."""
-    octets = ":".join(f"{int(part):02d}" for part in ip.split("."))
-    return ":".join(["00"] * 10 + ["255", "255", octets])
 
 
 def _link_local_gid(mark: int) -> str:

@@ -72,6 +72,12 @@ class Attachment:
     """`vf`: a VF of the PF. `pf`: the PF itself, shared (macvlan, host network, passed through).
     `hca`: a whole InfiniBand HCA, whose name is `pf`; it has neither address nor VLAN."""
 
+    @property
+    def gid_text(self) -> str:
+        """The GID of its IPv4 address, in decimal bytes as perftest prints it."""
+        octets = ":".join(f"{int(part):02d}" for part in self.ip.split("."))
+        return ":".join(["00"] * 10 + ["255", "255", octets])
+
 
 @dataclass(frozen=True, slots=True)
 class ProbePod:
