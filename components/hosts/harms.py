@@ -1,7 +1,7 @@
 """The table of rules on settings of a host that are not ours: which values harm our traffic. Pure.
 
 A rule looks at what one look found, and at what the plan makes of the host (`Guarded`). What cannot
-be read, as without `mlnx_qos`, is not judged: that it cannot be read is drift of our settings.
+be read, as without `mlnx_qos` and `dcb`, is not judged: it is drift of our settings.
 
 Sources of every harmless value: sources.md#host-guards.
 """

@@ -29,6 +29,7 @@ _PARTS: Final = (
     "sriov",
     "vfs",
     "qos",
+    "marks",
     "registers",
     "kernel",
     "pci",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from components.model.cards import HcaPf, Sriov
@@ -25,15 +26,41 @@ def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     for nic in host.nics:
         settings[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
         settings |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
+        if nic.vfs:
+            settings[f"nic.{nic.pci}.vf_mac"] = _first_mac(spec.name, host.node, nic.pci)
         if nic.vfs and nic.sriov.autoprobe is not False:
             vf_mtu_bytes = nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes
             settings[f"nic.{nic.pci}.vf_mtu_bytes"] = str(vf_mtu_bytes)
+            settings |= {f"nic.{nic.pci}.{key}": value for key, value in _marks(spec, host).items()}
         each = _vf(nic.sriov)
         for number in range(nic.vfs):
             settings |= {f"vf.{nic.pci}.{number}.{key}": value for key, value in each.items()}
     for pf in host.hca_sriov:
         settings |= _hca(spec, host, pf)
     return settings
+
+
+def _first_mac(site: str, node: str, pci: str) -> str:
+    """The administrative MAC of a card's VF 0; of each next VF the last byte is one more.
+
+    Without one, mlx5 gives a RoCE VF no node GUID, and RDMA-CM ends (sources.md#vfs). It begins
+    with 02, the sign of one that no vendor gave out, and stays the same at each boot, and when the
+    host is renamed: its Kubernetes node keeps its name.
+    """
+    digest = hashlib.sha256(f"{site}/{node}/{pci}".encode()).digest()
+    return bytes((0x02, *digest[:4], 0)).hex(":")
+
+
+def _marks(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """How VFs mark what no program marks: as their PF does.
+
+    Not if a VF's RDMA device moves into the pod's namespace: RDMA-CM's default is lost there.
+    """
+    defaults = spec.settings_of(host)
+    if defaults.kernel.rdma_netns == "exclusive":
+        return {}
+    tos = str(spec.rdma.ip_traffic_class)
+    return {"vf_roce_tos": tos} | ({"vf_traffic_class": tos} if defaults.driver.is_ofed else {})
 
 
 def _port(sriov: Sriov) -> Mapping[str, str]:

@@ -225,9 +225,9 @@ _BY_SETTING: Final = (
     (
         _QOS_TOOL,
         Tool(
-            ("mlnx_qos",),
+            ("mlnx_qos", "dcb"),
             "set trust, PFC and buffers of the cards",
-            "install mlnx-tools (part of DOCA-OFED and MLNX_OFED, or the Debian package)",
+            "install iproute2 5.12 or later (dcb), or DOCA-OFED or MLNX_OFED (mlnx_qos)",
         ),
     ),
     (_PAUSE, Tool(("ethtool",), "switch off global pause", "install ethtool")),

@@ -37,8 +37,15 @@ class VirtualFunction:
     mtu_bytes: int
     pf_pci: str
     pf_netdev: str
+    node_guid: str = ""
+    """Zeros until an Ethernet VF has a MAC of its PF (sources.md#vfs); empty if nobody says it."""
     link_type: str = "ether"
     """`ether` or `infiniband`, as the plugin's `linkTypes` say it."""
+
+    @property
+    def has_node_guid(self) -> bool:
+        """RDMA-CM finds its device."""
+        return not self.node_guid or self.node_guid.strip("0:") != ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +178,7 @@ def _vfs_of(pf: Path) -> Iterable[VirtualFunction]:
             mtu_bytes=int(_read(device / "net" / netdev / "mtu") or 0) if netdev else 0,
             pf_pci=pf.name,
             pf_netdev=pf_netdev,
+            node_guid=_read(device / "infiniband" / rdma / "node_guid") if rdma else "",
             link_type=_link_type(device, rdma) or pf_type or "ether",
         )
 
@@ -316,5 +324,6 @@ def _parse_vf(item: Doc) -> VirtualFunction:
         mtu_bytes=number_at(item, "mtu_bytes"),
         pf_pci=text_at(item, "pf_pci"),
         pf_netdev=text_at(item, "pf_netdev"),
+        node_guid=text_at(item, "node_guid"),
         link_type=text_at(item, "link_type") or "ether",
     )

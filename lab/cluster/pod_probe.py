@@ -138,6 +138,7 @@ def _on_function(pod: Pod, node: NodeState, status: Doc, main: Doc) -> list[Doc]
             "mtu_bytes": pod.mtu_of(text_at(status, "interface")),
             "pf": vf.pf_pci,
             "rdma": vf.rdma,
+            "has_node_guid": vf.has_node_guid,
             **({"kind": "hca"} if vf.link_type == "infiniband" else {}),
         }
     ]

@@ -124,7 +124,7 @@ def _plain_fault(host: LabHost, name: str, words: Sequence[str]) -> str:
         "firmware": lambda: _set_firmware(host, _card(host, words[0]), words[1], words[2]),
         "mmio-short": lambda: _shorten_mmio(host, _card(host, words[0]), words[1]),
         "lldpad": lambda: _run_lldpad(host, words[0]),
-        "vf-in-pod": lambda: _give_vf(_card(host, words[0]), int(words[1]), words[2]),
+        "vf-in-pod": lambda: _give_vf(host, words),
         "card-moved": lambda: _move_card(host, _card(host, words[0]), words[1]),
         "firmware-version": lambda: _set_version(host, _card(host, words[0]), words[1]),
         "firmware-lacks": lambda: _lack(host, _card(host, words[0]), words[1]),
@@ -200,10 +200,13 @@ def _run_lldpad(host: LabHost, state: str) -> str:
     return f"lldpad {'runs' if host.model.lldpad else 'does not run'}"
 
 
-def _give_vf(nic: Nic, number: int, state: str) -> str:
+def _give_vf(host: LabHost, words: Sequence[str]) -> str:
+    nic, number, state = _card(host, words[0]), int(words[1]), words[2]
     if number >= len(nic.vfs):
         raise UsageError(f"{nic.config.netdev} has no VF {number}")
     nic.vfs[number].in_pod = state == "on"
+    if host.model.platform.netns_mode == "exclusive":
+        nic.vfs[number].forget_marks()  # the core adds the device anew there (sources.md#host-qos)
     nic.vf_generation += 1
     return f"VF {number} of {nic.config.netdev} is {'in a pod' if state == 'on' else 'here'}"
 

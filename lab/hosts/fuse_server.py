@@ -176,7 +176,7 @@ class LabFiles:
         parent, _, name = inner.rpartition("/")
         if parent != CONFIGFS:
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-        if "rdma_cm" not in host.model.modules or host.model.nic_by_rdma(name) is None:
+        if "rdma_cm" not in host.model.modules or not host.model.has_rdma(name):
             raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
         host.model.rdma_cm_devices.add(name)
         host.forget()

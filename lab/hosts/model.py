@@ -309,6 +309,11 @@ class HostModel:
         """The PF with this RDMA device name."""
         return next((nic for nic in self.nics if nic.config.rdma == rdma), None)
 
+    def has_rdma(self, name: str) -> bool:
+        """A port or a VF of it has this RDMA device, in whichever namespace."""
+        vfs = (vf.rdma for _, vf in self.all_vfs() if vf.bound)
+        return self.nic_by_rdma(name) is not None or name in vfs
+
     def all_vfs(self) -> Iterator[tuple[Nic, Vf]]:
         """Every VF with its PF."""
         return ((nic, vf) for nic in self.nics for vf in nic.vfs)

@@ -28,7 +28,9 @@ DEFAULT_CNP_PRIORITY = 6
 
 
 ZERO_GUID = "00:00:00:00:00:00:00:00"
-"""What a new VF of an InfiniBand port has (sources.md#vfs); no subnet manager takes it."""
+"""What a new VF has (sources.md#vfs): no subnet manager takes it, and RDMA-CM finds no device."""
+ZERO_MAC = "00:00:00:00:00:00"
+"""The administrative MAC of a new VF: its driver takes a random one."""
 
 
 class DeviceRefusal(Exception):  # noqa: N818 - a refusal by the emulated kernel, not an error of ours
@@ -49,6 +51,9 @@ class Vf:
     netdev: str
     rdma: str
     mac: str
+    """Of its network device."""
+    admin_mac: str = ZERO_MAC
+    """What the PF gives it; its driver takes that when it binds."""
     mtu_bytes: int = DEFAULT_MTU_BYTES
     admin_up: bool = False
     vlan: int = 0
@@ -61,11 +66,25 @@ class Vf:
     node_guid: str = ZERO_GUID
     port_guid: str = ZERO_GUID
     active_guid: str = ZERO_GUID
-    """The port GUID that the VF took when its driver last bound to it."""
+    """The GUID that the VF took when its driver last bound to it: of its InfiniBand port, else of
+    the node."""
+    rdma_cm_tos: int = 0
+    roce_mode: str = "RoCE v2"
+    traffic_class: int = -1
     bound: bool = True
     """A driver is bound to it, so that it has devices."""
     in_pod: bool = False
-    """Its devices are in a pod's network namespace, out of sight of the host."""
+    """Its network device is in a pod's network namespace, out of sight of the host; and its RDMA
+    device too, if those have namespaces of their own (`netns_mode`)."""
+
+    def set_admin_mac(self, mac: str) -> None:
+        """What mlx5's PF does with it: the node GUID is made of it (sources.md#vfs)."""
+        self.admin_mac = mac
+        self.node_guid = f"{mac[:8]}:ff:fe:{mac[9:]}"
+
+    def forget_marks(self) -> None:
+        """A new RDMA device, also one that comes to another namespace, marks nothing."""
+        self.rdma_cm_tos, self.roce_mode, self.traffic_class = 0, "RoCE v2", -1
 
 
 @dataclass(slots=True)
@@ -74,6 +93,8 @@ class QosState:
 
     trust: str = "pcp"
     dscp_to_priority: list[int] = field(default_factory=lambda: [d >> 3 for d in range(DSCPS)])
+    dscp_entries: list[int] | None = None
+    """DSCPs in the APP table, if they are not all of them, as mlnx_qos makes them."""
     pfc: list[int] = field(default_factory=lambda: [0] * PRIORITIES)
     priority_to_tc: list[int] = field(default_factory=lambda: [1, 0, *range(2, PRIORITIES)])
     """As mlx5 makes it: priority 1 is the lowest (sources.md#host-guards)."""
@@ -216,10 +237,15 @@ class Nic:
         self.autoprobe = wanted == 1
 
     def bind_vf(self, vf: Vf, *, bound: bool) -> None:
-        """Bind the driver to a VF, which then takes its GUID and starts again, or unbind it."""
+        """Bind the driver to a VF, which then takes MAC and GUID and starts again, or unbind it."""
         vf.bound = bound
         vf.mtu_bytes, vf.admin_up = DEFAULT_MTU_BYTES, False
-        vf.active_guid = vf.port_guid if bound else ZERO_GUID
+        guid = vf.port_guid if self.is_ib else vf.node_guid
+        vf.active_guid = guid if bound else ZERO_GUID
+        if bound:
+            own = stable_mac(f"{self.host}/{self.config.pci}/{vf.index}")
+            vf.mac = own if vf.admin_mac == ZERO_MAC else vf.admin_mac
+        vf.forget_marks()
         self.vf_generation += 1
 
     def _new_vf(self, index: int) -> Vf:

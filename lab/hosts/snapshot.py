@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lab.hosts.model import HostModel
-from lab.hosts.nic import Nic
+from lab.hosts.nic import Nic, Vf
 from lab.hosts.supervisor import Supervisor
 
 FOLDERS = ("etc", "root", "home", "usr/local", "opt", "srv", "boot", "var/lib")
@@ -45,10 +45,16 @@ def _nic(nic: Nic) -> dict[str, object]:
         "admin_up": nic.admin_up,
         "addresses": list(nic.addresses),
         "qos": asdict(nic.qos),
-        "vfs": [asdict(vf) for vf in nic.vfs],
+        "vfs": [_vf(vf, nic) for vf in nic.vfs],
         "eswitch": nic.eswitch,
         "autoprobe": nic.autoprobe,
     }
+
+
+def _vf(vf: Vf, nic: Nic) -> dict[str, object]:
+    """An Ethernet VF's GUID is made of its MAC, and never becomes zero again."""
+    made = () if nic.is_ib else ("node_guid", "active_guid")
+    return {name: value for name, value in asdict(vf).items() if name not in made}
 
 
 def _walk(root: Path) -> list[str]:

@@ -16,7 +16,15 @@ from lab.hosts.cards import gpu_of
 from lab.hosts.driver_versions import running_srcversion
 from lab.hosts.links import link_files
 from lab.hosts.model import READ_ONLY_SYSCTLS, HostModel
-from lab.hosts.nic import DSCPS, PRIORITIES, DeviceRefusal, Nic, Vf, parse_kernel_uint
+from lab.hosts.nic import (
+    DSCPS,
+    PRIORITIES,
+    DeviceRefusal,
+    Nic,
+    QosState,
+    Vf,
+    parse_kernel_uint,
+)
 from lab.hosts.platform_sysfs import add_platform
 from lab.hosts.sys_table import SysFile, SysLink, Table, add_pci, constant
 
@@ -198,14 +206,16 @@ def _add_vf(table: Table, model: HostModel, nic: Nic, vf: Vf) -> None:
     if not vf.bound:
         del table[f"{base}/driver"], table[f"/bus/pci/drivers/mlx5_core/{vf.pci}"]
         return
-    if vf.in_pod:
+    if vf.in_pod and (nic.is_ib or model.platform.netns_mode == "exclusive"):
         return
+    device = f"{base}/infiniband/{vf.rdma}"
+    _add_rdma(table, device, vf.rdma, nic, vf.netdev)
+    table[f"{device}/node_guid"] = constant(_colons(vf.active_guid.replace(":", "")))
     if nic.is_ib:  # a network device would need ib_ipoib
-        _add_rdma(table, f"{base}/infiniband/{vf.rdma}", vf.rdma, nic, vf.netdev)
-        table[f"{base}/infiniband/{vf.rdma}/node_guid"] = constant(vf.active_guid)
-        table[f"{base}/infiniband/{vf.rdma}/ports/1/state"] = SysFile(
-            lambda: f"{nic.vf_state(vf)}\n"
-        )
+        table[f"{device}/ports/1/state"] = SysFile(lambda: f"{nic.vf_state(vf)}\n")
+        return
+    _add_marks(table, model, device, vf, vf.rdma)
+    if vf.in_pod:
         return
     net = f"{base}/net/{vf.netdev}"
     _add_netdev(table, net, vf.netdev, vf.pci, vf.mac)
@@ -219,7 +229,6 @@ def _add_vf(table: Table, model: HostModel, nic: Nic, vf: Vf) -> None:
     table[f"{net}/mtu"] = SysFile(lambda: f"{vf.mtu_bytes}\n", write_mtu)
     table[f"{net}/operstate"] = SysFile(lambda: "up\n" if vf.admin_up and nic.link_up else "down\n")
     table[f"{net}/speed"] = constant(nic.config.speed_gbit_s * 1000)
-    _add_rdma(table, f"{base}/infiniband/{vf.rdma}", vf.rdma, nic, vf.netdev)
 
 
 def _add_netdev(table: Table, net: str, name: str, pci: str, mac: str) -> None:
@@ -308,20 +317,28 @@ def _gids(nic: Nic, netdev: str) -> list[tuple[str, str]]:
     return [(kind, gid) for gid in addresses for kind in ("IB/RoCE v1", "RoCE v2")]
 
 
-def _add_rdma_extras(table: Table, base: str, model: HostModel, nic: Nic) -> None:
+def _add_marks(table: Table, model: HostModel, base: str, marks: QosState | Vf, name: str) -> None:
+    """What an RDMA device marks, of a PF and of a VF alike (sources.md#host-qos)."""
+
     def write_tclass(text: str) -> None:
         name, _, value = text.strip().rpartition("=")
         if name not in ("", "tclass"):
             raise DeviceRefusal(errno.EINVAL)
-        nic.qos.traffic_class = -1 if value == "-1" else _bounded(value, MAX_TOS)
+        marks.traffic_class = -1 if value == "-1" else _bounded(value, MAX_TOS)
 
     if model.drivers.loaded:
         table[f"{base}/tc/1/traffic_class"] = SysFile(
-            lambda: (
-                f"Global tclass={nic.qos.traffic_class}\n" if nic.qos.traffic_class >= 0 else ""
-            ),
+            lambda: f"Global tclass={marks.traffic_class}\n" if marks.traffic_class >= 0 else "",
             write_tclass,
         )
+    if name in model.rdma_cm_devices:
+        _add_rdma_cm(table, marks, name)
+
+
+def _add_rdma_extras(table: Table, base: str, model: HostModel, nic: Nic) -> None:
+    guid = nic.mac.replace(":", "")
+    table[f"{base}/node_guid"] = constant(_colons(f"{guid[:6]}0300{guid[6:]}"))
+    _add_marks(table, model, base, nic.qos, nic.config.rdma)
     for name in (
         "out_of_sequence",
         "out_of_buffer",
@@ -334,23 +351,21 @@ def _add_rdma_extras(table: Table, base: str, model: HostModel, nic: Nic) -> Non
         table[f"{base}/ports/1/hw_counters/{name}"] = SysFile(
             lambda key=name: f"{nic.hw_counters.get(key, 0)}\n"
         )
-    if nic.config.rdma in model.rdma_cm_devices:
-        _add_rdma_cm(table, nic)
 
 
-def _add_rdma_cm(table: Table, nic: Nic) -> None:
-    base = f"/kernel/config/rdma_cm/{nic.config.rdma}/ports/1"
+def _add_rdma_cm(table: Table, marks: QosState | Vf, name: str) -> None:
+    base = f"/kernel/config/rdma_cm/{name}/ports/1"
 
     def write_mode(text: str) -> None:
         if text.strip() not in ("RoCE v2", "IB/RoCE v1"):
             raise DeviceRefusal(errno.EINVAL)
-        nic.qos.roce_mode = text.strip()
+        marks.roce_mode = text.strip()
 
     def write_tos(text: str) -> None:
-        nic.qos.rdma_cm_tos = _bounded(text, MAX_TOS)
+        marks.rdma_cm_tos = _bounded(text, MAX_TOS)
 
-    table[f"{base}/default_roce_mode"] = SysFile(lambda: f"{nic.qos.roce_mode}\n", write_mode)
-    table[f"{base}/default_roce_tos"] = SysFile(lambda: f"{nic.qos.rdma_cm_tos}\n", write_tos)
+    table[f"{base}/default_roce_mode"] = SysFile(lambda: f"{marks.roce_mode}\n", write_mode)
+    table[f"{base}/default_roce_tos"] = SysFile(lambda: f"{marks.rdma_cm_tos}\n", write_tos)
 
 
 def make_proc_sys_table(model: HostModel) -> Table:

@@ -18,6 +18,7 @@ from lab.hosts.fuse_server import FORGOTTEN_S
 from lab.hosts.model import HostModel
 from lab.hosts.stream_tools import Relay, RunOnStreams, Streams
 from lab.hosts.tools import (
+    dcb,
     devices,
     dkms,
     firmware,
@@ -54,6 +55,7 @@ SYNC_TOOLS: Mapping[str, Tool] = {
     "update-grub": modules.update_grub,
     "udevadm": modules.quiet_success,
     "devlink": devices.devlink,
+    "dcb": dcb.dcb,
     "rdma": devices.rdma,
     "dpkg": package_state.dpkg,
     "dpkg-query": package_state.dpkg_query,

@@ -28,7 +28,7 @@ _VLAN_TAG_BYTES = 4
 
 Cables = Mapping[tuple[str, str], tuple[str, str]]
 """(Switch, port) to (host, PCI address of the PF); of links, to (switch, port)."""
-FaultKind = Literal["no_device", "link_down", "no_connection", "no_memory"]
+FaultKind = Literal["no_device", "link_down", "no_connection", "no_memory", "no_node_guid"]
 
 
 @dataclass(frozen=True, slots=True)

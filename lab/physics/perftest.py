@@ -30,6 +30,8 @@ _ALL_SIZES_BYTES = tuple(2**power for power in range(1, 24))
 _MIB_PER_GBIT = 1e9 / 8 / 2**20
 _PEAK_OVER_AVERAGE_GBIT_S = 0.02
 """Seed 000: 92.42 at its peak for 92.40 on average."""
+_SEGFAULT = "Segmentation fault (core dumped)"
+"""With `-R`, if the node GUID is 0 (sriov-network-operator#267); the shell makes it 128 + 11."""
 _TESTS = {"ib_write_bw": "RDMA_Write", "ib_read_bw": "RDMA_Read", "ib_send_bw": "Send"}
 _CPU_PERCENT = 6.25
 """One of sixteen cores polls: a choice, no recording has the column."""
@@ -85,6 +87,9 @@ def run_perftest(request: ProbeRequest, site: Site) -> ProbeResult:
         # By the main table the server is behind the pod's default route, which has no RDMA device.
         return ProbeResult(_join(_cannot_reach(client)), 1, server_log=_waiting())
     fault = find_fault(local, remote)
+    if fault is None and client.rdma_cm:
+        blind = (end for end in (local, remote) if not end.attachment.has_node_guid)
+        fault = next((PathFault("no_node_guid", end, "") for end in blind), None)
     if fault is not None:
         return _refused(client, fault, local)
     if client.shape != server.shape:
@@ -244,10 +249,11 @@ def _refused(call: BwCall, fault: PathFault, local: Endpoint) -> ProbeResult:
             " Couldn't get context for the device",
         ],
         "no_memory": [" Couldn't create CQ", " Couldn't create IB resources"],
+        "no_node_guid": [_SEGFAULT],
         "no_connection": _cannot_reach(call),
     }[fault.kind]
     if fault.endpoint is local or fault.kind == "no_connection":
-        return ProbeResult(_join(words), 1, server_log=_waiting())
+        return ProbeResult(_join(words), 139 if _SEGFAULT in words else 1, server_log=_waiting())
     return ProbeResult(_join(_cannot_reach(call)), 1, server_log=_join(words))
 
 
@@ -371,17 +377,11 @@ def _banner(call: BwCall, path: RailPath) -> list[str]:
 
 def _address(which: str, end: Endpoint) -> list[str]:
     mark = zlib.crc32(f"{end.nic.host}/{end.attachment.ip}".encode())
-    gid = _mapped_gid(end.attachment.ip) if end.attachment.ip else _link_local_gid(mark)
+    gid = end.attachment.gid_text if end.attachment.ip else _link_local_gid(mark)
     return [
         f" {which} address: LID 0000 QPN 0x{mark & 0xFFFF:04x} PSN 0x{mark >> 8:06x}",
         f" GID: {gid}",
     ]
-
-
-def _mapped_gid(ip: str) -> str:
-    """The GID of an IPv4 address, in decimal bytes as perftest prints it."""
-    octets = ":".join(f"{int(part):02d}" for part in ip.split("."))
-    return ":".join(["00"] * 10 + ["255", "255", octets])
 
 
 def _link_local_gid(mark: int) -> str:

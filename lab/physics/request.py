@@ -62,6 +62,8 @@ class Attachment:
     """Length of the prefix of `ip`; 0 where all that is asked for is on the same subnet."""
     routes: tuple[tuple[str, str], ...] = ()
     """Networks behind a next hop, with that: `("10.10.0.0/16", "10.10.111.1")`."""
+    has_node_guid: bool = True
+    """Without one, RDMA-CM finds no device for its connections (sources.md#vfs)."""
     by_source: bool = False
     """Its routes are in a table that counts for its own address alone (the CNI plugin `sbr`)."""
     hidden_gids: bool = False
@@ -69,6 +71,12 @@ class Attachment:
     kind: AttachmentKind = "vf"
     """`vf`: a VF of the PF. `pf`: the PF itself, shared (macvlan, host network, passed through).
     `hca`: a whole InfiniBand HCA, whose name is `pf`; it has neither address nor VLAN."""
+
+    @property
+    def gid_text(self) -> str:
+        """The GID of its IPv4 address, in decimal bytes as perftest prints it."""
+        octets = ":".join(f"{int(part):02d}" for part in self.ip.split("."))
+        return ":".join(["00"] * 10 + ["255", "255", octets])
 
 
 @dataclass(frozen=True, slots=True)

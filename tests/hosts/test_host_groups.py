@@ -32,6 +32,7 @@ def test_a_group_changes_its_own_hosts_and_only_what_it_sets() -> None:
     changed = {key for key in {*alone, *inside} if alone.get(key) != inside.get(key)}
     topics = {key.rpartition(".")[2] for key in changed if not key.startswith("driver.")}
     assert {"driver.kind", "driver.version"} < changed
-    assert topics == {"traffic_class", "files"}  # NVIDIA's driver alone has a place for the class
+    # NVIDIA's driver alone has a place for the class.
+    assert topics == {"traffic_class", "vf_traffic_class", "files"}
     assert inside["driver.version"] == "24.10-1.1.4.0"
     assert desired_state(grouped, second).values == desired_state(spec, second).values

@@ -31,6 +31,31 @@ def fake(tmp_path: Path) -> Path:
     return folder
 
 
+def test_without_mlnx_qos_and_dcb_both_ways_are_named(tmp_path: Path) -> None:
+    done = folder_host(tmp_path).sh("command() { return 1; }\nneed_qos_tool enp5s0 trust\n")
+    assert "neither mlnx_qos nor dcb is on this host; install iproute2 5.12 or later" in done.stderr
+
+
+DCBX = """
+[ "$1 $2" != "dcbx set" ] || exec echo "$*" >>$F/dcbx
+[ "$2" = dcbx ] || exit 1
+[ -e $F/dcbx ] && echo '{"host":true,"cee":true,"ieee":true}' || echo '{"cee":true,"ieee":true}'
+"""
+
+
+def test_dcb_takes_dcbx_from_the_firmware_and_cannot_give_it_back(tmp_path: Path) -> None:
+    """`dcb dcbx set` takes flags alone, and the firmware's mode of mlx5 is none of them."""
+    host = folder_host(tmp_path)
+    host.card(CARD, "enp5s0")
+    host.tool("dcb", DCBX)
+    assert host.observe(f"nic.{CARD}.dcbx=os")[f"nic.{CARD}.dcbx"] == "fw"
+    assert host.report("converge", f"nic.{CARD}.dcbx=os")["changed"] == [f"nic.{CARD}.dcbx"]
+    assert (tmp_path / "dcbx").read_text() == "dcbx set dev enp5s0 host cee ieee\n"
+    undone = host.run("undo")
+    assert undone.returncode == 0, undone.stderr
+    assert "cannot give DCBX of enp5s0 back to the firmware" in undone.stdout
+
+
 @pytest.mark.parametrize(
     ("flock", "words"),
     [

@@ -32,7 +32,9 @@ def host(tmp_path: Path) -> FolderHost:
 def test_what_a_driver_brings_is_recorded_before_it_is_changed(host: FolderHost) -> None:
     device = host.card(PCI, "enp5s0")
     wanted = (f"{CARD}.trust=dscp", f"{CARD}.dscp26_priority=3", f"{CARD}.cnp_dscp=48")
-    assert "mlnx_qos is not on this host" in host.run("converge", *wanted).stderr
+    refused = host.run("converge", *wanted).stderr
+    assert "`dcb app add dev enp5s0 dscp-prio 0:0 1:0" in refused
+    assert "failed: Attribute read: Operation not supported" in refused
     assert set(host.baseline.values()) == {"unsupported"}
     host.tool("mlnx_qos", MLNX_QOS)
     ecn = (device / "net/enp5s0/ecn/roce_np/cnp_dscp").relative_to(host.root)

@@ -68,6 +68,27 @@ def test_derived_guids_are_local_unique_and_follow_the_names_alone(spec: Cluster
     assert set(guids).isdisjoint(vf_guids("b", hosts[0], pfs[0]))
 
 
+def test_vfs_of_each_card_count_up_from_a_mac_of_their_own(spec: ClusterSpec) -> None:
+    plans = plan_hosts(spec)
+    settings = [each for plan in plans for each in plan.desired.values.items()]
+    macs = [value for key, value in settings if key.endswith(".vf_mac")]
+    assert len({*macs}) == len(macs) == 4
+    assert all(mac.startswith("02:") and mac.endswith(":00") for mac in macs)
+    again = [plan.desired.values.get(f"{CARD}vf_mac") for plan in plan_hosts(spec)]
+    assert again == [plan.desired.values.get(f"{CARD}vf_mac") for plan in plans]
+    assert f"{CARD}vf_mac" not in with_card(spec, vfs=0)
+
+
+def test_vfs_are_marked_unless_their_devices_move_into_pods(spec: ClusterSpec) -> None:
+    state = with_card(spec)
+    assert state[f"{CARD}vf_roce_tos"] == state[f"{CARD}roce_tos"]
+    kernel = spec.host_defaults.kernel.model_copy(update={"rdma_netns": "exclusive"})
+    defaults = spec.host_defaults.model_copy(update={"kernel": kernel})
+    moved = with_card(changed_spec(spec, host_defaults=defaults))
+    assert [key for key in moved if "vf_roce" in key or "vf_traffic" in key] == []
+    assert moved[f"{CARD}vf_mac"] == state[f"{CARD}vf_mac"]
+
+
 def test_ib_ports_get_vfs_and_guids_but_no_ethernet_setting(spec: ClusterSpec) -> None:
     given = HcaPf(pci="0000:18:00.0", vfs=1, serial="MT1", guids=("0200000000000007",))
     host = spec.hosts[1].model_copy(update={"nics": (), "hcas": 1, "hca_sriov": (given,)})
@@ -92,6 +113,7 @@ def test_the_class_of_raw_verbs_is_the_drivers_where_it_can_be(
     defaults = spec.host_defaults.model_copy(update={"driver": driver})
     state = plan_hosts(changed_spec(spec, host_defaults=defaults))[1].desired.values
     assert state.get(f"{CARD}traffic_class") == (state[f"{CARD}roce_tos"] if owned else None)
+    assert state.get(f"{CARD}vf_traffic_class") == state.get(f"{CARD}traffic_class")
 
 
 def test_a_gid_is_asked_for_where_the_card_has_an_address(spec: ClusterSpec) -> None:

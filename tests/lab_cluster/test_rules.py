@@ -288,3 +288,20 @@ def test_the_artefact_is_the_same_on_every_machine(tmp_path: Path) -> None:
     for name in checksums():
         assert (first / name).read_bytes() == (second / name).read_bytes()
     assert (first / "lab.env").read_text() != (second / "lab.env").read_text()
+
+
+@pytest.mark.parametrize(
+    ("guid", "has_one"),
+    [("0000:0000:0000:0000", False), ("0211:22ff:fe33:4400", True), ("", True)],
+)
+def test_a_pod_on_a_vf_is_told_of_its_node_guid(
+    tmp_path: Path,
+    guid: str,
+    has_one: bool,  # noqa: FBT001 - a case
+) -> None:
+    make_gpu_node(tmp_path, vfs=1)
+    for file in tmp_path.glob("sys/bus/pci/devices/*/infiniband/*") if guid else ():
+        (file / "node_guid").write_text(f"{guid}\n")
+    devices = parse_devices(dump_devices(scan_devices(tmp_path / "sys", None)))
+    (vf, _) = devices.vfs
+    assert (vf.node_guid, vf.has_node_guid) == (guid, has_one)

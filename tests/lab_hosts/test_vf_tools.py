@@ -9,8 +9,10 @@ import pytest
 
 from lab.hosts.model import HostModel
 from lab.hosts.nic import DeviceRefusal
+from lab.hosts.sys_table import SysFile
+from lab.hosts.sysfs import make_sys_table
 from lab.hosts.tools.call import Tool, ToolCall, ToolResult
-from lab.hosts.tools.devices import devlink, lspci
+from lab.hosts.tools.devices import devlink, ibv_devinfo, lspci
 from lab.hosts.tools.ip_tool import ip
 from lab.hosts.tools.qos import mlnx_qos
 from tests.lab_hosts.conftest import make_host
@@ -61,6 +63,28 @@ def test_switchdev_has_no_vf_settings(model: HostModel) -> None:
     assert (
         call(model, ip, *SET, "trust", "on").err == "RTNETLINK answers: Operation not supported\n"
     )
+
+    assert call(model, ip, *SET, "mac", "02:11:22:33:44:00") == ToolResult()
+
+
+def test_a_vf_has_no_node_guid_until_it_has_a_mac_and_is_bound_again(model: HostModel) -> None:
+    vf = model.nics[0].vfs[0]
+
+    def file(path: str) -> str:
+        found = make_sys_table(model)[path]
+        assert isinstance(found, SysFile)
+        return found.read()
+
+    (path,) = (path for path in make_sys_table(model) if path.endswith(f"{vf.rdma}/node_guid"))
+    assert file(path) == "0000:0000:0000:0000\n"
+    assert "link/ether 00:00:00:00:00:00 brd" in call(model, ip, "link", "show", "enp5s0").out
+    call(model, ip, *SET, "mac", "02:11:22:33:44:00")
+    assert file(path) == "0000:0000:0000:0000\n"
+    for bound in (False, True):
+        model.nics[0].bind_vf(vf, bound=bound)
+    assert (file(path), vf.mac) == ("0211:22ff:fe33:4400\n", "02:11:22:33:44:00")
+    shown = call(model, ibv_devinfo, "-d", vf.rdma).out
+    assert "node_guid:\t\t\t0211:22ff:fe33:4400" in shown
 
 
 def test_no_address_space_is_enomem(model: HostModel) -> None:

@@ -95,6 +95,30 @@ def test_a_machine_of_its_own_uses_its_cards_by_name() -> None:
     assert {item.host for item in result.nic_deltas} == {"vm01", "vm02"}
 
 
+@pytest.mark.parametrize(("blind", "code"), [("client", 139), ("server", 1)])
+def test_rdma_cm_ends_where_a_vf_has_no_node_guid(blind: str, code: int) -> None:
+    """As sriov-network-operator#267 shows it; without `-R` such a VF works."""
+    played = Played(example("shared-rdma"))
+    one, other = played.spec.workers
+
+    def run(*options: str) -> ProbeResult:
+        tool = ("ib_write_bw", *options, "-d", "mlx5_0", "-F", "--report_gbits")
+        pods = {
+            "server": played.pod(other, tool, ADDRESS),
+            "client": played.pod(one, (*tool, ADDRESS)),
+        }
+        pod = pods[blind]
+        ends = tuple(replace(each, has_node_guid=False) for each in pod.networks)
+        pods[blind] = replace(pod, networks=ends)
+        return played.run(ProbeRequest("perftest", tuple(pods.values())))
+
+    ended = run("-R")
+    assert ended.exit_code == code
+    text = ended.log if blind == "client" else ended.server_log
+    assert "Segmentation fault (core dumped)" in text
+    assert run("-x", "3").exit_code == 0
+
+
 @pytest.mark.parametrize("tool", ["ib_write_bw -R", "ib_write_bw"])
 def test_with_source_based_routes_a_client_without_its_address_finds_no_server(tool: str) -> None:
     """The plugin sbr v1.6.2 (doRoutes) deletes the routes of the interface from the main table."""

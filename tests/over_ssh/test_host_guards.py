@@ -75,6 +75,8 @@ def spoil(lab: HostLab, plan: HostPlan) -> None:
     here = [row for row in rows() if row.host == plan.name]
     for row in here:
         if row.in_pod is not None:
+            pf, number = row.in_pod  # with a MAC of its pod's, as sriov-cni sets it
+            lab.sh(plan, f"ip link set dev {pf} vf {number} mac 0e:00:00:00:00:1{number}")
             lab.fault(plan.name, "vf-in-pod", *row.in_pod, "on")
     hands = [line for row in here for line in row.by_hand]
     lab.sh(plan, "set -e\n" + "".join(f"{{ {line}; }} >/dev/null\n" for line in hands))

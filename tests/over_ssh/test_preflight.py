@@ -184,7 +184,6 @@ MUCH = Lacking(
         ("gpu02", "own-name"): "unknown",
         ("gpu02", "tool-ethtool"): "not on PATH",
         ("gpu02", "tool-setpci"): "not on PATH",
-        ("gpu02", "tool-mlnx_qos"): "not on PATH",
         ("gpu02", "tool-nvidia-container-runtime"): "not on PATH",
     },
 )

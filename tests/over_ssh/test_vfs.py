@@ -180,6 +180,88 @@ def test_the_class_of_raw_verbs_is_set_and_given_back(bare: HostLab) -> None:
     assert bare.sh(plan, tclass) == ""
 
 
+POD = "/var/lib/kubelet/pods/8d1f"
+GUIDS = f"cat {DEVICE}/virtfn*/infiniband/*/node_guid"
+MACS = "ip link show dev enp5s0 | sed -n 's,.*link/ether \\(02[^ ]*\\) .*,\\1,p'"
+
+
+def node_guid(mac: str) -> str:
+    """As mlx5's PF makes it of a VF's MAC: `node_guid_gen_from_mac` of eswitch.c."""
+    digits = (mac[:8] + "fffe" + mac[8:]).replace(":", "")
+    return ":".join(digits[i : i + 4] for i in range(0, 16, 4))
+
+
+def test_a_vf_has_a_mac_and_with_it_a_node_guid_before_a_pod_takes_it(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov())
+    by_hand = "0e:00:00:00:00:55"
+    numvfs = f"{DEVICE}/sriov_numvfs"
+    bare.sh(plan, f"echo {VFS} >{numvfs}\nip link set dev enp5s0 vf 1 mac {by_hand}")
+    assert bare.sh(plan, GUIDS).split() == ["0000:0000:0000:0000"] * VFS
+    assert (applied := bare.apply(plan)).exit_status == 0, applied.stderr
+    macs = bare.sh(plan, MACS).split()
+    assert len({*macs}) == VFS
+    assert bare.sh(plan, GUIDS).split() == [node_guid(mac) for mac in macs]
+    assert bare.sh(plan, f"cat {DEVICE}/virtfn*/net/*/address").split() == macs
+    bare.ask(op="reboot", device="gpu01")
+    assert bare.drift(plan) == ()
+    assert bare.sh(plan, MACS).split() == macs
+    assert (undone := bare.undo(plan)).exit_status == 0, undone.stderr
+    assert json.loads(undone.stdout)["left"] == []
+    rows = bare.sh(plan, "ip link show dev enp5s0")
+    assert (rows.count(f"link/ether {by_hand}"), "link/ether 02:" in rows) == (1, False)
+    bare.sh(plan, f"echo 0 >{numvfs}")
+
+
+def test_a_mac_for_a_vf_in_a_pod_waits_for_the_drain(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov())
+    bare.sh(plan, f"echo {VFS} >{DEVICE}/sriov_numvfs; mkdir -p {POD}")
+    bare.fault("gpu01", "vf-in-pod", "enp5s0", "1", "on")
+    assert f"{CARD}.vf_mac" in json.loads(bare.apply(plan).stdout)["waiting"]
+    assert bare.sh(plan, MACS) == ""
+    bare.sh(plan, "rm -r /var/lib/kubelet")
+    refused = bare.apply(plan)
+    assert f"VF 1 of {PCI} is in use by a pod, and its MAC" in refused.stderr
+    bare.fault("gpu01", "vf-in-pod", "enp5s0", "1", "off")
+    assert (drained := bare.apply(plan)).exit_status == 0, drained.stderr
+    assert len(bare.sh(plan, MACS).split()) == VFS
+    assert bare.undo(plan).exit_status == 0
+    bare.sh(plan, f"echo 0 >{DEVICE}/sriov_numvfs")
+
+
+def test_a_mac_that_a_hand_or_a_pod_gave(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov())
+    assert bare.apply(plan).exit_status == 0
+    bare.fault("gpu01", "vf-in-pod", "enp5s0", "1", "on")
+    bare.sh(plan, "ip link set dev enp5s0 vf 1 mac 0e:00:00:00:00:07")  # as sriov-cni does for it
+    assert bare.drift(plan) == ()
+    bare.fault("gpu01", "vf-in-pod", "enp5s0", "1", "off")
+    (drift,) = bare.drift(plan)
+    assert "0e:00:00:00:00:07" in str(drift)
+    again = json.loads(bare.apply(plan).stdout)["changed"]
+    assert {f"{CARD}.{key}" for key in ("vf_mac", "vf_mtu_bytes", "vf_roce_tos")} <= {*again}
+    assert bare.drift(plan) == ()
+    assert bare.sh(plan, f"cat {DEVICE}/virtfn*/net/*/mtu").split() == ["9000"] * VFS
+
+
+def test_vfs_mark_as_their_pf_does_while_pods_have_them(bare: HostLab) -> None:
+    plan = one_card(bare, Sriov())
+    assert bare.apply(plan).exit_status == 0
+    tos = plan.desired.values[f"{CARD}.roce_tos"]
+    folder = "/sys/kernel/config/rdma_cm/$(basename $device)"
+    shown = (
+        f"for device in {DEVICE}/virtfn*/infiniband/*; do mkdir {folder};"
+        f" cat {folder}/ports/1/default_roce_tos; rmdir {folder}; done"
+    )
+    assert bare.sh(plan, shown).split() == [tos] * VFS
+    bare.fault("gpu01", "vf-in-pod", "enp5s0", "1", "on")
+    assert bare.drift(plan) == ()
+    bare.fault("gpu01", "vf-in-pod", "enp5s0", "1", "off")
+    lines = f"stack={bare.stack}\n{CARD}.vfs={VFS}\n{CARD}.vf_traffic_class=106\n"
+    assert (applied := bare.apply(plan, lines)).exit_status == 0, applied.stderr
+    classes = f"cat {DEVICE}/virtfn*/infiniband/*/tc/1/traffic_class"
+    assert bare.sh(plan, classes) == "Global tclass=106\n" * VFS
+
+
 def test_vfs_without_a_driver_are_for_machines(bare: HostLab) -> None:
     plan = one_card(bare, Sriov(autoprobe=False, vlan=111))
     assert (applied := bare.apply(plan)).exit_status == 0, applied.stderr
@@ -218,7 +300,6 @@ SWITCHDEV = f"""
 devlink dev eswitch set pci/{PCI} mode switchdev
 echo {VFS} >{DEVICE}/sriov_numvfs
 """
-POD = "/var/lib/kubelet/pods/8d1f"
 
 
 def test_what_vfs_carry_waits_for_the_mode_that_waits_for_the_drain(bare: HostLab) -> None:

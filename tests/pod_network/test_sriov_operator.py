@@ -133,8 +133,9 @@ def test_the_host_lets_go_of_vfs_and_their_mtu(transport: str) -> None:
         key for key in left if key.endswith((".vfs", ".vf_mtu_bytes", ".mtu_bytes", ".guid"))
     ]
     if transport == "roce":
-        assert gone == {f"nic.{pci}.{key}" for pci in (port, "0000:84:00.0")
-                        for key in ("vfs", "vf_mtu_bytes", "mtu_bytes", "eswitch_now")}  # fmt: skip
+        marks = ("vf_roce_tos", "vf_traffic_class")
+        keys = ("vfs", "vf_mac", "vf_mtu_bytes", "mtu_bytes", "eswitch_now", *marks)
+        assert gone == {f"nic.{pci}.{key}" for pci in (port, "0000:84:00.0") for key in keys}
 
 
 def test_the_host_lets_go_of_firmware_and_a_template_has_it() -> None:

@@ -49,7 +49,6 @@ PLAYED: Final[Mapping[str, frozenset[str]]] = {
             "sudo",
             "swap",
             "tool-ethtool",
-            "tool-mlnx_qos",
             "tool-nvidia-container-runtime",
             "tool-setpci",
         )

@@ -38,7 +38,7 @@ def test_a_worker_and_a_server_are_asked_for_what_they_do() -> None:
     assert (server.gpus, worker.gpus) == (0, 8)
     assert (server.gpu_driver, worker.gpu_driver) == (None, "host")
     assert {name for tool in worker.tools for name in tool.names} == {
-        *("flock", "curl", "mlnx_qos", "ethtool", "setpci", "nvidia-container-runtime"),
+        *("flock", "curl", "mlnx_qos", "dcb", "ethtool", "setpci", "nvidia-container-runtime"),
     }
     assert {name for tool in server.tools for name in tool.names} == {"flock", "curl"}
     assert worker.cgroup_v2

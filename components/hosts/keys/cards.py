@@ -112,7 +112,17 @@ _SRIOV: Final = _of_pf(
     HostKey("eswitch", 40, _MODES, back_rank=43, interrupts="has_vfs"),
     *has_effect(Effect.NONE, HostKey("autoprobe", 40, ON_OFF, back_rank=43)),
     HostKey("vfs", 41, _BYTE, interrupts="has_vfs"),
-    # VFs come before what they carry, also on the way back.
+    # VFs come before what they carry, also on the way back. A driver binds to a VF again for its
+    # MAC, of which the kernel makes the node GUID, and its MTU starts again.
+    HostKey(
+        "vf_mac",
+        42,
+        Text(characters="0-9a-f:", forms=("??:??:??:??:??:00",)),
+        back_rank=38,
+        interrupts="holds_macs",
+        undo="if_taken",
+        nothing_where="vfs_are_gone",
+    ),
     HostKey(
         "vf_mtu_bytes",
         43,
@@ -130,7 +140,7 @@ _QOS: Final = _of_pf(
         HostKey("lldpad", 38, one_of("absent"), undo="looked"),
         # Global pause excludes PFC, and firmware's DCBX overwrites it.
         HostKey("global_pause", 44, ON_OFF),
-        HostKey("dcbx", 44, one_of("os", "fw")),
+        HostKey("dcbx", 44, one_of("os", "fw"), undo="if_taken"),  # `dcb` cannot go back to fw
         HostKey("trust", 45, one_of("dscp", "pcp")),
         # Shown and used under trust dscp alone.
         HostKey("dscp<dscp>_priority", 46, _PRIORITY, nothing_where="is_unsupported"),
@@ -147,6 +157,8 @@ _QOS: Final = _of_pf(
         HostKey("roce_mode", 47),
         HostKey("roce_tos", 47, _BYTE),
         HostKey("traffic_class", 47, _BYTE),
+        HostKey("vf_roce_tos", 47, _BYTE, nothing_where="vfs_are_gone"),
+        HostKey("vf_traffic_class", 47, _BYTE, nothing_where="vfs_are_gone"),
         HostKey("adaptive_routing", 47, ON_OFF),
         # After PFC, by which the driver judges them; buffers also on the way back.
         HostKey("cable_length_m", 48, Number(1, 999)),

@@ -16,7 +16,7 @@ Topic = Literal[
     "hosts", "driver", "docker_config", "sysctl", "boot", "acs", "address", "vf_mtu", "firmware"
 ]
 """Work of the scripts that costs processes, and is done only where stdin names a key of it."""
-Interrupts = Literal["always", "has_vfs", "holds_guid", "lost_all_vfs", "takes_link"]
+Interrupts = Literal["always", "has_vfs", "holds_guid", "holds_macs", "lost_all_vfs", "takes_link"]
 """When a change ends what jobs have open: always, or where the function of this name in
 `service.sh` says so. A preview cannot see `lost_all_vfs` (all VFs are in pods)."""
 Undo = Literal["recorded", "if_taken", "stays", "looked"]

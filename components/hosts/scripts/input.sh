@@ -4,7 +4,7 @@
 # This part reads stdin. The table of keys, the parts of each topic (driver, firmware, sriov, qos, kernel,
 # pci, routing, docker), reading.sh and writing.sh follow it in observe, converge, undo and the boot unit, so
 # that one reading serves drift, comparison and restoring. POSIX sh, as root; beside coreutils it uses awk,
-# sed, ethtool, and mlnx_qos for the QoS of a card, and what linux.sh does.
+# sed, ethtool, and mlnx_qos or dcb for the QoS of a card, and what linux.sh does.
 begin_work
 
 reload_units=no

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2154,SC2034 # work, pci, ... are set by input.sh
-# RoCE's quality of service on a PF: DCBX, trust, PFC, buffers, DSCP map, traffic classes, ECN, CNP,
-# RDMA-CM's mode and ToS, the traffic class of raw verbs, and the RoCE v2 GID of its address.
+# RoCE's quality of service on a PF: DCBX, trust, PFC, buffers, DSCP map, traffic classes, ECN
+# and CNP. What RDMA devices mark is in marks.sh.
 
 qos_read='' # the network device of which $qos_dcbx, $qos_trust, ... are known
 
@@ -29,14 +29,14 @@ find_qos() { # PCI SETTING : of the card at hand, whose network device is $netde
       tc=${2#tc}
       find_rate "${tc%_rate}"
       ;;
-    traffic_class) find_traffic_class "/sys/bus/pci/devices/$1/infiniband" ;;
+    *traffic_class) find_traffic_class "$1" "$2" ;;
     gid) find_gid "$1" "$netdev" ;;
     ecn_priority_*) find_ecn "$1" "$net/ecn" "${2#ecn_priority_}" ;;
     cnp_dscp | cnp_priority)
       find_cnp_file "$1" "$net/ecn" "$2"
       find_line "$cnp_file"
       ;;
-    roce_*) find_rdma_cm "$1" "default_$2" ;;
+    roce_* | vf_roce_tos) find_rdma_cm "$1" "$2" ;;
     global_pause) find_pause "$netdev" ;;
   esac
 }
@@ -46,28 +46,29 @@ write_qos() { # PCI SETTING VALUE
   case $2 in
     lldpad)
       need_netdev "$1"
-      need_mlnx_qos "$netdev" "$2"
+      need_qos_tool "$netdev" "$2"
       qos_ask "$netdev"
       [ "$qos_lldpad" = running ] ||
-        fail "mlnx_qos -i $netdev says nothing, not even of lldpad: run it by hand to see why"
+        fail "mlnx_qos -i $netdev says nothing, not even of lldpad: run it, or dcb pfc show dev $netdev, to see why"
       fail "lldpad runs on this host, and would overwrite PFC and DCBX of $netdev: take it off with" \
         'systemctl disable --now lldpad.socket lldpad.service, then run again'
       ;;
-    traffic_class) write_traffic_class "$1" "$3" ;;
+    vf_* | traffic_class | roce_*) write_marks "$1" "$2" "$3" ;;
     gid) wait_for_gid "$1" "$netdev" ;;
     dcbx | trust | pfc | cable_length_m | buffers | dscp*_priority | priority_classes | ets | tc?_rate)
       write_dcb "$netdev" "$2" "$3"
       ;;
     ecn_priority_*) write_ecn "$1" "/sys/class/net/$netdev/ecn" "${2##*_}" "$3" ;;
     cnp_*) write_cnp "$1" "/sys/class/net/$netdev/ecn" "$2" "$3" ;;
-    roce_*) write_rdma_cm "$1" "$2" "$3" ;;
     global_pause) write_pause "$netdev" "$3" ;;
   esac
 }
 
 qos_ask() { # NETDEV : asked once until something is written; what it says is in $qos_dcbx, $qos_trust, ...
   if [ ! -s "$work/qos.$1" ]; then
-    mlnx_qos -i "$1" -a >"$work/qos.$1" 2>/dev/null || : >"$work/qos.$1" # -a: also classes of no priority
+    # -a: also classes of no priority
+    if command -v mlnx_qos >/dev/null; then mlnx_qos -i "$1" -a; else ask_dcb "$1"; fi >"$work/qos.$1" 2>/dev/null ||
+      : >"$work/qos.$1"
     qos_read=''
   fi
   [ "$qos_read" != "$1" ] || return 0
@@ -92,6 +93,51 @@ qos_ask() { # NETDEV : asked once until something is written; what it says is in
     esac
   done <"$work/qos.$1"
   qos_read=$1
+}
+
+ask_dcb() { # NETDEV : what iproute2's dcb says (5.12 or later), in the words of mlnx_qos
+  ! systemctl is-active --quiet lldpad.service || echo 'WARNING: lldpad'
+  for dcb_object in dcbx app pfc buffer ets maxrate; do
+    printf '%s ' "$dcb_object"
+    dcb -j "$dcb_object" show dev "$1" || echo # it ends its line itself
+  done | awk '
+    function list(name,   text) { # of JSON: to v[1], v[2], ..., and how many
+      text = $0
+      if (!sub(".*\"" name "\":\\[", "", text)) return 0
+      text = substr(text, 1, index(text, name == "dscp_prio" ? "]]" : "]") - 1)
+      gsub(/[^0-9a-z,]/, "", text)
+      return split(text, v, ",")
+    }
+    function row(head, name, by) {
+      if (list(name) != 8) return
+      for (i = 1; i <= 8; i++) head = head (i > 1 ? by : " ") (v[i] == "true" ? 1 : v[i] == "false" ? 0 : v[i])
+      print head
+    }
+    $2 == "" { next }
+    $1 == "dcbx" { print "DCBX mode:", (/"host":true/ ? "OS" : "Firmware"), "controlled" }
+    $1 == "app" {
+      entries = list("dscp_prio")
+      print "Priority trust state:", (entries ? "dscp" : "pcp")
+      for (i = 1; i < entries; i += 2) print "prio:" v[i + 1] " dscp:" v[i] ","
+    }
+    $1 == "pfc" {
+      # mlx5 has the length of the cable there
+      if (match($0, /"delay":[0-9]+/)) print "Cable len:", substr($0, RSTART + 8, RLENGTH - 8)
+      row("enabled", "prio_pfc", " ")
+    }
+    $1 == "buffer" { row("Receive buffer size (bytes):", "buffer_size", ","); row("buffer", "prio_buffer", " ") }
+    $1 == "ets" {
+      list("tc_bw"); for (i in v) share[i] = v[i]
+      list("prio_tc"); for (i in v) class[i] = v[i]
+      list("tc_tsa"); for (i in v) tsa[i] = v[i] (v[i] == "ets" ? ", bw: " share[i] "%" : "")
+    }
+    $1 == "maxrate" && list("tc_maxrate") == 8 && 8 in tsa {
+      for (i = 1; i <= 8; i++) {
+        # The unit of a limit changed between releases of dcb: a limit is left out.
+        print "tc: " i - 1 " ratelimit: " (v[i] + 0 ? "" : "unlimited") ", tsa: " tsa[i]
+        for (up = 1; up <= 8; up++) if (class[up] == i - 1) print "priority: " up - 1
+      }
+    }'
 }
 
 qos_columns() { # buffer|enabled COLUMNS
@@ -134,64 +180,6 @@ find_rate() { # TRAFFIC CLASS : unlimited, or Gbit/s with one decimal
 find_priority() { # DSCP : by the tool's map, whose lines became "<priority>:,<DSCP>,<DSCP>,,"
   for qos_row in $qos_map; do
     case $qos_row in *,"$1",* | *,0"$1",*) value=${qos_row%%:*} ;; esac
-  done
-}
-
-find_traffic_class() { # FOLDER OF RDMA DEVICES : the file is there with NVIDIA's driver alone
-  find_first "$1"
-  tclass_file=$1/$value/tc/1/traffic_class
-  value=''
-  [ -e "$tclass_file" ] || return 0
-  while IFS= read -r tclass_line || [ -n "$tclass_line" ]; do
-    case $tclass_line in 'Global tclass='?*) value=${tclass_line#*=} ;; esac
-  done <"$tclass_file"
-  value=${value:-off}
-}
-
-write_traffic_class() { # PCI 0-255|off
-  find_first "/sys/bus/pci/devices/$1/infiniband"
-  tclass_file=/sys/bus/pci/devices/$1/infiniband/$value/tc/1/traffic_class
-  [ -e "$tclass_file" ] ||
-    fail "$tclass_file does not exist: the traffic class of raw verbs is set through NVIDIA's driver" \
-      '(DOCA-OFED or MLNX_OFED); with the inbox driver each job marks its packets (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS)'
-  case $2 in off) put tclass=-1 "$tclass_file" ;; *) put "$2" "$tclass_file" ;; esac
-}
-
-find_gid() { # PCI NETDEV : whether its addresses have RoCE v2 GIDs, at whatever index
-  find_first "/sys/bus/pci/devices/$1/infiniband"
-  gid_port=/sys/bus/pci/devices/$1/infiniband/$value/ports/1
-  find_addresses "$2"
-  gid_left=$value,
-  while [ -n "$gid_left" ]; do
-    has_gid "${gid_left%%,*}" || { value=absent && return; }
-    gid_left=${gid_left#*,}
-  done
-  value='RoCE v2'
-}
-
-has_gid() { # ADDRESS/LENGTH : at $gid_port
-  IFS=./
-  # shellcheck disable=SC2086 # its numbers
-  set -- $1
-  unset IFS
-  [ $# = 5 ] || return 1
-  gid=$(printf 'ffff:%02x%02x:%02x%02x' "$1" "$2" "$3" "$4")
-  grep -s -l "$gid" "$gid_port"/gids/* >"$work/gids"
-  while IFS= read -r gid_file; do
-    find_line "$gid_port/gid_attrs/types/${gid_file##*/}"
-    [ "$value" != 'RoCE v2' ] || return 0
-  done <"$work/gids"
-  return 1
-}
-
-wait_for_gid() { # PCI NETDEV : the kernel makes it when the address is there and the link is up
-  waited_s=0
-  while find_gid "$1" "$2" && [ "$value" = absent ]; do
-    [ "$waited_s" -lt 10 ] ||
-      fail "$2 has $(printed find_addresses "$2"), and no RoCE v2 GID for it after 10 s: is its link up (ip link" \
-        'show), and is RoCE on (devlink dev param show, enable_roce)?'
-    sleep 1
-    waited_s=$((waited_s + 1))
   done
 }
 
@@ -238,44 +226,14 @@ find_pause() { # NETDEV
   esac
 }
 
-find_rdma_cm() { # PCI FILE : both values of the device in one go, since each binding makes and removes a folder
-  [ -s "$work/qos.cm.$1" ] || rdma_cm "$1" show_rdma_cm default_roce_mode >"$work/qos.cm.$1"
-  value=''
-  while IFS= read -r cm_line; do
-    case $cm_line in "$2="*) value=${cm_line#*=} ;; esac
-  done <"$work/qos.cm.$1"
-}
-
-show_rdma_cm() { # FILE, and the other one beside it
-  for cm_file in default_roce_mode default_roce_tos; do
-    find_line "${1%/*}/$cm_file"
-    printf '%s=%s\n' "$cm_file" "$value"
-  done
-}
-
-rdma_cm() { # PCI COMMAND FILE : the folder of configfs binds the device; values stay without it
-  find_first "/sys/bus/pci/devices/$1/infiniband"
-  rdma_cm_dir=/sys/kernel/config/rdma_cm/$value
-  if [ -d "$rdma_cm_dir" ]; then
-    "$2" "$rdma_cm_dir/ports/1/$3" 2>&1
-  elif mkdir "$rdma_cm_dir" 2>/dev/null; then
-    "$2" "$rdma_cm_dir/ports/1/$3" 2>&1
-    rdma_cm_status=$?
-    rmdir "$rdma_cm_dir"
-    return "$rdma_cm_status"
-  else
-    return 1
-  fi
-}
-
-need_mlnx_qos() { # NETDEV SETTING
-  command -v mlnx_qos >/dev/null ||
-    fail "cannot set $2 of $1: mlnx_qos is not on this host; install mlnx-tools (part of" \
-      'DOCA-OFED and MLNX_OFED, or the Debian package), or take the RDMA driver from there'
+need_qos_tool() { # NETDEV SETTING
+  command -v mlnx_qos >/dev/null || command -v dcb >/dev/null ||
+    fail "cannot set $2 of $1: neither mlnx_qos nor dcb is on this host; install iproute2 5.12 or later, which has" \
+      'dcb, or take the RDMA driver from NVIDIA (DOCA-OFED or MLNX_OFED), which brings mlnx_qos'
 }
 
 write_dcb() { # NETDEV SETTING VALUE
-  need_mlnx_qos "$1" "$2"
+  need_qos_tool "$1" "$2"
   case $2 in
     dcbx) set_qos "$1" -d "$3" ;;
     trust) set_qos "$1" --trust "$3" ;;
@@ -308,8 +266,13 @@ write_buffers() { # NETDEV SIZES/PRIORITIES : the driver judges the priorities b
   [ "$buffers_pfc" = none ] || set_qos "$1" --pfc "$(pfc_list "$buffers_pfc")"
 }
 
-write_ets() { # NETDEV ALGORITHMS : strict,vendor,ets:<percent>,... of each class; the others' share must be 0
-  ets_left=$2,
+write_ets() { # NETDEV ALGORITHMS
+  split_ets "$2"
+  set_qos "$1" --tsa "$ets_tsa" --tcbw "$ets_shares"
+}
+
+split_ets() { # strict,vendor,ets:<percent>,... of each class : $ets_tsa and $ets_shares; the others' share must be 0
+  ets_left=$1,
   ets_tsa='' ets_shares=''
   while [ -n "$ets_left" ]; do
     ets_one=${ets_left%%,*}
@@ -318,10 +281,10 @@ write_ets() { # NETDEV ALGORITHMS : strict,vendor,ets:<percent>,... of each clas
     case $ets_one in *:*) ets_one=${ets_one#*:} ;; *) ets_one=0 ;; esac
     ets_shares=$ets_shares${ets_shares:+,}$ets_one
   done
-  set_qos "$1" --tsa "$ets_tsa" --tcbw "$ets_shares"
 }
 
 write_class_rate() { # NETDEV TRAFFIC CLASS GBIT_S|unlimited : the tool takes all eight, in whole Gbit/s
+  command -v mlnx_qos >/dev/null || { set_dcb "$1" --ratelimit "$2:0bit" && return; } # dcb leaves the others alone
   qos_ask "$1"
   rates=''
   for qos_row in $qos_rates; do
@@ -338,12 +301,45 @@ write_class_rate() { # NETDEV TRAFFIC CLASS GBIT_S|unlimited : the tool takes al
 set_qos() { # NETDEV OPTIONS... : what the tool shows after a change is the next reading
   set_dev=$1
   shift
+  command -v mlnx_qos >/dev/null || { set_dcb "$set_dev" "$@" && return; }
   qos_read=''
   mlnx_qos -i "$set_dev" -a "$@" >"$work/qos.$set_dev" 2>&1 || {
     set_output=$(cat "$work/qos.$set_dev")
     rm -f "$work/qos.$set_dev"
     fail "\`mlnx_qos -i $set_dev $*\` failed: ${set_output:-no output}"
   }
+}
+
+set_dcb() { # NETDEV OPTIONS... of mlnx_qos : the same by dcb, which sends what it does not name as it is
+  case $2:$3 in
+    -d:os) set -- "$1" dcbx set host "cee ieee" ;; # all that mlx5 has
+    -d:*) fail "dcb of iproute2 cannot give DCBX of $1 back to the firmware; mlnx_qos -d fw can" ;;
+    --trust:dscp) set -- "$1" app add dscp-prio "$(each_of "$(seq -s , 0 63)" class)" ;; # mlx5 trusts DSCP then
+    --trust:*) set -- "$1" app flush dscp-prio ;;
+    --dscp2prio:*) set -- "$1" app add dscp-prio "$(printf '%s\n' "${3#set,}" | tr , :)" ;; # in place of the old one
+    --pfc:*) set -- "$1" pfc set prio-pfc "$(each_of "$3" on_off)${5:+ delay $5}" ;;
+    --prio2buffer:*) set -- "$1" buffer set prio-buffer "$(each_of "$3") buffer-size $(each_of "$5")" ;;
+    --prio_tc:*) # dcb refuses the share of 100 that mlx5 shows of each class that has none
+      qos_ask "$1"
+      split_ets "$qos_tsa"
+      set -- "$1" ets set prio-tc "$(each_of "$3") tc-bw $(each_of "$ets_shares")"
+      ;;
+    --tsa:*) set -- "$1" ets set tc-tsa "$(each_of "$3") tc-bw $(each_of "$5")" ;;
+    --ratelimit:*) set -- "$1" maxrate set tc-maxrate "$3" ;;
+  esac
+  rm -f "$work/qos.$1"
+  qos_read=''
+  # shellcheck disable=SC2086 # a word for each priority
+  set_output=$(dcb "$2" "$3" dev "$1" ${4:-} ${5:-} 2>&1) ||
+    fail "\`dcb $2 $3 dev $1 ${4:-} ${5:-}\` failed: ${set_output:-no output}"
+}
+
+each_of() { # LIST [on_off|class] : 0:<first> 1:<second> ...
+  printf '%s\n' "$1" | awk -F , -v kind="${2:-}" '{
+    for (i = 1; i <= NF; i++) {
+      item = kind == "on_off" ? ($i ? "on" : "off") : kind == "class" ? int($i / 8) : $i
+      printf "%s%d:%s", (i > 1 ? " " : ""), i - 1, item
+    } }'
 }
 
 pfc_list() { # PRIORITIES|none : as eight flags
@@ -374,17 +370,6 @@ write_cnp() { # PCI FOLDER SETTING VALUE
       'module mlx5_ib; closed under Secure Boot, see /sys/kernel/security/lockdown): mount it (systemctl start' \
       'sys-kernel-debug.mount), or install MLNX_OFED or DOCA-OFED and say so in host_defaults.driver'
   put "$4" "$cnp_file"
-}
-
-put_wanted() { # FILE
-  put_once "$rdma_cm_wanted" "$1" || { printf '%s\n' "$put_output" && return 1; }
-}
-
-write_rdma_cm() { # PCI roce_mode|roce_tos VALUE
-  rdma_cm_wanted=$3
-  rm -f "$work/qos.cm.$1"
-  rdma_cm "$1" put_wanted "default_$2" >"$work/rdma_cm" ||
-    fail "cannot set $2 of $1: $(cat "$work/rdma_cm") (module rdma_cm and configfs are needed)"
 }
 
 write_pause() { # NETDEV on|off|rx|tx : ethtool -A may fail though it applied; reading again decides

@@ -50,6 +50,14 @@ holds_guid() { # vf.<pci>.<number>.guid : its driver is unbound for another one;
   case $value in *[1-9a-f]*) ;; *) return 1 ;; esac
 }
 
+holds_macs() { # nic.<pci>.vf_mac : drivers are unbound from VFs that pods have, or may have had with another MAC
+  split_nic "$1"
+  count_vfs_used "/sys/bus/pci/devices/$pci"
+  [ "$vf_count" = 0 ] || return 0
+  find_vf_macs "$pci"
+  case $value in *??:??*) ;; *) return 1 ;; esac
+}
+
 waits() { # KEY : it was put off in this run
   case " $waiting " in *" $1 "*) ;; *) return 1 ;; esac
 }

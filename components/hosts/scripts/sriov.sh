@@ -35,6 +35,7 @@ card_is_gone() { # nic.<pci>.<setting>
 find_sriov() { # PCI SETTING
   case $2 in
     vfs) find_line "/sys/bus/pci/devices/$1/sriov_numvfs" 0 ;;
+    vf_mac) find_vf_macs "$1" ;;
     vf_mtu_bytes) find_vf_mtu "$1" ;;
     eswitch | eswitch_now) find_eswitch "$1" ;;
     autoprobe)
@@ -48,6 +49,7 @@ find_sriov() { # PCI SETTING
 write_sriov() { # PCI SETTING VALUE
   case $2 in
     vfs) write_vfs "$1" "/sys/bus/pci/devices/$1" "$3" ;;
+    vf_mac) write_vf_macs "$1" "$3" ;;
     vf_mtu_bytes) write_vf_mtu "$1" "$3" ;;
     eswitch) write_eswitch "$1" "$3" ;;
     eswitch_now) refuse_eswitch "$1" "$3" ;;
@@ -170,7 +172,7 @@ with_vfs() { # FILE WANTED : its lines, and how many VFs WANTED has where one is
       has[$1]
       pci = $1
       if (sub(/^vf\./, "", pci)) sub(/\.[0-9]+\.[a-z_]+$/, "", pci)
-      else if (!sub(/^nic\./, "", pci) || !sub(/\.vf_mtu_bytes$/, "", pci)) next
+      else if (!sub(/^nic\./, "", pci) || !sub(/\.vf_[a-z_]+$/, "", pci)) next
       of_card["nic." pci ".vfs"]
       next
     }

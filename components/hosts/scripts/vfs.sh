@@ -187,12 +187,83 @@ write_guid() { # PCI NUMBER GUID[/PORT GUID] : a VF takes it when a driver binds
     fail "no GUID can be set on VFs of $1: it has neither a network device (modprobe ib_ipoib) nor" \
       'the files of the NVIDIA driver package'
   fi
-  if [ -e "$guid_vf/driver" ]; then
-    guid_pci=$(basename "$(readlink "$guid_vf")")
-    guid_driver=/sys/bus/pci/drivers/$(basename "$(readlink "$guid_vf/driver")")
-    put "$guid_pci" "$guid_driver/unbind"
-    put "$guid_pci" "$guid_driver/bind"
-  fi
+  [ ! -e "$guid_vf/driver" ] || rebind_vf "$1" "$2"
+}
+
+rebind_vf() { # PCI NUMBER : a VF takes its MAC and its GUIDs when its driver binds to it
+  cd -P "/sys/bus/pci/devices/$1/virtfn$2" || fail "VF $2 of $1 is gone; run again"
+  rebind_pci=${PWD##*/}
+  cd -P driver || fail "VF $2 of $1 lost its driver; run again"
+  rebind_driver=$PWD
+  cd /
+  put "$rebind_pci" "$rebind_driver/unbind"
+  put "$rebind_pci" "$rebind_driver/bind"
+}
+
+find_vf_mac() { # PCI NUMBER : $vf_mac, its administrative MAC, or none; `unbound` for one of ours without a node GUID
+  vf_folder=/sys/bus/pci/devices/$1/virtfn$2
+  find_vf_row "$1" "$2" # link/ether MAC brd ...; before iproute2 5.4: MAC MAC, ...
+  vf_mac=${vf_row#* }
+  vf_mac=${vf_mac%%[ ,]*}
+  find_first "$vf_folder/infiniband"
+  find_line "$vf_folder/infiniband/$value/node_guid"
+  case $vf_mac/$value in
+    /* | 00:00:00:00:00:00/*) vf_mac=none ;;
+    */0000:0000:0000:0000) [ $((0x${vf_mac##*:})) != "$2" ] || vf_mac=unbound ;;
+  esac
+}
+
+has_vfio() { # DEVICE OF A VF : it is a virtual machine's, whose hypervisor gives it a MAC
+  cd -P "$1/driver" 2>/dev/null || return 1
+  vfio_driver=${PWD##*/}
+  cd /
+  case $vfio_driver in *vfio*) ;; *) return 1 ;; esac
+}
+
+find_vf_macs() { # PCI : the MAC of VF 0 if the others count up from it in their last byte; else those of all, by commas
+  vf=-1 vf_macs='' vf_first=''
+  while vf=$((vf + 1)) && [ -e "/sys/bus/pci/devices/$1/virtfn$vf" ]; do
+    find_vf_mac "$1" "$vf"
+    vf_macs=$vf_macs${vf_macs:+,}$vf_mac
+    ! has_vfio "$vf_folder" || continue
+    case $vf_mac in ??:*)
+      find_place "$vf_folder"
+      [ "$value" = here ] || continue # its pod may have asked for a MAC of its own
+      if [ $((0x${vf_mac##*:})) = "$vf" ]; then vf_mac=${vf_mac%:*}:00; else vf_mac=several; fi
+      ;;
+    esac
+    case $vf_first in '' | "$vf_mac") vf_first=$vf_mac ;; *) vf_first=several ;; esac
+  done
+  case $vf:$vf_first in
+    0:*) value=none ;;
+    *:several) value=$vf_macs ;;
+    *:) value=$(value_of "nic.$1.vf_mac" "$work/desired") || value=in-use ;; # pods have them all
+    *) value=$vf_first ;;
+  esac
+}
+
+write_vf_macs() { # PCI VALUE : as find_vf_macs gives it
+  vf=-1 macs_left=$2,
+  while vf=$((vf + 1)) && [ -e "/sys/bus/pci/devices/$1/virtfn$vf" ]; do
+    case $2 in
+      *,*) mac=${macs_left%%,*} ;;
+      *:00) mac=${2%:*}:$(printf %02x "$vf") ;;
+      *) mac=$2 ;;
+    esac
+    macs_left=${macs_left#*,}
+    find_vf_mac "$1" "$vf"
+    ! has_vfio "$vf_folder" || continue
+    find_place "$vf_folder"
+    case $vf_mac/$value in
+      "$mac"/* | ??:*/away) continue ;;
+      */away)
+        fail "VF $vf of $1 is in use by a pod, and its MAC cannot change there; drain this node, then run again"
+        ;;
+    esac
+    case $mac in none) mac=00:00:00:00:00:00 ;; *:*) ;; *) fail "the MAC that VF $vf of $1 had is not known" ;; esac
+    set_vf "$1" "$vf" mac "$mac"
+    [ ! -e "$vf_folder/driver" ] || rebind_vf "$1" "$vf"
+  done
 }
 
 find_link_state() { # PCI NUMBER : auto follows the PF's port; NVIDIA's driver calls it Follow

@@ -148,14 +148,20 @@ class RdmaDevice:
 def rdma_devices(model: HostModel) -> list[RdmaDevice]:
     """All RDMA devices of the host, in the order of their numbers."""
     found: list[RdmaDevice] = []
-    functions = [(n.config.rdma, n.config.netdev, n.config.device, n) for n in model.nics]
-    functions += [(v.rdma, v.netdev, n.config.vf_device, n) for n, v in model.all_vfs()]
-    for name, netdev, device, nic in functions:
-        guid = nic.mac.replace(":", "")
+    macs = [(n, n.mac.replace(":", "")) for n in model.nics]
+    functions = [
+        (n.config.rdma, n.config.netdev, n.config.device, n, f"{mac[:6]}0300{mac[6:]}")
+        for n, mac in macs
+    ]
+    functions += [
+        (v.rdma, v.netdev, n.config.vf_device, n, v.active_guid.replace(":", ""))
+        for n, v in model.all_vfs()
+    ]
+    for name, netdev, device, nic, guid in functions:
         found.append(
             RdmaDevice(
                 name, netdev, nic.link_up, nic.firmware_version, int(device, 16),
-                "Ethernet", nic.config.speed_gbit_s, f"{guid[:6]}0300{guid[6:]}",
+                "Ethernet", nic.config.speed_gbit_s, guid,
             )
         )  # fmt: skip
     found += [

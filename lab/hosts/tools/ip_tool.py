@@ -189,8 +189,9 @@ def _as_json(link: Link, with_addresses: bool) -> dict[str, object]:  # noqa: FB
         ]
     elif link.nic is not None and link.vf is None and link.nic.vfs:
         answer["vfinfo_list"] = [
-            {"vf": vf.index, "address": vf.mac, "vlan_list": [{"vlan": vf.vlan, "qos": vf.qos}],
-             "spoofchk": vf.spoofchk, "link_state": vf.link_state, "trust": vf.trust}
+            {"vf": vf.index, "address": vf.admin_mac,
+             "vlan_list": [{"vlan": vf.vlan, "qos": vf.qos}], "spoofchk": vf.spoofchk,
+             "link_state": vf.link_state, "trust": vf.trust}
             for vf in link.nic.vfs
         ]  # fmt: skip
     return answer

@@ -13,6 +13,7 @@ from lab.hosts.nic import Nic, Vf
 from lab.hosts.tools.call import ToolCall, ToolResult
 
 _GUID: Final = re.compile(r"([0-9a-fA-F]{2}:){7}[0-9a-fA-F]{2}")
+_MAC: Final = re.compile(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}")
 _HIGHEST: Final = {"vlan": 4094, "qos": 7}
 _ON_OFF: Final = {"on": True, "off": False}
 
@@ -38,7 +39,7 @@ def _row(vf: Vf) -> str:
     rate += f", max_tx_rate {vf.max_rate_mbit_s}Mbps" if vf.max_rate_mbit_s else ""
     rate += f", min_tx_rate {vf.min_rate_mbit_s}Mbps" if vf.min_rate_mbit_s else ""
     return (
-        f"    vf {vf.index}     link/ether {vf.mac} brd ff:ff:ff:ff:ff:ff{vlan}{rate}, "
+        f"    vf {vf.index}     link/ether {vf.admin_mac} brd ff:ff:ff:ff:ff:ff{vlan}{rate}, "
         f"spoof checking {_word(vf.spoofchk)}, link-state {vf.link_state}, "
         f"trust {_word(vf.trust)}, query_rss off\n"
     )
@@ -56,8 +57,8 @@ def set_vf(call: ToolCall, nic: Nic | None, words: list[str]) -> int | ToolResul
         nic: The PF; None where the device is none.
         words: What follows `vf`.
     """
-    if nic is None or not words[0].isdigit() or nic.eswitch != "legacy":
-        # mlx5 has these operations in legacy mode only.
+    if nic is None or not words[0].isdigit() or (nic.eswitch != "legacy" and words[1] != "mac"):
+        # mlx5 has these operations in legacy mode only, but for the MAC (sources.md#vfs).
         return ToolResult(2, err="RTNETLINK answers: Operation not supported\n")
     vf = next((v for v in nic.vfs if v.index == int(words[0])), None)
     pairs: dict[str, str] = {}
@@ -87,6 +88,7 @@ def _rates_fit(vf: Vf, pairs: Mapping[str, str]) -> bool:
 
 def _is_value(name: str, value: str) -> bool:
     checks: Mapping[str, Callable[[], bool]] = {
+        "mac": lambda: _MAC.fullmatch(value) is not None,
         "vlan": lambda: value.isdigit() and int(value) <= _HIGHEST["vlan"],
         "qos": lambda: value.isdigit() and int(value) <= _HIGHEST["qos"],
         "spoofchk": lambda: value in _ON_OFF,
@@ -105,7 +107,7 @@ def _setter(attribute: str, read: Callable[[str], object]) -> Callable[[Vf, str]
 
 
 _SETTERS: Final[Mapping[str, Callable[[Vf, str], None]]] = {
-    "mac": _setter("mac", str.lower),
+    "mac": lambda vf, value: vf.set_admin_mac(value.lower()),
     "vlan": _setter("vlan", int),
     "qos": _setter("qos", int),
     "spoofchk": _setter("spoofchk", _ON_OFF.__getitem__),
