@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Final, cast
 import pytest
 import yaml
 
+from components.artefacts.naming import LOCAL_FILES
 from components.project.files import EXAMPLES
 from lab.registry.images import Images
 from lab.sources.server import REGISTRY_PORT, authority_of
@@ -47,7 +49,7 @@ SHAPES: Final = {
     # Docker takes neither a login nor an authority from a site.
     "esxi-roce": Shape(login=False, trusted=True, files=0, charts=0, images=1, nodes=0),
     "shared-rdma": Shape(login=True, trusted=False, files=2, charts=1, images=8, nodes=3),
-    "crusoe-k3s": Shape(login=True, trusted=False, files=2, charts=2, images=9, nodes=3),
+    "crusoe-k3s": Shape(login=True, trusted=False, files=2, charts=2, images=9, nodes=5),
 }
 
 
@@ -146,7 +148,11 @@ def test_from_an_empty_folder_to_a_cluster_and_back(begun: Begun) -> None:
 
 
 def assert_altered_is_refused(begun: Begun) -> None:
-    """A K3s that is not that of the lock: named before the update, and not used by it."""
+    """A K3s that is not that of the lock: named before the update, and not used by it.
+
+    What the preview brought here is whole, and an update would use it.
+    """
+    shutil.rmtree(begun.folder / LOCAL_FILES, ignore_errors=True)
     locked = lock_of(begun)["file"]["k3s"]
     tampered = hashlib.sha256(web_file(K3S) + b"\n").hexdigest()
     begun.spoil("altered", K3S)
