@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from components.model.cards import HcaPf, Sriov
@@ -27,7 +26,8 @@ def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
         settings[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
         settings |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
         if nic.vfs:
-            settings[f"nic.{nic.pci}.vf_mac"] = _first_mac(spec.name, host.node, nic.pci)
+            # mlx5 gives a RoCE VF no node GUID without an administrative MAC (sources.md#vfs).
+            settings[f"nic.{nic.pci}.vf_mac"] = "own"
         if nic.vfs and nic.sriov.autoprobe is not False:
             vf_mtu_bytes = nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes
             settings[f"nic.{nic.pci}.vf_mtu_bytes"] = str(vf_mtu_bytes)
@@ -38,17 +38,6 @@ def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     for pf in host.hca_sriov:
         settings |= _hca(spec, host, pf)
     return settings
-
-
-def _first_mac(site: str, node: str, pci: str) -> str:
-    """The administrative MAC of a card's VF 0; of each next VF the last byte is one more.
-
-    Without one, mlx5 gives a RoCE VF no node GUID, and RDMA-CM ends (sources.md#vfs). It begins
-    with 02, the sign of one that no vendor gave out, and stays the same at each boot, and when the
-    host is renamed: its Kubernetes node keeps its name.
-    """
-    digest = hashlib.sha256(f"{site}/{node}/{pci}".encode()).digest()
-    return bytes((0x02, *digest[:4], 0)).hex(":")
 
 
 def _marks(spec: ClusterSpec, host: Host) -> Mapping[str, str]:

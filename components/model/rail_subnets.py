@@ -11,6 +11,7 @@ from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
 from components.model.once import once
+from components.model.reach import is_machine_ipv4
 
 _TWO_ENDS: Final = 31
 """Prefix length of a network of two addresses."""
@@ -84,9 +85,12 @@ def link_of(address: IPv4Address) -> tuple[IPv4Network, IPv4Address]:
 
 
 def link_address(card: Nic) -> IPv4Address | None:
-    """The address at the host's end of a routed port: the card's own, or that of its one pod."""
-    text = card.address or card.pod_address
-    return IPv4Address(text) if text is not None else None
+    """The address at the host's end of a routed port: the card's own, or that of its one pod.
+
+    None: it has none, or the file has a placeholder there.
+    """
+    text = card.address or card.pod_address or ""
+    return IPv4Address(text) if is_machine_ipv4(text) else None
 
 
 @once

@@ -117,7 +117,7 @@ _SRIOV: Final = _of_pf(
     HostKey(
         "vf_mac",
         42,
-        Text(characters="0-9a-f:", forms=("??:??:??:??:??:00",)),
+        one_of("own"),
         back_rank=38,
         interrupts="holds_macs",
         undo="if_taken",

@@ -55,7 +55,7 @@ holds_macs() { # nic.<pci>.vf_mac : drivers are unbound from VFs that pods have,
   count_vfs_used "/sys/bus/pci/devices/$pci"
   [ "$vf_count" = 0 ] || return 0
   find_vf_macs "$pci"
-  case $value in *??:??*) ;; *) return 1 ;; esac
+  case $value in own | *??:??*) ;; *) return 1 ;; esac
 }
 
 waits() { # KEY : it was put off in this run

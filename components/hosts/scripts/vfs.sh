@@ -220,7 +220,14 @@ has_vfio() { # DEVICE OF A VF : it is a virtual machine's, whose hypervisor give
   case $vfio_driver in *vfio*) ;; *) return 1 ;; esac
 }
 
-find_vf_macs() { # PCI : the MAC of VF 0 if the others count up from it in their last byte; else those of all, by commas
+find_own_mac() { # PCI : $own_mac, for its VF 0: 02, the sign of one that no vendor gave out, and bytes of the card's own
+  find_netdev "$1"
+  find_line "/sys/class/net/$netdev/address"
+  [ ! -e "/sys/class/net/$netdev/bonding_slave" ] || find_line "/sys/class/net/$netdev/bonding_slave/perm_hwaddr"
+  own_mac=02:${value#??:??:}:00
+}
+
+find_vf_macs() { # PCI : `own` or the MAC of VF 0 if the others count up from it in their last byte; else all, by commas
   vf=-1 vf_macs='' vf_first=''
   while vf=$((vf + 1)) && [ -e "/sys/bus/pci/devices/$1/virtfn$vf" ]; do
     find_vf_mac "$1" "$vf"
@@ -238,11 +245,16 @@ find_vf_macs() { # PCI : the MAC of VF 0 if the others count up from it in their
     0:*) value=none ;;
     *:several) value=$vf_macs ;;
     *:) value=$(value_of "nic.$1.vf_mac" "$work/desired") || value=in-use ;; # pods have them all
-    *) value=$vf_first ;;
+    *) find_own_mac "$1" && case $vf_first in "$own_mac") value=own ;; *) value=$vf_first ;; esac ;;
   esac
 }
 
 write_vf_macs() { # PCI VALUE : as find_vf_macs gives it
+  find_own_mac "$1"
+  case $2:$own_mac in
+    own:02:??:??:??:??:00) set -- "$1" "$own_mac" ;;
+    own:*) fail "the MAC of $netdev cannot be read, from which those of its VFs are made" ;;
+  esac
   vf=-1 macs_left=$2,
   while vf=$((vf + 1)) && [ -e "/sys/bus/pci/devices/$1/virtfn$vf" ]; do
     case $2 in
