@@ -82,7 +82,7 @@ def deepspeed_pods(node: NodeState) -> tuple[list[Pod], World]:
         spec = {**template["spec"], "nodeName": "node03", "hostname": role, "subdomain": "job"}
         pod = make_pod(role, spec, labels=labels, annotations=notes)
         cast("Doc", pod.document["status"])["podIP"] = "198.18.0.7"
-        pods.append(attached(node, pod) if notes else pod)
+        pods.append(attached(node, pod) if NETWORKS in notes else pod)
     services, hostfile = frozenset({"default/job"}), "worker.job.default.svc slots=8\n"
     return pods, World(
         {"node03": node}, pods[:1], definitions(), {"default/job": hostfile}, services

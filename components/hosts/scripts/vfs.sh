@@ -220,7 +220,7 @@ has_vfio() { # DEVICE OF A VF : it is a virtual machine's, whose hypervisor give
   case $vfio_driver in *vfio*) ;; *) return 1 ;; esac
 }
 
-find_own_mac() { # PCI : $own_mac, for its VF 0: 02, the sign of one that no vendor gave out, and bytes of the card's own
+find_own_mac() { # PCI : $own_mac, for its VF 0: 02, which no vendor gives out, and the end of the card's own MAC
   find_netdev "$1"
   find_line "/sys/class/net/$netdev/address"
   [ ! -e "/sys/class/net/$netdev/bonding_slave" ] || find_line "/sys/class/net/$netdev/bonding_slave/perm_hwaddr"
