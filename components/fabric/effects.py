@@ -82,6 +82,10 @@ def effect_of(system: str, change: Difference) -> Effect:
     return does.effect if does.new is None or change.actual != ABSENT else does.new
 
 
+_NO_PORT: Final = PortState()
+"""Made once: a switch with all VLANs on its trunks has thousands of settings to look at."""
+
+
 def find_changes(actual: SwitchState, target: SwitchState) -> tuple[Difference, ...]:
     """Every setting that moves on the way from what a switch has to a target.
 
@@ -98,7 +102,7 @@ def _is_gone(where: str, setting: str, target: SwitchState) -> bool:
     if kind == "partition":
         return target.ib is not None
     if kind == "port":
-        port = target.ports.get(name, PortState())
+        port = target.ports.get(name, _NO_PORT)
         # What was recorded of maps and buffers comes back as the system's own words.
         words = ("dscp_", "priority_") if {"trust", "buffers"} & {*port.native} else ()
         begins = ("trunk_vlan_",) if port.trunk_vlans is not None else ()
@@ -125,7 +129,7 @@ def find_effects(
 def _is_idle(where: str, actual: SwitchState) -> bool:
     if where == "subnet manager":
         return actual.ib is not None and False in {actual.ib.sm_function, actual.ib.sm_enabled}
-    return actual.ports.get(where.removeprefix("port "), PortState()).admin_up is False
+    return actual.ports.get(where.removeprefix("port "), _NO_PORT).admin_up is False
 
 
 def interrupting(effects: Mapping[Difference, Effect]) -> tuple[Difference, ...]:

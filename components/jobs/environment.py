@@ -112,11 +112,7 @@ def find_rail_hcas(
 ) -> tuple[str, ...]:
     """A program behind the search for the shared cards of the rails, among all of the node.
 
-    Args:
-        spec: The site.
-        program: What every rank runs.
-        kind: The workers that run it; default all, on all rails.
-        in_host: Its pods are in the host's network, also if those of other jobs are not.
+    Its arguments are those of `on_devices`.
 
     Raises:
         SpecError: Jobs run in the host's network, and a rail's card is named differently on two

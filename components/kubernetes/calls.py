@@ -62,13 +62,13 @@ class KubernetesCalls:
     The client takes a second to load, and most runs on a host never need it.
     """
 
-    def __init__(self, kubeconfig: str) -> None:
-        """Read the kubeconfig; nothing is connected yet.
+    def __init__(self, kubeconfig: str, deadline_s: float = REQUEST_DEADLINE_S) -> None:
+        """Read the kubeconfig; nothing is connected yet. The deadline is that of one try.
 
         Raises:
             DeviceError: It cannot be used.
         """
-        self._client = make_client(kubeconfig)
+        self._client, self._deadline_s = make_client(kubeconfig), deadline_s
 
     def call(self, method: str, path: str, body: Body | None = None) -> Answer:
         """Send one request; a PATCH is a JSON merge patch."""
@@ -84,20 +84,13 @@ class KubernetesCalls:
             auth_settings=["BearerToken"],
         )
         try:
-            with end_within(Deadline(TRIES * REQUEST_DEADLINE_S)):
-                answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
-                data = read_answer(answer, REQUEST_DEADLINE_S)
+            with end_within(Deadline(TRIES * self._deadline_s)):
+                answer = self._client.call_api(*sent, _request_timeout=self._deadline_s)
+                # The client's own timeout starts again with each byte, and its `read` has no limit.
+                data = read_all(answer.response.read1, Deadline(self._deadline_s), LOG_BYTES)
         except (HTTPError, ApiException, OSError) as error:
             words = str(error).strip().splitlines()[-1]
             raise UnreachableError(
                 f"the cluster did not answer {method} {path}: {words}"
             ) from error
         return Answer(int(answer.status), data.decode(errors="replace"))
-
-
-def read_answer(answer: Any, deadline_s: float) -> bytes:  # noqa: ANN401 - the client has no types
-    """The body of an answer of the official client, within a total deadline and LOG_BYTES.
-
-    Its own timeout starts again with each byte, and its `read` keeps whatever comes.
-    """
-    return read_all(answer.response.read1, Deadline(deadline_s), LOG_BYTES)

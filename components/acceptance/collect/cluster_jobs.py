@@ -8,14 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from kubernetes.client.exceptions import ApiException
-from urllib3.exceptions import HTTPError
-
 from components.acceptance.collect.waits import Api, Body, end_of, is_launcher, pods_of, why_waiting
-from components.core.errors import Bug, DeviceError, UnreachableError
-from components.core.limits import Deadline, end_within
-from components.kubernetes.calls import TRIES, read_answer
-from components.kubernetes.client import make_client
+from components.core.errors import Bug, DeviceError
+from components.kubernetes.calls import Answer, KubernetesCalls
 
 POLL_S: Final = 0.5
 """Seconds between two looks at a running job: a run lasts seconds to minutes."""
@@ -74,45 +69,26 @@ class KubernetesApi:
 
     def __init__(self, kubeconfig: str) -> None:
         """Read the kubeconfig; nothing is connected yet."""
-        self._client = make_client(kubeconfig)
+        self._calls = KubernetesCalls(kubeconfig, REQUEST_DEADLINE_S)
 
-    def _call(self, method: str, path: str, body: Body | None = None) -> tuple[int, bytes]:
-        """Send one request and return its status and its answer."""
-        sent = self._client.param_serialize(
-            method,
-            path,
-            header_params={"Accept": "application/json, */*", "Content-Type": "application/json"},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        try:
-            with end_within(Deadline(TRIES * REQUEST_DEADLINE_S)):
-                answer = self._client.call_api(*sent, _request_timeout=REQUEST_DEADLINE_S)
-                data = read_answer(answer, REQUEST_DEADLINE_S)
-        except (HTTPError, ApiException, OSError) as error:
-            words = str(error).strip().splitlines()[-1]
-            raise UnreachableError(
-                f"the cluster did not answer {method} {path}: {words}"
-            ) from error
+    def _call(self, method: str, path: str, body: Body | None = None) -> Answer:
+        answer = self._calls.call(method, path, body)
         if answer.status >= _FIRST_ERROR and answer.status != _NOT_FOUND:
-            words = data.decode(errors="replace")
-            raise DeviceError(f"the cluster refused {method} {path}: {answer.status} {words}")
-        return answer.status, data
+            raise DeviceError(f"the cluster refused {method} {path}: {answer.status} {answer.text}")
+        return answer
 
     def get(self, path: str) -> Body | None:
         """Read one object or list."""
-        status, data = self._call("GET", path)
-        return None if status == _NOT_FOUND else cast("Body", json.loads(data))
+        answer = self._call("GET", path)
+        return None if answer.status == _NOT_FOUND else cast("Body", json.loads(answer.text))
 
     def text(self, path: str) -> str:
         """Read a log."""
-        _, data = self._call("GET", path)
-        return data.decode(errors="replace")
+        return self._call("GET", path).text
 
     def post(self, path: str, body: Body) -> None:
         """Create one object."""
-        status, _ = self._call("POST", path, dict(body))
-        if status == _NOT_FOUND:
+        if self._call("POST", path, body).status == _NOT_FOUND:
             raise DeviceError(f"the cluster has no {path}: is the operator of its kind there?")
 
     def delete(self, path: str) -> None:
