@@ -40,7 +40,7 @@ class DirectSession:
 
 
 ADDRESS: Final = "127.209.0.7"
-PASSWORD: Final = "lab"
+PASSWORD: Final = "only-in-the-lab"
 
 
 def leaf(system: str, model: str, cables: dict[str, tuple[str, str]], **more: Any) -> SwitchConfig:  # noqa: ANN401 - any field
