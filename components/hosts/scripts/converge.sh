@@ -49,7 +49,7 @@ refuse_early() { # what must not be recorded as a previous value, since it has t
 recorded_later() { # KEY : of a card that is not here yet, or of a port that becomes one of another kind
   find_part "$1"
   case $1:$key_part in
-    nic.*:firmware) is_gone "$1" ;;
+    nic.*:firmware | nic.*.network_manager:*) is_gone "$1" ;;
     nic.*) is_gone "$1" || link_type_changes "$pci" ;;
     *) return 1 ;;
   esac

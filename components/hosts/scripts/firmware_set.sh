@@ -191,6 +191,7 @@ waits_for_boot() { # KEY VALUE : it cannot be set before the card started again
         [ "$fw_next" = on ]
       return
       ;;
+    network_manager) return 1 ;; # a file, for devices that appear later
     vfs) ! vfs_wait "$pci" "$2" || return 0 ;;
     vf | vf_*) ! { waits "nic.$pci.vfs" || waits "nic.$pci.eswitch"; } || return 0 ;; # set on VFs that go
   esac
