@@ -13,6 +13,7 @@ import yaml
 
 from components.core.problem import Json
 from lab import control
+from tests.site.begun import Begun
 from tests.site.conftest import play_example
 from tests.site.playground import Playground, Preview, run
 
@@ -44,7 +45,7 @@ def example(mark: str) -> Generator[Playground]:
         yield site
 
 
-def cloud(site: Playground) -> dict[str, dict[str, dict[str, Json]]]:
+def cloud(site: Playground | Begun) -> dict[str, dict[str, dict[str, Json]]]:
     """What the emulated cloud holds: kind to id to object."""
     return json.loads(site.snapshot())["snapshot"]["cloud"]
 
@@ -53,7 +54,7 @@ def instances(site: Playground) -> list[str]:
     return sorted(str(item["name"]) for item in cloud(site)["instances"].values())
 
 
-def public_address(site: Playground, name: str) -> str:
+def public_address(site: Playground | Begun, name: str) -> str:
     [item] = [each for each in cloud(site)["instances"].values() if each["name"] == name]
     [card] = cast("list[dict[str, list[dict[str, dict[str, str]]]]]", item["network_interfaces"])
     return card["ips"][0]["public_ipv4"]["address"]
