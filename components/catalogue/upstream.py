@@ -1,4 +1,4 @@
-"""Where upstream serves what a site brings, and the releases that are taken where a site says none.
+"""Where artefacts come from, and which releases a site gets if it names none.
 
 No checksum is here: `railyard pin` reads them, and the lock beside the site keeps them
 (docs/decisions/0020). A new release is one line here.

@@ -211,7 +211,7 @@ def _too_small(card: SeenCard) -> Iterator[Harm]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What of a card is looked at beside ours, when it harms, and how it is mended."""
+    """A setting of a card that is not ours: which values harm our traffic, and how to mend them."""
 
     kind: str
     keys: str
@@ -242,7 +242,7 @@ CARD_RULES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class VfRule:
-    """What of VFs is looked at beside ours, and when it harms."""
+    """A setting of VFs that is not ours: where it is read, and which values harm our traffic."""
 
     kind: str
     setting: str

@@ -280,7 +280,7 @@ def _count(device: str, links: RoutedLinks, sessions: Sessions, *, begun: bool) 
 
 
 def judge_links(plans: Sequence[SwitchPlan], applied: Applied, seen: Seen) -> Iterator[Finding]:
-    """What the links lack of what was applied, as `railyard drift` says it."""
+    """Name links that carry fewer routes than were applied, in the words of `railyard drift`."""
     networks = networks_of(plans, applied)
     for plan in plans:
         for lost in lost_ways(plan, applied, seen.switch(plan.name), networks):

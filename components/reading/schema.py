@@ -51,7 +51,7 @@ class _Documented(GenerateJsonSchema):
 
 
 def render_schema() -> dict[str, Json]:
-    """Generate the schema of what the user writes (not of what the model keeps).
+    """Generate the schema of the files that users write, short forms included.
 
     Raises:
         Bug: The model has changed, and a short form no longer fits in.

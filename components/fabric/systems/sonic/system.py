@@ -55,7 +55,7 @@ _EACH_GOES: Final = f"xargs -r -n 1 {_DB} DEL"
 
 
 def _around(desired: SwitchState, lines: switch_system.Lines) -> switch_system.Lines:
-    """Refuse what no row of ours can mend, then leave the VLANs of others.
+    """Refuse ports that no line can free, such as routed ones, then leave VLANs that are not ours.
 
     The switch ignores another tagging of a member, so such a member goes first.
     """
