@@ -72,6 +72,8 @@ class ProbePlan:
     hops: tuple[HopPlan, ...]
     host: HostProbe | None = None
     """What it runs on hosts; exactly one of the two is there."""
+    round: int = field(default=0, metadata=OMIT_EMPTY)
+    """Probes next to each other with the same number above 0 run at once; 0 runs alone."""
 
     @property
     def command(self) -> tuple[str, ...]:
