@@ -55,6 +55,10 @@ _RATE_SLACK: Final = 0.001
 _MOST_ROWS: Final = 1000
 _MOST_RUNS: Final = 200
 _MOST_GIDS: Final = 64
+_ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
+"""A client's script prints it around each call; `: the server is not ready` before another one."""
+_NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected"})
+"""What perftest says of a server that does not listen yet."""
 
 
 @dataclass(slots=True)
@@ -199,6 +203,9 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     is_empty = True
     for _, text in read_lines(chain((head,), chunks)):
         is_empty = False
+        if attempt := _ATTEMPT.match(text):
+            _end_attempt(runs, waits=attempt[2] is not None)
+            continue
         for line in _without_noise(runs[-1], text):
             if _begins_again(runs[-1], line) and len(runs) < _MOST_RUNS:
                 runs.append(_Run())
@@ -213,6 +220,13 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
         )
     logs = [_log(run) for run in measured]
     return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
+
+
+def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
+    """Forget an attempt that found no server yet. One that failed in another way still counts."""
+    said = {failure.kind for failure in runs[-1].finder.failures}
+    if waits and said <= _NOT_READY and not runs[-1].has_result:
+        runs[-1] = _Run(notes={"the client waited for its server": None})
 
 
 def _parse_json(head: str, chunks: Iterable[str]) -> PerftestLog | ParseProblem:
