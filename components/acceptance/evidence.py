@@ -195,6 +195,8 @@ class Hop(Seen):
     discards: int | None = None
     out_of_sequence: int | None = None
     ecn_marked: int | None = None
+    shared: int = Field(default=0, exclude_if=lambda each: not each)
+    """How many probes of one round crossed it the same way; 0 for one alone. It counted all."""
 
     @property
     def place(self) -> str:
@@ -239,6 +241,8 @@ class ProbeEvidence(Seen):
     proven_at: str = ""
     """Of a probe that was skipped: when it was last proven; empty for never."""
     hops: tuple[Hop, ...] = ()
+    round: int = Field(default=0, exclude_if=lambda each: not each)
+    """Of probes that ran at once: their common number; 0 for a probe that ran alone."""
     routing: tuple[RoutingSeen, ...] = Field(default=(), exclude_if=lambda each: not each)
     """Routed links on its way that carried no routes when it was over."""
 

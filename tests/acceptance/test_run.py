@@ -151,7 +151,7 @@ def test_evidence_of_a_good_run(
 ) -> None:
     wire = Wire()
     evidence = collect(monkeypatch, tmp_path / "run-0007", wire)
-    assert wire.read == 5
+    assert wire.read == 8, "one before and one after each probe"
     assert (evidence.run, evidence.provenance, evidence.cluster) == (7, "lab", "dgx-roce")
     assert evidence.plan_digest == PLAN.digest
     assert [probe.outcome for probe in evidence.probes] == ["completed"] * 4
@@ -239,7 +239,10 @@ def test_a_failed_job_keeps_its_log_and_its_reason(
     cluster.fates = {"-c-7": "fails"}
     evidence = collect(monkeypatch, tmp_path, Wire())
     probe = evidence.probes[1]
-    assert (probe.outcome, probe.detail) == ("failed", "BackoffLimitExceeded it failed")
+    assert probe.outcome == "failed"
+    assert probe.detail.startswith(
+        "BackoffLimitExceeded it failed; perftest-rail-0-gpu01-gpu02-s-7: "
+    )
     assert probe.log_tail
 
 
@@ -267,9 +270,8 @@ def test_between_two_probes_only_what_they_cross_is_read(
     request = AcceptRequest("0123456789abcdef", "dev", "lab", planned)
     evidence = collect_evidence(request, 7, SECRETS, tmp_path)
     pairs = sum(probe.probe.kind == "perftest" for probe in planned.probes)
-    assert (pairs, len(asked)) == (120, len(planned.probes) + 2)
-    # NICs and ports of a probe and of the next one, which share a host or, on another rail, none;
-    # 32 ports of leaves and spines more where one of them crosses the spines.
-    assert {*asked[2:pairs]} == {6, 8, 38}
+    assert (pairs, len(asked)) == (120, 2 * (len(planned.probes) + 1))
+    # NICs and ports of a probe; 32 ports of leaves and spines more where it crosses the spines.
+    assert {*asked[2 : 2 * pairs]} == {4, 36}
     measured = [hop.status for item in evidence.probes for hop in item.hops]
     assert set(measured) == {"observed"}, "nothing that a probe crosses is left out"

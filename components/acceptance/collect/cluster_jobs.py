@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil
+from threading import BoundedSemaphore
 from typing import Final, cast
 
-from components.acceptance.collect.waits import Api, Body, end_of, is_launcher, pods_of, why_waiting
+from pydantic import JsonValue
+
+from components.acceptance.collect.waits import (
+    Api,
+    Body,
+    end_of,
+    find_waits,
+    is_launcher,
+    pods_of,
+    why_waiting,
+)
 from components.core.errors import Bug, DeviceError
 from components.kubernetes.calls import Answer, KubernetesCalls
+from components.kubernetes.manifest import Body as ManifestBody
 
+CALLS_AT_ONCE: Final = 16
+"""Requests to the API under way, and about so many looks at jobs in a second, of all probes."""
 POLL_S: Final = 0.5
 """Seconds between two looks at a running job: a run lasts seconds to minutes."""
 REQUEST_DEADLINE_S: Final = 30.0
@@ -22,6 +38,7 @@ _PATHS: Final = {
     ("v1", "Pod"): "/api/v1/namespaces/{ns}/pods",
     ("v1", "Service"): "/api/v1/namespaces/{ns}/services",
     ("v1", "ConfigMap"): "/api/v1/namespaces/{ns}/configmaps",
+    ("scheduling.k8s.io/v1", "PriorityClass"): "/apis/scheduling.k8s.io/v1/priorityclasses",
     ("batch/v1", "Job"): "/apis/batch/v1/namespaces/{ns}/jobs",
     ("kubeflow.org/v2beta1", "MPIJob"): "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs",
     (
@@ -70,9 +87,11 @@ class KubernetesApi:
     def __init__(self, kubeconfig: str) -> None:
         """Read the kubeconfig; nothing is connected yet."""
         self._calls = KubernetesCalls(kubeconfig, REQUEST_DEADLINE_S)
+        self._gate = BoundedSemaphore(CALLS_AT_ONCE)
 
     def _call(self, method: str, path: str, body: Body | None = None) -> Answer:
-        answer = self._calls.call(method, path, body)
+        with self._gate:
+            answer = self._calls.call(method, path, body)
         if answer.status >= _FIRST_ERROR and answer.status != _NOT_FOUND:
             raise DeviceError(f"the cluster refused {method} {path}: {answer.status} {answer.text}")
         return answer
@@ -80,7 +99,10 @@ class KubernetesApi:
     def get(self, path: str) -> Body | None:
         """Read one object or list."""
         answer = self._call("GET", path)
-        return None if answer.status == _NOT_FOUND else cast("Body", json.loads(answer.text))
+        try:
+            return None if answer.status == _NOT_FOUND else cast("Body", json.loads(answer.text))
+        except ValueError as error:
+            raise DeviceError(f"the cluster answered GET {path} with no JSON: {error}") from error
 
     def text(self, path: str) -> str:
         """Read a log."""
@@ -117,12 +139,69 @@ def collection_of(body: Body) -> str:
     key = (body["apiVersion"], body["kind"])
     if key not in _PATHS:
         raise Bug(f"a probe cannot create {key[1]} of {key[0]}. Please open an issue.")
-    return _PATHS[key].format(ns=body["metadata"]["namespace"])
+    return _PATHS[key].format(ns=body["metadata"].get("namespace"))
 
 
 def path_of(body: Body) -> str:
     """Where the API has an object."""
     return f"{collection_of(body)}/{body['metadata']['name']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How a probe is waited for."""
+
+    place_s: float | None = None
+    """Seconds until it is given up if its pods get no place; None for its whole deadline."""
+    at_once: int = 1
+    """Probes that run beside it: the more, the rarer each is looked at."""
+
+
+ALONE: Final = Patience()
+
+
+def lend_class(api: Api, name: str) -> Body:
+    """Create the priority class of a run's pods, which the caller removes; its priority is 0.
+
+    `preemptionPolicy` is in no pod's own power: Kubernetes' admission refuses a pod that says
+    something else than its class (`plugin/pkg/admission/priority/admission.go`).
+
+    Raises:
+        DeviceError: The cluster refuses it.
+    """
+    metadata = {"name": name, "labels": {"app.kubernetes.io/part-of": "railyard-acceptance"}}
+    body: Body = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": metadata,
+        "value": 0,
+        "preemptionPolicy": "Never",
+        "globalDefault": False,
+        "description": "Probes of Railyard: they displace no pod.",
+    }
+    _remove(api, body, deadline=time.monotonic() + REQUEST_DEADLINE_S, clock=time.monotonic)
+    api.post(collection_of(body), body)
+    return body
+
+
+def never_preempting(objects: Iterable[ManifestBody], name: str) -> list[ManifestBody]:
+    """The objects of a probe, with the class of that name for all of their pods."""
+    return [{key: _with_class(value, name) for key, value in body.items()} for body in objects]
+
+
+def _with_class(value: JsonValue, name: str) -> JsonValue:
+    if isinstance(value, list):
+        return [_with_class(each, name) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _with_class(each, name) for key, each in value.items()}
+    return found | {"priorityClassName": name} if "containers" in found else found
+
+
+def remove_class(api: Api, body: Body) -> None:
+    """Delete the class of a run; one that stays is harmless, and its name says of which run."""
+    with suppress(DeviceError):
+        api.delete(path_of(body))
 
 
 def run_probe(
@@ -131,6 +210,7 @@ def run_probe(
     watched: Body,
     *,
     deadline_s: float,
+    patience: Patience = ALONE,
     clock: Callable[[], float] = time.monotonic,
 ) -> ProbeRun:
     """Create a probe's objects, wait for the watched job's end, read its log, delete all.
@@ -143,6 +223,7 @@ def run_probe(
         objects: Jobs, MPIJobs, Services in the order of creation.
         watched: The job whose end is the probe's end.
         deadline_s: Seconds until the probe is given up.
+        patience: How it is waited for; the default is that of a probe alone.
         clock: A monotonic clock in seconds.
     """
     try:
@@ -150,9 +231,12 @@ def run_probe(
             _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
         for body in objects:
             api.post(collection_of(body), body)
-        ran = _await_end(api, watched, deadline=clock() + deadline_s, clock=clock)
+        ran = _await_end(_Waiting(api, objects, watched, patience, clock), deadline_s)
         if not ran.ended:
             ran = replace(ran, reason=why_waiting(api, objects))
+        elif not ran.succeeded:
+            said = _said_by_others(api, objects, watched)
+            ran = replace(ran, reason="; ".join((ran.reason, *said)))
     except DeviceError as error:
         ran = ProbeRun("", ended=False, succeeded=False, reason=str(error))
     left = _clean(api, objects, clock)
@@ -184,15 +268,50 @@ def pause() -> None:
     time.sleep(POLL_S)  # noqa: TID251 - every loop around it has a deadline and says what it waits for
 
 
-def _await_end(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> ProbeRun:
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A probe that was created."""
+
+    api: Api
+    objects: Sequence[Body]
+    watched: Body
+    patience: Patience
+    clock: Callable[[], float]
+
+    def has_no_place(self) -> bool:
+        """The scheduler, a quota or a policy keeps its pods away."""
+        waits = find_waits(self.api, self.objects)
+        return bool(waits) and waits[0].kind in {"place", "refused"}
+
+
+def _await_end(this: _Waiting, deadline_s: float) -> ProbeRun:
+    api, body, begun = this.api, this.watched, this.clock()
+    place_s = this.patience.place_s
     while True:
         current = api.get(path_of(body)) or {}
         end = end_of(current)
         if end is not None:
             return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
-        if clock() >= deadline:
+        waited_s, given_up = this.clock() - begun, False
+        if place_s is not None and waited_s >= place_s:
+            place_s, given_up = None, this.has_no_place()
+        if given_up or waited_s >= deadline_s:
             return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason="")
-        pause()
+        for _ in range(ceil(this.patience.at_once / (CALLS_AT_ONCE * POLL_S))):
+            pause()
+
+
+_LAST_LINES: Final = 4
+"""Of the other end: its last words, and the line that its script puts around them."""
+
+
+def _said_by_others(api: Api, objects: Sequence[Body], watched: Body) -> Iterator[str]:
+    """The last lines of a failed probe's other jobs: a perftest's server knows why it ended."""
+    for body in objects:
+        if body["kind"] == "Job" and body is not watched:
+            lines = [line.strip() for line in _log_of(api, body).splitlines() if line.strip()]
+            if lines:
+                yield f"{body['metadata']['name']}: {' | '.join(lines[-_LAST_LINES:])}"
 
 
 def _log_of(api: Api, body: Body) -> str:

@@ -6,7 +6,9 @@ A probe between two idle nodes runs at full speed in the wrong class too; only t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from math import ceil
 from typing import Final, get_args
 
 from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence
@@ -247,3 +249,64 @@ def _count(hop: Hop, name: str, priority: int | None) -> int:
         "pause_frames": (hop.pause_frames or 0) - other_pauses(hop, priority),
     }
     return values[name] or 0
+
+
+def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[ProbeEvidence]:
+    """Give each probe of a round its own part of what the probes counted together.
+
+    A port between two leaves counted the bytes of all. Their sum is held against what all of them
+    counted at their own ports, and each gets the same share of that sum as of those. Bytes in
+    another class that a probe shows at its own ports are its own; the rest was lost by the place.
+    """
+    sums: dict[tuple[int, str, str, str], Counter[str]] = {}
+    for item in probes:
+        for hop in item.hops:
+            if hop.shared:
+                key = (item.round, hop.device, hop.interface, hop.role)
+                sums.setdefault(key, Counter()).update(_own(item, hop.direction, limits))
+    for item in probes:
+        hops = tuple(
+            _part(hop, _own(item, hop.direction, limits), sums[key], limits)
+            if (key := (item.round, hop.device, hop.interface, hop.role)) in sums and hop.shared
+            else hop
+            for hop in item.hops
+        )
+        yield item.model_copy(update={"hops": hops}) if any(h.shared for h in hops) else item
+
+
+def _own(item: ProbeEvidence, direction: str, limits: Limits) -> dict[str, int]:
+    """What a probe counted where it was alone, and what of it was in another class."""
+    own = next(
+        (
+            hop
+            for hop in item.hops
+            if hop.direction == direction and not hop.shared and hop.status == "observed"
+        ),
+        None,
+    )
+    total = (own.total_bytes if own else 0) or sent_bytes(item).most
+    return {"bytes": total, "stray": round(total * (1 - _share(own, limits))) if own else 0}
+
+
+def _part(hop: Hop, own: Mapping[str, int], together: Mapping[str, int], limits: Limits) -> Hop:
+    """The part of one probe in a hop that several crossed."""
+    share = own["bytes"] / (together["bytes"] or 1)
+    _, wanted = _class_of(hop, limits)
+    others = {key: size for key, size in hop.bytes_by_class.items() if key != wanted}
+    known = together["stray"] / (together["bytes"] or 1)
+    stray = max(1 - _share(hop, limits) - known, 0.0) + own["stray"] / (own["bytes"] or 1)
+    total = round((hop.total_bytes or 0) * share)
+    wrong = min(round(total * stray), total) if others and total else 0
+    counted = {
+        name: ceil(value * share)
+        for name in ("discards", "out_of_sequence", "pause_frames", "ecn_marked")
+        if (value := getattr(hop, name)) is not None
+    }
+    largest = max(others, key=lambda key: others[key], default=wanted)
+    classes = {wanted: total - wrong, largest: wrong} if largest != wanted else {wanted: total}
+    update = {
+        "interface": f"{hop.interface} (its part among {hop.shared} probes)",
+        "total_bytes": None if hop.total_bytes is None else total,
+        "bytes_by_class": classes if hop.bytes_by_class else {},
+    }
+    return hop.model_copy(update=counted | update)

@@ -27,7 +27,7 @@ from components.acceptance.judge.fabric import (
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
-from components.acceptance.judge.path import judge_losses, judge_path
+from components.acceptance.judge.path import judge_losses, judge_path, split_shared
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
 from components.acceptance.judge.verdict import (
@@ -144,7 +144,7 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     expected = limits or evidence.limits
     findings: list[Finding] = []
     warnings: list[Finding] = []
-    for item in evidence.probes:
+    for item in split_shared(evidence.probes, expected):
         found = judge_probe(item, expected)
         findings += found
         warnings += judge_losses(item, expected.priority) + warn_pauses(item, expected)
