@@ -68,6 +68,20 @@ def sent_bytes(item: ProbeEvidence) -> Sent:
     return _of_messages(item, name, _message_bytes(log), (ranks, ring))
 
 
+def claimed_s(item: ProbeEvidence) -> float:
+    """The seconds that the rows of a log took, by their own numbers, without warm-up runs."""
+    perftest = item.perftest.rows if item.perftest else ()
+    sent = sum(
+        row.size_bytes * row.iterations * 8 / (row.average_gbit_s * 1e9)
+        for row in perftest
+        if row.average_gbit_s
+    )
+    rows = item.nccl.rows if item.nccl else ()
+    halves = (half for row in rows for half in (row.out_of_place, row.in_place) if half)
+    runs = (item.nccl.iterations if item.nccl else None) or 0
+    return sent + sum(half.time_us for half in halves) * runs / 1e6
+
+
 def judge_amount(sent: Sent, seen: int) -> Verdict:
     """Is it what a probe may have sent? Bounds that are guesses prove no fault, only absence."""
     if seen < max(sent.least * _ABSENT, 1):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, Members, NcclAsked, judge_run
+from components.acceptance.judge.nccl_findings import judge_ceiling
 from components.acceptance.judge.nccl_profile import judge_pace
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.log_model import NcclLog
@@ -34,7 +35,10 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
         devices=limits.hcas or len(item.probe.rails),
         what="adapters" if limits.hcas else "rails",
     )
-    return judge_run(log, name, replace(asked, members=members))
+    rails_gb_s = nccl_limit(limits, item.probe)
+    above = judge_ceiling(log, name, rails_gb_s, len(item.probe.nodes))
+    found = judge_run(log, name, replace(asked, members=members))
+    return [*found, above] if above else found
 
 
 def asked_of(limits: Limits) -> NcclAsked:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from components.acceptance.judge.nccl_ways import Expectation, judge_way, used_devices
-from components.acceptance.judge.nccl_whole import LARGE_BYTES, completeness_of, is_alone
+from components.acceptance.judge.nccl_whole import (
+    LARGE_BYTES,
+    completeness_of,
+    count_ranks,
+    is_alone,
+)
 from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
 from components.acceptance.logs.log_model import NcclLog, NcclRow
 
+_SPLIT = ("all_reduce", "all_gather", "reduce_scatter")
+"""Collectives whose bus bandwidth is that of a ring, which others may beat."""
+_UNNAMED = 1.2
+"""Times the line rate, which a log may show that names no algorithm: two hosts of 8 H100 reach 470
+of 400 GB/s (nccl-tests issue 309)."""
+_SLACK = 1.02
+"""Times a limit by physics: clocks and the rounding of a table."""
 _LARGEST_OLD_ERROR = 1e-3
 """A relative error of the old column `error` beyond rounding of any float type but fp8."""
 
@@ -127,6 +139,45 @@ def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> F
         next_step=""
         if passed
         else "compare ib_write_bw of each rail; look for a slow or lost rail",
+    )
+
+
+def judge_ceiling(log: NcclLog, subject: str, rails_gb_s: float, hosts: int) -> Finding | None:
+    """Is the bus bandwidth more than the rails can carry? None: it is not.
+
+    A ring sends over the rails what busbw says. Any other algorithm may send less, but not less
+    than each host must: busbw is at most (ranks - 1) / ranks * hosts / (hosts - 1) of the rails, so
+    1.875 times with 2 hosts of 8 (NCCL 2.30.7, src/graph/tuning.cc:320, NVLSTree), and with
+    switches that compute (CollNet) 2 * (ranks - 1) / ranks at any size.
+    """
+    ranks = count_ranks(log) or 0
+    rows, _ = judged_rows(log)
+    best = max((row.worst_busbw_gb_s for row in rows), default=0.0) / _SLACK
+    if hosts < 2 or not ranks or not rails_gb_s or best <= rails_gb_s:  # noqa: PLR2004 - a pair
+        return None
+    once = (ranks - 1) / ranks
+    in_switches = any(name.startswith("COLLNET") for name in log.algorithms)
+    many = 2 if in_switches else hosts / (hosts - 1)
+    most = rails_gb_s * max(1.0, once * many if log.collective.startswith(_SPLIT) else 1.0)
+    named = ", ".join(log.algorithms)
+    if best <= most and {*log.algorithms} - {"RING"}:
+        return None
+    if not named and best <= rails_gb_s * _UNNAMED:
+        return None
+    unknown = best <= most and not named
+    return Finding(
+        check="plausible bandwidth",
+        subject=subject,
+        verdict="error" if unknown else "failed",
+        expected=f"busbw <= {rails_gb_s:.2f} GB/s, the line rate of the rails"
+        + (f"; {most:.2f} with {named or 'a tree'}" if most > rails_gb_s else ""),
+        actual=f"{best * _SLACK:.2f} GB/s",
+        detail="a tree sends less over the rails than busbw says, so one may be missing"
+        if unknown
+        else "the bytes did not go over the planned rails alone, or the log is of another run",
+        next_step="set acceptance.nccl_algo to RING and run acceptance again"
+        if unknown
+        else "compare the devices in the log, and the rates of the rails in the file",
     )
 
 

@@ -18,6 +18,7 @@ from components.acceptance.evidence import (
     ProbeEvidence,
     Unreachable,
 )
+from components.acceptance.judge.amount import claimed_s
 from components.acceptance.judge.fabric import (
     judge_fabric,
     judge_routing,
@@ -259,7 +260,25 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
             )
         ]
     named = [name_paused(each, item, limits) for each in found]
-    return [ran, *named, *_judge_way(item, limits), *judge_storms(item, limits)]
+    found = [ran, *_judge_duration(item), *named]
+    return [*found, *_judge_way(item, limits), *judge_storms(item, limits)]
+
+
+def _judge_duration(item: ProbeEvidence) -> list[Finding]:
+    """A table whose own times are longer than its job ran was made by another run."""
+    claimed = claimed_s(item)
+    if not item.duration_s or claimed <= item.duration_s * 1.01 + 0.1:  # both are rounded
+        return []
+    return [
+        Finding(
+            check="duration",
+            subject=item.probe.name,
+            verdict="failed",
+            expected=f"a log of the {item.duration_s:.1f} s that the job ran",
+            actual=f"its rows took {claimed:.1f} s",
+            next_step="the program prints a kept log: look at what the image has under its name",
+        )
+    ]
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
