@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import Field, ValidationError
@@ -30,6 +31,8 @@ from components.core.errors import UsageError
 from components.model.units import LARGEST_RDMA_MTU
 
 SCHEMA_VERSION = 1
+MAX_AGE_DAYS = 30
+"""Default of `acceptance.max_age_days`, which says why."""
 
 HopRole = Literal[
     "sender_nic",
@@ -310,8 +313,27 @@ class Evidence(Seen):
         default=None, exclude_if=lambda value: value is None
     )
     """Settings beside ours, as the look before the update found them; None: there was no look."""
+    scope: str = Field(default="", exclude_if=lambda each: not each)
+    """What a person asked for alone: a pass is none of the whole site."""
+    max_age_days: int = Field(default=MAX_AGE_DAYS, exclude_if=lambda each: each == MAX_AGE_DAYS)
+    """Days for which it counts."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
+
+
+def oldest_proof(evidence: Evidence) -> str:
+    """When the oldest part of a proof was made; parts that were never proven are listed by name."""
+    left = (each.proven_at for each in evidence.left_out if each.proven_at)
+    return min([evidence.finished_at, *left])
+
+
+def days_since(date: str, now: datetime) -> float | None:
+    """The age of a date as evidence has it; None for another text."""
+    try:
+        then = datetime.fromisoformat(date)
+    except ValueError:
+        return None
+    return (now - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds() / 86_400
 
 
 def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:

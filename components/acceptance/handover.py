@@ -10,11 +10,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from components.acceptance.evidence import Evidence, days_since, oldest_proof
 from components.acceptance.judge.site import Report
+from components.acceptance.judge.verdict import Finding, overall_verdict
 from components.acceptance.plan import AcceptancePlan
 from components.acceptance.report.archive import (
     Archived,
@@ -25,6 +28,7 @@ from components.acceptance.report.archive import (
 )
 from components.acceptance.report.text import (
     LAB_NOTE,
+    headline_of,
     render_table,
     unproven_lines,
     unsettled_lines,
@@ -75,6 +79,10 @@ class Named:
     archive: str
     """Where it lies, relative to the folder of the program."""
     verdict: str
+    proven_at: str = ""
+    """When the oldest part of the proof was made; empty of an older release."""
+    asked: str = ""
+    """For the gate: digest of the plan that is to be proven."""
 
     @property
     def place(self) -> Archived:
@@ -113,7 +121,48 @@ def tell(report: Report, stack: str, digest: str) -> str:
     evidence = report.evidence
     place = archived_evidence(stack, evidence.run, digest).path
     verdict = f"{report.verdict}: {_counts(_verdicts(report))}"
-    return render_lines(asdict(Named(stack, evidence.run, digest, str(place), verdict)))
+    oldest = oldest_proof(evidence)
+    named = asdict(Named(stack, evidence.run, digest, str(place), verdict, oldest))
+    del named["asked"]
+    return render_lines(named)
+
+
+def for_gate(plan_digest: str, told: str) -> str:
+    """The stdin of the gate: what the evidence step told, and which plan it is to be of."""
+    return told + render_lines({"asked": plan_digest})
+
+
+def as_of(report: Report, now: datetime, asked: str = "") -> Report:
+    """What a report is worth now: old evidence, and that of another plan, prove nothing.
+
+    Args:
+        report: As its evidence was judged.
+        now: The time.
+        asked: Digest of the plan that is to be proven; empty where none is known.
+    """
+    evidence, found = report.evidence, list[Finding]()
+    limit, age = evidence.max_age_days, days_since(evidence.finished_at, now)
+    if age is None or not -1 <= age <= limit:  # a clock may be a day off
+        ago = "no date" if age is None else f"{age:.0f} days ago"
+        actual = f"it ended at {evidence.finished_at or 'no time'}: {ago}"
+        found.append(_no_proof(evidence, f"a proof of the last {limit} days", actual))
+    if asked and asked != evidence.plan_digest:
+        actual = f"plan {evidence.plan_digest}"
+        found.append(_no_proof(evidence, f"a proof of plan {asked}", actual))
+    findings = (*report.findings, *found)
+    verdict = overall_verdict(findings) if found else report.verdict
+    return report.model_copy(update={"findings": findings, "verdict": verdict})
+
+
+def _no_proof(evidence: Evidence, expected: str, actual: str) -> Finding:
+    return Finding(
+        check="evidence",
+        subject=f"run {evidence.run}",
+        verdict="error",
+        expected=expected,
+        actual=actual,
+        next_step="prove it as it is now: railyard accept",
+    )
 
 
 def parse_named(text: str) -> Named:
@@ -142,7 +191,7 @@ def render_short(report: Report) -> str:
     end = waivers_of(report)
     end += [f"not proven: {unproven} probes; the report has each"] if unproven else []
     end += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    end.append(f"acceptance {report.verdict}: {report.planned} probes planned")
+    end.append(f"{headline_of(report)}: {report.planned} probes planned")
     room = SHORT - sum(len(line) + 1 for line in (*lines, *end)) - _WIDTH
     faults = [line[:_WIDTH] for line in unsettled_lines(report)]
     shown = _fitting(faults, room)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict, get_args
 
 from components.acceptance.between_leaves import ports_between
-from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
+from components.acceptance.evidence import MAX_AGE_DAYS, HopRole, Limits, Probe, RailLimit
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.plan import plan_probes
@@ -93,6 +93,10 @@ class Policy:
     when_busy: Literal["warn", "wait", "fail"] = "warn"
     busy_wait_s: float = 600.0
     time_budget_s: float | None = None
+    max_age_days: int = field(default=0, metadata=OMIT_EMPTY)
+    """0: `evidence.MAX_AGE_DAYS`, so that older plans keep their digests."""
+    scope: str = field(default="", metadata=OMIT_EMPTY)
+    """What a person asked for alone, where no earlier proof of the whole counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,7 @@ class AcceptancePlan:
 
 def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None) -> AcceptancePlan:
     """Plan the limits, and for every probe the hops that its bytes must cross."""
-    cluster = plan_probes(spec)
+    cluster, age = plan_probes(spec), spec.acceptance.max_age_days
     in_cluster = [_probe(spec, job.probe, job=job) for job in cluster.jobs]
     on_hosts = [
         _probe(spec, _described(spec, host), host=host) for host in plan_payload_probes(spec)
@@ -168,6 +172,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
             when_busy=spec.acceptance.when_busy,
             busy_wait_s=spec.acceptance.busy_wait_s,
             time_budget_s=spec.acceptance.time_budget_s,
+            max_age_days=0 if age == MAX_AGE_DAYS else age,
         ),
     )
 

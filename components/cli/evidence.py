@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from components.acceptance.evidence import parse_evidence
 from components.acceptance.handover import (
     PROVE_AGAIN,
+    as_of,
     parse_accept_request,
     parse_asked,
     parse_named,
@@ -52,7 +54,8 @@ def gate(
     from components.acceptance.report.write import write_report  # noqa: PLC0415 - see above
 
     named = parse_named(sys.stdin.read())
-    report = judge_evidence(parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack))))
+    evidence = parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack)))
+    report = as_of(judge_evidence(evidence), datetime.now(UTC), named.asked)
     page = write_report(report, run_folder(stack, named.run)).html
     say(f"{render_short(report)}\nreport: {page}")
     if fail:

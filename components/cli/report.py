@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 import webbrowser
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from components.acceptance.evidence import Evidence, parse_evidence
-from components.acceptance.handover import EVIDENCE_STEP, PROVE_AGAIN, Named, parse_named
+from components.acceptance.handover import EVIDENCE_STEP, PROVE_AGAIN, Named, as_of, parse_named
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.report.archive import latest_evidence, read_archived, run_folder
 from components.acceptance.report.text import render_table
@@ -29,7 +30,7 @@ def report(
 ) -> None:
     """Show the last acceptance report of a stack and open its page."""
     evidence = _evidence(stack)
-    judged = judge_evidence(evidence)
+    judged = as_of(judge_evidence(evidence), datetime.now(UTC))
     page = (run_folder(stack, evidence.run) / "report.html").absolute()
     if not page.exists():
         # The plot's library is a second of work, and mostly the page is there.

@@ -123,6 +123,9 @@ class Acceptance(Frozen):
     """With `when_busy: wait`, how long all probes together may wait, in seconds."""
     time_budget_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which no further probe is begun; what was proven longest ago goes first."""
+    max_age_days: Annotated[int, Field(ge=1)] = 30
+    """Days for which a proof counts; then `changed` proves again, and the gate lets it through no
+    more. Default: a month, in which cables are moved and optics age unseen. It is a choice."""
 
     gate: Literal["fail", "warn"] = "fail"
     """`fail`: `pulumi up` fails with the verdict table."""

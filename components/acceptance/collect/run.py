@@ -30,7 +30,7 @@ from components.acceptance.collect.probe_runs import (
 )
 from components.acceptance.collect.turn import Hindrance, Turn
 from components.acceptance.collect.waits import Api
-from components.acceptance.evidence import Evidence, LeftOut
+from components.acceptance.evidence import MAX_AGE_DAYS, Evidence, LeftOut
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
 from components.acceptance.plan import AcceptancePlan
@@ -151,6 +151,8 @@ def _not_asked(plan: AcceptancePlan, proven: Mapping[str, str]) -> dict[str, obj
     places = (place for each in plan.left_out for place in subjects_of(each)[1:])
     return {
         "when_busy": plan.policy.when_busy,
+        "scope": plan.policy.scope,
+        "max_age_days": plan.policy.max_age_days or MAX_AGE_DAYS,
         "left_out": tuple(
             LeftOut(name=label_of(each), proven_at=proven.get(label_of(each), ""))
             for each in plan.left_out

@@ -54,8 +54,14 @@ def render_table(report: Report) -> str:
     lines += unproven_lines(report)
     lines += waivers_of(report)
     lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    lines.append(f"acceptance {report.verdict}: {report.planned} probes planned{_unproven(report)}")
+    lines.append(f"{headline_of(report)}: {report.planned} probes planned{_unproven(report)}")
     return "\n".join(lines) + "\n"
+
+
+def headline_of(report: Report) -> str:
+    """The verdict; a pass of a part is not `PASSED_LINE`, so that the next update proves all."""
+    scope = report.evidence.scope
+    return f"acceptance of {scope} {report.verdict}" if scope else f"acceptance {report.verdict}"
 
 
 def _unproven(report: Report) -> str:
