@@ -129,7 +129,7 @@ def tell(report: Report, stack: str, digest: str) -> str:
 
 def for_gate(plan_digest: str, told: str) -> str:
     """The stdin of the gate: what the evidence step told, and which plan it is to be of."""
-    return told + render_lines({"asked": plan_digest})
+    return told.rstrip() + "\n" + render_lines({"asked": plan_digest})
 
 
 def as_of(report: Report, now: datetime, asked: str = "") -> Report:
