@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import ceil
 from threading import BoundedSemaphore
@@ -14,10 +14,10 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from components.acceptance.collect.waits import (
+    NOT_PLACED,
     Api,
     Body,
     end_of,
-    find_waits,
     is_launcher,
     pods_of,
     why_waiting,
@@ -160,28 +160,31 @@ class Patience:
 ALONE: Final = Patience()
 
 
-def lend_class(api: Api, name: str) -> Body:
-    """Create the priority class of a run's pods, which the caller removes; its priority is 0.
+@contextmanager
+def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
+    """A priority class for the pods of one run: its name, empty where there is none, and words.
 
-    `preemptionPolicy` is in no pod's own power: Kubernetes' admission refuses a pod that says
-    something else than its class (`plugin/pkg/admission/priority/admission.go`).
-
-    Raises:
-        DeviceError: The cluster refuses it.
+    Only a class can say that a pod preempts nobody: Kubernetes refuses a pod whose own
+    `preemptionPolicy` differs from its class (`plugin/pkg/admission/priority/admission.go`).
     """
-    metadata = {"name": name, "labels": {"app.kubernetes.io/part-of": "railyard-acceptance"}}
     body: Body = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": metadata,
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "railyard-acceptance"}},
         "value": 0,
         "preemptionPolicy": "Never",
-        "globalDefault": False,
-        "description": "Probes of Railyard: they displace no pod.",
     }
-    _remove(api, body, deadline=time.monotonic() + REQUEST_DEADLINE_S, clock=time.monotonic)
-    api.post(collection_of(body), body)
-    return body
+    try:
+        api.delete(path_of(body))  # of a killed run
+        api.post(collection_of(body), body)
+    except DeviceError as error:
+        yield "", f"the cluster's default, which may preempt others: {error}"
+        return
+    try:
+        yield name, "0, and they preempt nobody"
+    finally:
+        with suppress(DeviceError):
+            api.delete(path_of(body))
 
 
 def never_preempting(objects: Iterable[ManifestBody], name: str) -> list[ManifestBody]:
@@ -196,12 +199,6 @@ def _with_class(value: JsonValue, name: str) -> JsonValue:
         return value
     found = {key: _with_class(each, name) for key, each in value.items()}
     return found | {"priorityClassName": name} if "containers" in found else found
-
-
-def remove_class(api: Api, body: Body) -> None:
-    """Delete the class of a run; one that stays is harmless, and its name says of which run."""
-    with suppress(DeviceError):
-        api.delete(path_of(body))
 
 
 def run_probe(
@@ -231,7 +228,7 @@ def run_probe(
             _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
         for body in objects:
             api.post(collection_of(body), body)
-        ran = _await_end(_Waiting(api, objects, watched, patience, clock), deadline_s)
+        ran = _await_end(api, objects, watched, deadline_s, patience, clock)
         if not ran.ended:
             ran = replace(ran, reason=why_waiting(api, objects))
         elif not ran.succeeded:
@@ -268,36 +265,26 @@ def pause() -> None:
     time.sleep(POLL_S)  # noqa: TID251 - every loop around it has a deadline and says what it waits for
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A probe that was created."""
-
-    api: Api
-    objects: Sequence[Body]
-    watched: Body
-    patience: Patience
-    clock: Callable[[], float]
-
-    def has_no_place(self) -> bool:
-        """The scheduler, a quota or a policy keeps its pods away."""
-        waits = find_waits(self.api, self.objects)
-        return bool(waits) and waits[0].kind in {"place", "refused"}
-
-
-def _await_end(this: _Waiting, deadline_s: float) -> ProbeRun:
-    api, body, begun = this.api, this.watched, this.clock()
-    place_s = this.patience.place_s
+def _await_end(
+    api: Api,
+    objects: Sequence[Body],
+    body: Body,
+    deadline_s: float,
+    patience: Patience,
+    clock: Callable[[], float],
+) -> ProbeRun:
+    begun, place_s = clock(), patience.place_s
     while True:
         current = api.get(path_of(body)) or {}
         end = end_of(current)
         if end is not None:
             return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
-        waited_s, given_up = this.clock() - begun, False
+        waited_s, given_up = clock() - begun, False
         if place_s is not None and waited_s >= place_s:
-            place_s, given_up = None, this.has_no_place()
+            place_s, given_up = None, NOT_PLACED in why_waiting(api, objects)
         if given_up or waited_s >= deadline_s:
             return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason="")
-        for _ in range(ceil(this.patience.at_once / (CALLS_AT_ONCE * POLL_S))):
+        for _ in range(ceil(patience.at_once / (CALLS_AT_ONCE * POLL_S))):
             pause()
 
 

@@ -27,10 +27,16 @@ from components.acceptance.collect.counters import (
     read_snapshot,
 )
 from components.acceptance.collect.turn import Turn
-from components.acceptance.collect.waits import Api
+from components.acceptance.collect.waits import NOT_PLACED, Api
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Hop, Outcome, ProbeEvidence, Unreachable
-from components.acceptance.plan import AcceptancePlan, CounterSource, HopPlan, ProbePlan
+from components.acceptance.plan import (
+    ADAPTERS,
+    AcceptancePlan,
+    CounterSource,
+    HopPlan,
+    ProbePlan,
+)
 from components.acceptance.probes.on_hosts import HostCommand, HostProbe
 from components.acceptance.report.archive import label_of, write_whole
 from components.core.errors import DeviceError
@@ -91,7 +97,7 @@ async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, 
         free, busy = await asyncio.to_thread(_split_busy, this, batch)
         later += [busy] if busy else []
         found += await _run_batch(this, free, lost, all_devices=not found)
-        if any(item.outcome == "not_run" for item in found[-len(free) :]):
+        if any(NOT_PLACED in item.detail for item in found if item.outcome == "not_run"):
             # One deadline is enough for a device plugin that registers late.
             this = replace(this, place_s=PLACE_S)
     for batch in later:
@@ -197,9 +203,13 @@ def _evidence_of(
             found.append(_skipped(this, each.probe, taken))
             continue
         item = _evidence(this, each.probe, ran, snapshots, took_s)
-        hops = tuple(
-            hop.model_copy(update={"shared": shared[way]}) if (way := _way(hop)) in shared else hop
+        counts = (
+            shared.get(_way(hop)) or shared.get((hop.device, ADAPTERS, _way(hop)[2]), 0)
             for hop in item.hops
+        )
+        hops = tuple(
+            hop.model_copy(update={"shared": count})
+            for hop, count in zip(item.hops, counts, strict=True)
         )
         found.append(item.model_copy(update={"hops": hops, "round": each.probe.round}))
     return found

@@ -7,9 +7,9 @@ is the gate's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,6 @@ from components.acceptance.collect.cluster_jobs import (
     KubernetesApi,
     Patience,
     lend_class,
-    remove_class,
 )
 from components.acceptance.collect.probe_runs import (
     AT_ONCE,
@@ -45,7 +44,6 @@ from components.remote.host_session import run_on_host
 from components.remote.script import KILL_AFTER_S, render_remote_command
 from components.remote.step import env_name
 
-_PRIORITY: Final = "priority of the probes' pods"
 ASK_AGAIN_S: Final = 5.0
 """Seconds between two looks while a standby may be taking over."""
 
@@ -105,7 +103,8 @@ def collect_evidence(
     turn = Turn(plan.policy, api)
     proven = _last_proofs(request, run)
     seen = asyncio.run(_look(plan, secrets)) if asked else {}
-    with _priority(api, f"{plan.cluster}-acceptance-{run}") as (name, how):
+    classes = lend_class(api, f"{plan.cluster}-acceptance-{run}") if api else nullcontext(("", ""))
+    with classes as (name, how):
         this = Round(plan, api, run, secrets, folder, turn, proven, request.provenance, name)
         probes, unreachable = asyncio.run(run_all(this))
         memlock = _read_memlock(this, api) if api and asked else {}
@@ -124,26 +123,9 @@ def collect_evidence(
         allocatable=allocatable,
         ib=seen,
         beside=read_beside(request.stack, run),
-        facts=how,
+        facts={"priority of the probes' pods": how} if how else {},
     )
     return found.model_copy(update=_not_asked(plan, proven))
-
-
-@contextmanager
-def _priority(api: Api | None, name: str) -> Generator[tuple[str, dict[str, str]]]:
-    """A priority class while the probes run, so that none displaces a pod, and what there is."""
-    if api is None or isinstance(api, Absent):
-        yield "", {}
-        return
-    try:
-        body = lend_class(api, name)
-    except DeviceError as error:
-        yield "", {_PRIORITY: f"the cluster's default, which may preempt others: {error}"}
-        return
-    try:
-        yield name, {_PRIORITY: "0, preempting nobody"}
-    finally:
-        remove_class(api, body)
 
 
 def _not_asked(plan: AcceptancePlan, proven: Mapping[str, str]) -> dict[str, object]:

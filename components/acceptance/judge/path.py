@@ -304,8 +304,9 @@ def _part(hop: Hop, own: Mapping[str, int], together: Mapping[str, int], limits:
     }
     largest = max(others, key=lambda key: others[key], default=wanted)
     classes = {wanted: total - wrong, largest: wrong} if largest != wanted else {wanted: total}
+    part = f"{hop.interface} (its part among {hop.shared} probes)"
     update = {
-        "interface": f"{hop.interface} (its part among {hop.shared} probes)",
+        "interface": hop.interface if limits.priority is None else part,
         "total_bytes": None if hop.total_bytes is None else total,
         "bytes_by_class": classes if hop.bytes_by_class else {},
     }
