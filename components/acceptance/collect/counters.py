@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
+from components.acceptance.collect.counter_names import (
+    DATA_NAMES,
+    ENDS,
+    HIDDEN,
+    KINDS,
+    NAMES,
+    NIC_NAMES,
+    OF_WAY,
+    PAUSES,
+    PORT_NAMES,
+    RDMA,
+    READ,
+    READ_ADAPTERS,
+    SHOW,
+    WAYS,
+)
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
 from components.core.beside import LostWay
@@ -18,31 +35,13 @@ from components.fabric.systems.base import CounterWay, PortCounters, Unread
 from components.remote.host_session import run_on_host
 
 READ_DEADLINE_S: Final = 20.0
-_ETHTOOL: Final = re.compile(r"^\s*([a-z0-9_]+): (\d+)\s*$", re.MULTILINE)
+_ETHTOOL: Final = re.compile(r"^\s*([a-zA-Z0-9_.]+): (\d+)\s*$", re.MULTILINE)
 
-_READ: Final = """echo '=== {name}'
-sudo -n ethtool -S {name}
-for file in /sys/class/net/{name}/device/infiniband/*/ports/1/hw_counters/out_of_sequence; do
-  if [ -r "$file" ]; then echo "out_of_sequence: $(cat "$file")"; fi
-done
-"""
-"""`out_of_sequence` is an RDMA hardware counter; ethtool does not show it."""
-
-READ_ADAPTERS: Final = """for device in /sys/class/infiniband/*; do
-  port=$device/ports/1
-  [ "$(cat "$port/link_layer" 2>/dev/null)" = InfiniBand ] || continue
-  case $(cat "$port/state") in 4:*) ;; *) continue ;; esac
-  echo "=== ${device##*/}"
-  for name in port_xmit_data port_rcv_data port_rcv_errors port_xmit_discards; do
-    echo "$name: $(cat "$port/counters/$name")"
-  done
-  echo "out_of_sequence: $(cat "$port/hw_counters/out_of_sequence" 2>/dev/null || echo 0)"
-done
-"""
 _DATA_UNIT_BYTES: Final = 4
 """`port_xmit_data` and `port_rcv_data` count words of four bytes (InfiniBand's PortCounters)."""
 
 Counters = Mapping[str, int]
+KeyT = TypeVar("KeyT", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,8 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
         ports, lost = await asyncio.to_thread(_read_switch, source, secrets)
         counted = {n: _Interface(flatten_port(port), port.unread) for n, port in ports.items()}
         return counted, lost
-    each = (_READ.format(name=name) for name in source.interfaces)
-    command = READ_ADAPTERS if on_fabric else "".join(each)
+    each = (READ.format(name=name, rdma=RDMA) for name in source.interfaces)
+    command = READ_ADAPTERS if on_fabric else "".join((SHOW, *each))
     answer = await run_on_host(endpoint, secrets, command, deadline_s=READ_DEADLINE_S)
     found = parse_ethtool(answer.stdout, source)
     return {name: _Interface(counted) for name, counted in found.items()}, ()
@@ -217,18 +216,49 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
                 )
     # Without a reading before, the one after is a sum since the start, and says nothing.
     first, last = before.counters.get(place), after.counters.get(place)
-    grown = diff_counters(first, last) if first and last else {}
-    if not grown:
+    if not first or not last:
         return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
-    fields = _fields(hop, grown)
-    if _NEEDED.get(hop.role) == "rx" and not fields.get("bytes_by_class"):
-        fields |= {
-            "status": "uncounted",
-            "detail": "the system counts no received priorities",
-            # EOS counts how many bytes came, SONiC nothing of a probe's.
-            "total_bytes": grown.get("rx_bytes"),
-        }
-    return base.model_copy(update=fields)
+    unread = "|".join(
+        OF_WAY[each.way] for seen in (before, after) for each in seen.unread.get(place, ())
+    )
+    first, last = (_judged(each, unread) for each in (first, last))
+    if lost := _find_reset(first, last):
+        return base.model_copy(update={"status": "not_counted", "detail": lost})
+    return base.model_copy(update=_fields(hop, _grow(first, last), last.get(HIDDEN, 0)))
+
+
+_VF: Final = re.compile(r"vf\.[^.]+\.")
+
+
+def _judged(counted: Counters, unread: str) -> Counters:
+    """The counters that are judged, without those that one of the two readings lacks."""
+    return {
+        name: value
+        for name, value in counted.items()
+        if re.fullmatch(NAMES, _VF.sub("", name)) and not re.fullmatch(unread, name)
+    }
+
+
+def _find_reset(first: Counters, last: Counters) -> str:
+    """Why what an interface counted is not known: a counter went back, or cannot go on."""
+    for name, was in first.items():
+        if name in last and last[name] < was and name != HIDDEN:
+            return (
+                f"{name} went back from {was} to {last[name]}: it was cleared (driver loaded "
+                "again, reboot, clear counters), or it wrapped"
+            )
+        if was == ENDS.get(name):
+            return f"{name} is at its end, {was}: clear it with perfquery -R"
+    return ""
+
+
+def _grow(first: Counters, last: Counters) -> dict[str, int]:
+    """What each counter grew by, of a NIC and of those VFs that were there before, together."""
+    grown: Counter[str] = Counter()
+    ends = {name: n for name, n in last.items() if name in first or not _VF.match(name)}
+    for name, value in diff_counters(first, ends).items():
+        grown[_VF.sub("", name)] += value
+    return dict(grown)
 
 
 _NEEDED: Final[Mapping[HopRole, CounterWay]] = {
@@ -252,47 +282,72 @@ def describe_unread(unread: Unread) -> str:
     return f"`{unread.command}`: {unread.why}; it answered: {shown or 'nothing'}"
 
 
-_NIC_NAMES: Final = {"sender_nic": r"tx_prio(\d)_bytes", "receiver_nic": r"rx_prio(\d)_bytes"}
-_PORT_NAMES: Final = {"rx": r"rx_prio(\d)_bytes", "tx": r"tx_tc(\d)_bytes"}
-"""Counter of each class as ethtool (mlx5) and the switch drivers name it."""
-
-
-_LOST: Final = r"(rx_out_of_buffer|rx_discards_phy|rx_discards|tx_tc\d_drops)"
-"""On arrival, and by a full queue of any class."""
-_DATA_NAMES: Final = {"sender_nic": "port_xmit_data", "receiver_nic": "port_rcv_data"}
-
-
-def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
-    data = grown.get(_DATA_NAMES.get(hop.role, ""))
+def _fields(hop: HopPlan, grown: Counters, hidden: int) -> dict[str, object]:
+    """What a hop counted, as fields of `Hop`."""
+    found = _losses(grown)
+    data = grown.get(DATA_NAMES.get(hop.role, ""))
     if data is not None:
-        return {
-            "total_bytes": data * _DATA_UNIT_BYTES,
-            "discards": _sum(grown, r"(port_rcv_errors|port_xmit_discards)"),
-            "out_of_sequence": _sum(grown, r"out_of_sequence"),
-        }
-    name = _NIC_NAMES.get(hop.role) or _PORT_NAMES[_NEEDED[hop.role]]
-    classes = _by_number(grown, name)
-    return {
-        "bytes_by_class": classes,
-        "total_bytes": sum(classes.values()),
-        "pause_frames": _sum(grown, r"[rt]x_prio\d_pause"),
-        "pauses_received": _grown_by_number(grown, r"rx_prio(\d)_pause"),
-        "pauses_sent": _grown_by_number(grown, r"tx_prio(\d)_pause"),
-        "storms": _grown_by_number(grown, r"tx_tc(\d)_storms"),
-        "discards": _sum(grown, _LOST),
-        "out_of_sequence": _sum(grown, r"out_of_sequence"),
-        "ecn_marked": _sum(grown, "ecn_marked"),
+        return found | {"total_bytes": data * _DATA_UNIT_BYTES}
+    if way := WAYS.get(hop.role):
+        if hidden:
+            found["detail"] = f"{hidden} VFs are in pods: what their RDMA devices lost is not known"
+        elif found["out_of_sequence"] is None:
+            found["detail"] = "its RDMA device has no counter out_of_sequence"
+        found |= _nic_bytes(way, grown)
+    else:
+        classes = _by_number(grown, PORT_NAMES[_NEEDED[hop.role]])
+        found |= {"bytes_by_class": classes, "total_bytes": sum(classes.values())}
+        if not classes:
+            # EOS counts how many bytes came, SONiC nothing of a probe's.
+            whole = grown.get("rx_bytes") if _NEEDED[hop.role] == "rx" else None
+            found |= _uncounted("the system counts no received priorities", whole)
+    received, sent = (_by_number(grown, PAUSES.format(way)) for way in ("rx", "tx"))
+    return found | {
+        "pause_frames": sum((*received.values(), *sent.values())) if received or sent else None,
+        "pauses_received": _positive(received),
+        "pauses_sent": _positive(sent),
+        "storms": _positive(_by_number(grown, r"tx_tc(\d)_storms")),
     }
+
+
+def _uncounted(why: str, whole: int | None) -> dict[str, object]:
+    return {"status": "uncounted", "detail": why, "total_bytes": whole}
+
+
+def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
+    """The bytes of a NIC by priority, or why its driver does not tell them."""
+    for driver, each, total in NIC_NAMES:
+        classes = _by_number(grown, each.format(way))
+        whole = _sum(grown, total.format(way))
+        used = _positive(classes).values()
+        if classes and (total == "-" or len({*used}) == len(used)):
+            whole = sum(classes.values()) if whole is None else whole
+            return {"bytes_by_class": classes, "total_bytes": whole}
+        if classes or (each == "-" and whole is not None):
+            return _uncounted(f"the driver {driver} does not count each priority by itself", whole)
+    return _uncounted("the driver counts bytes by priority under no name that we know", None)
+
+
+def _losses(grown: Counters) -> dict[str, object]:
+    """What was lost, sent again or marked; None for what is not counted."""
+    found = {kind: dict[str, int]() for kind in KINDS.values()}
+    for pattern, kind in KINDS.items():
+        found[kind] |= {name: n for name, n in grown.items() if re.fullmatch(pattern, name)}
+    sums = {kind: sum(each.values()) if each else None for kind, each in found.items()}
+    of_priority = sums.pop("of_priority")
+    if of_priority is not None:
+        sums["discards"] = max(of_priority, sums["discards"] or 0)
+    return {**sums, "errors": _positive(found["errors"]), "noted": _positive(found["noted"])}
 
 
 def _by_number(grown: Counters, pattern: str) -> dict[int, int]:
     """The counters whose name has a priority or class in it, by that."""
     found = ((re.fullmatch(pattern, name), value) for name, value in grown.items())
-    return {int(match[1]): value for match, value in found if match is not None}
+    return {int(match[match.lastindex or 0]): n for match, n in found if match is not None}
 
 
-def _grown_by_number(grown: Counters, pattern: str) -> dict[int, int]:
-    return {number: value for number, value in _by_number(grown, pattern).items() if value}
+def _positive(grown: Mapping[KeyT, int]) -> dict[KeyT, int]:
+    return {key: value for key, value in grown.items() if value}
 
 
 def _sum(grown: Counters, pattern: str) -> int | None:
