@@ -111,11 +111,11 @@ class LossLimits(Frozen):
     """
 
     per_port: Annotated[int, Field(ge=0)] = 100
-    """At each port, however little the probe moved. LLDP, ARP and neighbour discovery share the
-    port, and a VLAN filter discards some of their frames: a few a minute, in minutes (a choice)."""
+    """At each port, however little the probe moved: a VLAN filter discards some frames of LLDP,
+    ARP and neighbour discovery, a few a minute (a choice)."""
     discards_per_tb: Annotated[float, Field(ge=0)] | None = 100
-    """Packets that a port or NIC threw away. RoCE with PFC is to lose none; 100 of the 244 million
-    packets of 4096 bytes in 1 TB is what other traffic may lose (a choice)."""
+    """Packets that a port or NIC threw away. RoCE with PFC is to lose none of the 244 million of
+    4096 bytes in 1 TB; 100 is what other traffic may lose (a choice)."""
     out_of_sequence_per_tb: Annotated[float, Field(ge=0)] | None = 2000
     """Packets that arrived out of sequence: IEEE 802.3 asks of a link a bit error ratio of 10^-12,
     so 8 lost packets in 1 TB; each makes those in flight late, 250 on 400 Gb/s with 20 us. A
@@ -129,9 +129,8 @@ class LossLimits(Frozen):
     """Packets marked by ECN: 1 % of the packets of 4096 bytes (a choice). It fails pairs, which
     congest nothing; where many send to one, as in collectives, it warns."""
     errors_per_port: Annotated[int, Field(ge=0)] | None = 0
-    """Events that a sound link has none of in a probe: link down, wrong checksum, symbol error
-    that FEC did not correct, pause storm, sequence error at the sender, timeout of an
-    acknowledgement (the kernel's mlx5/counters.rst calls them errors)."""
+    """Link down, wrong checksum, symbol error that FEC did not correct, pause storm, sequence error
+    at the sender, late acknowledgement: a sound link has none (mlx5/counters.rst: "Error")."""
 
 
 class Acceptance(Frozen):

@@ -31,7 +31,7 @@ from components.core.beside import LostWay
 from components.core.errors import DeviceError
 from components.fabric.cabling import find_lost
 from components.fabric.device import read_counted, read_counters
-from components.fabric.systems.base import CounterWay, PortCounters, Unread
+from components.fabric.systems.base import PortCounters, Unread
 from components.remote.host_session import run_on_host
 
 READ_DEADLINE_S: Final = 20.0
@@ -123,28 +123,16 @@ def flatten_port(port: PortCounters) -> dict[str, int]:
 
     What a system does not count, or in a form that its driver does not know, is left out.
     """
-    flat: dict[str, int] = {}
-    if port.rx_discards is not None:
-        flat["rx_discards"] = port.rx_discards
-    if port.ecn_marked is not None:
-        flat["ecn_marked"] = port.ecn_marked
-    if port.rx_bytes is not None:
-        flat["rx_bytes"] = port.rx_bytes
-    for number, counted in port.by_priority.items():
-        if counted.rx_bytes is not None:
-            flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
-        if counted.tx_bytes is not None:
-            flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
-        if counted.tx_drops is not None:
-            flat[f"tx_tc{number}_drops"] = counted.tx_drops
-    return flat | _flatten_pauses(port)
-
-
-def _flatten_pauses(port: PortCounters) -> dict[str, int]:
-    """PFC frames as ethtool (mlx5) names them, and stuck queues."""
-    received = {f"rx_prio{number}_pause": each.received for number, each in port.pauses.items()}
-    sent = {f"tx_prio{number}_pause": each.sent for number, each in port.pauses.items()}
-    return received | sent | {f"tx_tc{number}_storms": n for number, n in port.storms.items()}
+    found: dict[str, int | None] = {
+        "rx_discards": port.rx_discards, "ecn_marked": port.ecn_marked, "rx_bytes": port.rx_bytes
+    }  # fmt: skip
+    for n, counted in port.by_priority.items():
+        found |= {f"rx_prio{n}_bytes": counted.rx_bytes, f"tx_tc{n}_bytes": counted.tx_bytes}
+        found[f"tx_tc{n}_drops"] = counted.tx_drops
+    for n, each in port.pauses.items():  # as ethtool (mlx5) names them
+        found |= {f"rx_prio{n}_pause": each.received, f"tx_prio{n}_pause": each.sent}
+    found |= {f"tx_tc{n}_storms": count for n, count in port.storms.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
@@ -197,12 +185,10 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     """What one hop counted of a probe, or why that is not known."""
     place = (hop.device, hop.interface)
     base = Hop(
-        rail=hop.rail,
-        direction=hop.direction,
-        role=hop.role,
-        device=hop.device,
+        rail=hop.rail, direction=hop.direction, role=hop.role, device=hop.device,
         interface=hop.interface,
-    )
+    )  # fmt: skip
+    needed = "rx" if hop.role.endswith("_ingress") else "tx"
     if hop.is_dark:
         return base.model_copy(update={"status": "no_login"})
     for snapshot in (before, after):
@@ -210,7 +196,7 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
             detail = snapshot.unreachable[hop.device].splitlines()[0]
             return base.model_copy(update={"status": "unreachable", "detail": detail})
         for unread in snapshot.unread.get(place, ()):
-            if unread.way == _NEEDED.get(hop.role):
+            if unread.way == needed and hop.role not in WAYS:
                 return base.model_copy(
                     update={"status": "not_observed", "detail": describe_unread(unread)}
                 )
@@ -224,7 +210,8 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     first, last = (_judged(each, unread) for each in (first, last))
     if lost := _find_reset(first, last):
         return base.model_copy(update={"status": "not_counted", "detail": lost})
-    return base.model_copy(update=_fields(hop, _grow(first, last), last.get(HIDDEN, 0)))
+    fields = _fields(hop.role, _grow(first, last), last.get(HIDDEN, 0))
+    return base.model_copy(update=fields)
 
 
 _VF: Final = re.compile(r"vf\.[^.]+\.")
@@ -261,15 +248,6 @@ def _grow(first: Counters, last: Counters) -> dict[str, int]:
     return dict(grown)
 
 
-_NEEDED: Final[Mapping[HopRole, CounterWay]] = {
-    "switch_ingress": "rx",
-    "uplink_egress": "tx",
-    "spine_ingress": "rx",
-    "spine_egress": "tx",
-    "downlink_ingress": "rx",
-    "switch_egress": "tx",
-}
-"""What a hop of a switch cannot be judged without."""
 _KEPT: Final = 1500
 """Characters of an answer that go into the evidence: a table of one port has fewer."""
 
@@ -282,24 +260,25 @@ def describe_unread(unread: Unread) -> str:
     return f"`{unread.command}`: {unread.why}; it answered: {shown or 'nothing'}"
 
 
-def _fields(hop: HopPlan, grown: Counters, hidden: int) -> dict[str, object]:
+def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
     """What a hop counted, as fields of `Hop`."""
     found = _losses(grown)
-    data = grown.get(DATA_NAMES.get(hop.role, ""))
+    data = grown.get(DATA_NAMES.get(role, ""))
     if data is not None:
         return found | {"total_bytes": data * _DATA_UNIT_BYTES}
-    if way := WAYS.get(hop.role):
+    if way := WAYS.get(role):
         if hidden:
             found["detail"] = f"{hidden} VFs are in pods: what their RDMA devices lost is not known"
         elif found["out_of_sequence"] is None:
             found["detail"] = "its RDMA device has no counter out_of_sequence"
         found |= _nic_bytes(way, grown)
     else:
-        classes = _by_number(grown, PORT_NAMES[_NEEDED[hop.role]])
+        enters = role.endswith("_ingress")
+        classes = _by_number(grown, PORT_NAMES["rx" if enters else "tx"])
         found |= {"bytes_by_class": classes, "total_bytes": sum(classes.values())}
         if not classes:
             # EOS counts how many bytes came, SONiC nothing of a probe's.
-            whole = grown.get("rx_bytes") if _NEEDED[hop.role] == "rx" else None
+            whole = grown.get("rx_bytes") if enters else None
             found |= _uncounted("the system counts no received priorities", whole)
     received, sent = (_by_number(grown, PAUSES.format(way)) for way in ("rx", "tx"))
     return found | {

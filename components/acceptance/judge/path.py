@@ -63,29 +63,18 @@ def judge_losses(
 ) -> list[Finding]:
     """Warnings: what was lost, sent again, paused or marked within the limits, or not counted.
 
-    Args:
-        item: The probe.
-        priority: That of RoCE: pauses of the others are `warn_pauses`'.
-        losses: The limits; default those of a site that sets none.
+    Pauses of other priorities than that of RoCE are `warn_pauses`'.
     """
     unknown = {
         hop.place: hop.detail
         for hop in item.hops
         if hop.status in _READ and hop.role.endswith("_nic") and hop.detail
     }
-    found = _lost(item, priority, losses or LossLimits())
+    found = [each for each, fails in _lost(item, priority, losses or LossLimits()) if not fails]
+    unread = (_unproven(item, place, why) for place, why in unknown.items())
     return [
-        *(each for each, fails in found if not fails),
-        *(
-            Finding(
-                check="losses",
-                subject=item.probe.name,
-                verdict="error",
-                expected=f"all counters of {place}",
-                actual=why,
-            )
-            for place, why in unknown.items()
-        ),
+        *found,
+        *(each.model_copy(update={"check": "losses", "actual": each.detail}) for each in unread),
     ]
 
 
@@ -122,14 +111,11 @@ def _lost(
 
 def _loss(item: ProbeEvidence, hop: Hop, seen: tuple[str, str, int]) -> Finding:
     check, expected, count = seen
+    actual = f"{count} at {hop.place} ({hop.rail}, {hop.direction})"
     return Finding(
-        check=check,
-        subject=item.probe.name,
-        verdict="failed",
-        expected=expected,
-        actual=f"{count} at {hop.place} ({hop.rail}, {hop.direction})",
+        check=check, subject=item.probe.name, verdict="failed", expected=expected, actual=actual,
         next_step=_LOSS_STEP,
-    )
+    )  # fmt: skip
 
 
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
@@ -172,14 +158,9 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
 
 def _all_dark(item: ProbeEvidence, where: str, dark: list[Hop]) -> Finding:
     """No hop of the way can be read: that is no proof, and nothing that a login would mend."""
-    return Finding(
-        check="traffic class",
-        subject=item.probe.name,
-        verdict="skipped",
-        expected=f"{where}: counters of every hop",
-        actual=DARK,
-        detail=" -> ".join(hop.place for hop in dark),
-    )
+    places = " -> ".join(hop.place for hop in dark)
+    dark_is = {"verdict": "skipped", "actual": DARK, "next_step": ""}
+    return _unproven(item, where, places).model_copy(update=dark_is)
 
 
 def _together(hops: list[Hop]) -> Hop:
