@@ -12,7 +12,7 @@ KINDS: Final = {
     r"link_down_events(_phy)?|link_downed|tx_pause_storm_error_events": "errors",
     r"rx_crc_errors(_phy|\.nic)|rx_fcs_err_frames|frames_rx_bad_fcs": "errors",
     r"rx_icrc_encapsulated|rx_(pcs_)?symbol_err(_phy)?|symbol_error": "errors",
-    r"rx_fec_uncorrectable_blocks": "errors",
+    r"rx_fec_uncorrectable_blocks|fcsErrors|symbolErrors": "errors",
     # The receiver missed a packet and said so; no acknowledgement came in time.
     r"packet_seq_err|implied_nak_seq_err|seq_err_naks_rcvd|local_ack_timeout_err": "errors",
     r"roce_adp_retrans(_to)?|duplicate_request|to_retransmits|dup_req": "retransmissions",
@@ -78,7 +78,7 @@ done
 OF_WAY: Final[Mapping[CounterWay, str]] = {
     "rx": r"rx_(prio\d_)?bytes", "tx": r"tx_tc\d_bytes", "marked": "ecn_marked",
     "discards": r"rx_discards|tx_tc\d_drops", "pauses": r"[rt]x_prio\d_pause",
-    "storms": r"tx_tc\d_storms",
+    "storms": r"tx_tc\d_storms", "errors": "fcsErrors|symbolErrors",
 }  # fmt: skip
 """What a switch port counts, by the answer that it is in."""
 HIDDEN: Final = "vfs_hidden"

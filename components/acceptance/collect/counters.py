@@ -132,7 +132,7 @@ def flatten_port(port: PortCounters) -> dict[str, int]:
     for n, each in port.pauses.items():  # as ethtool (mlx5) names them
         found |= {f"rx_prio{n}_pause": each.received, f"tx_prio{n}_pause": each.sent}
     found |= {f"tx_tc{n}_storms": count for n, count in port.storms.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in (found | {**port.errors}).items() if value is not None}
 
 
 def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
