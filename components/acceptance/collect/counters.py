@@ -240,7 +240,7 @@ def _find_reset(first: Counters, last: Counters) -> str:
 
 
 def _grow(first: Counters, last: Counters) -> dict[str, int]:
-    """What each counter grew by, of a NIC and of those VFs that were there before, together."""
+    """What each counter of a NIC grew by, with those VFs that were there before."""
     grown: Counter[str] = Counter()
     ends = {name: n for name, n in last.items() if name in first or not _VF.match(name)}
     for name, value in diff_counters(first, ends).items():
