@@ -8,7 +8,7 @@ import pytest
 
 from components.acceptance.digest import parse_image_log
 from components.acceptance.evidence import Hop, Limits, Probe, ProbeEvidence
-from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
+from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import FABRIC, judge_ib
 from components.acceptance.judge.nccl import judge_nccl
@@ -72,11 +72,9 @@ def item(kind: str = "nccl", **changes: Any) -> ProbeEvidence:  # noqa: ANN401 -
         (Sent(1000, 4000, is_certain=False), 899, "error"),
         (Sent(1000, 4000, is_certain=True), 899, "failed"),
         (Sent(1000, 4000, is_certain=True), 900, "passed"),
-        # Beyond headers of 102 bytes for each packet of 4096 and its acknowledgement, and 1 %.
+        # Twice 102 bytes of headers for each 4096, and 1 %.
         (Sent(1000, 4000, is_certain=False), 4239, "passed"),
         (Sent(1000, 4000, is_certain=False), 4240, "error"),
-        (Sent(60 * 10**9, 60 * 10**9, is_certain=True), 62 * 10**9, "passed"),
-        (Sent(60 * 10**9, 60 * 10**9, is_certain=True), 66 * 10**9, "error"),
         (Sent(0, 0, is_certain=False), 0, "failed"),
         (Sent(0, 0, is_certain=False), 1, "passed"),
         (Sent(0, 1, is_certain=False), 5, "error"),
@@ -86,24 +84,9 @@ def test_how_much_is_enough(sent: Sent, seen: int, verdict: str) -> None:
     assert judge_amount(sent, seen) == verdict
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (999, "999 B"),
-        (1000, "1.0 kB"),
-        (1_500_000, "1.5 MB"),
-        (2 * 10**9, "2.0 GB"),
-        (3 * 10**12, "3.0 TB"),
-    ],
-)
-def test_amounts_are_shown_in_decimal_units(count: int, text: str) -> None:
-    assert show_size(count) == text
-
-
 # One row of 1 GiB in one half, 20 times, over two rails: 10,737,418,240 bytes of message a rail.
 RAIL: Final = 10_737_418_240
-MOST: Final = round(2 * RAIL * 26 / 20 * 128 / 120)
-"""Up and down a tree, with 5 runs to warm up, 1 to check the values, and the flags of LL128."""
+MOST: Final = round(2 * RAIL * 26 / 20 * 128 / 120)  # 6 runs not timed, flags of LL128
 
 
 @pytest.mark.parametrize(
@@ -141,11 +124,10 @@ def test_what_other_probes_send() -> None:
     assert sent_bytes(item("deepspeed_scan", deepspeed=none)).least == 26_843_545_600
     pair = parse_perftest_log(PERFTEST)
     assert isinstance(pair, PerftestLog)
-    assert sent_bytes(item("perftest", perftest=pair)) == Sent(
-        327_680_000, 327_680_000 + 5000 * 102, is_certain=True
-    )
-    timed = item("perftest", perftest=pair, command="ib_write_bw -D 10 --report_gbits")
-    assert sent_bytes(timed) == Sent(327_680_000, 655_360_000, is_certain=False)
+    exact = sent_bytes(item("perftest", perftest=pair))
+    assert exact == Sent(327_680_000, 327_680_000 + 5000 * 102, is_certain=True)
+    timed = item("perftest", perftest=pair, command="ib_write_bw -D 10")
+    assert sent_bytes(timed).most == 655_360_000
     assert sent_bytes(item("resnet50", nccl=nccl())) == Sent(0, 0, is_certain=False)
 
 
