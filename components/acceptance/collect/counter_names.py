@@ -83,8 +83,6 @@ OF_WAY: Final[Mapping[CounterWay, str]] = {
 """What a switch port counts, by the answer that it is in."""
 HIDDEN: Final = "vfs_hidden"
 """How many VFs have their RDMA device elsewhere; it is no sum."""
-PORT_NAMES: Final = {"rx": r"rx_prio(\d)_bytes", "tx": r"tx_tc(\d)_bytes"}
-"""Counter of each class as the switch drivers name it."""
 NIC_NAMES: Final = (
     ("mlx5_core", r"{}_prio(\d)_bytes", "-"),
     ("bnxt_en", r"{}_bytes_pri(\d)", "{}_bytes"),

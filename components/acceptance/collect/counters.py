@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from components.acceptance.collect.counter_names import (
@@ -18,7 +19,6 @@ from components.acceptance.collect.counter_names import (
     NIC_NAMES,
     OF_WAY,
     PAUSES,
-    PORT_NAMES,
     RDMA,
     READ,
     READ_ADAPTERS,
@@ -210,20 +210,24 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     first, last = (_judged(each, unread) for each in (first, last))
     if lost := _find_reset(first, last):
         return base.model_copy(update={"status": "not_counted", "detail": lost})
-    fields = _fields(hop.role, _grow(first, last), last.get(HIDDEN, 0))
+    hidden = max(first.get(HIDDEN, 0), last.get(HIDDEN, 0))
+    fields = _fields(hop.role, _grow(first, last), hidden)
     return base.model_copy(update=fields)
 
 
 _VF: Final = re.compile(r"vf\.[^.]+\.")
 
 
+@lru_cache(maxsize=8192)
+def _is_judged(name: str) -> bool:
+    """NICs have a thousand counters, and those of a site have the same names."""
+    return re.fullmatch(NAMES, _VF.sub("", name)) is not None
+
+
 def _judged(counted: Counters, unread: str) -> Counters:
     """The counters that are judged, without those that one of the two readings lacks."""
-    return {
-        name: value
-        for name, value in counted.items()
-        if re.fullmatch(NAMES, _VF.sub("", name)) and not re.fullmatch(unread, name)
-    }
+    found = {name: value for name, value in counted.items() if _is_judged(name)}
+    return {name: n for name, n in found.items() if not re.fullmatch(unread, name)}
 
 
 def _find_reset(first: Counters, last: Counters) -> str:
@@ -274,12 +278,13 @@ def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
         found |= _nic_bytes(way, grown)
     else:
         enters = role.endswith("_ingress")
-        classes = _by_number(grown, PORT_NAMES["rx" if enters else "tx"])
+        classes = _by_number(grown, r"rx_prio(\d)_bytes" if enters else r"tx_tc(\d)_bytes")
         found |= {"bytes_by_class": classes, "total_bytes": sum(classes.values())}
         if not classes:
             # EOS counts how many bytes came, SONiC nothing of a probe's.
             whole = grown.get("rx_bytes") if enters else None
-            found |= _uncounted("the system counts no received priorities", whole)
+            way = "received priorities" if enters else "classes that it sends"
+            found |= _uncounted(f"the system counts no {way}", whole)
     received, sent = (_by_number(grown, PAUSES.format(way)) for way in ("rx", "tx"))
     return found | {
         "pause_frames": sum((*received.values(), *sent.values())) if received or sent else None,
