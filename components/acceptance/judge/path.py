@@ -15,7 +15,7 @@ from typing import Final, get_args
 from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence
 from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
 from components.acceptance.judge.pauses import other_pauses
-from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.verdict import Finding, Verdict
 from components.model.acceptance import LossLimits
 
 _READ = ("observed", "uncounted")
@@ -32,6 +32,7 @@ _LOSSES: Final = (
     ("ecn_marked", "packet marked", "marks_per_tb"),
 )
 """Field of `Hop`, its words, and its limit."""
+_CLASS: Final = "traffic class"
 _LOSS_STEP: Final = "look for congestion, a wrong class, or a bad cable at that port"
 _ERROR_STEP: Final = (
     "clean or replace the cable and its transceivers, then the NIC or switch port; the limit is "
@@ -91,7 +92,10 @@ def _lost(
     """Each loss as a finding, and whether it fails the probe."""
     least = sent_bytes(item).least
     for hop in item.hops:
-        moved = max(hop.total_bytes or 0, least)
+        moved, where = (
+            max(hop.total_bytes or 0, least),
+            f"{hop.place} ({hop.rail}, {hop.direction})",
+        )
         for name, what, limit in _LOSSES:
             count = _count(hop, name, priority)
             per_tb: float | None = getattr(losses, limit)
@@ -102,19 +106,20 @@ def _lost(
                 fails, quiet = fails and is_pair, losses.per_port if is_pair else allowed
             if count > quiet:
                 most = f"{what}: at most {allowed:.0f} in {show_size(moved)}"
-                yield _loss(item, hop, (name, most if fails else f"no {what}", count)), fails
+                expected, seen = most if fails else f"no {what}", f"{count} at {where}"
+                yield _row(item, name, "failed", expected, seen, "", _LOSS_STEP), fails
         for name, count in hop.errors.items():
             fails = losses.errors_per_port is not None and count > losses.errors_per_port
-            found = _loss(item, hop, (name, f"no {name}", count))
-            yield found.model_copy(update={"next_step": _ERROR_STEP}), fails
+            texts = (f"no {name}", f"{count} at {where}", "", _ERROR_STEP)
+            yield _row(item, name, "failed", *texts), fails
 
 
-def _loss(item: ProbeEvidence, hop: Hop, seen: tuple[str, str, int]) -> Finding:
-    check, expected, count = seen
-    actual = f"{count} at {hop.place} ({hop.rail}, {hop.direction})"
+def _row(item: ProbeEvidence, check: str, verdict: Verdict, *texts: str) -> Finding:
+    """A finding about a probe; `texts` are expected, actual, detail and next step."""
+    expected, actual, detail, step = (*texts, "", "")[:4]
     return Finding(
-        check=check, subject=item.probe.name, verdict="failed", expected=expected, actual=actual,
-        next_step=_LOSS_STEP,
+        check=check, subject=item.probe.name, verdict=verdict, expected=expected, actual=actual,
+        detail=detail, next_step=step,
     )  # fmt: skip
 
 
@@ -146,14 +151,10 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         return _unproven(item, where, f"no hop counts by class: {hops[0].place}: {hops[0].detail}")
     least = min(_share(hop, limits) for hop in proven)
     unseen = f"; {' and '.join(hop.place for hop in dark)} {DARK}" if dark else ""
-    return Finding(
-        check="traffic class",
-        subject=item.probe.name,
-        verdict="passed",
-        expected=f"{where}: {_classes(limits)} at {len(proven)} hops",
-        actual=f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}{unseen}",
-        detail=" -> ".join(hop.place for hop in hops),
-    )
+    expected = f"{where}: {_classes(limits)} at {len(proven)} hops"
+    actual = f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}{unseen}"
+    places = " -> ".join(hop.place for hop in hops)
+    return _row(item, _CLASS, "passed", expected, actual, places)
 
 
 def _all_dark(item: ProbeEvidence, where: str, dark: list[Hop]) -> Finding:
@@ -204,18 +205,10 @@ def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> F
         size = hop.total_bytes - hop.bytes_by_class.get(wanted, 0)
         found = f"not in {name} {wanted}"
     share = size / hop.total_bytes * 100
-    return Finding(
-        check="traffic class",
-        subject=item.probe.name,
-        verdict="failed",
-        expected=f"{where}: {name} {wanted} at {hop.place}",
-        actual=f"{share:.0f} % of {show_size(hop.total_bytes)} {found}",
-        detail=(
-            f"wrong traffic class at {hop.place}: expected {name} {wanted}, "
-            f"{share:.0f} % of {show_size(hop.total_bytes)} {found}"
-        ),
-        next_step=_class_step(hop),
-    )
+    expected, actual = f"{name} {wanted}", f"{share:.0f} % of {show_size(hop.total_bytes)} {found}"
+    detail = f"wrong traffic class at {hop.place}: expected {expected}, {actual}"
+    wanted_there = f"{where}: {expected} at {hop.place}"
+    return _row(item, _CLASS, "failed", wanted_there, actual, detail, _class_step(hop))
 
 
 def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
@@ -233,33 +226,21 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
     if verdict == "passed":
         return None
     less = hop.total_bytes < max(sent.least, 1)
-    return Finding(
-        check="traffic class",
-        subject=item.probe.name,
-        verdict=verdict,
-        expected=f"{where}: {sent.text} through {hop.place}",
-        actual=f"{show_size(hop.total_bytes)} seen there",
-        detail=f"the probe's bytes did not pass {hop.place}"
-        if verdict == "failed"
-        else "less than the probe can have sent: nothing is proven there"
-        if less
-        else "more than the probe can have sent: this cannot be judged because of other traffic",
-        next_step="the cable plan is wrong, or the probe used another interface"
-        if less
-        else "run acceptance again while nothing else uses the rail",
-    )
+    why = "nothing is proven there" if less else "this cannot be judged because of other traffic"
+    detail = f"{'less' if less else 'more'} than the probe can have sent: {why}"
+    if verdict == "failed":
+        detail = f"the probe's bytes did not pass {hop.place}"
+    step = "run acceptance again while nothing else uses the rail"
+    if less:
+        step = "the cable plan is wrong, or the probe used another interface"
+    expected = f"{where}: {sent.text} through {hop.place}"
+    actual = f"{show_size(hop.total_bytes)} seen there"
+    return _row(item, _CLASS, verdict, expected, actual, detail, step)
 
 
 def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
-    return Finding(
-        check="traffic class",
-        subject=item.probe.name,
-        verdict="error",
-        expected=f"{where}: counters of every hop",
-        actual="not observed",
-        detail=why,
-        next_step="make every device of the path reachable and run acceptance again",
-    )
+    step = "make every device of the path reachable and run acceptance again"
+    return _row(item, _CLASS, "error", f"{where}: counters of every hop", "not observed", why, step)
 
 
 def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:
