@@ -28,6 +28,7 @@ from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
 from components.core.beside import Beside, LostWay
 from components.core.errors import UsageError
+from components.model.acceptance import LossLimits
 from components.model.units import LARGEST_RDMA_MTU
 
 SCHEMA_VERSION = 1
@@ -46,9 +47,12 @@ HopRole = Literal[
 ]
 """In the order of the way. Those between the two leaves are several ports each, and which of them
 the bytes take is the switches' choice."""
-HopStatus = Literal["observed", "not_observed", "uncounted", "unreachable", "no_login"]
-"""`uncounted`: the switch system does not count received bytes by priority (EOS, SONiC); the class
-is proven where they leave."""
+HopStatus = Literal[
+    "observed", "not_observed", "not_counted", "uncounted", "unreachable", "no_login"
+]
+"""`uncounted`: the system or driver does not count bytes by priority (EOS and SONiC on arrival,
+some NICs); the class is proven at the other hops. `not_counted`: a counter went back during the
+probe, because it was cleared or wrapped."""
 ProbeKind = Literal[
     "image", "perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"
 ]
@@ -105,6 +109,7 @@ class Limits(Seen):
     """Least NCCL bus bandwidth over the line rate of all rails; the DeepOps guide: 0.916."""
     class_fraction: float = 0.95
     """Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
+    losses: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
     hcas: int = 0
     """InfiniBand: adapters of every worker that must take part."""
     hca_rate_gbit_s: float = 0.0
@@ -178,7 +183,7 @@ class Hop(Seen):
     interface: str
     status: HopStatus = "observed"
     detail: str = ""
-    """Why it was not observed."""
+    """Why it was not observed, or what of it was not counted."""
     total_bytes: int | None = 0
     """None: the system counts none of it (`uncounted`)."""
     bytes_by_class: dict[int, int] = Field(default_factory=dict[int, int])
@@ -200,6 +205,12 @@ class Hop(Seen):
     ecn_marked: int | None = None
     shared: int = Field(default=0, exclude_if=lambda each: not each)
     """How many probes of one round crossed it the same way; 0 for one alone. It counted all."""
+    """Of a switch, what it marked; of a NIC, what arrived marked."""
+    retransmissions: int | None = Field(default=None, exclude_if=lambda each: each is None)
+    errors: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=lambda each: not each)
+    """Counter to growth, where it grew: a sound link has none."""
+    noted: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=lambda each: not each)
+    """Likewise what fails nothing, and explains why a probe is slow."""
 
     @property
     def place(self) -> str:
@@ -337,10 +348,11 @@ def days_since(date: str, now: datetime) -> float | None:
 
 
 def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What each counter grew by; a counter that went back was cleared, and counts from zero."""
+    """What each counter grew by; one that went back was cleared or wrapped, and is left out."""
     return {
-        name: value - before.get(name, 0) if value >= before.get(name, 0) else value
+        name: value - before.get(name, 0)
         for name, value in after.items()
+        if value >= before.get(name, 0)
     }
 
 

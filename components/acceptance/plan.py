@@ -202,6 +202,7 @@ def _limits(spec: ClusterSpec) -> Limits:
         ),
         pair_fraction=spec.acceptance.perftest_min_fraction,
         nccl_fraction=spec.acceptance.nccl_min_fraction,
+        losses=spec.acceptance.limits,
         allocatable=expected_allocatable(spec),
         topology_file=spec.jobs.topology_file.mount_path if spec.jobs.topology_file else "",
         **_asked(spec.acceptance),

@@ -27,7 +27,6 @@ from tests.golden.site import load_example
 
 PLAN = make_plan(load_example("dgx-roce"), "dev")
 REQUEST = AcceptRequest(PLAN.digest, "dev", "lab", PLAN.acceptance)
-GIB = 2**30
 IMAGE = "".join(
     f"railyard-image: {fact}\n"
     for fact in (
@@ -86,7 +85,7 @@ class Wire:
         self, sources: Sequence[CounterSource], secrets: Mapping[str, str]
     ) -> Snapshot:
         del secrets
-        grown = self.read * GIB
+        grown = self.read * 330_000_000  # 5000 messages of 64 KiB with their headers
         self.read += 1
         names = [f"{way}_prio{self.priority}_bytes" for way in ("rx", "tx")]
         values = dict.fromkeys([*names, f"tx_tc{self.priority}_bytes"], grown)
@@ -156,7 +155,7 @@ def test_evidence_of_a_good_run(
     assert evidence.plan_digest == PLAN.digest
     assert [probe.outcome for probe in evidence.probes] == ["completed"] * 4
     assert all(hop.status == "observed" for probe in evidence.probes for hop in probe.hops)
-    assert {hop.total_bytes for probe in evidence.probes for hop in probe.hops} == {GIB}
+    assert {hop.total_bytes for probe in evidence.probes for hop in probe.hops} == {330_000_000}
     assert evidence.probes[0].image is not None
     assert evidence.probes[1].perftest is not None
     assert evidence.probes[-1].nccl is not None

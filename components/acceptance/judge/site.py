@@ -28,7 +28,12 @@ from components.acceptance.judge.fabric import (
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
-from components.acceptance.judge.path import judge_losses, judge_path, split_shared
+from components.acceptance.judge.path import (
+    fail_losses,
+    judge_losses,
+    judge_path,
+    split_shared,
+)
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
 from components.acceptance.judge.verdict import (
@@ -148,7 +153,8 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     for item in split_shared(evidence.probes, expected):
         found = judge_probe(item, expected)
         findings += found
-        warnings += judge_losses(item, expected.priority) + warn_pauses(item, expected)
+        warnings += judge_losses(item, expected.priority, expected.losses)
+        warnings += warn_pauses(item, expected)
         warnings += warn_nccl(item, expected) + warn_spread(item)
     findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
     if not _never_asked(evidence):
@@ -245,7 +251,7 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     ran = _judge_run(item)
     if ran.verdict != "passed":
         failed = name_paused(_with_place(ran, item), item, limits)
-        return [failed, *judge_storms(item, limits)]
+        return [failed, *judge_storms(item, limits), *fail_losses(item, limits)]
     found = _judge_log(item, limits)
     if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
@@ -261,7 +267,8 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
         ]
     named = [name_paused(each, item, limits) for each in found]
     found = [ran, *_judge_duration(item), *named]
-    return [*found, *_judge_way(item, limits), *judge_storms(item, limits)]
+    lost = [*judge_storms(item, limits), *fail_losses(item, limits)]
+    return [*found, *_judge_way(item, limits), *lost]
 
 
 def _judge_duration(item: ProbeEvidence) -> list[Finding]:
