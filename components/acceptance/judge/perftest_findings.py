@@ -35,15 +35,10 @@ def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
     verdict, actual, detail = _completeness(log)
     clock = log.clock_unknown and verdict == "error"
     step = "run it again while the host that sends has nothing else to do"
+    if not clock:
+        step = "take the log of the client again"
     expected = "a whole table with a result"
-    return row(
-        "completeness",
-        subject,
-        verdict,
-        expected,
-        actual,
-        step if clock else "take the log of the client again",
-    ).because(detail)
+    return row("completeness", subject, verdict, expected, actual, step).because(detail)
 
 
 def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
