@@ -16,6 +16,7 @@ from components.acceptance.evidence import (
     Limits,
     Probe,
     ProbeEvidence,
+    RailLimit,
     Unreachable,
 )
 from components.acceptance.judge.amount import claimed_s
@@ -43,6 +44,7 @@ from components.acceptance.judge.verdict import (
     find_failure,
     judge_groups,
     overall_verdict,
+    row,
     verdict_for,
 )
 from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
@@ -88,15 +90,10 @@ def _explained(
 
 def _finding(seen: BesideSeen, verdict: Verdict, probes: tuple[str, ...]) -> Finding:
     why = f"; it may be why these did not pass: {', '.join(probes)}" if probes else ""
-    return Finding(
-        check="beside",
-        subject=seen.device,
-        verdict=verdict,
-        expected=f"{seen.setting} {seen.harmless}",
-        actual=f"{seen.actual}; not ours, and it breaks {seen.breaks}",
-        detail=f"as the update found it before it began{why}",
-        next_step=seen.fix,
-    )
+    expected = f"{seen.setting} {seen.harmless}"
+    actual = f"{seen.actual}; not ours, and it breaks {seen.breaks}"
+    found = row("beside", seen.device, verdict, expected, actual, seen.fix)
+    return found.because(f"as the update found it before it began{why}")
 
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
@@ -178,14 +175,9 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
 
 
 def _unreachable(device: Unreachable) -> Finding:
-    return Finding(
-        check="reachable",
-        subject=device.device,
-        verdict="error",
-        expected=f"an answer from {device.address}",
-        actual=device.detail,
-        next_step="mend the way to the device; paths through it are not proven",
-    )
+    expected = f"an answer from {device.address}"
+    step = "mend the way to the device; paths through it are not proven"
+    return row("reachable", device.device, "error", expected, device.detail, step)
 
 
 def _never_asked(evidence: Evidence) -> bool:
@@ -208,38 +200,23 @@ def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
 
 def _judge_memlock(node: str, limit: str) -> Finding:
     """RDMA pins its buffers: a pod with a limit fails at the first large registration."""
-    good = limit == "unlimited"
-    return Finding(
-        check="memlock",
-        subject=node,
-        verdict="error" if limit.startswith("no answer") else verdict_for(good),
-        expected="ulimit -l unlimited in a pod",
-        actual=limit,
-        next_step=""
-        if good
-        else "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
-        " up, or restart it; of another cluster ask its owner",
+    verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
+    step = (
+        "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
+        " up, or restart it; of another cluster ask its owner"
     )
+    return row("memlock", node, verdict, "ulimit -l unlimited in a pod", limit, step)
 
 
 def _judge_allocatable(
     node: str, wanted: Mapping[str, int], offered: Mapping[str, int] | None
 ) -> Finding:
     """A resource that a node does not offer leaves pods Pending, or was published for nothing."""
-    seen = offered or {}
-    good = offered is not None and all(seen.get(name, 0) == count for name, count in wanted.items())
-    return Finding(
-        check="allocatable",
-        subject=node,
-        verdict="error" if offered is None else verdict_for(good),
-        expected=_amounts(wanted),
-        actual="not read"
-        if offered is None
-        else _amounts({key: seen.get(key, 0) for key in wanted}),
-        next_step=""
-        if good
-        else "look at the device plugin's pod on that node: does it find card and driver?",
-    )
+    seen = {name: (offered or {}).get(name, 0) for name in wanted}
+    verdict = "error" if offered is None else verdict_for(seen == {**wanted})
+    actual = "not read" if offered is None else _amounts(seen)
+    step = "look at the device plugin's pod on that node: does it find card and driver?"
+    return row("allocatable", node, verdict, _amounts(wanted), actual, step)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
@@ -314,15 +291,9 @@ def _judge_way(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 
 
 def _judge_run(item: ProbeEvidence) -> Finding:
-    name = item.probe.name
+    name, expected = item.probe.name, "a run to its end"
     if item.outcome == "skipped":
-        return Finding(
-            check="run",
-            subject=name,
-            verdict="skipped",
-            expected="a run to its end",
-            actual=item.detail,
-        )
+        return row("run", name, "skipped", expected, item.detail)
     logs = [*(item.nccl.runs if item.nccl else ()), *(item.perftest.runs if item.perftest else ())]
     logs += [log for log in (item.deepspeed, item.training, item.mpi) if log]
     failure = find_failure([failure for log in logs for failure in log.failures], name)
@@ -331,20 +302,14 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     ended = item.outcome == "completed" and item.exit_code in (0, None)
     if ended:
         took = f"completed in {item.duration_s:.1f} s" if item.duration_s else "completed"
-        return Finding(
-            check="run", subject=name, verdict="passed", expected="a run to its end", actual=took
-        )
+        return row("run", name, "passed", expected, took)
     code = f", exit code {item.exit_code}" if item.exit_code else ""
     last = next((line for line in reversed(item.log_tail) if line.strip()), "")
-    return Finding(
-        check="run",
-        subject=name,
-        verdict="error" if item.outcome == "not_run" else "failed",
-        expected="a run to its end",
-        actual=f"{item.outcome.replace('_', ' ')}{code}",
-        detail=item.detail or (f"last line: {last}" if last else "it printed nothing"),
-        next_step="read the events of its pods: is a resource or an image missing?",
-    )
+    verdict = "error" if item.outcome == "not_run" else "failed"
+    actual = f"{item.outcome.replace('_', ' ')}{code}"
+    step = "read the events of its pods: is a resource or an image missing?"
+    found = row("run", name, verdict, expected, actual, step)
+    return found.because(item.detail or (f"last line: {last}" if last else "it printed nothing"))
 
 
 def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
@@ -368,15 +333,23 @@ ROCE_OVERHEAD_BYTES = 82
 def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> list[Finding]:
     """All findings about one perftest that ran to its end."""
     floor, origin = pair_floor(limits, item.probe)
-    asked = PerftestAsked(limits.transport, floor, origin, _rdma_mtu(limits, item.probe))
+    rail = _rail(limits, item.probe)
+    mtu = _rdma_mtu(limits, item.probe)
+    asked = PerftestAsked(limits.transport, floor, origin, mtu, rail=rail)
     return judge_perftest_runs(log, item.probe.name, asked)
+
+
+def _rail(limits: Limits, probe: Probe) -> RailLimit | None:
+    """The rail of a perftest, with the line rate that its two hosts have."""
+    found = next((each for each in limits.rails if each.name in probe.rails[:1]), None)
+    rate = probe.rates.get(found.name) if found else None
+    return found.model_copy(update={"line_rate_gbit_s": rate}) if found and rate else found
 
 
 def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     """The least average of `ib_write_bw` on a probe's rail in Gb/s, and its origin in words."""
-    rail = probe.rails[0] if probe.rails else ""
-    rate = next((item.line_rate_gbit_s for item in limits.rails if item.name == rail), 0.0)
-    rate = probe.rates.get(rail, rate)
+    rail = _rail(limits, probe)
+    rate = rail.line_rate_gbit_s if rail else 0.0
     mtu = _rdma_mtu(limits, probe)
     ceiling = rate * mtu / (mtu + ROCE_OVERHEAD_BYTES)
     return (

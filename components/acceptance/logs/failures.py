@@ -1,7 +1,7 @@
-"""The failure texts of NCCL, nccl-tests, perftest and what launchers start, one table for each.
+"""The failure texts of NCCL, nccl-tests and what launchers start, one table for each.
 
-Sources: NCCL's and perftest's sources and issue threads (NCCL 2.4-2.30, perftest 1.5-26.04); those
-of harmless lines are named beside them, all in docs/explanation/sources.md#logs.
+Those of perftest are in `perftest_words`. Sources: NCCL's sources and issue threads (2.4-2.30);
+those of harmless lines are named beside them, all in docs/explanation/sources.md#logs.
 """
 
 from __future__ import annotations
@@ -139,80 +139,6 @@ HARMLESS = tuple(
     )
 )  # fmt: skip
 """Lines that look like failures and come from runs that completed, each with its source."""
-_PERFTEST = _compile(
-    (
-        (
-            (
-                r"IB device \S+ not found|Unable to find the Infiniband/RoCE device"
-                r"|Did not detect devices"
-            ),
-            "no_device",
-            "the RDMA device is not in the pod: no VF, or no SR-IOV resource",
-            False,
-        ),
-        (r"Port number \d+ state is Down", "link_down", "the link of the device is down", False),
-        (
-            r"Couldn't set the link layer|Couldn't get context for the device",
-            "link_down",
-            "the link of the device is down",
-            True,
-        ),
-        (
-            r"ADDR_ERROR|unexpected CM event",
-            "no_route",
-            "no neighbour answers on that rail: VLAN, address or cabling",
-            False,
-        ),
-        (
-            (
-                r"Unable to perform rdma_client function|Unable to init the socket connection"
-                r"|Unable to open file descriptor"
-            ),
-            "not_connected",
-            "an earlier line says why",
-            True,
-        ),
-        (
-            r"Couldn't connect to \S+",
-            "control_connection",
-            "the server does not listen there, or no route leads to it",
-            False,
-        ),
-        (
-            r"Failed status[ -](?:12\b|transport retry)|Failed status.*\(12\)",
-            "retry_exceeded",
-            "packets do not arrive: MTU of a switch port, VLAN, GID, or loss; never retry this",
-            False,
-        ),
-        (
-            r"Failed status[ -]4\b|Failed status.*\(4\)",
-            "local_protection",
-            "the NIC may not reach that memory: nvidia_peermem, ACS or IOMMU",
-            False,
-        ),
-        (r"Failed status", "completion_error", "an RDMA error", False),
-        (r"Completion with error at", "completion_error", "an RDMA error", True),
-        (
-            (
-                r"Couldn't create CQ|Failed to create QP|Unable to create QP|Couldn't allocate MR"
-                r"|failed to create mr|Couldn't create IB resources"
-            ),
-            "memory",
-            "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem",
-            False,
-        ),
-        (r"Failed to modify QP", "modify_qp", "no usable GID on the device", False),
-        (
-            r"Couldn't read remote address|Failed to exchange data between server and clients",
-            "peer_lost",
-            "the other end died: read its log",
-            True,
-        ),
-        (r"below bw limit", "below_limit", "the tool's own bandwidth limit was missed", False),
-        (r"invalid option|Invalid Command", "usage", "an option that this build lacks", False),
-    )
-)
-
 _LAUNCHED = _compile(
     (
         (
@@ -241,11 +167,6 @@ _LAUNCHED = _compile(
 def nccl_finder() -> FailureFinder:
     """Looks for what NCCL, nccl-tests, their launchers and their hosts say of failures."""
     return FailureFinder(_NCCL + LAUNCHERS, HARMLESS, warning="NCCL WARN")
-
-
-def perftest_finder() -> FailureFinder:
-    """Looks for what perftest, its launchers and its hosts say of failures."""
-    return FailureFinder(_PERFTEST + LAUNCHERS)
 
 
 def launched_finder() -> FailureFinder:
