@@ -24,6 +24,7 @@ from components.acceptance.logs.log_model import (
     PerftestLog,
     TrainingLog,
 )
+from components.acceptance.logs.node import NodeLog
 from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
 from components.core.beside import Beside, LostWay
@@ -54,7 +55,7 @@ HopStatus = Literal[
 some NICs); the class is proven at the other hops. `not_counted`: a counter went back during the
 probe, because it was cleared or wrapped."""
 ProbeKind = Literal[
-    "image", "perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"
+    "image", "node", "perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"
 ]
 Outcome = Literal["completed", "failed", "timed_out", "not_run", "skipped"]
 """`not_run`: it was tried. `skipped`: it was not, and `detail` says why."""
@@ -249,12 +250,14 @@ class ProbeEvidence(Seen):
     log_bytes: int = 0
     log_tail: tuple[str, ...] = ()
     nccl: NcclLog | None = None
-    """Of a collective; and of a framework's log, what its NCCL said."""
+    """Of a collective; and of a framework's or a node's log, what its NCCL said."""
     perftest: PerftestLog | None = None
     deepspeed: DeepSpeedLog | None = None
     training: TrainingLog | None = None
     mpi: MpiLog | None = None
     image: ImageLog | None = None
+    node: NodeLog | None = None
+    """Of `node`: what its GPUs said; the load's own log is in `nccl`."""
     problem: ParseProblem | None = None
     proven_at: str = ""
     """Of a probe that was skipped: when it was last proven; empty for never."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, Members, NcclAsked, judge_run
@@ -39,6 +40,31 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
     above = judge_ceiling(log, name, rails_gb_s, len(item.probe.nodes))
     found = judge_run(log, name, replace(asked, members=members))
     return [*found, above] if above else found
+
+
+NVLINK_FRACTION: Final = 0.6
+"""Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100
+with NVLS, 235 of 300 on eight A100 (facts in docs/explanation/sources.md#acceptance), and a DGX-1's
+mesh, where not every GPU has a link to every other, comes to less."""
+
+
+def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list[Finding]:
+    """All findings about a collective between the GPUs of one host.
+
+    Args:
+        item: The look at a node.
+        log: What NCCL said.
+        nvlink_gbyte_s: What all NVLinks of its slowest GPU carry; 0 if it has none, and then no
+            speed is asked for.
+    """
+    floor = NVLINK_FRACTION * nvlink_gbyte_s
+    asked = NcclAsked(
+        transport="nvlink" if floor else None,
+        floor_gb_s=floor or None,
+        floor_origin=f"{NVLINK_FRACTION:g} x {nvlink_gbyte_s:g} GB/s of NVLink",
+        members=Members(item.probe.ranks, 1, frozenset(), devices=0),
+    )
+    return judge_run(log, item.probe.name, asked)
 
 
 def asked_of(limits: Limits) -> NcclAsked:

@@ -35,7 +35,7 @@ class Members:
         ranks: How many.
         hosts: On how many hosts.
         workers: Names of these hosts; empty for any.
-        devices: How many network devices the channels of each host must use.
+        devices: How many network devices the channels of each host must use; 0 for any.
         what: What these are: `rails` or `adapters`.
     """
 
@@ -118,7 +118,7 @@ def _judge_ranks(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None
 def _judge_rails(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None:
     """Every host's channels use as many devices as there are rails or adapters."""
     wanted = asked.members
-    if wanted is None:
+    if wanted is None or not wanted.devices:
         return None
     used = log.channels.devices_by_host
     lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)

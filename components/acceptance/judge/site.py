@@ -29,6 +29,7 @@ from components.acceptance.judge.fabric import (
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
+from components.acceptance.judge.node import judge_node
 from components.acceptance.judge.path import (
     fail_losses,
     judge_losses,
@@ -228,7 +229,8 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     ran = _judge_run(item)
     if ran.verdict != "passed":
         failed = name_paused(_with_place(ran, item), item, limits)
-        return [failed, *judge_storms(item, limits), *fail_losses(item, limits)]
+        seen = judge_node(item.model_copy(update={"nccl": None}), item.node) if item.node else []
+        return [failed, *seen, *judge_storms(item, limits), *fail_losses(item, limits)]
     found = _judge_log(item, limits)
     if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
@@ -270,6 +272,8 @@ def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
     found: list[Finding] | None = None
     if item.image is not None:
         found = judge_image(item, item.image)
+    elif item.node is not None:
+        found = judge_node(item, item.node)
     elif item.deepspeed is not None:
         found = judge_scan(item, item.deepspeed, limits)
     elif item.training is not None:
@@ -285,7 +289,7 @@ def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
 
 def _judge_way(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """Where the bytes went; commands that send none are not asked."""
-    if item.mpi is not None or item.image is not None:
+    if item.probe.kind in ("image", "node", "mpi_hosts", "mpi_gpus"):
         return []
     return judge_fabric(item, limits) if limits.transport == "ib" else judge_path(item, limits)
 
