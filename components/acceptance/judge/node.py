@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.nccl import judge_load
-from components.acceptance.judge.verdict import Finding, Verdict
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
 
 SLOWED: Final[Mapping[int, str]] = {
@@ -35,29 +35,11 @@ _FEWEST: Final = 3
 """GPUs from which on a median says which of them is slow."""
 
 
-class _Row(NamedTuple):
-    check: str
-    verdict: Verdict
-    expected: str
-    actual: str
-    step: str = ""
-
-
 def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
     """All findings about the GPUs of one node."""
-    rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
     load = [] if item.nccl is None else judge_load(item, item.nccl, _nvlink_gbyte_s(log))
-    return load + [
-        Finding(
-            check=row.check,
-            subject=item.probe.name,
-            verdict=row.verdict,
-            expected=row.expected,
-            actual=row.actual,
-            next_step="" if row.verdict in ("passed", "skipped") else row.step,
-        )
-        for row in rows
-    ]
+    rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
+    return load + [each.model_copy(update={"subject": item.probe.name}) for each in rows]
 
 
 def _nvlink_gbyte_s(log: NodeLog) -> float:
@@ -69,13 +51,13 @@ def _nvlink_gbyte_s(log: NodeLog) -> float:
     return min((max(rates) * len(rates) for rates in links.values()), default=0.0)
 
 
-def _look_rows(gpus: int, log: NodeLog) -> Iterator[_Row]:
+def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
     before, after = log.of("before"), log.of("after")
     if not before or not before[0].gpus:
         said = "; ".join(log.said[:3]) or f"absent from the image: {', '.join(log.absent)}"
         verdict: Verdict = "failed" if log.said else "error"
         step = "run nvidia-smi on the node: a GPU that fell off the bus ends it"
-        yield _Row("gpus", verdict, f"{gpus} GPUs", said, step)
+        yield row("gpus", "", verdict, f"{gpus} GPUs", said, step)
         return
     counts = sorted({len(look.gpus) for look in (*before, *log.of("load"), *after)})
     right = counts == [gpus] and bool(after)
@@ -83,24 +65,20 @@ def _look_rows(gpus: int, log: NodeLog) -> Iterator[_Row]:
     step = (
         "look for `NVRM: Xid` in the node's kernel log: a GPU that is gone needs a reset or repair"
     )
-    yield _Row("gpus", _word(right), f"{gpus} GPUs in each look", shown, step)
+    yield row("gpus", "", verdict_for(right), f"{gpus} GPUs in each look", shown, step)
     yield _memory_row(before[-1], (after or before)[-1])
     yield _link_row(log)
     yield from _clock_rows(log)
     yield from _nvlink_rows(before[-1], (after or before)[-1])
     if log.said:
-        yield _Row("gpu texts", "skipped", "known texts only", "; ".join(log.said[:3]))
-
-
-def _word(is_right: bool) -> Verdict:  # noqa: FBT001 - a truth becomes a word
-    return "passed" if is_right else "failed"
+        yield row("gpu texts", "", "skipped", "known texts only", "; ".join(log.said[:3]))
 
 
 def _name(gpu: GpuLook) -> str:
     return f"GPU {gpu.index} ({gpu.bus_id})"
 
 
-def _memory_row(before: NodeLook, after: NodeLook) -> _Row:
+def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
     """Errors that ECC could not correct, rows to replace, and what the driver asks for."""
     found: list[str] = []
     for gpu in after.gpus:
@@ -116,10 +94,12 @@ def _memory_row(before: NodeLook, after: NodeLook) -> _Row:
             found.append(f"{_name(gpu)}: the driver asks for: {asked}")
     untold = not any(gpu.uncorrected is not None for gpu in after.gpus)
     if untold and not found:
-        return _Row("gpu memory", "skipped", "no errors", "the driver does not tell: is ECC on?")
+        return row("gpu memory", "", "skipped", "no errors", "the driver does not tell: is ECC on?")
     step = "drain the node, and reset or replace the GPU that is named"
     shown = "; ".join(found) or f"none{_corrected(before, after)}"
-    return _Row("gpu memory", _word(not found), "no error that ECC cannot correct", shown, step)
+    return row(
+        "gpu memory", "", verdict_for(not found), "no error that ECC cannot correct", shown, step
+    )
 
 
 def _corrected(before: NodeLook, after: NodeLook) -> str:
@@ -128,7 +108,7 @@ def _corrected(before: NodeLook, after: NodeLook) -> str:
     return f"; {grown} corrected in this run" if grown else ""
 
 
-def _link_row(log: NodeLog) -> _Row:
+def _link_row(log: NodeLog) -> Finding:
     """The generation counts under load alone: an idle link may be slow to save power."""
     found: dict[str, None] = {}
     for look in log.looks:
@@ -141,14 +121,16 @@ def _link_row(log: NodeLog) -> _Row:
                 found[f"{_name(gpu)}: PCIe {gpu.pcie_gen} of {gpu.pcie_gen_max}"] = None
     step = "reseat the GPU or its riser; look at the slot's errors: `lspci -vv`, `dmesg | grep AER`"
     shown = "; ".join(found) or "so it is"
-    return _Row("gpu pcie", _word(not found), "all lanes, and full speed under load", shown, step)
+    return row(
+        "gpu pcie", "", verdict_for(not found), "all lanes, and full speed under load", shown, step
+    )
 
 
-def _clock_rows(log: NodeLog) -> Iterator[_Row]:
+def _clock_rows(log: NodeLog) -> Iterator[Finding]:
     loaded = [gpu for look in log.of("load") for gpu in look.gpus]
     if not loaded:
-        yield _Row(
-            "gpu clocks", "skipped", "full clocks under load", "there was no load to look at"
+        yield row(
+            "gpu clocks", "", "skipped", "full clocks under load", "there was no load to look at"
         )
         return
     found: dict[str, None] = {}
@@ -166,7 +148,7 @@ def _clock_rows(log: NodeLog) -> Iterator[_Row]:
     shown = "; ".join(found) or ", ".join(
         f"{name} {value:.0f} MHz" for name, value in middle.items()
     )
-    yield _Row("gpu clocks", _word(not found), "no slowdown under load", shown, step)
+    yield row("gpu clocks", "", verdict_for(not found), "no slowdown under load", shown, step)
 
 
 def below_siblings(values: Mapping[str, float]) -> list[str]:
@@ -181,7 +163,7 @@ def below_siblings(values: Mapping[str, float]) -> list[str]:
     ]
 
 
-def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[_Row]:
+def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
     if not after.links:
         return
     best = max(after.links.values())
@@ -192,7 +174,7 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[_Row]:
     ]
     step = "reset the GPUs; if it stays, the GPU's board or the NVSwitch: `nvidia-smi nvlink -s`"
     shown = "; ".join(slow) or f"{len(after.links)} links at {best:g} GB/s"
-    yield _Row("nvlink", _word(not slow), "every NVLink up at one speed", shown, step)
+    yield row("nvlink", "", verdict_for(not slow), "every NVLink up at one speed", shown, step)
     grown = {
         place: count - before.link_errors.get(place, 0)
         for place, count in after.link_errors.items()
@@ -201,7 +183,9 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[_Row]:
     # A replay is how NVLink mends a bit error; a recovery trains the link anew while it is used.
     hard = [f"{place}: {count}" for place, count in grown.items() if not place.endswith("Replay")]
     shown = "; ".join(hard) or f"none; {sum(grown.values())} replays"
-    yield _Row("nvlink errors", _word(not hard), "no recovery and no CRC error", shown, step)
+    yield row(
+        "nvlink errors", "", verdict_for(not hard), "no recovery and no CRC error", shown, step
+    )
 
 
 _LABELS: Final = {
@@ -211,23 +195,27 @@ _LABELS: Final = {
 }
 
 
-def _copy_rows(log: NodeLog) -> Iterator[_Row]:
+def _copy_rows(log: NodeLog) -> Iterator[Finding]:
     if "nvbandwidth" in " ".join(log.absent) or not log.bandwidths:
         why = "the image has no nvbandwidth" if log.absent else "nvbandwidth said nothing"
-        yield _Row("gpu copies", "skipped", "bandwidth between host and GPUs", f"not proven: {why}")
+        yield row(
+            "gpu copies", "", "skipped", "bandwidth between host and GPUs", f"not proven: {why}"
+        )
         return
     gpus = {gpu.index: gpu for look in log.looks for gpu in look.gpus}
     for test in log.bandwidths:
         yield _copy_row(test, _LABELS.get(test.name, test.name), gpus)
 
 
-def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> _Row:
+def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Finding:
     check = f"copy {label}"
     if test.status == "Waived":
-        return _Row(check, "skipped", "a bandwidth", "nvbandwidth: it does not apply to this node")
+        return row(
+            check, "", "skipped", "a bandwidth", "nvbandwidth: it does not apply to this node"
+        )
     if test.status != "Passed" or not test.gbyte_s:
         step = "run nvbandwidth by hand on that node"
-        return _Row(check, "failed", "nvbandwidth: Passed", test.status or "nothing", step)
+        return row(check, "", "failed", "nvbandwidth: Passed", test.status or "nothing", step)
     cells = {
         _place(test, row, column): value
         for row, values in enumerate(test.gbyte_s)
@@ -243,7 +231,7 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> _Row
     low, high = min(cells.values()), max(cells.values())
     shown = "; ".join(dict.fromkeys(slow)) or f"{low:.1f} to {high:.1f} GB/s"
     step = "look at the GPU's slot, at the memory of its CPU, and at ACS on PCIe switches"
-    return _Row(check, _word(not slow), f"{asked}none 20 % below the others", shown, step)
+    return row(check, "", verdict_for(not slow), f"{asked}none 20 % below the others", shown, step)
 
 
 def _place(test: Bandwidths, row: int, column: int) -> str:
@@ -260,7 +248,7 @@ _GOOD: Final = ("pass", "skip", "not run")
 """DCGM's words, in the letters of 3.x (`PASS`, `Pass`) and 4.x."""
 
 
-def _diagnosis_rows(log: NodeLog) -> Iterator[_Row]:
+def _diagnosis_rows(log: NodeLog) -> Iterator[Finding]:
     if not log.diagnosed:
         return
     wrong: Sequence[str] = [
@@ -271,4 +259,4 @@ def _diagnosis_rows(log: NodeLog) -> Iterator[_Row]:
     passed = sum(status == "pass" for _, _, status in log.diagnosed)
     shown = "; ".join(wrong) or f"{passed} of {len(log.diagnosed)} passed, the others were skipped"
     step = "run `dcgmi diag -r 3` on that node, and follow what it advises"
-    yield _Row("dcgm", _word(not wrong and passed > 0), "no test that fails", shown, step)
+    yield row("dcgm", "", verdict_for(not wrong and passed > 0), "no test that fails", shown, step)
