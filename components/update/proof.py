@@ -58,7 +58,8 @@ def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
 
 def _is_old(plan: ClusterPlan, printed: str) -> bool:
     """Whether a part of the proof is too old for the file; older releases print no date."""
-    age = days_since(str(parse_lines(printed).get("proven_at", "")), datetime.now(UTC))
+    date = next((line for line in printed.splitlines() if line.startswith("proven_at = ")), "")
+    age = days_since(date.removeprefix("proven_at = ").strip('"'), datetime.now(UTC))
     return age is not None and age > (plan.acceptance.policy.max_age_days or MAX_AGE_DAYS)
 
 
