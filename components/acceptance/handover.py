@@ -127,9 +127,9 @@ def tell(report: Report, stack: str, digest: str) -> str:
     return render_lines(named)
 
 
-def for_gate(plan_digest: str, told: str) -> str:
-    """The stdin of the gate: what the evidence step told, and which plan it is to be of."""
-    return told.rstrip() + "\n" + render_lines({"asked": plan_digest})
+def for_gate(plan_digest: str, printed: str) -> str:
+    """The stdin of the gate: what the evidence step printed, and the plan that is to be proven."""
+    return printed.rstrip() + "\n" + render_lines({"asked": plan_digest})
 
 
 def as_of(report: Report, now: datetime, asked: str = "") -> Report:

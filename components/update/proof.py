@@ -56,9 +56,10 @@ def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
     return is_edited(plan, applied)
 
 
-def _is_old(plan: ClusterPlan, told: str) -> bool:
-    """Whether a part of the proof is older than the file allows; older releases tell no date."""
-    age = days_since(str(parse_lines(told).get("proven_at", "")), datetime.now(UTC))
+def _is_old(plan: ClusterPlan, printed: str) -> bool:
+    """Whether a part of the proof is too old for the file; older releases print no date."""
+    date = next((line for line in printed.splitlines() if line.startswith("proven_at = ")), "")
+    age = days_since(date.removeprefix("proven_at = ").strip('"'), datetime.now(UTC))
     return age is not None and age > (plan.acceptance.policy.max_age_days or MAX_AGE_DAYS)
 
 

@@ -18,8 +18,7 @@ from components.acceptance.collect import cluster_jobs, probe_runs
 from components.acceptance.collect.counters import Snapshot
 from components.acceptance.collect.probe_runs import Round, run_all
 from components.acceptance.collect.turn import Turn
-from components.acceptance.evidence import Evidence, Limits, ProbeEvidence
-from components.acceptance.judge.path import judge_path, split_shared
+from components.acceptance.evidence import Evidence, ProbeEvidence
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.plan import AcceptancePlan, CounterSource, HopPlan, ProbePlan
 from components.acceptance.probes.probe_job import ProbeJob
@@ -321,73 +320,11 @@ def test_after_one_wait_in_vain_a_place_is_waited_for_a_minute(lab: Lab, tmp_pat
     assert (first > 500, second < 70) == (True, True)
 
 
-# --- ports that several probes of a round crossed -------------------------------------------
-
-
-def crossing(lab: Lab, folder: Path, pairs: int) -> list[ProbeEvidence]:
-    """Pairs between two leaves, all over the same uplinks."""
-    probes = [pair(number, LEAF_HOSTS + number, 1) for number in range(pairs)]
-    return list(play(lab, plan_of(2 * LEAF_HOSTS, probes), folder))
-
-
-def way_verdicts(items: Sequence[ProbeEvidence], limits: Limits) -> list[str]:
-    return [judge_path(item, limits)[0].verdict for item in split_shared(items, limits)]
-
-
-LIMITS = PLAN.acceptance.limits
-
-
-def change(item: ProbeEvidence, role: str, times: float, wrong: float = 0.0) -> ProbeEvidence:
-    """The hops of a role with so many times the bytes, a share of them in class 0."""
-    hops = [
-        hop
-        if hop.role != role
-        else hop.model_copy(
-            update={
-                "total_bytes": (total := round((hop.total_bytes or 0) * times)),
-                "bytes_by_class": {3: round(total * (1 - wrong)), 0: round(total * wrong)},
-            }
-        )
-        for hop in item.hops
-    ]
-    return item.model_copy(update={"hops": tuple(hops)})
-
-
-def test_a_shared_uplink_is_judged_by_the_sum(lab: Lab, tmp_path: Path) -> None:
-    items = crossing(lab, tmp_path, 16)
-    shared = {hop.role: hop.shared for hop in items[0].hops}
-    assert shared == {
-        "sender_nic": 0, "switch_ingress": 0, "uplink_egress": 16, "downlink_ingress": 16,
-        "switch_egress": 0, "receiver_nic": 0,
-    }  # fmt: skip
-    assert {hop.total_bytes for hop in items[0].hops if hop.shared} == {16 * SENT // 2}
-    assert way_verdicts(items, LIMITS) == ["passed"] * 16
-    lost = [change(item, "uplink_egress", 0.05) for item in items]
-    (finding, *_) = judge_path(next(split_shared(lost, LIMITS)), LIMITS)
-    assert (finding.verdict, "its part among 16 probes" in finding.expected) == ("failed", True)
-    noisy = [change(item, "uplink_egress", 1.0, wrong=0.02) for item in items]
-    assert way_verdicts(noisy, LIMITS) == ["passed"] * 16
-    marked_anew = [change(item, "uplink_egress", 1.0, wrong=1.0) for item in items]
-    assert way_verdicts(marked_anew, LIMITS) == ["failed"] * 16
-
-
-def test_the_wrong_class_of_one_probe_is_not_laid_to_the_others(lab: Lab, tmp_path: Path) -> None:
-    first, *others = crossing(lab, tmp_path, 4)
-    for role in ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic"):
-        first = change(first, role, 1.0, wrong=1.0)
-    items = [first, *others]
-    for role in ("uplink_egress", "downlink_ingress"):
-        items = [change(item, role, 1.0, wrong=0.25) for item in items]
-    assert way_verdicts(items, LIMITS) == ["failed", "passed", "passed", "passed"]
-
-
-def test_losses_of_a_shared_port_are_split(lab: Lab, tmp_path: Path) -> None:
-    items = crossing(lab, tmp_path, 4)
-    lossy = [
-        item.model_copy(
-            update={"hops": tuple(hop.model_copy(update={"discards": 10}) for hop in item.hops)}
-        )
-        for item in items
-    ]
-    for item in split_shared(lossy, LIMITS):
-        assert {(hop.shared > 0, hop.discards) for hop in item.hops} == {(True, 3), (False, 10)}
+def test_a_time_budget_takes_the_oldest_round_first_and_whole(lab: Lab, tmp_path: Path) -> None:
+    plan = plan_of(4, [*rounds(4, 3)])
+    policy = replace(plan.policy, time_budget_s=3600.0)
+    dates = {each.probe.name: f"2026-01-0{4 - each.round}" for each in plan.probes}
+    turn = Turn(policy, lab, lab.clock, lab.clock.pause)
+    this = Round(replace(plan, policy=policy), lab, 7, {}, tmp_path, turn, dates)
+    found, _ = asyncio.run(run_all(this))
+    assert [item.round for item in found] == [3, 3, 2, 2, 1, 1]

@@ -277,7 +277,7 @@ def test_the_pods_of_probes_displace_nobody(
         assert classes <= {name}, body["kind"]
     assert {body["kind"] for body in jobs} >= {"Job", "MPIJob"}
     assert cluster.objects == {}, "the class goes with the run"
-    assert "preempt nobody" in " ".join(evidence.facts.values())
+    assert "preempt no other pod" in " ".join(evidence.facts.values())
 
 
 def test_a_cluster_that_allows_no_class_is_told_and_still_proven(

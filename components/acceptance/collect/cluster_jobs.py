@@ -164,7 +164,7 @@ ALONE: Final = Patience()
 def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
     """A priority class for the pods of one run: its name, empty where there is none, and words.
 
-    Only a class can say that a pod preempts nobody: Kubernetes refuses a pod whose own
+    Only a class can keep a pod from preempting others: Kubernetes refuses a pod whose own
     `preemptionPolicy` differs from its class (`plugin/pkg/admission/priority/admission.go`).
     """
     body: Body = {
@@ -181,7 +181,7 @@ def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
         yield "", f"the cluster's default, which may preempt others: {error}"
         return
     try:
-        yield name, "0, and they preempt nobody"
+        yield name, "0, and they preempt no other pod"
     finally:
         with suppress(DeviceError):
             api.delete(path_of(body))

@@ -131,7 +131,7 @@ def _split_busy(this: Round, batch: list[ProbePlan]) -> tuple[list[ProbePlan], l
 
 
 def numbered_objects(this: Round, objects: tuple[Body, ...]) -> list[Body]:
-    """The objects of this run, whose pods displace nobody."""
+    """The objects of this run, whose pods preempt no others."""
     numbered = number_objects(objects, this.number)
     return never_preempting(numbered, this.priority_class) if this.priority_class else numbered
 
