@@ -68,28 +68,32 @@ class NcclAsked:
     """The least bus bandwidth of rows of 1 GiB and more, or of the largest row, in GB/s."""
     floor_origin: str = ""
     members: Members | None = None
+    correct: bool = False
+    """The values must have been checked."""
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> NcclAsked:
-        """From `version=2.19`, `topology=/opt/h100.xml`, `hcas=8`, `gdr`.
+        """From `version=2.19`, `topology=/opt/h100.xml`, `hcas=8`, `gdr`, `correct`.
 
         Raises:
             UsageError: A text asks for something else.
         """
         values = {name: value for name, _, value in (text.partition("=") for text in texts)}
-        unknown = sorted(set(values) - {"version", "topology", "hcas", "gdr"})
+        unknown = sorted(set(values) - {"version", "topology", "hcas", "gdr", "correct"})
         hcas = values.get("hcas")
         if unknown or (hcas is not None and not (hcas.isascii() and hcas.isdecimal())):
             wrong = unknown[0] if unknown else f"hcas={hcas}"
             raise UsageError(
                 f"--must {wrong} asks for nothing that is known.\n"
-                "  fix    use version=2.19, topology=/path/of/NCCL_TOPO_FILE, hcas=8, or gdr."
+                "  fix    use version=2.19, topology=/path/of/NCCL_TOPO_FILE, hcas=8, gdr,"
+                " or correct."
             )
         return cls(
             min_version=values.get("version", ""),
             topology_file=values.get("topology", ""),
             hcas=None if hcas is None else int(hcas),
             gdr=True if "gdr" in values else None,
+            correct="correct" in values,
         )
 
 
@@ -174,7 +178,7 @@ OF_ANY_PROGRAM: Final[tuple[Judge, ...]] = (
 CHECKS: Final[tuple[Judge, ...]] = (
     lambda log, name, _: judge_completeness(log, name),
     _judge_ranks,
-    lambda log, name, _: judge_correctness(log, name),
+    lambda log, name, asked: judge_correctness(log, name, must=asked.correct),
     *OF_ANY_PROGRAM,
     _judge_rails,
     lambda log, name, asked: (
@@ -214,9 +218,9 @@ def _ran_together(runs: Sequence[NcclLog]) -> bool:
 
 def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     """The findings of one run; of one that failed, why; of one that is not whole, no more."""
-    failure = find_failure(log.failures, subject)
+    failure = find_failure([each for each in log.failures if not each.is_before_run], subject)
     if failure is not None:
-        return [failure]
+        return [_quoted(failure) if log.in_document else failure]
     found = {
         finding.check: finding
         for check in CHECKS
@@ -224,9 +228,17 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     }
     completeness = found["completeness"]
     if completeness.verdict == "error" and found["correctness"].verdict != "failed":
-        warned = find_failure([_warned(line) for line in log.warnings], subject)
-        return [warned] if warned and not log.has_footer else [completeness]
+        said = find_failure(log.failures or [_warned(line) for line in log.warnings], subject)
+        if said and not log.has_footer:
+            return [_quoted(said) if log.in_document else said]
+        return [completeness]
     return [*found.values()]
+
+
+def _quoted(failure: Finding) -> Finding:
+    """A page that quotes lines of logs is no run that failed."""
+    step = "judge the log itself: this is a document that quotes lines of one"
+    return failure.model_copy(update={"verdict": "error", "next_step": step})
 
 
 def _warned(line: str) -> LogFailure:

@@ -27,9 +27,20 @@ def judge_completeness(log: NcclLog, subject: str) -> Finding:
     )
 
 
-def judge_correctness(log: NcclLog, subject: str) -> Finding:
-    """Did the collective compute the right values?"""
+def judge_correctness(log: NcclLog, subject: str, *, must: bool = False) -> Finding:
+    """Did the collective compute the right values?
+
+    Args:
+        log: The parsed log.
+        subject: What the finding is about.
+        must: Every row must have been checked: values that were not are no pass.
+    """
     verdict, actual, detail = _correctness(log)
+    gaps = sum(
+        row.out_of_place.wrong is None and row.out_of_place.error is None for row in log.rows
+    )
+    if must and verdict != "failed" and (gaps or not log.rows):
+        verdict, actual, detail = "error", f"{gaps} rows not checked", "run nccl-tests with -c 1"
     return Finding(
         check="correctness",
         subject=subject,
@@ -66,17 +77,18 @@ def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> F
 
 
 def judge_warnings(log: NcclLog, subject: str) -> Finding | None:
-    """NCCL's warnings of unknown meaning: a run that is whole and right does not fail by them."""
-    if not log.warnings:
+    """Warnings of unknown meaning, and what others said before: no right run fails by them."""
+    warnings = [*log.warnings, *(each.line for each in log.failures if each.is_before_run)]
+    if not warnings:
         return None
-    count = len(log.warnings)
+    count = len(warnings)
     return Finding(
         check="warnings",
         subject=subject,
         verdict="skipped",
         expected="warnings that are known",
-        actual=f"{count} unknown warning{'s' if count > 1 else ''}: {log.warnings[0]}",
-        detail="; ".join(log.warnings[1:4]),
+        actual=f"{count} unknown warning{'s' if count > 1 else ''}: {warnings[0]}",
+        detail="; ".join(warnings[1:4]),
     )
 
 
@@ -145,7 +157,7 @@ def seen_transports(log: NcclLog) -> tuple[tuple[str, ...], str]:
     """The transports in use, by proof: channel lines if there are any, else `Using network`."""
     channels = log.channels
     counted = {f"NET/{name}": count for name, count in sorted(channels.net.items())}
-    counted |= {"P2P": channels.peer, "SHM": channels.shared_memory, "NVLS": channels.nvls}
+    counted |= {"P2P": channels.peer, "SHM": channels.shared_memory}
     counted |= dict.fromkeys(channels.other, 1)
     seen = {name: count for name, count in counted.items() if count}
     if seen:

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
+from components.acceptance.judge.nccl_ways import in_use, way_of
 from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
 from components.acceptance.logs.log_model import HostNetwork, NcclLog
 
-_NETWORKS = re.compile(r"^IB(?:ext\w*)?$")
 _RELEASE = re.compile(r"\d+")
 
 
@@ -28,18 +28,26 @@ class Adapters:
 
 
 def judge_version(log: NcclLog, subject: str, least: str) -> Finding:
-    """Is NCCL new enough?"""
-    actual = log.nccl_version
+    """Is NCCL new enough, and of one release on every host?"""
+    shown = sorted(
+        {each.partition("+")[0] for each in (log.nccl_version, *log.other_versions)} - {""}
+    )
     verdict: Verdict = "error"
-    if actual:
-        verdict = verdict_for(_release(actual) >= _release(least))
+    if shown and not log.is_rccl:
+        new = all(_release(each) >= _release(least) for each in shown)
+        verdict = verdict_for(new and len(shown) == 1)
     return Finding(
         check="nccl version",
         subject=subject,
         verdict=verdict,
         expected=f"NCCL {least} or newer",
-        actual=actual or "not shown",
-        next_step="" if verdict == "passed" else "take an image with a newer NCCL",
+        actual=" and ".join(shown if len(shown) > 1 else filter(None, (log.nccl_version,)))
+        or "not shown",
+        next_step=""
+        if verdict == "passed"
+        else "compare the images of the hosts"
+        if len(shown) > 1
+        else "take an image with a newer NCCL",
     )
 
 
@@ -48,7 +56,7 @@ def judge_network(log: NcclLog, subject: str) -> Finding:
     names = sorted(log.networks)
     verdict: Verdict = "error"
     if names:
-        verdict = verdict_for(len(names) == 1 and bool(_NETWORKS.match(names[0])))
+        verdict = verdict_for(len(names) == 1 and way_of(names[0], log.providers) == "verbs")
     return Finding(
         check="network",
         subject=subject,
@@ -80,9 +88,16 @@ def judge_topology(log: NcclLog, subject: str, path: str) -> Finding:
 
 
 def judge_hcas(log: NcclLog, subject: str, wanted: Adapters) -> Finding:
-    """Does every host use the planned adapters, with relaxed ordering?"""
-    problems = [text for host in log.hosts if (text := _adapter_problem(host, wanted))]
+    """Do the channels of every host use the planned adapters, with relaxed ordering?"""
+    problems, unseen = list[str](), list[str]()
+    for host in log.hosts:
+        used = in_use(log, host)
+        seen = host.model_copy(update={"hcas": used}) if used else host
+        problems += [text] if (text := _adapter_problem(seen, wanted)) else []
+        unseen += [host.host or "a host"] if not used and not log.in_document else []
     verdict: Verdict = verdict_for(not problems) if log.hosts else "error"
+    if unseen and verdict == "passed":
+        verdict, problems = "error", [f"no channel line shows the adapters of {unseen[0]}"]
     names = f" with {', '.join(wanted.names)}" if wanted.names else ""
     good = f"{wanted.count} on each of {len(log.hosts)} hosts: " + _names(log.hosts)
     return Finding(

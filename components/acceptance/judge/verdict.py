@@ -70,9 +70,16 @@ def find_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None
         verdict="failed",
         expected="a run without errors",
         actual=f"{cause.kind}: {cause.line}",
-        detail=f"the first cause among {len(failures)} failure lines",
+        detail=f"{_place(cause)}the first cause among {len(failures)} failure lines",
         next_step=f"look for: {cause.meaning}",
     )
+
+
+def _place(cause: LogFailure) -> str:
+    """Host, device with port, and peer, as far as the line names them."""
+    named = (("on", cause.host), ("device", cause.device), ("peer", cause.peer))
+    text = ", ".join(f"{word} {name}" for word, name in named if name)
+    return f"{text}; " if text else ""
 
 
 def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) -> list[Finding]:

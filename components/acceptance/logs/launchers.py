@@ -144,7 +144,8 @@ LAUNCHERS: tuple[Cause, ...] = (
     cause(
         r"^\s{0,40}(?:\S{1,200}: line \d{1,9}:\s{1,8})?\d{0,10}\s{0,8}"
         r"(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction)"
-        r"(?:\s|$|\()",
+        # Not a helper that a script ends itself.
+        r"(?!\s{1,40}(?:sleep|tail|watch|kubectl|stern|nvidia-smi|dcgmi|tcpdump)\b)(?:\s|$|\()",
         "crash",
         "the shell says that a program was ended by a signal",
     ),
