@@ -220,7 +220,7 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     """The findings of one run; of one that failed, why; of one that is not whole, no more."""
     failure = find_failure([each for each in log.failures if not each.is_before_run], subject)
     if failure is not None:
-        return [_quoted(failure) if log.in_document else failure]
+        return [_quoted(failure) if log.is_page else failure]
     found = {
         finding.check: finding
         for check in CHECKS
@@ -230,7 +230,7 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     if completeness.verdict == "error" and found["correctness"].verdict != "failed":
         said = find_failure(log.failures or [_warned(line) for line in log.warnings], subject)
         if said and not log.has_footer:
-            return [_quoted(said) if log.in_document else said]
+            return [_quoted(said) if log.is_page else said]
         return [completeness]
     return [*found.values()]
 

@@ -66,7 +66,9 @@ _HINTS: Final = (
     "kex_", "eturn", "double free", "gpus", "got ", "does not", "addr_", "wrong", "no socket",
     "socketprogress",    "retcode", "no such", "was unable", "zero",
     "no active", "no roce", "disconnect", "memlimit", "runlimit", "speed change", "mixed",
-    "cqe", "probing", "net/mlx: call", "no usable", "no transport", "no interface", "mismatch",
+    "cqe", "probing", "resiliency", "outstanding", "duplicate gpu",
+    "prevstate", "different number",
+    "using the same", "net/mlx: call", "no usable", "no transport", "no interface", "mismatch",
 )  # fmt: skip
 """A line with none of them, in small letters, matches no row: a cheap look before the patterns."""
 

@@ -42,19 +42,22 @@ NCCL: tuple[Cause, ...] = _rows(
      (r"async fatal event"
      r"|Got async event : (?:CQ error|local |invalid request|SRQ catastrophic|WQ fatal)"),
      "device_fatal", "the RDMA device or a queue of it failed: read the kernel's log of that host"),
-    ("2.29.2", "2.30.7",
+    ("2.29.7", "2.30.7",
      (r"Device \d+ marked as failed|Detected \d+ failed devices|The error is fatal \("
      r"|Could not find a (?:functional device|replacement QP)|not on a functional device"
-     r"|Maximum number of probing|Got CQE with error|stale CQE with error"),
+     r"|Maximum number of probing|Got CQE with error|stale CQE with error"
+     r"|Unsupported completion status|Failed to initialize a resiliency|GoToPrevState result"
+     r"|outstanding recovery operations"),
      "port_failed", "NCCL lost an RDMA device in the run, also if others carried its data on"),
-    ("2.30.3", "2.30.7", r"Detected mixed local (?:Net|CollNet) device counts",
+    ("2.20.3", "2.30.7",
+     r"Detected mixed local (?:Net|CollNet) device counts|has a different number of devices=",
      "rails_differ", "a host has fewer network devices than others: a rail is missing there"),
     ("", "", r"NET/IB : \S+ speed change detected",
      "speed_change", "the link of that port came to another speed in the run (NCCL 2.30.7)"),
-    ("2.24.3", "2.30.7", r"Call to ibv_modify_qp failed.*timed out",
+    ("2.4.2", "2.30.7", r"Call to ibv_modify_qp failed.*timed out",
      "ibv_modify_qp", ("no neighbour answers on that rail: VLAN, rail subnet or cabling "
      "(on a rail-only fabric also NCCL_CROSS_NIC=0)")),
-    ("2.24.3", "2.30.7", r"Call to ibv_modify_qp failed",
+    ("2.4.2", "2.30.7", r"Call to ibv_modify_qp failed",
      "ibv_modify_qp", "wrong GID index, or no IP route between the rail subnets"),
     ("2.23.4", "2.30.7", r"(?:read|open) failed in ncclIbRoceGetVersionNum",
      "hidden_gid", ("the driver hides GIDs of the host and of other pods, and NCCL before 2.26.2 "
@@ -79,7 +82,7 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.4.2", "2.30.7",
      r"[Nn]o socket interface found|NET/Socket : no interface found|No usable listening",
      "no_interface", "NCCL_SOCKET_IFNAME names none"),
-    ("2.12.7", "2.30.7", r"P2P is disabled between NVLINK connected GPUs",
+    ("2.4.2", "2.30.7", r"P2P is disabled between NVLINK connected GPUs|NVswitch links mismatch",
      "nvlink", "two GPUs with an NVLink between them cannot use it: the GPUs, or NVSwitch"),
     ("2.25.1", "2.30.7", r"MNNVL \(cliqueSize \d+\) is available but not",
      "nvlink", "NVLink between hosts does not work: IMEX and its channels"),
@@ -93,7 +96,8 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.4.2", "2.30.7",
      (r"NCCL WARN .{0,200}(?:[Cc]onnect to .{0,300} (?:failed|returned)"
      r"|[Pp]ollConnect.{0,300}(?:failed|returned)"
-     r"|Call to \S{4,8} .{0,300}failed|exceeded (?:error )?(?:retr|timeouts)|Accept failed)"),
+     r"|Call to (?:recv|send|connect|accept|bind|poll)\b.{0,300}failed"
+     r"|exceeded (?:error )?(?:retr|timeouts)|Accept failed)"),
      "socket", _CONNECT),
     ("2.4.2", "2.30.7",
      r"Connection closed by remote peer|socketProgress|socket progress error|retcode [1-9]",
@@ -114,7 +118,9 @@ NCCL: tuple[Cause, ...] = _rows(
     ("", "", r"unhandled (?:system|cuda) error", "late unhandled", _EARLIER),
     ("", "", r"Test timeout \(\d+s\)", "timeout", "the test hung"),
     ("", "", r"\.\. \S+ pid \d+: Test failure", "late test_failure", _EARLIER),
-    ("2.4.2", "2.30.7", r"Mismatched NCCL version detected",
+    ("2.5.6", "2.30.7", r"Duplicate GPU detected|Multiple [Rr]anks (?:are|detected) using the same",
+     "gpus", "two ranks got one GPU: slots of the hostfile, or the GPU of each rank"),
+    ("2.23.4", "2.30.7", r"Mismatched NCCL version detected",
      "versions", "hosts run different releases of NCCL: compare their images"),
     ("", "", r"Incompatible NCCL versions", "versions", "built with one NCCL, run with another"),
     ("", "", r"Invalid number of GPUs", "gpus", "fewer GPUs in the pod than asked for"),

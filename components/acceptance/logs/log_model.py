@@ -210,6 +210,8 @@ class NcclLog(Seen):
     multi_node_nvlink: bool = False
     in_document: bool = False
     """It is quoted between the sentences of a document, which leaves out start and end."""
+    is_page: bool = False
+    """It has sentences or markup, as a page has that quotes lines of logs."""
     overlaps: bool = False
     """Another run began before this one had printed a row: they ran at the same time."""
     other_runs: tuple[NcclLog, ...] = Field(default=(), exclude_if=lambda each: not each)

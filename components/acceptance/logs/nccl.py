@@ -202,6 +202,16 @@ def _part_of(line: str) -> int | None:
 _MARKUP = re.compile(r"\s*(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+")
 """A numbered or bulleted sentence: no program prints two of them."""
 _LEAST_MARKUP: Final = 2
+_PAGE = re.compile(
+    r"\s*(?:#{2,6}\s+[A-Z]|```|~~~|\.\. [a-z-]+::|</?(?:p|pre|code|h[1-6]|li|div|td)\b"
+    r"|(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+|.{0,400}\]\(https?://)"
+)
+"""Markup of Markdown, reStructuredText and HTML."""
+_SENTENCE = re.compile(r"\s*[A-Z][a-z']+(?:,? [\w'`()/-]+){6,60}.{0,400}[.:]$")
+_BANNER = re.compile(r"[-=*]{20,}$")
+"""Around sentences of launchers."""
+_LEAST_PAGE: Final = 3
+"""Sentences, of which markup counts two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
     {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler"}
     | {"no_device", "missing_program", "host_key", "ssh_login", "dns"}
@@ -216,6 +226,8 @@ class _Reader:
 
     runs: list[Run] = field(default_factory=lambda: [Run()])
     markup: int = 0
+    page: int = 0
+    in_banner: bool = False
 
     def feed(self, stream: str, text: str) -> None:
         """Takes one line of one writer."""
@@ -247,8 +259,18 @@ class _Reader:
         run.finder.feed(part)
         if self.markup < _LEAST_MARKUP and _MARKUP.match(part):
             self.markup += 1
+        if self.page < _LEAST_PAGE:
+            self._feed_page(part)
         if "hypercube" in part or run.collective.startswith(("hypercube", "alltoallv")):
             run.set_share(part)
+
+    def _feed_page(self, part: str) -> None:
+        if _BANNER.match(part):
+            self.in_banner = not self.in_banner
+        elif _PAGE.match(part):
+            self.page += 2
+        elif part.endswith((".", ":")) and not self.in_banner and not is_nccl(part):
+            self.page += _SENTENCE.match(part) is not None
 
 
 def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
@@ -273,7 +295,9 @@ def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
 def _conclude(reader: _Reader) -> NcclLog | ParseProblem:
     for run in reader.runs:
         run.table.finish()
-    logs = [_log(run, in_document=reader.markup >= _LEAST_MARKUP) for run in reader.runs]
+    in_document, is_page = reader.markup >= _LEAST_MARKUP, reader.page >= _LEAST_PAGE
+    marks = {"in_document": in_document, "is_page": in_document or is_page}
+    logs = [_log(run).model_copy(update=marks) for run in reader.runs]
     known = [log for run, log in zip(reader.runs, logs, strict=True) if _is_known(run, log)]
     if not known:
         return ParseProblem(
@@ -288,7 +312,7 @@ def _is_known(run: Run, log: NcclLog) -> bool:
     return run.is_nccl_tests or bool(run.paths.counts["nccl"] or log.rows) or said
 
 
-def _log(run: Run, *, in_document: bool) -> NcclLog:
+def _log(run: Run) -> NcclLog:
     paths = run.paths
     paths.settle({line.host for line in run.ranks})
     return NcclLog(
@@ -326,6 +350,5 @@ def _log(run: Run, *, in_document: bool) -> NcclLog:
         providers=tuple(paths.providers),
         gpu_links=tuple(paths.gpu_links),
         multi_node_nvlink=paths.counts["mnnvl"] > 0,
-        in_document=in_document,
         overlaps=run.overlaps,
     )
