@@ -62,6 +62,10 @@ class RailLimit(Seen):
         default=LARGEST_RDMA_MTU, exclude_if=lambda each: each == LARGEST_RDMA_MTU
     )
     """The RDMA MTU that the smallest MTU of its interfaces gives."""
+    networks: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """IPv4 networks of the addresses that both ends of a test have; empty for any GID."""
+    devices: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Names of its RDMA devices, if the file gives them and pods see the cards themselves."""
 
 
 class WorkerGroup(Seen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, collapse_addresses
 from typing import Final, Literal, TypedDict, get_args
 
 from components.acceptance.between_leaves import ports_between
@@ -189,10 +190,7 @@ def _limits(spec: ClusterSpec) -> Limits:
         priority=None if infiniband else spec.rdma.priority,
         traffic_class=None if infiniband else spec.rdma.traffic_class,
         waived=dict(spec.waive),
-        rails=tuple(
-            RailLimit(name=name, line_rate_gbit_s=speed, rdma_mtu_bytes=_rdma_mtu(spec, name))
-            for name, speed in speeds.items()
-        ),
+        rails=tuple(_rail_limit(spec, name, speed) for name, speed in speeds.items()),
         pair_fraction=spec.acceptance.perftest_min_fraction,
         nccl_fraction=spec.acceptance.nccl_min_fraction,
         allocatable=expected_allocatable(spec),
@@ -202,6 +200,23 @@ def _limits(spec: ClusterSpec) -> Limits:
         groups=worker_groups(spec),
         unproven=list_unproven(spec),
         **_adapters(spec.ib_fabric if infiniband else None),
+    )
+
+
+def _rail_limit(spec: ClusterSpec, name: str, speed: float) -> RailLimit:
+    """What a rail can carry, and the addresses and devices that a test on it must show."""
+    rail = spec.rail(name)
+    nics = [nic for host in spec.workers for nic in host.nics if nic.rail == name]
+    given = (text for nic in nics for text in (nic.address, nic.pod_address) if text)
+    networks = collapse_addresses([*([rail.subnet] if rail else []), *map(IPv4Network, given)])
+    devices = {nic.rdma or "" for nic in nics}
+    is_vf = spec.pod_network.mode == "sriov" and not spec.pod_network.host_network
+    return RailLimit(
+        name=name,
+        line_rate_gbit_s=speed,
+        rdma_mtu_bytes=_rdma_mtu(spec, name),
+        networks=tuple(map(str, networks)),
+        devices=() if is_vf or "" in devices else tuple(sorted(devices)),
     )
 
 

@@ -19,6 +19,7 @@ from components.acceptance.judge.log import (
     judge_training_text,
 )
 from components.acceptance.judge.nccl_checks import NcclAsked
+from components.acceptance.judge.perftest_findings import PerftestAsked
 from components.acceptance.logs.lines import read_chunks
 from components.cli.app import command_app, say
 from components.core.errors import UsageError
@@ -45,13 +46,13 @@ def _chunks(path: Path) -> Iterator[str]:
 
 
 def _floor(value: float | None) -> float | None:
-    """A number that a bandwidth can be compared with.
+    """A limit with which a bandwidth or a latency can be compared.
 
     Raises:
         UsageError: It is none.
     """
     if value is not None and not 0 <= value < math.inf:
-        raise UsageError(f"{value:g} is no least bandwidth.\n  fix    give a number from 0 on.")
+        raise UsageError(f"{value:g} is no limit.\n  fix    give a number from 0 on.")
     return value
 
 
@@ -96,10 +97,19 @@ def perftest(
     min_gbit: Annotated[
         float | None, typer.Option(callback=_floor, help="least average in Gbit/s")
     ] = None,
+    max_usec: Annotated[
+        float | None,
+        typer.Option(callback=_floor, help="highest median latency of the smallest size"),
+    ] = None,
+    max_tail_usec: Annotated[
+        float | None,
+        typer.Option(callback=_floor, help="most that 99.9 % of the small messages may take"),
+    ] = None,
     output: Format = "text",
 ) -> None:
     """Judge the log of a perftest client: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_perftest_text(_chunks(file), expect, min_gbit), output)
+    asked = PerftestAsked(most_us=max_usec, most_tail_us=max_tail_usec)
+    _tell(judge_perftest_text(_chunks(file), expect, min_gbit, asked), output)
 
 
 @app.command()

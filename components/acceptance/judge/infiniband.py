@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from components.acceptance.judge.ib_paths import FABRIC, judge_paths, judge_rails
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.ib_facts import (
     ACTIVE,
     FULL_MEMBER,
@@ -59,47 +59,27 @@ def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Findi
     diagnosis = _diagnosis_of(facts)
     if limits is None or diagnosis is None:
         return []
+    step = "read ibdiagnet2.log of a run by hand"
     return [
-        Finding(
-            check=f"ibdiagnet {stage.name}",
-            subject=FABRIC,
-            verdict="failed",
-            expected="no warnings",
-            actual=f"{stage.warnings} warnings, {stage.errors} errors",
-            detail=stage.comment,
-            next_step="read ibdiagnet2.log of a run by hand",
-        )
+        row(f"ibdiagnet {stage.name}", FABRIC, "failed", "no warnings",
+            f"{stage.warnings} warnings, {stage.errors} errors", step).because(stage.comment)
         for stage in diagnosis.stages
         if stage.warnings or (stage.errors and stage.name not in _MATTERS)
-    ]
-
-
-def _row(
-    check: str, subject: str, verdict: Verdict, expected: str, actual: str, next_step: str
-) -> Finding:
-    step = "" if verdict == "passed" else next_step
-    return Finding(
-        check=check,
-        subject=subject,
-        verdict=verdict,
-        expected=expected,
-        actual=actual,
-        next_step=step,
-    )
+    ]  # fmt: skip
 
 
 def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]:
     if seen.why_nothing:
         step = "make the host reachable and run acceptance again"
-        yield _row("ib ports", host, "error", "an answer", seen.why_nothing, step)
+        yield row("ib ports", host, "error", "an answer", seen.why_nothing, step)
         return
     yield _judge_ports(host, seen.ports, limits)
     yield _judge_rate(host, seen.ports, limits)
     yield _judge_mtu(host, seen.ports, limits)
     for partition in limits.partitions:
-        row = _judge_partition(host, seen.ports, partition)
-        if row is not None:
-            yield row
+        found = _judge_partition(host, seen.ports, partition)
+        if found is not None:
+            yield found
     yield _judge_manager(host, seen)
 
 
@@ -108,7 +88,7 @@ def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Find
     active = len(ports) - len(down)
     states = ", ".join(f"{port.name} {port.state}{_cable(port, limits)}" for port in down)
     steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
-    return _row(
+    return row(
         "ib ports",
         host,
         verdict_for(active >= limits.hcas),
@@ -128,7 +108,7 @@ def _judge_rate(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Findi
     slow = [port for port in ports if port.rate_gbit_s != limits.rate_gbit_s]
     shown = ", ".join(f"{port.name} {_number(port.rate_gbit_s)}" for port in slow)
     right = bool(ports) and not slow
-    return _row(
+    return row(
         "ib rate",
         host,
         verdict_for(right) if ports else "error",
@@ -143,7 +123,7 @@ def _judge_mtu(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Findin
     other = [port for port in ports if port.active_mtu_bytes != limits.mtu_bytes]
     shown = ", ".join(f"{port.name} {_number(port.active_mtu_bytes)}" for port in other)
     right = bool(ports) and not other
-    return _row(
+    return row(
         "ib mtu",
         host,
         "error" if unknown else verdict_for(right),
@@ -174,7 +154,7 @@ def _judge_partition(
         expected = f"{key} on {which}, full"
     step = f"compare `show ib partition` of the master, or UFM's PKeys, with the file: {key}"
     good = (bool(guids) or kind is None) and not wrong
-    return _row(name, host, verdict_for(good), expected, ", ".join(wrong) or _seen(kind), step)
+    return row(name, host, verdict_for(good), expected, ", ".join(wrong) or _seen(kind), step)
 
 
 def _seen(kind: str | None) -> str:
@@ -214,7 +194,7 @@ def _judge_manager(host: str, seen: IbFacts) -> Finding:
     manager = seen.manager
     if manager is None:
         missing = "not installed" in seen.why_no_manager
-        return _row(
+        return row(
             "subnet manager",
             host,
             "error" if missing else "failed",
@@ -225,7 +205,7 @@ def _judge_manager(host: str, seen: IbFacts) -> Finding:
             else "start it: `show ib sm` on the switches, or UFM; and is "
             "the module ib_umad loaded on that host?",
         )
-    return _row(
+    return row(
         "subnet manager",
         host,
         verdict_for(manager.state == MASTER),
@@ -246,19 +226,19 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
     if len(known) > 1:
         guids = ", ".join(f"0x{guid}" for guid in sorted(known))
         step = "cable the switches into one subnet, or describe two sites"
-        yield _row("one subnet", FABRIC, "failed", "one subnet manager for all hosts", guids, step)
+        yield row("one subnet", FABRIC, "failed", "one subnet manager for all hosts", guids, step)
     asked = next((seen for seen in facts.values() if seen.managers), None)
     expected = _expected(limits)
     if asked is None:
         whys = sorted({seen.why_no_managers or seen.why_nothing for seen in facts.values()})
-        yield _row("one master", FABRIC, "error", expected, "; ".join(whys), _INSTALL)
+        yield row("one master", FABRIC, "error", expected, "; ".join(whys), _INSTALL)
         return
     masters = [each for each in asked.managers if each.state == MASTER]
     standbys = [each for each in asked.managers if each.state == STANDBY]
     right = len(masters) == 1 and limits.master_priority in {None, masters[0].priority}
     if limits.standbys is not None:
         right = right and len(standbys) == limits.standbys
-    yield _row(
+    yield row(
         "one master",
         FABRIC,
         verdict_for(right),
@@ -286,12 +266,12 @@ def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator
         absent = "not installed" in why
         step = "install ibutils2, of DOCA-OFED, on the first worker"
         verdict: Verdict = "skipped" if absent and not limits.adaptive_routing else "error"
-        yield _row("ibdiagnet", FABRIC, verdict, "a look at every node and link", why, step)
+        yield row("ibdiagnet", FABRIC, verdict, "a look at every node and link", why, step)
         return
     for stage in diagnosis.stages:
         if stage.name not in _MATTERS:
             continue
-        yield _row(
+        yield row(
             f"ibdiagnet {stage.name}",
             FABRIC,
             verdict_for(stage.errors == 0),
@@ -301,7 +281,7 @@ def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator
         )
     if limits.adaptive_routing:
         on, total = diagnosis.adaptive_switches, diagnosis.switches
-        yield _row(
+        yield row(
             "adaptive routing",
             FABRIC,
             "error" if on is None else verdict_for(on > 0 and on == total),

@@ -22,7 +22,13 @@ from components.acceptance.judge.nccl_profile import (
     judge_version,
 )
 from components.acceptance.judge.nccl_ways import Expectation
-from components.acceptance.judge.verdict import Finding, find_failure, verdict_for
+from components.acceptance.judge.verdict import (
+    Finding,
+    Verdict,
+    find_failure,
+    row,
+    verdict_for,
+)
 from components.acceptance.logs.log_model import LogFailure, NcclLog
 from components.core.errors import UsageError
 
@@ -109,14 +115,10 @@ def _judge_ranks(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None
     count = len({line.rank for line in log.ranks}) or log.nranks or 0
     right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
     right = count == wanted.ranks and right_hosts
-    return Finding(
-        check="ranks",
-        subject=subject,
-        verdict=verdict_for(right),
-        expected=f"{wanted.ranks} ranks on {wanted.hosts} hosts",
-        actual=f"{count} ranks on {len(hosts)} hosts ({', '.join(sorted(hosts))})",
-        next_step="" if right else "look at the hostfile and the slots",
-    )
+    expected = f"{wanted.ranks} ranks on {wanted.hosts} hosts"
+    actual = f"{count} ranks on {len(hosts)} hosts ({', '.join(sorted(hosts))})"
+    look = "look at the hostfile and the slots"
+    return row("ranks", subject, verdict_for(right), expected, actual, look)
 
 
 def _judge_rails(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None:
@@ -127,33 +129,22 @@ def _judge_rails(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None
     used = log.channels.devices_by_host
     lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)
     actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
-    seen = "error" if len(used) < wanted.hosts else "passed"
-    noun = wanted.what.removesuffix("s")
-    loss = f"an {noun} carries nothing" if noun == "adapter" else f"a {noun} is missing"
-    look = "look at its link" if noun == "adapter" else "look at its link and its VF"
-    return Finding(
-        check="rails",
-        subject=subject,
-        verdict="failed" if lacking else seen,
-        expected=f"{wanted.devices} {wanted.what} in the channels of every host",
-        actual=actual or "no network channel",
-        next_step=""
-        if not lacking and seen == "passed"
-        else f"{loss} on {', '.join(lacking) or 'all hosts'}: {look}",
-    )
+    verdict: Verdict = "error" if len(used) < wanted.hosts else "passed"
+    expected = f"{wanted.devices} {wanted.what} in the channels of every host"
+    loss = "a rail is missing on {}: look at its link and its VF"
+    if wanted.what == "adapters":
+        loss = "an adapter carries nothing on {}: look at its link"
+    step = loss.format(", ".join(lacking) or "all hosts")
+    verdict = "failed" if lacking else verdict
+    return row("rails", subject, verdict, expected, actual or "no network channel", step)
 
 
 def _judge_gdr(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None:
     """GPUDirect RDMA, where it is wanted; else how much of it there is."""
     if asked.gdr is not False:
         return judge_gdr(log, subject) if asked.gdr else None
-    return Finding(
-        check="gpudirect",
-        subject=subject,
-        verdict="skipped",
-        expected="not required",
-        actual=f"{log.channels.gdr} of {log.channels.net_total} channels",
-    )
+    actual = f"{log.channels.gdr} of {log.channels.net_total} channels"
+    return row("gpudirect", subject, "skipped", "not required", actual)
 
 
 OF_ANY_PROGRAM: Final[tuple[Judge, ...]] = (
@@ -247,12 +238,7 @@ def _warned(line: str) -> LogFailure:
 
 
 def _separate(subject: str, count: int) -> Finding:
-    return Finding(
-        check="completeness",
-        subject=subject,
-        verdict="failed",
-        expected="one run over all ranks",
-        actual=f"{count} separate runs with a rank 0 each",
-        detail="the binary was built without MPI, or the launcher is not its own",
-        next_step="take an nccl-tests that is built with MPI=1",
-    )
+    actual = f"{count} separate runs with a rank 0 each"
+    step = "take an nccl-tests that is built with MPI=1"
+    found = row("completeness", subject, "failed", "one run over all ranks", actual, step)
+    return found.because("the binary was built without MPI, or the launcher is not its own")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.acceptance.judge.nccl_ways import Expectation, judge_way, used_devices
 from components.acceptance.judge.nccl_whole import LARGE_BYTES, completeness_of, is_alone
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.log_model import NcclLog, NcclRow
 
 _LARGEST_OLD_ERROR = 1e-3
@@ -16,15 +16,9 @@ def judge_completeness(log: NcclLog, subject: str) -> Finding:
     verdict, actual, detail = completeness_of(log)
     if verdict == "passed" and is_alone(log):
         verdict, actual = "error", "a single rank, which sends nothing"
-    return Finding(
-        check="completeness",
-        subject=subject,
-        verdict=verdict,
-        expected="a whole log with a result",
-        actual=actual,
-        detail=detail,
-        next_step="" if verdict == "passed" else "take the log again, from start to end",
-    )
+    look = "take the log again, from start to end"
+    found = row("completeness", subject, verdict, "a whole log with a result", actual, look)
+    return found.because(detail)
 
 
 def judge_correctness(log: NcclLog, subject: str, *, must: bool = False) -> Finding:
@@ -37,43 +31,26 @@ def judge_correctness(log: NcclLog, subject: str, *, must: bool = False) -> Find
     """
     verdict, actual, detail = _correctness(log)
     gaps = sum(
-        row.out_of_place.wrong is None and row.out_of_place.error is None for row in log.rows
+        each.out_of_place.wrong is None and each.out_of_place.error is None for each in log.rows
     )
     if must and verdict != "failed" and (gaps or not log.rows):
         verdict, actual, detail = "error", f"{gaps} rows not checked", "run nccl-tests with -c 1"
-    return Finding(
-        check="correctness",
-        subject=subject,
-        verdict=verdict,
-        expected="0 wrong values",
-        actual=actual,
-        detail=detail,
-        next_step="suspect memory, cable or NIC; run again" if verdict == "failed" else "",
-    )
+    step = "suspect memory, cable or NIC; run again" if verdict == "failed" else ""
+    return row("correctness", subject, verdict, "0 wrong values", actual, step).because(detail)
 
 
 def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> Finding:
     """Did the data take the expected transport, by the lines that prove it?"""
     seen, proof = seen_transports(log)
     if expect is None:
-        return Finding(
-            check="transport",
-            subject=subject,
-            verdict="skipped",
-            expected="no particular transport",
-            actual=f"{', '.join(seen) or 'none shown'} (not proven)",
-            detail=proof if seen else "give --expect to judge it",
-        )
+        actual = f"{', '.join(seen) or 'none shown'} (not proven)"
+        found = row("transport", subject, "skipped", "no particular transport", actual)
+        return found.because(proof if seen else "give --expect to judge it")
     verdict, why = judge_way(log, expect)
-    return Finding(
-        check="transport",
-        subject=subject,
-        verdict=verdict,
-        expected=expect,
-        actual=", ".join(seen) or "not shown",
-        detail="; ".join(dict.fromkeys(part for part in (why, proof if seen else "") if part)),
-        next_step=_transport_step(log, verdict, expect),
-    )
+    actual, step = ", ".join(seen) or "not shown", _transport_step(log, expect)
+    found = row("transport", subject, verdict, expect, actual, step)
+    reasons = (why, proof if seen else "")
+    return found.because("; ".join(dict.fromkeys(part for part in reasons if part)))
 
 
 def judge_warnings(log: NcclLog, subject: str) -> Finding | None:
@@ -82,30 +59,18 @@ def judge_warnings(log: NcclLog, subject: str) -> Finding | None:
     if not warnings:
         return None
     count = len(warnings)
-    return Finding(
-        check="warnings",
-        subject=subject,
-        verdict="skipped",
-        expected="warnings that are known",
-        actual=f"{count} unknown warning{'s' if count > 1 else ''}: {warnings[0]}",
-        detail="; ".join(warnings[1:4]),
-    )
+    actual = f"{count} unknown warning{'s' if count > 1 else ''}: {warnings[0]}"
+    found = row("warnings", subject, "skipped", "warnings that are known", actual)
+    return found.because("; ".join(warnings[1:4]))
 
 
 def judge_gdr(log: NcclLog, subject: str) -> Finding:
     """Do all network channels go straight to GPU memory?"""
     total, gdr = log.channels.net_total, log.channels.gdr
     verdict: Verdict = "error" if not total else verdict_for(gdr == total)
-    return Finding(
-        check="gpudirect",
-        subject=subject,
-        verdict=verdict,
-        expected="GDRDMA on all network channels",
-        actual=f"{gdr} of {total} channels",
-        next_step="load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL"
-        if verdict == "failed"
-        else "",
-    )
+    step = "load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL" if total else ""
+    wanted, actual = "GDRDMA on all network channels", f"{gdr} of {total} channels"
+    return row("gpudirect", subject, verdict, wanted, actual, step)
 
 
 def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> Finding:
@@ -118,38 +83,26 @@ def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> F
         origin: Where the floor comes from; shown.
     """
     rows, basis = judged_rows(log)
+    expected = f"busbw >= {floor_gb_s:.2f} GB/s"
     if not rows:
-        return Finding(
-            check="bandwidth",
-            subject=subject,
-            verdict="error",
-            expected=f"busbw >= {floor_gb_s:.2f} GB/s",
-            actual="no row with a bandwidth",
-            detail=origin,
-        )
-    worst = min(rows, key=lambda row: row.worst_busbw_gb_s)
-    passed = worst.worst_busbw_gb_s >= floor_gb_s
-    return Finding(
-        check="bandwidth",
-        subject=subject,
-        verdict="passed" if passed else "failed",
-        expected=f"busbw >= {floor_gb_s:.2f} GB/s",
-        actual=f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}",
-        detail=f"{basis}; floor: {origin}",
-        next_step=""
-        if passed
-        else "compare ib_write_bw of each rail; look for a slow or lost rail",
-    )
+        found = row("bandwidth", subject, "error", expected, "no row with a bandwidth")
+        return found.because(origin)
+    worst = min(rows, key=lambda each: each.worst_busbw_gb_s)
+    verdict = verdict_for(worst.worst_busbw_gb_s >= floor_gb_s)
+    actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
+    look = "compare ib_write_bw of each rail; look for a slow or lost rail"
+    found = row("bandwidth", subject, verdict, expected, actual, look)
+    return found.because(f"{basis}; floor: {origin}")
 
 
 def judged_rows(log: NcclLog) -> tuple[tuple[NcclRow, ...], str]:
     """The rows that count for bandwidth, and a sentence that says which."""
-    large = tuple(row for row in log.rows if (row.size_bytes or 0) >= LARGE_BYTES)
+    large = tuple(each for each in log.rows if (each.size_bytes or 0) >= LARGE_BYTES)
     if large:
         return large, f"the lowest of {len(large)} rows of 1 GiB and more"
     if not log.rows:
         return (), ""
-    largest = max(log.rows, key=lambda row: row.size_bytes or 0)
+    largest = max(log.rows, key=lambda each: each.size_bytes or 0)
     return (largest,), f"no row reaches 1 GiB: the largest row, {show_bytes(largest.size_bytes)}"
 
 
@@ -182,9 +135,7 @@ def _layers_text(log: NcclLog) -> str:
     return f"; devices: {', '.join(layers)}" if layers else ""
 
 
-def _transport_step(log: NcclLog, verdict: Verdict, expect: Expectation) -> str:
-    if verdict == "passed":
-        return ""
+def _transport_step(log: NcclLog, expect: Expectation) -> str:
     if expect == "nvlink":
         return "look at `nvidia-smi topo -m` (NV is NVLink), NCCL_P2P_DISABLE and NCCL_P2P_LEVEL"
     if "Socket" in log.channels.net or "Socket" in log.networks:
@@ -193,7 +144,7 @@ def _transport_step(log: NcclLog, verdict: Verdict, expect: Expectation) -> str:
 
 
 def _correctness(log: NcclLog) -> tuple[Verdict, str, str]:
-    halves = [half for row in log.rows for half in (row.out_of_place, row.in_place) if half]
+    halves = [half for each in log.rows for half in (each.out_of_place, each.in_place) if half]
     wrong = sum(half.wrong or 0 for half in halves)
     if log.out_of_bounds or wrong:
         return "failed", f"{max(log.out_of_bounds or 0, wrong)} wrong values", "data were corrupted"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.nccl_ways import in_use, way_of
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.log_model import HostNetwork, NcclLog
 
 _RELEASE = re.compile(r"\d+")
@@ -36,19 +36,11 @@ def judge_version(log: NcclLog, subject: str, least: str) -> Finding:
     if shown and not log.is_rccl:
         new = all(_release(each) >= _release(least) for each in shown)
         verdict = verdict_for(new and len(shown) == 1)
-    return Finding(
-        check="nccl version",
-        subject=subject,
-        verdict=verdict,
-        expected=f"NCCL {least} or newer",
-        actual=" and ".join(shown if len(shown) > 1 else filter(None, (log.nccl_version,)))
-        or "not shown",
-        next_step=""
-        if verdict == "passed"
-        else "compare the images of the hosts"
-        if len(shown) > 1
-        else "take an image with a newer NCCL",
+    actual = " and ".join(shown) if len(shown) > 1 else log.nccl_version or "not shown"
+    look = (
+        "compare the images of the hosts" if len(shown) > 1 else "take an image with a newer NCCL"
     )
+    return row("nccl version", subject, verdict, f"NCCL {least} or newer", actual, look)
 
 
 def judge_network(log: NcclLog, subject: str) -> Finding:
@@ -57,16 +49,9 @@ def judge_network(log: NcclLog, subject: str) -> Finding:
     verdict: Verdict = "error"
     if names:
         verdict = verdict_for(len(names) == 1 and way_of(names[0], log.providers) == "verbs")
-    return Finding(
-        check="network",
-        subject=subject,
-        verdict=verdict,
-        expected="network IB or IBext on every rank",
-        actual=", ".join(f"{name} ({log.networks[name]})" for name in names) or "not shown",
-        next_step=""
-        if verdict == "passed"
-        else "compare the plugins of the hosts (NCCL_NET, NCCL_NET_PLUGIN), and look at the HCAs",
-    )
+    actual = ", ".join(f"{name} ({log.networks[name]})" for name in names) or "not shown"
+    look = "compare the plugins of the hosts (NCCL_NET, NCCL_NET_PLUGIN), and look at the HCAs"
+    return row("network", subject, verdict, "network IB or IBext on every rank", actual, look)
 
 
 def judge_topology(log: NcclLog, subject: str, path: str) -> Finding:
@@ -75,16 +60,9 @@ def judge_topology(log: NcclLog, subject: str, path: str) -> Finding:
     right = log.topology_files == (path,)
     if log.topology_unread:
         seen, right = f"{log.topology_unread[0]} could not be opened", False
-    return Finding(
-        check="topology file",
-        subject=subject,
-        verdict=verdict_for(right),
-        expected=f"NCCL_TOPO_FILE {path}",
-        actual=seen,
-        next_step=""
-        if right
-        else "the file is not on the node, not mounted, or the variable does not reach all ranks",
-    )
+    look = "the file is not on the node, not mounted, or the variable does not reach all ranks"
+    wanted = f"NCCL_TOPO_FILE {path}"
+    return row("topology file", subject, verdict_for(right), wanted, seen, look)
 
 
 def judge_hcas(log: NcclLog, subject: str, wanted: Adapters) -> Finding:
@@ -100,34 +78,23 @@ def judge_hcas(log: NcclLog, subject: str, wanted: Adapters) -> Finding:
         verdict, problems = "error", [f"no channel line shows the adapters of {unseen[0]}"]
     names = f" with {', '.join(wanted.names)}" if wanted.names else ""
     good = f"{wanted.count} on each of {len(log.hosts)} hosts: " + _names(log.hosts)
-    return Finding(
-        check="hcas",
-        subject=subject,
-        verdict=verdict,
-        expected=f"{wanted.count} InfiniBand adapters{names} and [RO] on every host",
-        actual="; ".join(problems) or (good if log.hosts else "not shown"),
-        next_step=""
-        if verdict == "passed"
-        else "look at ibstat on that host: an adapter is missing, down, or of a lower rate",
-    )
+    expected = f"{wanted.count} InfiniBand adapters{names} and [RO] on every host"
+    actual = "; ".join(problems) or (good if log.hosts else "not shown")
+    look = "look at ibstat on that host: an adapter is missing, down, or of a lower rate"
+    return row("hcas", subject, verdict, expected, actual, look)
 
 
 def judge_pace(log: NcclLog, subject: str, warn_gb_s: float) -> Finding | None:
     """A warning when a large row is above the floor and below what healthy systems reach."""
     rows, basis = judged_rows(log)
-    slow = [row for row in rows if row.worst_busbw_gb_s < warn_gb_s]
+    slow = [each for each in rows if each.worst_busbw_gb_s < warn_gb_s]
     if not slow:
         return None
-    worst = min(slow, key=lambda row: row.worst_busbw_gb_s)
-    return Finding(
-        check="pace",
-        subject=subject,
-        verdict="failed",
-        expected=f"busbw >= {warn_gb_s:g} GB/s, as healthy systems reach",
-        actual=f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}",
-        detail=basis,
-        next_step="compare the adapters' rates, and run again when the fabric is idle",
-    )
+    worst = min(slow, key=lambda each: each.worst_busbw_gb_s)
+    expected = f"busbw >= {warn_gb_s:g} GB/s, as healthy systems reach"
+    actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
+    look = "compare the adapters' rates, and run again when the fabric is idle"
+    return row("pace", subject, "failed", expected, actual, look).because(basis)
 
 
 def _adapter_problem(host: HostNetwork, wanted: Adapters) -> str:

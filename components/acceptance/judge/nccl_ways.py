@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.acceptance.judge.verdict import Verdict
@@ -25,33 +24,16 @@ _NOT_VERBS: Final[frozenset[Way]] = frozenset({"socket", "other"})
 _NOT_SHOWN: Final = "no transport line; run with NCCL_DEBUG=INFO"
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A network of NCCL by its name.
-
-    Attributes:
-        name: As channel lines have it.
-        way: What it sends over; `verbs` is InfiniBand or RoCE, and the list of devices says which.
-        source: Who says so.
-    """
-
-    name: re.Pattern[str]
-    way: Way
-    source: str
-
-
-def _plugins(*rows: tuple[str, Way, str]) -> tuple[Plugin, ...]:
-    return tuple(Plugin(re.compile(name), way, source) for name, way, source in rows)
-
-
-PLUGINS: Final = _plugins(
-    (r"IB(?:ext(?:_v\d+)?)?", "verbs", "NCCL net_ib; nccl-rdma-sharp-plugins"),
-    (r"gIB", "verbs", "Google's gIB: NCCL's net_ib with its own tuner"),
-    (r"COLLNET/SHARP", "verbs", "nccl-rdma-sharp-plugins: reductions in switches"),
-    (r"Socket|FastSocket", "socket", "NCCL net_socket; google/nccl-fastsocket"),
-    (r"GPUDirectTCPX\w*|FasTrak\w*", "other", "Google's TCPX and TCPXO"),
-    (r"UCX|UCC", "unknown", "nccl-rdma-sharp-plugins: UCX chooses"),
+_NETWORKS: Final[tuple[tuple[re.Pattern[str], Way], ...]] = (
+    # NCCL's net_ib, nccl-rdma-sharp-plugins with reductions in switches, and Google's net_ib
+    (re.compile(r"IB(?:ext(?:_v\d+)?)?|COLLNET/SHARP|gIB"), "verbs"),
+    # NCCL's net_socket, google/nccl-fastsocket
+    (re.compile(r"Socket|FastSocket"), "socket"),
+    # Google's TCPX and TCPXO
+    (re.compile(r"GPUDirectTCPX\w*|FasTrak\w*"), "other"),
 )
+"""What networks of NCCL send over, by their names in channel lines; `verbs` is InfiniBand or RoCE,
+and the list of devices says which. UCX and UCC choose themselves."""
 _LIBFABRIC = re.compile(r"(?:AWS )?Libfabric|OFI")
 _PROVIDERS: Final[dict[str, Way]] = {
     "efa": "other", "cxi": "other", "tcp": "socket", "sockets": "socket", "verbs": "unknown",
@@ -88,9 +70,9 @@ def speaks(device: str) -> str:
 
 def way_of(name: str, providers: Sequence[str]) -> Way:
     """What a network of NCCL sends over."""
-    for plugin in PLUGINS:
-        if plugin.name.fullmatch(name):
-            return plugin.way
+    for pattern, way in _NETWORKS:
+        if pattern.fullmatch(name):
+            return way
     if _LIBFABRIC.fullmatch(name):
         ways: set[Way] = {_PROVIDERS.get(provider, "unknown") for provider in providers}
         return next(iter(ways)) if len(ways) == 1 else "unknown"

@@ -16,6 +16,7 @@ from components.acceptance.evidence import (
     Limits,
     Probe,
     ProbeEvidence,
+    RailLimit,
     Unreachable,
 )
 from components.acceptance.judge.fabric import (
@@ -342,15 +343,23 @@ ROCE_OVERHEAD_BYTES = 82
 def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> list[Finding]:
     """All findings about one perftest that ran to its end."""
     floor, origin = pair_floor(limits, item.probe)
-    asked = PerftestAsked(limits.transport, floor, origin, _rdma_mtu(limits, item.probe))
+    rail = _rail(limits, item.probe)
+    mtu = _rdma_mtu(limits, item.probe)
+    asked = PerftestAsked(limits.transport, floor, origin, mtu, rail=rail)
     return judge_perftest_runs(log, item.probe.name, asked)
+
+
+def _rail(limits: Limits, probe: Probe) -> RailLimit | None:
+    """The rail of a perftest, with the line rate that its two hosts have."""
+    found = next((each for each in limits.rails if each.name in probe.rails[:1]), None)
+    rate = probe.rates.get(found.name) if found else None
+    return found.model_copy(update={"line_rate_gbit_s": rate}) if found and rate else found
 
 
 def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     """The least average of `ib_write_bw` on a probe's rail in Gb/s, and its origin in words."""
-    rail = probe.rails[0] if probe.rails else ""
-    rate = next((item.line_rate_gbit_s for item in limits.rails if item.name == rail), 0.0)
-    rate = probe.rates.get(rail, rate)
+    rail = _rail(limits, probe)
+    rate = rail.line_rate_gbit_s if rail else 0.0
     mtu = _rdma_mtu(limits, probe)
     ceiling = rate * mtu / (mtu + ROCE_OVERHEAD_BYTES)
     return (

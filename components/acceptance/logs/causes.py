@@ -42,17 +42,8 @@ def cause(pattern: str, kind: str, meaning: str, *, late: bool = False) -> Cause
     return Cause(re.compile(pattern), kind, meaning, late)
 
 
-@dataclass(frozen=True, slots=True)
-class Harmless:
-    """A line that looks like a failure and comes from runs that were good.
-
-    Attributes:
-        pattern: What the line has in it.
-        source: Where such a run is published.
-    """
-
-    pattern: re.Pattern[str]
-    source: str
+HARMLESS: Final = "harmless"
+"""The kind of a line that looks like a failure and comes from runs that were good."""
 
 
 _HINTS: Final = (
@@ -93,14 +84,12 @@ class FailureFinder:
 
     Attributes:
         tables: The rows, in their order: the first that fits a line names it.
-        harmless: What is looked at first.
         warning: A line that fits no row and has this in it is a warning of unknown meaning.
         started: The run has begun. What a launcher says before does not tell how the run ends.
         names: Of hosts, which are not looked at.
     """
 
     tables: Sequence[Cause]
-    harmless: Sequence[Harmless] = ()
     warning: str = ""
     started: bool = True
     names: set[str] = field(default_factory=set[str])
@@ -114,11 +103,10 @@ class FailureFinder:
         shown = line
         for name in self.names:
             shown = shown.replace(name, "-")
-        if any(row.pattern.search(shown) for row in self.harmless):
-            return
         for row in self.tables:
             if row.pattern.search(shown):
-                self.add(row.kind, line, row.meaning, late=row.late)
+                if row.kind != HARMLESS:
+                    self.add(row.kind, line, row.meaning, late=row.late)
                 return
         if self.warning and self.warning in line and len(self.warnings) < _MOST_WARNINGS:
             self.warnings[line.strip()[:_LONGEST_LINE]] = None

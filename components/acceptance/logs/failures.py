@@ -1,20 +1,15 @@
-"""The failure texts of NCCL, nccl-tests, perftest and what launchers start, one table for each.
+"""The failure texts of NCCL, nccl-tests and what launchers start, one table for each.
 
-Sources: NCCL's and perftest's sources and issue threads (NCCL 2.4-2.30, perftest 1.5-26.04); those
-of harmless lines are named beside them, all in docs/explanation/sources.md#logs.
+Those of perftest are in `perftest_words`. Sources: NCCL's sources and issue threads (2.4-2.30);
+those of harmless lines are named beside them, all in docs/explanation/sources.md#logs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from components.acceptance.logs.causes import Cause, FailureFinder, Harmless
+from components.acceptance.logs.causes import HARMLESS, Cause, FailureFinder
 from components.acceptance.logs.launchers import LAUNCHERS
-
-
-def _compile(table: Iterable[tuple[str, str, str, bool]]) -> tuple[Cause, ...]:
-    return tuple(Cause(re.compile(regex), kind, text, late) for regex, kind, text, late in table)
 
 
 def _rows(*rows: tuple[str, str, str, str, str]) -> tuple[Cause, ...]:
@@ -35,6 +30,22 @@ _REACH = "the NIC may not reach GPU memory: nvidia_peermem, ACS or IOMMU"
 _CONNECT = "no TCP connection between the two hosts: route, firewall, NCCL_SOCKET_IFNAME"
 
 NCCL: tuple[Cause, ...] = _rows(
+    ("", "", r"iommu=pt", HARMLESS, "NCCL's own advice: graph/topo.cc and RCCL's init.cc"),
+    ("", "", r"NUMA auto balancing", HARMLESS, "RCCL's advice, init.cc"),
+    ("", "", r"Could not find: libnccl", HARMLESS, "NCCL's INFO without a plugin, plugin/net.cc"),
+    ("", "", r"disabling NCHANNELS", HARMLESS, "NCCL, transport/nvls.cc"),
+    ("", "", r"OpenFabrics device",
+     HARMLESS, "NVIDIA/nccl issue 1705: Open MPI's openib beside NCCL"),
+    ("", "", r"Failed to open libibverbs\.so",
+     HARMLESS, "NVIDIA/nccl-tests issue 82: one host, whole table"),
+    ("", "", r"NET/OFI .*Could not find nccl\w+ symbol|Could not find ncclGetVersion",
+     HARMLESS, "aws/aws-ofi-nccl: a plugin older than its NCCL, runs that completed"),
+    ("", "", r"Could not find a path for pattern \d",
+     HARMLESS, "NCCL, graph/search.cc: a simple order"),
+    ("", "", r"Failed to find ncclNet\w* symbol|Failed to find ncclCollNet\w* symbol",
+     HARMLESS, "NCCL, plugin/net.cc: it tries the next version of the plugin's interface"),
+    ("", "", r"Failed to initialize NET plugin|NET/IB : No device found",
+     HARMLESS, "judged as the transport"),
     ("2.4.2", "2.30.7",
      r"Got (?:async(?: error)?|non-fatal async) event ?: (?:port error|path migration request)",
      "port_down", "a port went down in the run: its cable, transceiver or switch port"),
@@ -128,135 +139,25 @@ NCCL: tuple[Cause, ...] = _rows(
      r"|ncclRemoteError|ncclUnhandledCudaError"),
      "late framework", "the framework's NCCL call failed"),
 )  # fmt: skip
-"""NCCL's rows first name the releases in whose sources they occur, by `tests/acceptance/
-recorded/nccl_words.tsv`; nccl-tests and frameworks have none."""
-HARMLESS = tuple(
-    Harmless(re.compile(regex), source)
-    for regex, source in (
-        (r"iommu=pt", "NCCL's own advice: graph/topo.cc and RCCL's init.cc"),
-        (r"NUMA auto balancing", "RCCL's advice, init.cc"),
-        (r"Could not find: libnccl", "NCCL's INFO without a plugin, plugin/net.cc"),
-        (r"disabling NCHANNELS", "NCCL, transport/nvls.cc"),
-        (r"OpenFabrics device", "NVIDIA/nccl issue 1705: Open MPI's openib beside NCCL"),
-        (r"Failed to open libibverbs\.so", "NVIDIA/nccl-tests issue 82: one host, whole table"),
-        (r"NET/OFI .*Could not find nccl\w+ symbol|Could not find ncclGetVersion",
-         "aws/aws-ofi-nccl: a plugin older than its NCCL, runs that completed"),
-        (r"Could not find a path for pattern \d", "NCCL, graph/search.cc: a simple order"),
-        (r"Failed to find ncclNet\w* symbol|Failed to find ncclCollNet\w* symbol",
-         "NCCL, plugin/net.cc: it tries the next version of the plugin's interface"),
-        (r"Failed to initialize NET plugin|NET/IB : No device found", "judged as the transport"),
-    )
+"""Rows of NCCL's sources name the first and the last release that has their texts, by
+tests/acceptance/recorded/nccl_words.tsv; those of nccl-tests and frameworks have none. A harmless
+line comes from runs that completed, and its row says where one is published."""
+_LAUNCHED = _rows(
+    ("", "", r"unrecognized arguments|the following arguments are required",
+     "usage", "an argument that the program does not know"),
+    ("", "", r"command not found|No such file or directory|executable file not found",
+     "missing_program", "the image lacks the program, or a mount is missing"),
+    ("", "", r"ModuleNotFoundError: No module named",
+     "missing_module", "the image's Python lacks that module"),
+    ("", "", r"failed to initialize NVML|NVIDIA-SMI has failed", "no_driver", "no GPU driver"),
 )  # fmt: skip
-"""Lines that look like failures and come from runs that completed, each with its source."""
-_PERFTEST = _compile(
-    (
-        (
-            (
-                r"IB device \S+ not found|Unable to find the Infiniband/RoCE device"
-                r"|Did not detect devices"
-            ),
-            "no_device",
-            "the RDMA device is not in the pod: no VF, or no SR-IOV resource",
-            False,
-        ),
-        (r"Port number \d+ state is Down", "link_down", "the link of the device is down", False),
-        (
-            r"Couldn't set the link layer|Couldn't get context for the device",
-            "link_down",
-            "the link of the device is down",
-            True,
-        ),
-        (
-            r"ADDR_ERROR|unexpected CM event",
-            "no_route",
-            "no neighbour answers on that rail: VLAN, address or cabling",
-            False,
-        ),
-        (
-            (
-                r"Unable to perform rdma_client function|Unable to init the socket connection"
-                r"|Unable to open file descriptor"
-            ),
-            "not_connected",
-            "an earlier line says why",
-            True,
-        ),
-        (
-            r"Couldn't connect to \S+",
-            "control_connection",
-            "the server does not listen there, or no route leads to it",
-            False,
-        ),
-        (
-            r"Failed status[ -](?:12\b|transport retry)|Failed status.*\(12\)",
-            "retry_exceeded",
-            "packets do not arrive: MTU of a switch port, VLAN, GID, or loss; never retry this",
-            False,
-        ),
-        (
-            r"Failed status[ -]4\b|Failed status.*\(4\)",
-            "local_protection",
-            "the NIC may not reach that memory: nvidia_peermem, ACS or IOMMU",
-            False,
-        ),
-        (r"Failed status", "completion_error", "an RDMA error", False),
-        (r"Completion with error at", "completion_error", "an RDMA error", True),
-        (
-            (
-                r"Couldn't create CQ|Failed to create QP|Unable to create QP|Couldn't allocate MR"
-                r"|failed to create mr|Couldn't create IB resources"
-            ),
-            "memory",
-            "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem",
-            False,
-        ),
-        (r"Failed to modify QP", "modify_qp", "no usable GID on the device", False),
-        (
-            r"Couldn't read remote address|Failed to exchange data between server and clients",
-            "peer_lost",
-            "the other end died: read its log",
-            True,
-        ),
-        (r"below bw limit", "below_limit", "the tool's own bandwidth limit was missed", False),
-        (r"invalid option|Invalid Command", "usage", "an option that this build lacks", False),
-    )
-)
-
-_LAUNCHED = _compile(
-    (
-        (
-            r"unrecognized arguments|the following arguments are required",
-            "usage",
-            "an argument that the program does not know",
-            False,
-        ),
-        (
-            r"command not found|No such file or directory|executable file not found",
-            "missing_program",
-            "the image lacks the program, or a mount is missing",
-            False,
-        ),
-        (
-            r"ModuleNotFoundError: No module named",
-            "missing_module",
-            "the image's Python lacks that module",
-            False,
-        ),
-        (r"failed to initialize NVML|NVIDIA-SMI has failed", "no_driver", "no GPU driver", False),
-    )
-)
 
 
 def nccl_finder() -> FailureFinder:
     """Looks for what NCCL, nccl-tests, their launchers and their hosts say of failures."""
-    return FailureFinder(NCCL + LAUNCHERS, HARMLESS, warning="NCCL WARN")
-
-
-def perftest_finder() -> FailureFinder:
-    """Looks for what perftest, its launchers and its hosts say of failures."""
-    return FailureFinder(_PERFTEST + LAUNCHERS)
+    return FailureFinder(NCCL + LAUNCHERS, warning="NCCL WARN")
 
 
 def launched_finder() -> FailureFinder:
     """Looks for the failures of a program that launchers start on other hosts, and of its NCCL."""
-    return FailureFinder(_LAUNCHED + NCCL + LAUNCHERS, HARMLESS)
+    return FailureFinder(NCCL + _LAUNCHED + LAUNCHERS)

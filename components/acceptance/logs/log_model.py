@@ -235,6 +235,8 @@ class PerftestRow(Seen):
     """None: releases before 3.0 do not print it."""
     cpu_percent: float | None = None
     """The CPU's share, with `--cpu_util`."""
+    ports_gbit_s: tuple[float, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Of a test over both ports of a card, with `--report-per-port`: the average of each."""
 
 
 class LatencyRow(Seen):
@@ -243,12 +245,16 @@ class LatencyRow(Seen):
     size_bytes: int
     typical_us: float
     average_us: float
+    tail_us: float | None = Field(default=None, exclude_if=lambda each: each is None)
+    """99.9 % of the messages took less; None in duration mode, which does not keep them."""
 
 
 class PerftestLog(Seen):
     """All that a log of perftest says."""
 
     test: str = ""
+    call: str = Field(default="", exclude_if=lambda each: not each)
+    """The program of a bandwidth test and what follows it, in the line of a shell or a launcher."""
     device: str = ""
     mtu_bytes: int | None = None
     link_type: str = ""
