@@ -8,8 +8,7 @@ import pytest
 
 from components.acceptance.evidence import Probe, ProbeEvidence
 from components.acceptance.judge.image import judge_image
-from components.acceptance.judge.nccl_profile import (
-    Adapters,
+from components.acceptance.judge.nccl_findings import (
     judge_hcas,
     judge_network,
     judge_topology,
@@ -224,7 +223,7 @@ def test_adapters_of_a_host(
     used = tuple(hca.index for host in hosts for hca in host.hcas)
     channels = Channels(net={"IB": 9}, devices_by_host={"w0": used})
     log = NcclLog(program="nccl-tests", hosts=hosts, channels=channels)
-    found = judge_hcas(log, "p", Adapters(2, names))
+    found = judge_hcas(log, "p", 2, names)
     assert (found.verdict, found.actual) == (verdict, actual)
     assert (found.next_step == "") is (verdict == "passed")
 
@@ -241,7 +240,7 @@ def test_adapters_of_a_host(
 def test_adapters_count_that_channels_use(used: tuple[int, ...], verdict: str, actual: str) -> None:
     channels = Channels(net={"IB": 2}, devices_by_host={"w0": used})
     log = NcclLog(program="nccl-tests", hosts=(adapters(),), channels=channels)
-    found = judge_hcas(log, "p", Adapters(2))
+    found = judge_hcas(log, "p", 2)
     assert (found.verdict, found.actual) == (verdict, actual)
 
 

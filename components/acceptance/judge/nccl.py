@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, Members, NcclAsked, judge_run
-from components.acceptance.judge.nccl_profile import judge_pace
+from components.acceptance.judge.nccl_findings import judge_pace
 from components.acceptance.judge.verdict import Finding, row
 from components.acceptance.logs.log_model import NcclLog
 

@@ -11,15 +11,12 @@ from components.acceptance.judge.nccl_findings import (
     judge_completeness,
     judge_correctness,
     judge_gdr,
-    judge_transport,
-    judge_warnings,
-)
-from components.acceptance.judge.nccl_profile import (
-    Adapters,
     judge_hcas,
     judge_network,
     judge_topology,
+    judge_transport,
     judge_version,
+    judge_warnings,
 )
 from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.verdict import (
@@ -159,9 +156,7 @@ OF_ANY_PROGRAM: Final[tuple[Judge, ...]] = (
         judge_topology(log, name, asked.topology_file) if asked.topology_file else None
     ),
     lambda log, name, asked: (
-        judge_hcas(log, name, Adapters(asked.hcas, asked.hca_names))
-        if asked.hcas is not None
-        else None
+        judge_hcas(log, name, asked.hcas, asked.hca_names) if asked.hcas is not None else None
     ),
     _judge_gdr,
 )

@@ -19,8 +19,7 @@ Way = Literal["verbs", "socket", "other", "unknown"]
 LAYERS: Final = {"ib": "IB", "roce": "RoCE"}
 PCIE_LIMIT_GB_S: Final = 128.0
 """What 16 lanes of PCIe 6.0 carry one way, raw: a bus bandwidth above it went over NVLink."""
-_NOT_SOCKETS: Final[frozenset[Way]] = frozenset({"verbs", "other"})
-_NOT_VERBS: Final[frozenset[Way]] = frozenset({"socket", "other"})
+_WANTED: Final[dict[str, Way]] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
 _NOT_SHOWN: Final = "no transport line; run with NCCL_DEBUG=INFO"
 
 
@@ -97,27 +96,21 @@ def judge_way(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
 
 
 def _over_network(log: NcclLog, expect: Literal["ib", "roce", "socket"]) -> tuple[Verdict, str]:
-    ways: set[Way] = {way_of(name, log.providers) for name in log.channels.net}
-    if expect == "socket":
-        return ("passed", "") if ways == {"socket"} else _other_way(ways, _NOT_SOCKETS)
-    if ways != {"verbs"}:
-        return _other_way(ways, _NOT_VERBS)
-    return _link_layer(log, LAYERS[expect])
-
-
-def _other_way(ways: set[Way], wrong: frozenset[Way]) -> tuple[Verdict, str]:
-    return (
-        ("failed", "") if ways & wrong else ("error", "no line says what this network sends over")
-    )
+    wanted = _WANTED[expect]
+    ways = {way_of(name, log.providers) for name in log.channels.net}
+    if ways - {wanted, "unknown"}:
+        return "failed", ""
+    if "unknown" in ways:
+        return "error", "no line says what this network sends over"
+    return ("passed", "") if wanted == "socket" else _link_layer(log, LAYERS[expect])
 
 
 def _without_channels(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
     """`Using network` says what would be used between hosts, not what was."""
     ways = {way_of(name, log.providers) for name in log.networks}
-    fits: dict[str, Way] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
     if not ways:
         return "error", _NOT_SHOWN
-    if expect in fits and ways.isdisjoint({fits[expect], "unknown"}):
+    if expect != "nvlink" and ways.isdisjoint({_WANTED[expect], "unknown"}):
         return "failed", ""
     return "error", "no channel line proves it; run with NCCL_DEBUG=INFO"
 
