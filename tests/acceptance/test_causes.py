@@ -163,6 +163,16 @@ def test_what_is_said_before_a_whole_run_is_a_warning(line: str) -> None:
     assert judge_nccl_text(f"{line}\n{cut}").exit_code == 1
 
 
+def test_a_long_wait_before_a_run_hides_no_failure_of_it() -> None:
+    wait = "ssh: connect to host w1 port 22: Connection refused\n" * 100
+    text = wait + load_nccl("all_reduce_nvlink")
+    assert judge_nccl_text(text).exit_code == 0
+    down = "w1:1:2 [0] ib.cc:1 NCCL WARN NET/IB : mlx5_3:1 Got async error event: port error\n"
+    judged = judge_nccl_text(text + down)
+    assert judged.exit_code == 1
+    assert "port_down" in "\n".join(judged.lines)
+
+
 def test_a_helper_that_a_script_ends_is_no_failure() -> None:
     text = load_nccl("all_reduce_nvlink")
     for helper in ("sleep 600", "kubectl logs -f nccl", "tail -f x"):

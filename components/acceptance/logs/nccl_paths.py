@@ -175,11 +175,11 @@ class Paths:
         for host, way in self.ways.items():
             ways.setdefault(_own_name(host, own), Way()).add(way)
         self.ways = ways
-        networks = [
-            each.model_copy(update={"host": _own_name(host, own)})
+        names = {host: _own_name(host, own) for host in self.hosts}
+        self.hosts = {
+            names[host]: each.model_copy(update={"host": names[host]})
             for host, each in self.hosts.items()
-        ]
-        self.hosts = {each.host: each for each in networks}
+        }
 
     def _take_channel(self, found: re.Match[str]) -> None:
         host, rank, other_rank, local, net, device, gdr, other = found.groups(default="")
