@@ -82,7 +82,9 @@ def nccl(
     ] = None,
     must: Annotated[
         list[str] | None,
-        typer.Option(help="also: version=2.19, topology=NCCL_TOPO_FILE, hcas=8, gdr; repeatable"),
+        typer.Option(
+            help="also: version=2.19, topology=NCCL_TOPO_FILE, hcas=8, gdr, correct; repeatable"
+        ),
     ] = None,
     output: Format = "text",
 ) -> None:

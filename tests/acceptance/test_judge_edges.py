@@ -12,7 +12,7 @@ from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import FABRIC, judge_ib
 from components.acceptance.judge.nccl import judge_nccl
-from components.acceptance.judge.nccl_profile import judge_pace
+from components.acceptance.judge.nccl_findings import judge_pace
 from components.acceptance.judge.path import judge_path
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding

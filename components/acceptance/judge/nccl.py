@@ -7,9 +7,8 @@ from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, Members, NcclAsked, judge_run
-from components.acceptance.judge.nccl_findings import judge_ceiling
-from components.acceptance.judge.nccl_profile import judge_pace
-from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.nccl_findings import judge_ceiling, judge_pace
+from components.acceptance.judge.verdict import Finding, row
 from components.acceptance.logs.log_model import NcclLog
 
 
@@ -17,16 +16,9 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
     """All findings about one collective that ran to its end."""
     name = item.probe.name
     if log.other_runs:
-        return [
-            Finding(
-                check="completeness",
-                subject=name,
-                verdict="error",
-                expected="one run",
-                actual=f"{len(log.runs)} runs in one log",
-                next_step="run acceptance again; look for a launcher that started twice",
-            )
-        ]
+        actual = f"{len(log.runs)} runs in one log"
+        step = "run acceptance again; look for a launcher that started twice"
+        return [row("completeness", name, "error", "one run", actual, step)]
     floor, origin = nccl_floor(limits, item.probe)
     asked = replace(asked_of(limits), floor_gb_s=floor, floor_origin=origin)
     members = Members(

@@ -93,7 +93,14 @@ def find_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None
         return None
     step, actual = f"look for: {cause.meaning}", f"{cause.kind}: {cause.line}"
     found = row("run", subject, "failed", "a run without errors", actual, step)
-    return found.because(f"the first cause among {len(failures)} failure lines")
+    return found.because(f"{_place(cause)}the first cause among {len(failures)} failure lines")
+
+
+def _place(cause: LogFailure) -> str:
+    """Host, device with port, and peer, as far as the line names them."""
+    named = (("on", cause.host), ("device", cause.device), ("peer", cause.peer))
+    text = ", ".join(f"{word} {name}" for word, name in named if name)
+    return f"{text}; " if text else ""
 
 
 def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) -> list[Finding]:

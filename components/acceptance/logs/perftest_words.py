@@ -8,7 +8,6 @@ first and last tag, and a test compares both.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from components.acceptance.logs.causes import Cause, FailureFinder
@@ -17,16 +16,12 @@ from components.acceptance.logs.launchers import LAUNCHERS
 _EARLIER: Final = "an earlier line says why"
 
 
-@dataclass(frozen=True, slots=True)
-class Word(Cause):
-    """One row, with the first release of perftest that prints it; `4.5` also means older ones."""
+def _word(pattern: str, kind: str, meaning: str, since: str = "4.5") -> Cause:
+    """A row with the first release that prints it; `4.5` also means older ones.
 
-    since: str = "4.5"
-
-
-def _word(pattern: str, kind: str, meaning: str, since: str = "4.5") -> Word:
-    """A row; one that points to an earlier line is a consequence."""
-    return Word(re.compile(pattern), kind, meaning, meaning.endswith(_EARLIER), since)
+    One that points to an earlier line is a consequence.
+    """
+    return Cause(re.compile(pattern), kind, meaning, meaning.endswith(_EARLIER), since)
 
 
 WORDS: Final = (
