@@ -117,12 +117,9 @@ def test_jobs_of_hosts_with_long_names_fit_and_differ(spec: ClusterSpec, length:
         host.model_copy(update={"name": host.name.ljust(length, "x")}) for host in spec.hosts
     )
     plan = plan_probes(changed_spec(spec, hosts=hosts))
-    jobs = [*plan.memlock, *(body for job in plan.jobs for body in job.objects)]
-    names = [
-        body["metadata"]["name"]
-        for body in number_objects(tuple(jobs), 1_234_567_890)
-        if body["kind"] == "Job"
-    ]
+    jobs = (*plan.memlock, *(body for job in plan.jobs for body in job.objects))
+    bodies: list[Any] = [*number_objects(jobs, 1_234_567_890)]
+    names = [body["metadata"]["name"] for body in bodies if body["kind"] == "Job"]
     assert len(names) == len(set(names)) == len(spec.workers) + 2 * 2
     assert max(map(len, names)) <= 63
 
@@ -138,11 +135,9 @@ def test_workers_of_a_kind_with_a_long_name_have_names_that_are_dns_labels(
     more = odd.model_copy(update={"name": "odd".ljust(63, "z")})
     spec = changed_spec(spec, hosts=(*spec.hosts[:1], first, *others, odd, more))
     jobs = [job for job in plan_probes(spec).jobs if job.probe.kind == "nccl"]
-    names = [
-        body["metadata"]["name"]
-        for job in jobs
-        for body in number_objects(job.objects, 1_234_567_890)
-    ]
+    objects = tuple(body for job in jobs for body in job.objects)
+    bodies: list[Any] = [*number_objects(objects, 1_234_567_890)]
+    names = [body["metadata"]["name"] for body in bodies]
     assert len(set(names)) == 2
     assert max(len(f"{name}-worker-1") for name in names) <= 63
 

@@ -114,8 +114,10 @@ def test_perftest_of_hosts_with_long_names_has_the_users_own_names() -> None:
     chosen, troubles = choose(changed_spec(site, hosts=hosts), asked)
     assert troubles == ()
     assert chosen is not None
-    names = [body["metadata"]["name"] for body in make_job(chosen).objects]
-    assert names == [f"perftest-rail-{rail}-{end}" for rail in (0, 1) for end in "sc"]
+    bodies: list[Any] = [*make_job(chosen).objects]
+    assert [body["metadata"]["name"] for body in bodies] == [
+        f"perftest-rail-{rail}-{end}" for rail in (0, 1) for end in "sc"
+    ]
 
 
 def test_torchrun_gets_the_same_variables_that_trainer_sets() -> None:
