@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
+from typing import Final
 
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
@@ -136,3 +138,59 @@ def _names(hosts: Iterable[HostNetwork]) -> str:
 
 def _release(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in _RELEASE.findall(text.partition("+")[0]))
+
+
+_SPIKE: Final = 1.5
+_VARIES_PERCENT: Final = 5.0
+"""Above either, nccl-tests' own tools/analyze_perf_json.py (2.19.6) marks a size."""
+_APART: Final = 0.2
+"""From the median of all processes, before one is named: a choice, unproven on hardware."""
+
+
+def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
+    """Of the largest size: iterations that vary, and the processes that differ from the others.
+
+    A process that takes longer is slow, or far from the others. One that takes less time came
+    late: its kernel starts when the others already wait for it.
+    """
+    rows = [row for row in log.rows if row.size_bytes]
+    if not rows:
+        return []
+    row = max(rows, key=lambda each: each.size_bytes or 0)
+    halves = [half for half in (row.out_of_place, row.in_place) if half and half.slowest_us]
+    odd = [
+        half
+        for half in halves
+        if (half.varies_percent or 0) > _VARIES_PERCENT
+        or (half.slowest_us or 0) > _SPIKE * half.time_us
+    ]
+    named = dict.fromkeys(text for half in halves for text in _apart(half.process_us, log))
+    if not odd and not named:
+        return []
+    worst = max(odd or halves, key=lambda half: half.slowest_us or 0)
+    return [
+        Finding(
+            check="stragglers",
+            subject=subject,
+            verdict="failed",
+            expected=f"at most {_SPIKE:g} times the mean, and {_VARIES_PERCENT:g} % apart",
+            actual=f"the longest iteration took {worst.slowest_us:g} us, the mean is"
+            f" {worst.time_us:g} us, and they vary by {worst.varies_percent or 0:g} %",
+            detail="; ".join(named),
+            next_step="look at clocks, throttling and other work on that host"
+            if named
+            else "run it with -I 1 -J FILE: only the JSON names the process",
+        )
+    ]
+
+
+def _apart(process_us: tuple[float, ...], log: NcclLog) -> Iterable[str]:
+    usual = median(process_us) if process_us else 0.0
+    known = {line.rank: f" ({line.host})" for line in log.ranks}
+    if len(log.ranks) != len(process_us):
+        known = {}
+    for number, time in enumerate(process_us):
+        if abs(time - usual) > _APART * usual:
+            less = "more time" if time > usual else "less time, so the others waited for it"
+            share = abs(time / usual - 1)
+            yield f"process {number}{known.get(number, '')} took {share:.0%} {less}"
