@@ -39,7 +39,8 @@ def render_table(report: Report) -> str:
         if finding.check in _OF_HOSTS
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
+    lines = suspect_lines(report)
+    lines += [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
@@ -56,6 +57,14 @@ def render_table(report: Report) -> str:
     lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
     lines.append(f"acceptance {report.verdict}: {report.planned} probes planned{_unproven(report)}")
     return "\n".join(lines) + "\n"
+
+
+def suspect_lines(report: Report) -> list[str]:
+    """What to replace or mend first."""
+    return [
+        f"{'Most likely' if item.parts else 'Unclear'}: {item.text}: {item.next_step}"
+        for item in report.suspects
+    ]
 
 
 def _unproven(report: Report) -> str:
@@ -126,7 +135,7 @@ def render_markdown(report: Report) -> str:
         lines.append("| " + " | ".join(map(code_cell, cells)) + " |")
     unsettled = _unsettled(report)
     if unsettled:
-        lines += ["", "## What to do next", ""]
+        lines += ["", "## What to do next", "", *_items(suspect_lines(report))]
         lines += _items(
             f"{item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
         )
