@@ -22,6 +22,7 @@ from components.acceptance.judge.culprit import (
 )
 from components.acceptance.judge.nccl_profile import warn_stragglers
 from components.acceptance.judge.site import judge_evidence
+from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.log_model import NcclLog, PerftestLog, PerftestRow
 from components.acceptance.logs.nccl_json import parse_nccl_json
 from components.acceptance.report.text import render_table
@@ -92,7 +93,7 @@ def measure(hosts: int) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("hosts", SIZES)
 def test_the_page_has_what_is_measured(hosts: int) -> None:
-    listed = [line for line in PAGE.splitlines() if f" | {hosts} | " in line]
+    listed = re.findall(rf"^\| [^|]+ \| {hosts} \| .+$", PAGE, re.MULTILINE)
     assert listed == list(measure(hosts))
 
 
@@ -291,6 +292,44 @@ def test_the_report_begins_with_what_is_most_likely() -> None:
     first = render_table(report).splitlines()[0]
     assert first.startswith("Most likely: ")
     assert "gpu03 rail-0 at leaf-1 swp3" in first
+
+
+def collective(name: str, hosts: list[str], kind: str = "all_reduce") -> ProbeEvidence:
+    probe = Probe(name=name, kind="nccl", rails=("rail-0",), nodes=tuple(hosts), collective=kind)
+    return ProbeEvidence(probe=probe, outcome="completed")
+
+
+def fails(name: str) -> Finding:
+    return Finding(
+        check="bandwidth", subject=name, verdict="failed", expected="at least 40", actual="12"
+    )
+
+
+def test_a_collective_that_fails_though_all_pairs_pass_says_what_to_run_next() -> None:
+    whole = collective("whole", HOSTS)
+    _, (found,) = judge_pairs([*ring("none"), whole], [fails("whole")], LIMITS)
+    assert (found.parts, found.text) == ((), "whole fails and all pairs pass")
+    assert found.next_step == (
+        "run all_reduce over gpu01, gpu02, gpu03, gpu04 and over gpu05, gpu06, gpu07, gpu08"
+    )
+
+
+def test_halves_that_ran_already_are_not_asked_for_again() -> None:
+    ran = [
+        collective("whole", HOSTS),
+        collective("one", HOSTS[:4]),
+        collective("other", HOSTS[4:]),
+        collective("other-way", HOSTS[:4], "alltoall"),
+    ]
+    wrong = [fails("whole"), fails("other"), fails("other-way")]
+    _, (found,) = judge_pairs([*ring("none"), *ran], wrong, LIMITS)
+    assert found.next_step == "run all_reduce over gpu05, gpu06 and over gpu07, gpu08"
+
+
+def test_bad_pairs_come_before_a_collective_that_fails() -> None:
+    whole = collective("whole", HOSTS)
+    _, (found,) = judge_pairs([*ring("gpu03"), whole], [fails("whole")], LIMITS)
+    assert {*found.parts} == {("host", "gpu03"), ("link", "gpu03 rail-0")}
 
 
 def json_of(*process_ms: float) -> NcclLog:

@@ -17,6 +17,7 @@ from math import log
 from typing import Final, NamedTuple
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
+from components.acceptance.judge.halves import next_collectives
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.seen import Seen
 
@@ -30,7 +31,7 @@ BY_CHANCE: Final = 0.005
 _ALWAYS: Final = 0.98
 """Share of tests that a broken part makes bad: not 1, so that one odd test does not acquit it."""
 _MARGIN: Final = 2.0
-"""Parts whose odds differ by less than e^2, about 7 to 1, are not told apart."""
+"""Parts whose odds differ by less than e^2, about 7 to 1, are named together."""
 _COUNTED: Final = 3.0
 """What an error counter of a part adds to its log odds: sound ports rarely count any."""
 _WHOLE: Final = 0.9
@@ -62,7 +63,7 @@ class Kind(NamedTuple):
 
 
 _SWAP = (
-    "these three cannot be told apart from here: reseat the cable, then swap it with that of a good"
+    "the tests cannot say which of the three: reseat the cable, then swap it with that of a good"
     " neighbour and run acceptance again; a fault that stays with the host is the NIC, one that"
     " stays with the port is the switch, and one that moves is the cable"
 )
@@ -133,7 +134,7 @@ class PairResult:
 
 
 class Suspect(Seen):
-    """What most likely is bad; several parts where they cannot be told apart."""
+    """What most likely is bad; several parts where the tests cannot separate them."""
 
     parts: tuple[tuple[str, str], ...] = ()
     """Kind and name; none if no part explains the bad tests."""
@@ -148,8 +149,8 @@ Marks = Mapping[Part, str]
 def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
     """Which results are bad, and their share of the median of their siblings, if that is why.
 
-    Siblings are other tests of the same kind on the same rail, within a leaf or between leaves; a
-    rail that is slow as a whole is compared with all rails.
+    Siblings are like tests on the same rail, all within a leaf or all between leaves. A rail that
+    is slow as a whole is compared with all rails.
     """
     by_key: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
     for each in results:
@@ -229,12 +230,9 @@ def _choose(
         for part, value in pool.items()
     }
     ranked = sorted(weighed, key=lambda part: (-weighed[part], part))
-    return [
-        part
-        for part in ranked
-        if weighed[ranked[0]] - weighed[part] < _MARGIN
-        and 2 * len(bad[part] & bad[ranked[0]]) >= len(bad[ranked[0]])
-    ]
+    close = [part for part in ranked if weighed[ranked[0]] - weighed[part] < _MARGIN]
+    first = bad[close[0]] if close else set[int]()
+    return [part for part in close if 2 * len(bad[part] & first) >= len(first)]
 
 
 def _suspect(
@@ -304,8 +302,7 @@ def _unclear(results: Sequence[PairResult], left: Sequence[int]) -> Iterator[Sus
         first = results[left[0]]
         yield Suspect(
             text=f"no part explains {first.probe} and {len(left) - 1} other bad tests",
-            next_step=f"run it again, and pair {first.sender} and {first.receiver} with others:"
-            " a NIC that flaps shows in more tests",
+            next_step=f"run it again; pair {first.sender} and {first.receiver} with other hosts",
         )
 
 
@@ -314,6 +311,7 @@ def judge_pairs(
 ) -> tuple[list[Finding], tuple[Suspect, ...]]:
     """The tests that passed and are slower than their siblings, and what explains all bad ones."""
     results = pair_results(probes, findings, limits)
+    bad = find_bad(results)
     slow = [
         Finding(
             check="siblings",
@@ -323,9 +321,11 @@ def judge_pairs(
             actual=f"{share:.0%} of it",
             next_step="compare what the report says is most likely",
         )
-        for index, share in find_bad(results).items()
+        for index, share in bad.items()
         if share is not None
     ]
+    if results and not bad and (said := next_collectives(probes, findings)):
+        return slow, (*_misplugged(results), Suspect(text=said[0], next_step=said[1]))
     return slow, find_suspects(results, _marks(probes, findings))
 
 
@@ -340,9 +340,9 @@ def _marks(probes: Sequence[ProbeEvidence], findings: Sequence[Finding]) -> dict
     for hop in (hop for item in probes for hop in item.hops if hop.discards):
         sender, _, receiver = hop.direction.partition(" -> ")
         near = hop.role in {"sender_nic", "switch_ingress"}
+        far = hop.role in {"receiver_nic", "switch_egress"}
         part = Part("link", f"{sender if near else receiver} {hop.rail}")
-        if hop.role not in {"sender_nic", "switch_ingress", "switch_egress", "receiver_nic"}:
-            part = Part("uplink", hop.place)
+        part = part if near or far else Part("uplink", hop.place)
         marks[part] = f"{hop.place} discarded packets, as with a wrong MTU or without PFC"
     return marks
 
@@ -352,10 +352,8 @@ def pair_results(
 ) -> list[PairResult]:
     """What the tests between two hosts on one rail came to; those that did not run are left out."""
     rates = {rail.name: rail.line_rate_gbit_s for rail in limits.rails}
-    checks = {"run", "bandwidth"}
-    failed = {
-        each.subject for each in findings if each.verdict == "failed" and each.check in checks
-    }
+    wrong = [each for each in findings if each.verdict == "failed"]
+    failed = {each.subject for each in wrong if each.check in {"run", "bandwidth"}}
     return [
         replace(_pair_result(item, rates), failed=item.probe.name in failed)
         for item in probes

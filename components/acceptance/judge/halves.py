@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from components.acceptance.evidence import ProbeEvidence
+from components.acceptance.judge.verdict import Finding
 from components.acceptance.seen import Seen
 
 Results = Mapping[frozenset[str], bool]
@@ -38,6 +40,31 @@ class Halving(Seen):
             for group in self.found
         ]
         return "; ".join(each)
+
+
+def next_collectives(
+    probes: Sequence[ProbeEvidence], findings: Sequence[Finding]
+) -> tuple[str, str] | None:
+    """What the collectives of a run say together, and which to run next; None if they passed."""
+    wrong = {each.subject for each in findings if each.verdict == "failed"}
+    ran = [
+        item.probe
+        for item in probes
+        if item.probe.kind == "nccl" and item.outcome not in {"skipped", "not_run"}
+    ]
+    failed = [probe for probe in ran if probe.name in wrong and len(probe.nodes) > 2]  # noqa: PLR2004 - two hosts are a pair
+    if not failed:
+        return None
+    whole = max(failed, key=lambda probe: len(probe.nodes))
+    alike = [probe for probe in ran if probe.collective == whole.collective]
+    step = next_halves(
+        whole.nodes,
+        {frozenset(probe.nodes): probe.name not in wrong for probe in alike},
+    )
+    runs = " and over ".join(", ".join(run) for run in step.runs)
+    said = f"; {step.text}" if step.found else ""
+    todo = f"run {whole.collective} over {runs}" if runs else "look at what is said of these hosts"
+    return f"{whole.name} fails and all pairs pass{said}", todo
 
 
 class _Ask(NamedTuple):
