@@ -7,7 +7,11 @@ from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, Members, NcclAsked, judge_run
-from components.acceptance.judge.nccl_findings import judge_ceiling, judge_pace
+from components.acceptance.judge.nccl_findings import (
+    judge_ceiling,
+    judge_pace,
+    warn_stragglers,
+)
 from components.acceptance.judge.verdict import Finding, row
 from components.acceptance.logs.log_model import NcclLog
 
@@ -84,7 +88,8 @@ def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     # alltoall has a ceiling of its own, which the number in the file does not mean.
     if item.nccl and limits.nccl_warn_gb_s and item.probe.collective != "alltoall":
         slow = judge_pace(item.nccl, item.probe.name, limits.nccl_warn_gb_s)
-    return [slow] if slow and item.probe.kind == "nccl" else []
+    late = warn_stragglers(item.nccl, item.probe.name) if item.nccl else []
+    return [*([slow] if slow else ()), *late] if item.probe.kind == "nccl" else []
 
 
 _BITS = 8

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Final
 
 from components.acceptance.judge.nccl_ways import (
     Expectation,
@@ -288,6 +290,57 @@ def judge_pace(log: NcclLog, subject: str, warn_gb_s: float) -> Finding | None:
     actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
     look = "compare the adapters' rates, and run again when the fabric is idle"
     return row("pace", subject, "failed", expected, actual, look).because(basis)
+
+
+_SPIKE: Final = 1.5
+_VARIES_PERCENT: Final = 5.0
+"""Above either, nccl-tests' own tools/analyze_perf_json.py (2.19.6) marks a size."""
+_APART: Final = 0.2
+"""From the median of all processes, before one is named: a choice, unproven on hardware."""
+
+
+def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
+    """Of the largest size: iterations that vary, and the processes that differ from the others.
+
+    A process that takes longer is slow, or far from the others. One that takes less time came
+    late: its kernel starts when the others already wait for it.
+    """
+    rows = [each for each in log.rows if each.size_bytes]
+    if not rows:
+        return []
+    largest = max(rows, key=lambda each: each.size_bytes or 0)
+    sides = (largest.out_of_place, largest.in_place)
+    halves = [half for half in sides if half and half.slowest_us]
+    odd = [
+        half
+        for half in halves
+        if (half.varies_percent or 0) > _VARIES_PERCENT
+        or (half.slowest_us or 0) > _SPIKE * half.time_us
+    ]
+    named = dict.fromkeys(text for half in halves for text in _apart(half.process_us, log))
+    if not odd and not named:
+        return []
+    worst = max(odd or halves, key=lambda half: half.slowest_us or 0)
+    expected = f"at most {_SPIKE:g} times the mean, and {_VARIES_PERCENT:g} % apart"
+    actual = f"the longest iteration took {worst.slowest_us:g} us, the mean is {worst.time_us:g} us"
+    actual += f", and they vary by {worst.varies_percent or 0:g} %"
+    step = "run it with -I 1 -J FILE: only the JSON names the process"
+    if named:
+        step = "look at clocks, throttling and other work on that host"
+    found = row("stragglers", subject, "failed", expected, actual, step)
+    return [found.because("; ".join(named))]
+
+
+def _apart(process_us: tuple[float, ...], log: NcclLog) -> Iterable[str]:
+    usual = median(process_us) if process_us else 0.0
+    known = {line.rank: f" ({line.host})" for line in log.ranks}
+    if len(log.ranks) != len(process_us):
+        known = {}
+    for number, time in enumerate(process_us):
+        if abs(time - usual) > _APART * usual:
+            less = "more time" if time > usual else "less time, so the others waited for it"
+            share = abs(time / usual - 1)
+            yield f"process {number}{known.get(number, '')} took {share:.0%} {less}"
 
 
 def _adapter_problem(host: HostNetwork, count: int, wanted: Sequence[str]) -> str:

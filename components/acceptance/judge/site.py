@@ -20,6 +20,7 @@ from components.acceptance.evidence import (
     Unreachable,
 )
 from components.acceptance.judge.amount import claimed_s
+from components.acceptance.judge.culprit import Suspect, judge_pairs
 from components.acceptance.judge.fabric import (
     judge_fabric,
     judge_routing,
@@ -108,6 +109,8 @@ class Report(Seen):
     verdict: Verdict
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
+    suspects: tuple[Suspect, ...] = ()
+    """What most likely made tests between pairs bad."""
     evidence: Evidence
 
     @property
@@ -163,6 +166,8 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         findings += judge_ib(evidence.ib, expected.ib)
         findings += judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
+    slow, suspects = judge_pairs(evidence.probes, findings, expected)
+    findings += slow
     findings += map(_unreachable, evidence.unreachable)
     causes = judge_beside(evidence, findings) + judge_routing(evidence, findings)
     warnings += warn_beside(evidence, findings) + warn_routing(evidence, findings)
@@ -171,6 +176,7 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         verdict=_verdict_of(evidence, findings),
         findings=tuple(findings),
         warnings=tuple(warnings),
+        suspects=suspects,
         evidence=evidence,
     )
 

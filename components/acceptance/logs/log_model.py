@@ -76,6 +76,12 @@ class Measure(Seen):
     """Elements with a wrong value; None when not checked (`N/A`) or not printed."""
     error: float | None = None
     """Largest relative error, in the older column `error`."""
+    slowest_us: float | None = Field(default=None, exclude_if=lambda each: each is None)
+    """With `-I` of nccl-tests 2.19: `i_max`, the longest iteration of the slowest process."""
+    varies_percent: float | None = Field(default=None, exclude_if=lambda each: each is None)
+    """Likewise `i_cv%`, the standard deviation of iterations over their mean."""
+    process_us: tuple[float, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Mean iteration of each process, in order: only the JSON of several processes has it."""
 
 
 class NcclRow(Seen):

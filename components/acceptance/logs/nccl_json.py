@@ -36,10 +36,19 @@ class _Half(_Part):
     nwrong: int | float | str | None = None
 
 
+class _Iterations(_Part):
+    max_us: float | None = None
+    cv_pct: float | None = None
+    skipped_iterations: int = Field(default=0, ge=0)
+    per_process_max_times_us: tuple[tuple[float, ...], ...] = ()
+
+
 class _Result(_Part):
     size: int = Field(ge=0)
     out_of_place: _Half
+    out_of_place_per_iter: _Iterations = _Iterations()
     in_place: _Half | None = None
+    in_place_per_iter: _Iterations = _Iterations()
 
 
 class _Device(_Part):
@@ -211,17 +220,21 @@ def _first_fault(error: Exception) -> str:
 def _row(result: _Result) -> NcclRow:
     return NcclRow(
         size_bytes=result.size,
-        out_of_place=_half(result.out_of_place),
-        in_place=_half(result.in_place) if result.in_place else None,
+        out_of_place=_half(result.out_of_place, result.out_of_place_per_iter),
+        in_place=_half(result.in_place, result.in_place_per_iter) if result.in_place else None,
     )
 
 
-def _half(half: _Half) -> Measure:
+def _half(half: _Half, each: _Iterations) -> Measure:
+    processes = [times[each.skipped_iterations :] for times in each.per_process_max_times_us]
     return Measure(
         time_us=half.time or half.cpu_time or 0.0,
         algbw_gb_s=half.alg_bw,
         busbw_gb_s=half.bus_bw,
         wrong=_count(half.nwrong),
+        slowest_us=each.max_us,
+        varies_percent=each.cv_pct,
+        process_us=tuple(sum(times) / len(times) for times in processes if times),
     )
 
 

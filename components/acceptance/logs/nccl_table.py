@@ -241,6 +241,8 @@ def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
         busbw_gb_s=busbw,
         wrong=_whole(wrong),
         error=_number(words.get("error", "")),
+        slowest_us=_number(words.get("i_max", "")),
+        varies_percent=_number(words.get("i_cv%", "")),
     )
     if half.wrong is None and wrong != "N/A":
         return None

@@ -51,7 +51,21 @@ def topology(report: Report) -> str:
         [labels[name] for name, verdict in verdicts.items() if verdict == "passed"],
         [labels[name] for name, verdict in verdicts.items() if verdict == "failed"],
     )
-    states |= {label: "bad" for label, way in ways.items() if _blamed(report, way)}
+    rails = {
+        way.label: rail
+        for item in pairs
+        for rail in item.probe.rails
+        for way in links[item.probe.name]
+    }
+    parts = {name for each in report.suspects for _, name in each.parts}
+    for label, way in ways.items():
+        ends = {
+            f"{way.near} {rails[label]}",
+            f"{way.near} {way.near_end}",
+            f"{way.far} {way.far_end}",
+        }
+        if parts & ends or _blamed(report, way):
+            states[label] = "bad"
     drawn = [replace(way, state=states.get(label, "untried")) for label, way in ways.items()]
     hosts = {node for item in pairs for node in item.probe.nodes}
     leaves = {way.far for way in drawn if way.near in hosts}

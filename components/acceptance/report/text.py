@@ -40,7 +40,8 @@ def render_table(report: Report) -> str:
         if finding.check in _OF_HOSTS
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
+    lines = suspect_lines(report)
+    lines += [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
@@ -63,6 +64,14 @@ def headline_of(report: Report) -> str:
     """The verdict; a pass of a part is not `PASSED_LINE`, so that the next update proves all."""
     scope = report.evidence.scope
     return f"acceptance of {scope} {report.verdict}" if scope else f"acceptance {report.verdict}"
+
+
+def suspect_lines(report: Report) -> list[str]:
+    """What to replace or mend first."""
+    return [
+        f"{'Most likely' if item.parts else 'Unclear'}: {item.text}: {item.next_step}"
+        for item in report.suspects
+    ]
 
 
 def _unproven(report: Report) -> str:
@@ -133,7 +142,7 @@ def render_markdown(report: Report) -> str:
         lines.append("| " + " | ".join(map(code_cell, cells)) + " |")
     unsettled = _unsettled(report)
     if unsettled:
-        lines += ["", "## What to do next", ""]
+        lines += ["", "## What to do next", "", *_items(suspect_lines(report))]
         lines += _items(
             f"{item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
         )

@@ -148,6 +148,11 @@ def _next_steps(report: Report) -> str:
     if not steps:
         return ""
     items = "".join(
+        f"<li><strong>{'Most likely' if each.parts else 'Unclear'}: {escape(each.text)}</strong>"
+        f"<br>{escape(each.next_step)}</li>"
+        for each in report.suspects
+    )
+    items += "".join(
         f"<li>{escape(step)}<br><small>{escape(_some(dict.fromkeys(of)))}</small></li>"
         for step, of in steps.items()
     )
