@@ -343,9 +343,8 @@ def _marks(probes: Sequence[ProbeEvidence], findings: Sequence[Finding]) -> dict
         far = hop.role in {"receiver_nic", "switch_egress"}
         part = Part("link", f"{sender if near else receiver} {hop.rail}")
         part = part if near or far else Part("uplink", hop.place)
-        said = f"counted {', '.join(hop.errors)}, as with a bad cable"
-        if not hop.errors:
-            said = "discarded packets, as with a wrong MTU or without PFC"
+        errors = f"counted {', '.join(hop.errors)}, as with a bad cable"
+        said = errors if hop.errors else "discarded packets, as with a wrong MTU or without PFC"
         marks[part] = f"{hop.place} {said}"
     return marks
 
