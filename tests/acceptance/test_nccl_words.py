@@ -72,6 +72,15 @@ DOWN: Final = (
     f"{IB}async fatal event on QP (0x7f) qpn=7 handle=1 state=6: invalid request local work queue",
     "NET/IB: Device 1 marked as failed. Initiating recovery? Yes (send comm=0x7f)",
 )
+
+
+def test_a_failed_device_has_the_number_of_its_rail() -> None:
+    using = "gpu01:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_3:1/IB [RO]; OOB eth0\n"
+    line = f"gpu01:1:2 [0] x.cc:1 NCCL WARN {IB}Got async error event: port error\n"
+    judged = judge_nccl_text(using + load_nccl("all_reduce_nvlink") + line)
+    assert "rail 1 of NCCL's list, on gpu01, device mlx5_3:1" in "\n".join(judged.lines)
+
+
 CALM: Final = ("SM change", "port active", "LID change", "client reregistration", "P_Key change")
 
 
