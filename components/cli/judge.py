@@ -1,4 +1,8 @@
-"""`railyard judge nccl|perftest|deepspeed|training FILE`: a verdict for any log."""
+"""`railyard judge nccl|perftest|deepspeed|training FILE`: a verdict for any log.
+
+It is also a program of its own, `railyard-judge`, for who has a cluster and no site file: it needs
+neither Pulumi nor Kubernetes nor SSH.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from components.acceptance.judge.log import (
 from components.acceptance.judge.nccl_checks import NcclAsked
 from components.acceptance.judge.perftest_findings import PerftestAsked
 from components.acceptance.logs.lines import read_chunks
-from components.cli.app import command_app, say
+from components.cli.app import command_app, run, say
 from components.core.errors import UsageError
 from components.core.limits import bounded, refuse_endless
 from components.core.to_json import to_json
@@ -52,7 +56,8 @@ def _floor(value: float | None) -> float | None:
         UsageError: It is none.
     """
     if value is not None and not 0 <= value < math.inf:
-        raise UsageError(f"{value:g} is no limit.\n  fix    give a number from 0 on.")
+        what = f"{value:g} is no least bandwidth, and no highest latency"
+        raise UsageError(f"{what}.\n  fix    give a number from 0 on.")
     return value
 
 
@@ -137,3 +142,12 @@ def training(
 ) -> None:
     """Judge the log of tf_cnn_benchmarks or Horovod: 0 good, 1 failed, 4 cannot be judged."""
     _tell(judge_training_text(_chunks(file), ranks, min_images), output)
+
+
+def main() -> None:
+    """Run the judge alone."""
+    run(app, "railyard-judge")
+
+
+if __name__ == "__main__":
+    main()

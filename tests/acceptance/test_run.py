@@ -114,7 +114,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
             return "unlimited\n"
         if "image-jobs" in path:
             return IMAGE
-        return perftest if "perftest" in path else log
+        if "perftest" in path:  # with an address of the rail that is asked
+            return perftest.replace("10:10:11:", f"10:10:{112 if 'rail-1' in path else 111}:")
+        return log
 
     fake.text = text
     monkeypatch.setattr(cluster_jobs, "pause", fake.pause)

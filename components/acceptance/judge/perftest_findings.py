@@ -18,8 +18,8 @@ _STEP: Final = 2
 _LAST: Final = 2**23
 """`-a` goes from 2 bytes to 8 MiB, each size twice the one before (perftest, src/write_bw.c)."""
 _OWN_SCAN: Final = 64
-"""A table that begins here or above is a scan of sizes by somebody's script (a choice): no `-a`
-begins there, and one that lost its first rows begins at 4 or a little above."""
+"""A table that begins here or above is a user's scan of sizes (a choice): no `-a` begins there, and
+one that lost its first rows begins at 4 or a little above."""
 _RDMA: Final = ("RC", "UC", "UD", "XRC", "DC")
 """Connections of InfiniBand and RoCE; perftest also has RawEth (packets without RDMA) and SRD."""
 _NEVER_RAW: Final = ("RDMA_Write", "RDMA_Read", "Atomic", "RDMA_Atomic")
@@ -35,15 +35,10 @@ def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
     verdict, actual, detail = _completeness(log)
     clock = log.clock_unknown and verdict == "error"
     step = "run it again while the host that sends has nothing else to do"
+    if not clock:
+        step = "take the log of the client again"
     expected = "a whole table with a result"
-    return row(
-        "completeness",
-        subject,
-        verdict,
-        expected,
-        actual,
-        step if clock else "take the log of the client again",
-    ).because(detail)
+    return row("completeness", subject, verdict, expected, actual, step).because(detail)
 
 
 def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:

@@ -38,6 +38,7 @@ from components.acceptance.judge.verdict import (
     find_failure,
     judge_groups,
     overall_verdict,
+    row,
     verdict_for,
 )
 from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
@@ -83,15 +84,10 @@ def _explained(
 
 def _finding(seen: BesideSeen, verdict: Verdict, probes: tuple[str, ...]) -> Finding:
     why = f"; it may be why these did not pass: {', '.join(probes)}" if probes else ""
-    return Finding(
-        check="beside",
-        subject=seen.device,
-        verdict=verdict,
-        expected=f"{seen.setting} {seen.harmless}",
-        actual=f"{seen.actual}; not ours, and it breaks {seen.breaks}",
-        detail=f"as the update found it before it began{why}",
-        next_step=seen.fix,
-    )
+    expected = f"{seen.setting} {seen.harmless}"
+    actual = f"{seen.actual}; not ours, and it breaks {seen.breaks}"
+    found = row("beside", seen.device, verdict, expected, actual, seen.fix)
+    return found.because(f"as the update found it before it began{why}")
 
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
@@ -172,14 +168,9 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
 
 
 def _unreachable(device: Unreachable) -> Finding:
-    return Finding(
-        check="reachable",
-        subject=device.device,
-        verdict="error",
-        expected=f"an answer from {device.address}",
-        actual=device.detail,
-        next_step="mend the way to the device; paths through it are not proven",
-    )
+    expected = f"an answer from {device.address}"
+    step = "mend the way to the device; paths through it are not proven"
+    return row("reachable", device.device, "error", expected, device.detail, step)
 
 
 def _never_asked(evidence: Evidence) -> bool:
@@ -202,38 +193,23 @@ def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
 
 def _judge_memlock(node: str, limit: str) -> Finding:
     """RDMA pins its buffers: a pod with a limit fails at the first large registration."""
-    good = limit == "unlimited"
-    return Finding(
-        check="memlock",
-        subject=node,
-        verdict="error" if limit.startswith("no answer") else verdict_for(good),
-        expected="ulimit -l unlimited in a pod",
-        actual=limit,
-        next_step=""
-        if good
-        else "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
-        " up, or restart it; of another cluster ask its owner",
+    verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
+    step = (
+        "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
+        " up, or restart it; of another cluster ask its owner"
     )
+    return row("memlock", node, verdict, "ulimit -l unlimited in a pod", limit, step)
 
 
 def _judge_allocatable(
     node: str, wanted: Mapping[str, int], offered: Mapping[str, int] | None
 ) -> Finding:
     """A resource that a node does not offer leaves pods Pending, or was published for nothing."""
-    seen = offered or {}
-    good = offered is not None and all(seen.get(name, 0) == count for name, count in wanted.items())
-    return Finding(
-        check="allocatable",
-        subject=node,
-        verdict="error" if offered is None else verdict_for(good),
-        expected=_amounts(wanted),
-        actual="not read"
-        if offered is None
-        else _amounts({key: seen.get(key, 0) for key in wanted}),
-        next_step=""
-        if good
-        else "look at the device plugin's pod on that node: does it find card and driver?",
-    )
+    seen = {name: (offered or {}).get(name, 0) for name in wanted}
+    verdict = "error" if offered is None else verdict_for(seen == {**wanted})
+    actual = "not read" if offered is None else _amounts(seen)
+    step = "look at the device plugin's pod on that node: does it find card and driver?"
+    return row("allocatable", node, verdict, _amounts(wanted), actual, step)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
@@ -289,15 +265,9 @@ def _judge_way(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 
 
 def _judge_run(item: ProbeEvidence) -> Finding:
-    name = item.probe.name
+    name, expected = item.probe.name, "a run to its end"
     if item.outcome == "skipped":
-        return Finding(
-            check="run",
-            subject=name,
-            verdict="skipped",
-            expected="a run to its end",
-            actual=item.detail,
-        )
+        return row("run", name, "skipped", expected, item.detail)
     logs = [*(item.nccl.runs if item.nccl else ()), *(item.perftest.runs if item.perftest else ())]
     logs += [log for log in (item.deepspeed, item.training, item.mpi) if log]
     failure = find_failure([failure for log in logs for failure in log.failures], name)
@@ -306,20 +276,14 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     ended = item.outcome == "completed" and item.exit_code in (0, None)
     if ended:
         took = f"completed in {item.duration_s:.1f} s" if item.duration_s else "completed"
-        return Finding(
-            check="run", subject=name, verdict="passed", expected="a run to its end", actual=took
-        )
+        return row("run", name, "passed", expected, took)
     code = f", exit code {item.exit_code}" if item.exit_code else ""
     last = next((line for line in reversed(item.log_tail) if line.strip()), "")
-    return Finding(
-        check="run",
-        subject=name,
-        verdict="error" if item.outcome == "not_run" else "failed",
-        expected="a run to its end",
-        actual=f"{item.outcome.replace('_', ' ')}{code}",
-        detail=item.detail or (f"last line: {last}" if last else "it printed nothing"),
-        next_step="read the events of its pods: is a resource or an image missing?",
-    )
+    verdict = "error" if item.outcome == "not_run" else "failed"
+    actual = f"{item.outcome.replace('_', ' ')}{code}"
+    step = "read the events of its pods: is a resource or an image missing?"
+    found = row("run", name, verdict, expected, actual, step)
+    return found.because(item.detail or (f"last line: {last}" if last else "it printed nothing"))
 
 
 def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
