@@ -72,6 +72,29 @@ DOWN: Final = (
     f"{IB}async fatal event on QP (0x7f) qpn=7 handle=1 state=6: invalid request local work queue",
     "NET/IB: Device 1 marked as failed. Initiating recovery? Yes (send comm=0x7f)",
 )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Call to ibv_query_ece failed with error Operation not supported errno 95",
+        "Call to ibv_modify_qp failed with 110 timed out, mlx5_3:1, retrying 1/5 after 20 msec",
+        "NET/MLX5: Call to mlx5dv_internal_get_data_direct_sysfs_path failed with error No errno 2",
+    ],
+)
+def test_a_call_that_may_fail_is_no_failure(said: str) -> None:
+    text = load_nccl("all_reduce_nvlink")
+    assert judge_nccl_text(f"w1:1:2 [0] NCCL INFO {said}\n{text}").exit_code == 0
+    assert judge_nccl_text(f"w1:1:2 [0] x.cc:1 NCCL WARN {said}\n{text}").exit_code == 1
+
+
+def test_a_failed_device_has_the_number_of_its_rail() -> None:
+    using = "gpu01:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_3:1/IB [RO]; OOB eth0\n"
+    line = f"gpu01:1:2 [0] x.cc:1 NCCL WARN {IB}Got async error event: port error\n"
+    judged = judge_nccl_text(using + load_nccl("all_reduce_nvlink") + line)
+    assert "rail 1 of NCCL's list, on gpu01, device mlx5_3:1" in "\n".join(judged.lines)
+
+
 CALM: Final = ("SM change", "port active", "LID change", "client reregistration", "P_Key change")
 
 

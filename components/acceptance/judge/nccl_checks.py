@@ -26,6 +26,7 @@ from components.acceptance.judge.verdict import (
     row,
     verdict_for,
 )
+from components.acceptance.logs.causes import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog
 from components.core.errors import UsageError
 
@@ -174,7 +175,7 @@ CHECKS: Final[tuple[Judge, ...]] = (
     ),
     lambda log, name, _: judge_warnings(log, name),
 )
-"""Every row looks at one thing of one run, and says nothing where that was not asked for."""
+"""Each row judges one thing of one run, and is silent if that was not asked for."""
 
 
 def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
@@ -204,8 +205,10 @@ def _ran_together(runs: Sequence[NcclLog]) -> bool:
 
 def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     """The findings of one run; of one that failed, why; of one that is not whole, no more."""
-    failure = find_failure([each for each in log.failures if not each.is_before_run], subject)
+    failures = [each for each in log.failures if not each.is_before_run]
+    failure = find_failure(failures, subject)
     if failure is not None:
+        failure = failure.because(_rail_of(log, first_cause(failures)) + failure.detail)
         return [_quoted(failure) if log.is_page else failure]
     found = {
         finding.check: finding
@@ -219,6 +222,13 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
             return [_quoted(said) if log.is_page else said]
         return [completeness]
     return [*found.values()]
+
+
+def _rail_of(log: NcclLog, cause: LogFailure | None) -> str:
+    """The number of the device in NCCL's list of its host, which is that of the rail."""
+    hcas = [hca for host in log.hosts if cause and host.host == cause.host for hca in host.hcas]
+    name = cause.device.partition(":")[0] if cause else ""
+    return next((f"rail {hca.index} of NCCL's list, " for hca in hcas if hca.device == name), "")
 
 
 def _quoted(failure: Finding) -> Finding:

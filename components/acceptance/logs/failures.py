@@ -30,6 +30,8 @@ _REACH = "the NIC may not reach GPU memory: nvidia_peermem, ACS or IOMMU"
 _CONNECT = "no TCP connection between the two hosts: route, firewall, NCCL_SOCKET_IFNAME"
 
 NCCL: tuple[Cause, ...] = _rows(
+    ("", "", r"NCCL INFO .{0,80}Call to (?:ibv|mlx5dv)_\w+ failed",
+     HARMLESS, "NCCL, misc/ibvwrap.cc: optional since 2.19, or tried again (2.30)"),
     ("", "", r"iommu=pt", HARMLESS, "NCCL's own advice: graph/topo.cc and RCCL's init.cc"),
     ("", "", r"NUMA auto balancing", HARMLESS, "RCCL's advice, init.cc"),
     ("", "", r"Could not find: libnccl", HARMLESS, "NCCL's INFO without a plugin, plugin/net.cc"),

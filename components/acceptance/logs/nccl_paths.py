@@ -67,8 +67,8 @@ _LEAST_OWN: Final = 2
 def messages(text: str) -> Iterator[tuple[str, str]]:
     """The messages in a line, each with its host: lines of ranks are glued where one lost its end.
 
-    A message begins at its host's name. Where that is glued to the word before it, the name is
-    too long, and the word is read with what is left of it.
+    A message begins at its host's name. If that is glued to the word before it, the name is too
+    long, and the word is read with what is left of it.
     """
     if text.count("NCCL ") < _GLUED and (only := _PREFIX.match(text)):
         yield only[1], text[only.end() :]
