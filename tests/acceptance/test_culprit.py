@@ -20,7 +20,7 @@ from components.acceptance.judge.culprit import (
     find_suspects,
     judge_pairs,
 )
-from components.acceptance.judge.nccl_profile import warn_stragglers
+from components.acceptance.judge.nccl_findings import warn_stragglers
 from components.acceptance.judge.site import judge_evidence
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.logs.log_model import NcclLog, PerftestLog, PerftestRow

@@ -109,7 +109,8 @@ def test_the_last_report_is_compared_with_another_run(railyard: Call, folder: Pa
     put_evidence(folder, evidence(7), LAST)
     done = railyard("report", "dev", "--no-open", "--against", "6")
     assert done.code == 0
-    assert "against run 6 of 2026-01-01T00:01:00Z:\n  no verdict changed" in done.out
+    assert "against run 6 of 20" in done.out
+    assert "  no verdict changed, and no speed by 3 %" in done.out
     assert "Against run 6" in (folder / LAST).with_name("report.html").read_text()
     done = railyard("report", "dev", "--no-open", "--against", "3")
     assert (done.code, done.out) == (2, "")
