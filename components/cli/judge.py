@@ -19,6 +19,7 @@ from components.acceptance.judge.log import (
     LogVerdict,
     judge_deepspeed_text,
     judge_nccl_text,
+    judge_node_text,
     judge_perftest_text,
     judge_training_text,
 )
@@ -128,6 +129,16 @@ def deepspeed(
 ) -> None:
     """Judge the log of DeepSpeed's all_reduce.py: 0 good, 1 failed, 4 cannot be judged."""
     _tell(judge_deepspeed_text(_chunks(file), min_gbit), output)
+
+
+@app.command()
+def node(
+    file: Log,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs that the machine has")],
+    output: Format = "text",
+) -> None:
+    """Judge what node_health.sh printed of a machine's GPUs: 0 good, 1 failed, 4 not judged."""
+    _tell(judge_node_text("".join(_chunks(file)), gpus), output)
 
 
 @app.command()

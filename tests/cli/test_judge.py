@@ -125,3 +125,20 @@ def test_the_judge_is_a_module_that_runs() -> None:
     call = [sys.executable, "-m", "components.cli.judge", "perftest", "--help"]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert (done.returncode, "--max-tail-usec" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "code"),
+    [("node_burn", 1, 0), ("node_burn", 8, 1), ("node_nccl", 1, 4), ("node_load_fails", 1, 1)],
+)
+def test_the_gpus_of_a_machine(railyard: Call, name: str, gpus: int, code: int) -> None:
+    """A collective of one rank proves nothing, so that log cannot be judged as a whole."""
+    file = FOLDER / "node" / f"{name}.log"
+    assert railyard("judge", "node", str(file), "--gpus", str(gpus)).code == code
+
+
+def test_another_log_is_none_of_a_machine(railyard: Call, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("# nThread 1\n")
+    done = railyard("judge", "node", str(tmp_path / "x"), "--gpus", "8")
+    assert done.code == 4
+    assert "said nothing of its GPUs" in done.out

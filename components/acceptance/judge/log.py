@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
 
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import Probe
 from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, NcclAsked, judge_runs
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.nccl_ways import Expectation
+from components.acceptance.judge.node import judge_node
 from components.acceptance.judge.perftest_findings import (
     PerftestAsked,
     PerftestLink,
@@ -163,6 +166,25 @@ def _perftest_numbers(log: PerftestLog) -> str:
         return "cannot be judged"
     slowest = max(shown, key=lambda each: each.typical_us)
     return f"{name}, {slowest.typical_us:.2f} us at {slowest.size_bytes} B{more}"
+
+
+def judge_node_text(text: str, gpus: int) -> LogVerdict:
+    """Judge what `node_health.sh` printed of a machine.
+
+    Args:
+        text: The whole log.
+        gpus: How many GPUs the machine has.
+    """
+    probe = Probe(name="log", kind="node", rails=(), nodes=("log",), ranks=gpus)
+    item = digest_log(probe, text, outcome="completed")
+    if item.node is None:
+        unknown = ParseProblem(kind="unrecognised", what="it has no line of node_health.sh")
+        return _unreadable(item.problem or unknown, "a log of node_health.sh")
+    said = [] if item.nccl is None else [*item.nccl.failures]
+    failure = find_failure(said, "log")
+    seen = item.model_copy(update={"nccl": None}) if failure else item
+    findings = [*([failure] if failure else []), *judge_node(seen, item.node)]
+    return _verdict(findings, f"{gpus} GPUs, {len(item.node.looks)} looks at them")
 
 
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:

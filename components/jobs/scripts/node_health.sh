@@ -1,8 +1,9 @@
 # shellcheck shell=sh
-# shellcheck disable=SC2154 # the plan sets gpus, load, bandwidth and diagnose before
 # In a pod that has all GPUs of its node: what they say of themselves before, during and after a load.
 # It judges nothing. `load` is a command whose own output is printed as it is. POSIX sh.
+# Without the plan's lines before it, it takes load, bandwidth and diagnose (a level) from outside.
 set -u
+: "${load:=}" "${bandwidth:=nvbandwidth}" "${diagnose:=}"
 say() { sed "s/^/railyard-node: $1 /"; }
 core=index,pci.bus_id,name,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current
 core=$core,pcie.link.width.max,temperature.gpu,power.draw,enforced.power.limit,clocks.sm,clocks.max.sm
