@@ -30,7 +30,7 @@ LEFT_OUT: Final = {
     r"nic\..*\.(trust|pfc|dscp\d+_priority)": _DCB,
     r"nic\..*\.(dcbx|lldpad|buffers|cable_length_m)": _DCB,
     r"nic\..*\.(ecn_priority_\d|cnp_dscp|cnp_priority)": "/sys/class/net/*/ecn: mlx5 of OFED only",
-    r"nic\..*\.(roce_mode|roce_tos|gid|traffic_class)": _NO_RDMA,
+    r"nic\..*\.(roce_mode|gid|(vf_)?(roce_tos|traffic_class))": _NO_RDMA,
 }
 """Settings to why these machines cannot have them."""
 

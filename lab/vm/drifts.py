@@ -31,7 +31,7 @@ DRIFTS: Final = (
         f"echo 0 >/sys/class/net/{PF}/device/sriov_numvfs;"
         f" echo 2 >/sys/class/net/{PF}/device/sriov_numvfs;"
         f" until ls -d /sys/class/net/{PF}/device/virtfn1/net/*; do sleep 1; done",
-        (f"{_NIC}.vfs", f"{_NIC}.vf_mtu_bytes"),
+        (f"{_NIC}.vfs", f"{_NIC}.vf_mtu_bytes", f"{_NIC}.vf_mac"),
         host="gpu01",
         may_follow=rf"vf\.{CARD}\.\d\..*",
     ),
