@@ -71,7 +71,7 @@ def test_a_site_with_switches_or_infiniband_has_no_such_page(example: str) -> No
     assert all(each.subject != "fabric" for each in list_unproven(spec))
 
 
-@pytest.mark.parametrize("system", ["junos", "nxos", "NX-OS", "enterprise_sonic"])
+@pytest.mark.parametrize("system", ["junos", "nxos", "NX-OS", "nvos", "enterprise_sonic"])
 def test_an_unknown_system_gets_the_way_out_and_no_wrong_guess(system: str) -> None:
     text = CLEAN.read_text(encoding="utf-8").replace("os: onyx", f"os: {system}")
     (problem,) = check_loaded(parse_site(text, "site.yaml"), "site.yaml").problems
