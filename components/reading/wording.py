@@ -172,6 +172,7 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     if isinstance(value, str) and value in choices and value.isdigit():
         return wrong_type(path, value, "a number")
     is_system = path[:1] == ("switches",) and path[-1] == "os"
+    more = _OTHER_SWITCHES if is_system else _OTHER_CLUSTERS.get(path, "")
     foreign = is_system and str(value).lower() in FOREIGN_SYSTEMS
     hint = did_you_mean(value, choices) if isinstance(value, str) and not foreign else ""
     return Problem(
@@ -179,7 +180,7 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
         what=f"{render_path(path)} cannot be {show_value(value)}."
         f"{hint or (' No other system can be set.' if is_system else '')}",
         where=(Place(path, show_value(value)),),
-        fix=f"choose one of: {', '.join(choices)}{_OTHER_SWITCHES if is_system else ''}."
+        fix=f"choose one of: {', '.join(choices)}{more}."
         if len(choices) > 1
         else f"write {choices[0] if choices else 'another value'}; "
         "nothing else is supported here yet.",
@@ -190,6 +191,10 @@ _OTHER_SWITCHES: Final = (
     "; with switches of another system write `switches: []`: `railyard plan SITE --stage fabric` "
     "then prints what they must be set to, and acceptance says that they are unproven"
 )
+
+_OTHER_CLUSTERS: Final[dict[SpecPath, str]] = {
+    ("kubernetes", "plane"): "; `existing` takes a cluster that another tool made"
+}
 
 
 def _choices(context: Mapping[str, object]) -> list[str]:
@@ -325,6 +330,9 @@ def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     key = next((str(item) for item in reversed(path) if isinstance(item, str)), "")
     pattern = pattern_of(owner, key)
     problem = wrong_type(path, value, wanted)
+    if (models := models_at(owner, path[-1:])) and problem.fix.startswith("write a mapping"):
+        keys = sorted({key for each in models for key in each.model_fields})
+        return replace(problem, fix=f"write a mapping; its keys are {', '.join(keys)}.")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if wanted != "a text" or not is_number or pattern not in PATTERNS:
         return problem
