@@ -30,7 +30,7 @@ from components.pod_network.leaf_pools import pools_of
 
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
-_NEVER: Final = tuple(map(IPv4Network, ("127.0.0.0/8", "224.0.0.0/3")))
+_NEVER: Final = tuple(map(IPv4Network, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")))
 """Loopback, and multicast with what is reserved above it (RFC 6890 and RFC 5771)."""
 
 
@@ -103,7 +103,7 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
     Only all rails together may have one subnet, where they are one network: with one VLAN, one
     gateway, and trunks between all leaves. A node sends to the most specific network it knows: an
     overlap takes traffic from a rail to the pod network or back. None of them lies in a network
-    whose addresses Linux takes from no cable: 127.0.0.0/8, and 224.0.0.0 and above.
+    whose addresses Linux takes from no cable: 0.0.0.0/8, 127.0.0.0/8, and 224.0.0.0 and above.
     """
     networks = _networks(spec)
     same = len(spec.rails) > 1 and len({rail.subnet for rail in spec.rails}) == 1

@@ -135,14 +135,14 @@ def _port_guid(value: object) -> object:
     return digits
 
 
-def _refuse_ipv6(value: str, example: str) -> None:
+def _refuse_ipv6(value: object, example: str) -> None:
     """Tell IPv6 from a slip: no other form of it would be taken.
 
     Raises:
         PydanticCustomError: The value is an address or a network of IPv6.
     """
     try:
-        IPv6Network(value, strict=False)
+        IPv6Network(str(value), strict=False)
     except ValueError:
         return
     raise refuse(
@@ -152,10 +152,10 @@ def _refuse_ipv6(value: str, example: str) -> None:
 
 
 def _address(value: object) -> object:
-    if not isinstance(value, str):
+    if isinstance(value, IPv4Address):
         return value
-    try:
-        return IPv4Address(value)
+    try:  # a number is not an address, although the class of Python takes it
+        return IPv4Address(value if isinstance(value, str) else "")
     except ValueError:
         _refuse_ipv6(value, "10.10.111.1")
         raise ValueError(
@@ -168,16 +168,16 @@ def _one_name(value: object) -> object:
 
 
 def _network(value: object) -> object:
-    if not isinstance(value, str):
+    if isinstance(value, IPv4Network):
         return value
     try:
-        network = IPv4Network(value, strict=False)
+        network = IPv4Network(value if isinstance(value, str) else "", strict=False)
     except ValueError:
         _refuse_ipv6(value, "10.10.111.0/24")
         raise ValueError(
             f"{value!r} is not an IPv4 network; expected for example '10.10.111.0/24'"
         ) from None
-    if value.partition("/")[0] != str(network.network_address):
+    if str(value).partition("/")[0] != str(network.network_address):
         raise ValueError(f"{value} has host bits set")
     return network
 
