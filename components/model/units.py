@@ -147,7 +147,7 @@ def _refuse_ipv6(value: str, example: str) -> None:
         return
     raise refuse(
         "Railyard does not support IPv6 on rails, pods and services",  # alike ones are one problem
-        f"write an IPv4 one, for example {example} (only ssh.address may be IPv6).",
+        f"write an IPv4 one that is free, such as {example} (only ssh.address may be IPv6).",
     )
 
 

@@ -46,6 +46,10 @@ class _Case:
     def fact(self, key: str) -> str:
         return self.answers.facts.get(key, "")
 
+    @property
+    def installer(self) -> str:
+        return "dnf" if self.fact("packages") == "dnf" else "apt-get"
+
     def find(
         self,
         cause: str,
@@ -81,7 +85,7 @@ def _clock(case: _Case) -> Iterator[Finding]:
         "the clock differs from this machine's, and certificates made here are not valid there.",
         shown,
         f"within {CLOCK_OFF_S:g} s",
-        "run a time service on both: apt-get install chrony, and `chronyc makestep`",
+        f"run a time service on both: {case.installer} install chrony, and `chronyc makestep`",
         "problem" if off_s > CLOCK_WRONG_S else "warning",
     )
 
@@ -222,7 +226,8 @@ def _disk(case: _Case) -> Iterator[Finding]:
             full: Severity = "problem" if severity == "problem" or not int(free) else "warning"
             what = f"there is little room in {folder}."
             wanted = f"{kib >> 10} MiB free"
-            fix = "free it: apt-get clean, old kernels, old images; or move it to a larger disk"
+            clean = "dnf clean all" if case.installer == "dnf" else "apt-get clean"
+            fix = f"free it: {clean}, old kernels, old images; or move it to a larger disk"
             yield case.find(f"disk{folder}", what, f"{int(free) >> 10} MiB free", wanted, fix, full)
 
 

@@ -93,7 +93,8 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
             " is too large: ping -M do -s 1472 ADDRESS"
         )
         return _session(device, "answer", what, text, fix)
-    fix = "look at its power, its address in ssh.address, and the firewall on the way"
+    text, _, own = text.partition(" fix ")
+    fix = own or "look at its power, its address in ssh.address, and the firewall on the way"
     return _session(device, "reach", "the device is not reached.", text, fix)
 
 

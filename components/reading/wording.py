@@ -172,14 +172,15 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     if isinstance(value, str) and value in choices and value.isdigit():
         return wrong_type(path, value, "a number")
     is_system = path[:1] == ("switches",) and path[-1] == "os"
-    foreign = is_system and str(value).lower() in FOREIGN_SYSTEMS
+    way = _OTHER_SWITCHES if is_system else _WAYS.get(path, "")
+    foreign = bool(way) and str(value).lower() in {*FOREIGN_SYSTEMS, "gke"}
     hint = did_you_mean(value, choices) if isinstance(value, str) and not foreign else ""
     return Problem(
         rule="unknown-choice",
         what=f"{render_path(path)} cannot be {show_value(value)}."
         f"{hint or (' No other system can be set.' if is_system else '')}",
         where=(Place(path, show_value(value)),),
-        fix=f"choose one of: {', '.join(choices)}{_OTHER_SWITCHES if is_system else ''}."
+        fix=f"choose one of: {', '.join(choices)}{way}."
         if len(choices) > 1
         else f"write {choices[0] if choices else 'another value'}; "
         "nothing else is supported here yet.",
@@ -190,6 +191,11 @@ _OTHER_SWITCHES: Final = (
     "; with switches of another system write `switches: []`: `railyard plan SITE --stage fabric` "
     "then prints what they must be set to, and acceptance says that they are unproven"
 )
+_WAYS: Final[Mapping[SpecPath, str]] = {
+    ("kubernetes", "distribution"): "; on another one leave it out, and write into "
+    "kubernetes.cni the folders net_d and bin where its kubelets look"
+}
+"""Path to what to write for what is in no list."""
 
 
 def _choices(context: Mapping[str, object]) -> list[str]:

@@ -10,11 +10,12 @@ import pytest
 
 from components.core.finding import Finding
 from components.core.key_values import HostState
+from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
 from components.hosts.judge_settings import refuse_settings
 from components.hosts.plan import plan_hosts
 from components.preflight.artefacts import Artefact
-from components.preflight.judge_others import judge_switch, read_refusals
+from components.preflight.judge_others import judge_session, judge_switch, read_refusals
 from components.preflight.page import render_html
 from components.preflight.report import Preflight, render_json, render_text
 from tests.golden.site import load_example
@@ -121,6 +122,15 @@ def test_an_esxi_that_is_too_old_for_everything_is_named_as_such() -> None:
     assert (old.actual, old.wanted, old.fix) == ("6.7U3", "7.0U2", "update ESXi to 7.0U2 or later")
     (other,) = esxi("release", "7.0U3")
     assert "another release than the file says" in other.what
+
+
+def test_a_device_without_a_session_has_one_fix() -> None:
+    """As a switch says it that ends each connection."""
+    reset = "no session within 10 s: [Errno 104] Connection reset by peer"
+    found = judge_session(
+        "leaf-01", Unreachable(f"{reset}\n  fix    see the log of its SSH server")
+    )
+    assert (found.actual, found.fix) == (reset, "see the log of its SSH server")
 
 
 def test_an_update_refuses_in_the_same_words_what_its_look_sees() -> None:
