@@ -193,7 +193,8 @@ _OTHER_SWITCHES: Final = (
 )
 _WAYS: Final[Mapping[SpecPath, str]] = {
     ("kubernetes", "distribution"): "; on another one leave it out, and write into "
-    "kubernetes.cni the folders net_d and bin where its kubelets look"
+    "kubernetes.cni the folders net_d and bin where its kubelets look",
+    ("kubernetes", "plane"): "; `existing` takes a cluster that another tool made",
 }
 """Path to what to write for what is in no list."""
 
@@ -331,6 +332,9 @@ def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     key = next((str(item) for item in reversed(path) if isinstance(item, str)), "")
     pattern = pattern_of(owner, key)
     problem = wrong_type(path, value, wanted)
+    if (models := models_at(owner, path[-1:])) and problem.fix.startswith("write a mapping"):
+        keys = sorted({key for each in models for key in each.model_fields})
+        return replace(problem, fix=f"write a mapping; its keys are {', '.join(keys)}.")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if wanted != "a text" or not is_number or pattern not in PATTERNS:
         return problem

@@ -29,6 +29,7 @@ from tests.preflight.lacks import (
     foreign,
     host,
     judge_engine,
+    session,
     settings,
     switch,
 )
@@ -211,3 +212,13 @@ def test_a_driver_that_should_be_there_is_judged_by_what_the_host_answers(
     assert (found.cause, found.actual, found.wanted) == ("rdma-driver", there, wanted)
     assert words in found.what
     assert not settings("driver.present", wanted, {"driver.present": wanted})
+
+
+def test_the_way_out_that_an_error_names_is_the_fix() -> None:
+    (found,) = session("leaf-01: no session: Connection lost\n  fix    see the log of its\nserver")
+    assert (found.actual, found.fix) == (
+        "leaf-01: no session: Connection lost",
+        "see the log of its server",
+    )
+    (found,) = session("gpu01 refused our key\n  fix    pin its new one")
+    assert found.actual == "gpu01 refused our key; pin its new one"
