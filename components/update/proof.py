@@ -5,8 +5,9 @@ That is all of it, what changed with its partners, or one pair.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import pairwise
@@ -21,6 +22,7 @@ from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 
 _RUN: Final = re.compile(r"--number (\d+)")
+_COUNTED: Final = re.compile(r"\D*\d+: ")
 
 
 def last_run(applied: Applied) -> int:
@@ -37,6 +39,26 @@ def is_asked(plan: ClusterPlan, applied: Applied, *, touched: bool, accept: Acce
     if accept == "never":  # evidence of another plan would be written over that of this run
         return is_edited(plan, applied)
     return touched or accept == "always" or _unproven(plan, applied)
+
+
+def repairs_of(notes: Mapping[str, str]) -> str:
+    """A digest of the counted repairs, but for tools sent again; empty without any.
+
+    Notes stay in the state with the step that they repaired, and the evidence names those that it
+    proved. So a repair that was killed before its proof differs, and is proven by the next run.
+    """
+    found = sorted(
+        f"{step} {note}"
+        for step, note in notes.items()
+        if _COUNTED.match(note) and not step.endswith("-tools")
+    )
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16] if found else ""
+
+
+def proven_repairs(applied: Applied) -> str:
+    """The repairs that the recorded evidence is about; a release before this key names none."""
+    recorded = applied.step(EVIDENCE_STEP)
+    return str(parse_lines(recorded.stdin).get("repairs", "")) if recorded else ""
 
 
 def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
