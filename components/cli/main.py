@@ -64,7 +64,7 @@ class _LazyGroup(TyperGroup):
         return name, load_command(self.entries[name]) if name else command, rest
 
     def invoke(self, ctx: Context) -> object:
-        """Run it; of a wrong choice Typer 0.29 says whose exception it was, which helps nobody."""
+        """Run it; Typer 0.29 puts the name of an exception before a wrong choice."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
