@@ -61,6 +61,8 @@ class Asked:
     """Digest of the whole request."""
     shared: str = ""
     """Digest of what all hosts share."""
+    repairs: str = ""
+    """Digest of all repairs up to this proof."""
 
     @property
     def place(self) -> Archived:
@@ -103,8 +105,8 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
         keep: Put it into the archive: in an update, where the step may run.
     """
     digest = keep_request(request.stack, text) if keep else digest_of(text)
-    asked = Asked(request.plan_digest, request.stack, request.provenance, digest, request.shared)
-    return render_lines(asdict(asked))
+    site = (request.plan_digest, request.stack, request.provenance)
+    return render_lines(asdict(Asked(*site, digest, request.shared, request.repairs)))
 
 
 def parse_asked(text: str) -> Asked:
@@ -236,6 +238,8 @@ class AcceptRequest:
     acceptance: AcceptancePlan
     shared: str = ""
     """Digest of what all hosts of a cluster share: while it stays, a scope may be proven alone."""
+    repairs: str = ""
+    """Digest of all repairs up to this proof: one that no proof names is proven by the next run."""
 
 
 def render_accept_request(request: AcceptRequest) -> str:

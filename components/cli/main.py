@@ -58,6 +58,14 @@ class _LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(self.entries[name]) if name else command, rest
 
+    def invoke(self, ctx: Context) -> object:
+        """Run it; Typer 0.29 puts the name of an exception before a wrong choice."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 app = typer.Typer(
     cls=_LazyGroup,

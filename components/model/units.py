@@ -39,6 +39,7 @@ MACHINE_ID = r"^[0-9a-f]{32}$"
 """machine-id(5): 32 hexadecimal digits in small letters."""
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 PINNED_SOURCE = rf"^(/|https://)[{URL_SIGNS}]+$"
+PINNED_RPM = rf"^(/|https://)[{URL_SIGNS}]+\.rpm$"
 K3S_RELEASE = r"^v[0-9]+\.[0-9]+\.[0-9]+\+k3s[0-9]+$"
 DRIVER_TAG = r"^(doca[0-9]+\.[0-9]+\.[0-9]+-)?[0-9]{2}\.[0-9]{2}(-[0-9]+(\.[0-9]+)*)+$"
 EXACT_RELEASE = r"^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"
@@ -288,6 +289,8 @@ HttpsAddress = Annotated[str, StringConstraints(pattern=HTTPS)]
 EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME)]
 """The name of an environment variable."""
 ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
+PinnedPackage = Annotated[str, StringConstraints(pattern=PINNED_RPM)]
+"""The same, of an RPM package."""
 PinnedSource = Annotated[str, StringConstraints(pattern=PINNED_SOURCE)]
 """An absolute path on the hosts, or an https address: never plain http."""
 RegistryName = Annotated[str, StringConstraints(pattern=REGISTRY)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -173,6 +174,8 @@ def _selinux(case: _Case) -> Iterator[Finding]:
 
 _ENROL: Final = "reboot, and confirm in MOK manager; or switch Secure Boot off"
 _KEYS: Final = "/var/lib/shim-signed/mok/MOK.der on Ubuntu, /var/lib/dkms/mok.pub elsewhere"
+_OF_VENDOR: Final = re.compile("mellanox|nvidia", re.IGNORECASE)
+"""In the name of who signed a module that came built, and by no key of this host."""
 
 
 def _signatures(case: _Case) -> Iterator[Finding]:
@@ -180,8 +183,10 @@ def _signatures(case: _Case) -> Iterator[Finding]:
     for module in ("mlx5_core", "nvidia"):
         if says := case.fact(f"refused.{module}"):
             what = f"Secure Boot is on, and the kernel refuses the installed module {module}."
-            fix = "at the console: mokutil --import the certificate of its key (if DKMS builds it:"
-            fix += f" {_KEYS}), {_ENROL}"
+            key = f"the certificate of its key (if DKMS builds it: {_KEYS})"
+            if _OF_VENDOR.search(says):
+                key = "NVIDIA's public key, which the page on Secure Boot of this driver has"
+            fix = f"at the console: mokutil --import {key}, {_ENROL}"
             wanted = "a signature by an enrolled key"
             yield case.find(f"signature-{module}", what, says, wanted, fix)
     builds = case.wants.driver_room and case.fact("packages") != "dnf" and not case.fact("ofed")

@@ -81,6 +81,8 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
         *difflib.get_close_matches(word, known, n=3, cutoff=0.6),
         *(by_lower[each] for each in difflib.get_close_matches(typed, list(by_lower), 1, 0.6)),
     ]
+    longer = [each for each in known if each.lower().startswith(f"{typed}_")]
+    near = near or (longer if len(longer) == 1 else [])  # a key without its unit
     # The nearest one with another number is no slip, and then a farther one is none either.
     slip = bool(near) and not _other_number(near[0].lower(), typed)
     return f" Did you mean `{near[0]}`?" if slip else ""

@@ -5,6 +5,7 @@ That is all of it, what changed with its partners, or one pair.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
@@ -24,6 +25,7 @@ from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 
 _RUN: Final = re.compile(r"--number (\d+)")
+_COUNTED: Final = re.compile(r"\D*\d+: ")
 
 
 def last_run(applied: Applied) -> int:
@@ -44,6 +46,26 @@ def is_asked(plan: ClusterPlan, applied: Applied, *, touched: bool, accept: Acce
     recorded = applied.step(EVIDENCE_STEP)
     # A canary leaves most of the site unproven by choice.
     return accept != "canary" and _is_old(plan, recorded.stdout if recorded else "")
+
+
+def repairs_of(notes: Mapping[str, str]) -> str:
+    """A digest of the counted repairs, but for tools sent again; empty without any.
+
+    Notes stay in the state with the step that they repaired, and the evidence names those that it
+    proved. So a repair that was killed before its proof differs, and is proven by the next run.
+    """
+    found = sorted(
+        f"{step} {note}"
+        for step, note in notes.items()
+        if _COUNTED.match(note) and not step.endswith("-tools")
+    )
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16] if found else ""
+
+
+def proven_repairs(applied: Applied) -> str:
+    """The repairs that the recorded evidence is about; a release before this key names none."""
+    recorded = applied.step(EVIDENCE_STEP)
+    return str(parse_lines(recorded.stdin).get("repairs", "")) if recorded else ""
 
 
 def _unproven(plan: ClusterPlan, applied: Applied) -> bool:

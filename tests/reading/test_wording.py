@@ -147,6 +147,7 @@ def test_every_pattern_of_the_model_has_words() -> None:
         ("gpu2", ("gpu01", "gpu02"), "gpu02"),
         ("connectx-7", ("ConnectX-6", "ConnectX-7"), "ConnectX-7"),
         ("ConnectX-4", ("ConnectX-5", "ConnectX-8"), ""),
+        ("speed", ("pci", "speed_gbit_s"), "speed_gbit_s"),
         ("rail-7", ("rail-0", "rail-1"), ""),
     ],
 )
