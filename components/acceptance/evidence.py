@@ -339,12 +339,6 @@ class Evidence(Seen):
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
 
 
-def oldest_proof(evidence: Evidence) -> str:
-    """When the oldest part of a proof was made; parts that were never proven are listed by name."""
-    left = (each.proven_at for each in evidence.left_out if each.proven_at)
-    return min([evidence.finished_at, *left])
-
-
 def days_since(date: str, now: datetime) -> float | None:
     """The age of a date as evidence has it; None for another text."""
     try:

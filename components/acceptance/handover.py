@@ -15,9 +15,9 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.acceptance.evidence import Evidence, days_since, oldest_proof
+from components.acceptance.evidence import Evidence, days_since
 from components.acceptance.judge.site import Report
-from components.acceptance.judge.verdict import Finding, overall_verdict
+from components.acceptance.judge.verdict import Finding, overall_verdict, row
 from components.acceptance.plan import AcceptancePlan
 from components.acceptance.report.archive import (
     Archived,
@@ -123,7 +123,8 @@ def tell(report: Report, stack: str, digest: str) -> str:
     evidence = report.evidence
     place = archived_evidence(stack, evidence.run, digest).path
     verdict = f"{report.verdict}: {_counts(_verdicts(report))}"
-    oldest = oldest_proof(evidence)
+    earlier = (each.proven_at for each in evidence.left_out if each.proven_at)
+    oldest = min([evidence.finished_at, *earlier])
     named = asdict(Named(stack, evidence.run, digest, str(place), verdict, oldest))
     del named["asked"]
     return render_lines(named)
@@ -157,14 +158,8 @@ def as_of(report: Report, now: datetime, asked: str = "") -> Report:
 
 
 def _no_proof(evidence: Evidence, expected: str, actual: str) -> Finding:
-    return Finding(
-        check="evidence",
-        subject=f"run {evidence.run}",
-        verdict="error",
-        expected=expected,
-        actual=actual,
-        next_step="prove it as it is now: railyard accept",
-    )
+    step = "prove it as it is now: railyard accept"
+    return row("evidence", f"run {evidence.run}", "error", expected, actual, step)
 
 
 def parse_named(text: str) -> Named:

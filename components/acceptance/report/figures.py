@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
@@ -13,6 +14,7 @@ from components.acceptance.report.html_parts import section
 from components.acceptance.report.pictures import (
     Level,
     Pair,
+    State,
     Way,
     draw_busbw,
     draw_heat,
@@ -45,27 +47,7 @@ def topology(report: Report) -> str:
     ways = {way.label: way for found in links.values() for way in found}
     if not ways:
         return ""
-    verdicts = {name: report.verdict_of(name) for name in links}
-    labels = {name: [way.label for way in found] for name, found in links.items()}
-    states = states_of(
-        [labels[name] for name, verdict in verdicts.items() if verdict == "passed"],
-        [labels[name] for name, verdict in verdicts.items() if verdict == "failed"],
-    )
-    rails = {
-        way.label: rail
-        for item in pairs
-        for rail in item.probe.rails
-        for way in links[item.probe.name]
-    }
-    parts = {name for each in report.suspects for _, name in each.parts}
-    for label, way in ways.items():
-        ends = {
-            f"{way.near} {rails[label]}",
-            f"{way.near} {way.near_end}",
-            f"{way.far} {way.far_end}",
-        }
-        if parts & ends or _blamed(report, way):
-            states[label] = "bad"
+    states = _states(report, links)
     drawn = [replace(way, state=states.get(label, "untried")) for label, way in ways.items()]
     hosts = {node for item in pairs for node in item.probe.nodes}
     leaves = {way.far for way in drawn if way.near in hosts}
@@ -81,6 +63,33 @@ def topology(report: Report) -> str:
     )
     figure = f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
     return section("The way of the pairs", figure)
+
+
+def _states(report: Report, links: Mapping[str, Sequence[Way]]) -> dict[str, State]:
+    """Each link by what the pairs through it, the suspects and the findings say of it."""
+    verdicts = {name: report.verdict_of(name) for name in links}
+    labels = {name: [way.label for way in found] for name, found in links.items()}
+    states = states_of(
+        [labels[name] for name, verdict in verdicts.items() if verdict == "passed"],
+        [labels[name] for name, verdict in verdicts.items() if verdict == "failed"],
+    )
+    rails = {
+        way.label: rail
+        for item in report.evidence.probes
+        if item.probe.name in links
+        for rail in item.probe.rails
+        for way in links[item.probe.name]
+    }
+    parts = {name for each in report.suspects for _, name in each.parts}
+    for way in (way for found in links.values() for way in found):
+        ends = {
+            f"{way.near} {rails[way.label]}",
+            f"{way.near} {way.near_end}",
+            f"{way.far} {way.far_end}",
+        }
+        if parts & ends or _blamed(report, way):
+            states[way.label] = "bad"
+    return states
 
 
 def _blamed(report: Report, way: Way) -> bool:
