@@ -45,7 +45,14 @@ from components.update.observe import observe_site
 from components.update.outside_secrets import outside_secrets
 from components.update.own_state import note_names, read_own_state
 from components.update.parts import look_at_existing, parts_refused
-from components.update.proof import Accept, narrow, stale_after
+from components.update.proof import (
+    Accept,
+    is_edited,
+    narrow,
+    narrow_to,
+    passed,
+    stale_after,
+)
 from components.update.refusals import host_departures, known_hosts, switch_changes
 from components.update.refuse import Situation, played_playbooks, refuse_update
 from components.update.secret_names import secret_names
@@ -209,6 +216,8 @@ def _look(
     accept = cast("Accept", _setting(config, "accept", spec.acceptance.accept))
     intentions = intend(plan, applied, seen, accept)
     asked = narrow(spec, plan.acceptance, accept, intentions.changed)
+    counts = passed(applied) and not is_edited(plan, applied)
+    asked = narrow_to(spec, asked, os.environ.get("RAILYARD_SCOPE", ""), adds=counts)
     intentions = replace(intentions, plan=replace(intentions.plan, asked=asked))
     typed = os.environ.get("RAILYARD_CONFIRM", "").split(",")
     confirmed = frozenset(name.strip() for name in typed if name.strip())

@@ -19,6 +19,7 @@ from components.plan.make import ClusterPlan
 from components.pod_network.component import PodNetwork
 from components.remote.component import Remote
 from components.remote.handoffs import AcceptanceReport, HostsReady
+from components.update.proof import repairs_of
 
 
 def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> AcceptanceReport:
@@ -42,6 +43,7 @@ def prove(plan: ClusterPlan, remote: Remote, hosts: HostsReady, run: int) -> Acc
         remote.provenance,
         plan.asked or plan.acceptance,
         plan.acceptance.shared,
+        repairs_of(remote.notes),
     )
     return Acceptance("acceptance", request, remote, runs, run).report
 

@@ -126,6 +126,27 @@ def test_the_wheel_asks_for_no_tool_of_development(installed: Installed) -> None
     assert not needed & {"netmiko", "pytest", "ruff", "pyright", "hypothesis", "setuptools"}
 
 
+def test_what_the_judge_needs_comes_without_an_extra_and_the_rest_with_one(
+    installed: Installed, project: Path
+) -> None:
+    (name,) = [n for n in zipfile.ZipFile(installed.wheel).namelist() if n.endswith("/METADATA")]
+    metadata = zipfile.ZipFile(installed.wheel).read(name).decode()
+    lines = re.findall(r"^Requires-Dist: ([\w.-]+)(.*)$", metadata, re.MULTILINE)
+    always = {package for package, rest in lines if "extra ==" not in rest}
+    assert always == {"pydantic", "typer", "PyYAML"}
+    assert always <= {package for package, rest in lines if 'extra == "site"' in rest}
+    (project / "empty.log").write_text("")
+    judged = installed.call("railyard-judge", "perftest", "empty.log", folder=project)
+    assert (judged.returncode, "the log is empty" in judged.stdout) == (4, True)
+    refused = (
+        "import sys\nsys.modules['ruamel'] = sys.modules['ruamel.yaml'] = None\n"
+        "sys.argv = ['railyard', 'check', 'site.yaml']\n"
+        "from components.cli.main import main\nmain()"
+    )
+    told = installed.call("python", "-c", refused, folder=project)
+    assert (told.returncode, "railyard-rdma[site]" in told.stderr) == (2, True), told.stderr
+
+
 def test_a_file_is_checked_and_planned_elsewhere(installed: Installed, project: Path) -> None:
     checked = installed.call("railyard", "check", "site.yaml", folder=project)
     assert (checked.returncode, checked.stderr) == (0, "")

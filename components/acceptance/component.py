@@ -11,6 +11,7 @@ from components.acceptance.handover import (
     UNASKED,
     VERDICT_STEP,
     AcceptRequest,
+    for_gate,
     hand_over,
     render_accept_request,
 )
@@ -65,7 +66,7 @@ class Acceptance(pulumi.ComponentResource):
             LocalCall(
                 VERDICT_STEP,
                 f"evidence gate --{request.acceptance.gate} --stack {request.stack}",
-                evidence.stdout,
+                evidence.stdout.apply(partial(for_gate, request.plan_digest)),
                 {},
             ),
             pulumi.ResourceOptions(parent=self, depends_on=[evidence]),

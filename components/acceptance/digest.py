@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from components.acceptance.evidence import Outcome, Probe, ProbeEvidence, ProbeKind
@@ -23,6 +24,7 @@ from components.acceptance.logs.log_model import (
     TrainingLog,
 )
 from components.acceptance.logs.nccl import parse_nccl_log
+from components.acceptance.logs.node import NodeLog, parse_node_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.training import parse_training_log
 
@@ -42,17 +44,17 @@ def digest_log(probe: Probe, log: str, *, outcome: Outcome, log_file: str = "") 
         log_bytes=len(data),
         log_tail=tuple(line[:_TAIL_COLUMNS] for line in log.splitlines()[-_TAIL_LINES:]),
     )
-    parsed = _parse(probe.kind, log)
+    parsed = _PARSERS[probe.kind](log)
     if isinstance(parsed, ParseProblem):
         return base.model_copy(update={"problem": parsed})
     found: dict[str, ParsedLog] = {_FIELDS[type(parsed)]: parsed}
-    if isinstance(parsed, DeepSpeedLog | TrainingLog):
+    if isinstance(parsed, DeepSpeedLog | TrainingLog | NodeLog):
         said = parse_nccl_log(log)
         found |= {} if isinstance(said, ParseProblem) else {"nccl": said}
     return base.model_copy(update=found)
 
 
-ParsedLog = NcclLog | PerftestLog | DeepSpeedLog | TrainingLog | MpiLog | ImageLog
+ParsedLog = NcclLog | PerftestLog | DeepSpeedLog | TrainingLog | MpiLog | ImageLog | NodeLog
 _FIELDS: dict[type[ParsedLog], str] = {
     NcclLog: "nccl",
     PerftestLog: "perftest",
@@ -60,23 +62,8 @@ _FIELDS: dict[type[ParsedLog], str] = {
     TrainingLog: "training",
     MpiLog: "mpi",
     ImageLog: "image",
+    NodeLog: "node",
 }
-
-
-def _parse(kind: ProbeKind, log: str) -> ParsedLog | ParseProblem:
-    match kind:
-        case "image":
-            return parse_image_log(log)
-        case "nccl":
-            return parse_nccl_log(log)
-        case "perftest":
-            return parse_perftest_log(log)
-        case "deepspeed_scan":
-            return parse_deepspeed_log(log)
-        case "resnet50":
-            return parse_training_log(log)
-        case "mpi_hosts" | "mpi_gpus":
-            return parse_mpi_log(log)
 
 
 _HOST = re.compile(r"^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$")
@@ -134,3 +121,15 @@ def parse_image_log(text: str) -> ImageLog | ParseProblem:
 
 def _is(key: str, family: str) -> bool:
     return key.startswith(f"{family} ")
+
+
+_PARSERS: Final[Mapping[ProbeKind, Callable[[str], ParsedLog | ParseProblem]]] = {
+    "image": parse_image_log,
+    "node": parse_node_log,
+    "nccl": parse_nccl_log,
+    "perftest": parse_perftest_log,
+    "deepspeed_scan": parse_deepspeed_log,
+    "resnet50": parse_training_log,
+    "mpi_hosts": parse_mpi_log,
+    "mpi_gpus": parse_mpi_log,
+}

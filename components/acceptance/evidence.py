@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import Field, ValidationError
@@ -23,13 +24,17 @@ from components.acceptance.logs.log_model import (
     PerftestLog,
     TrainingLog,
 )
+from components.acceptance.logs.node import NodeLog
 from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.seen import Seen, cut_texts
 from components.core.beside import Beside, LostWay
 from components.core.errors import UsageError
+from components.model.acceptance import LossLimits
 from components.model.units import LARGEST_RDMA_MTU
 
 SCHEMA_VERSION = 1
+MAX_AGE_DAYS = 30
+"""Default of `acceptance.max_age_days`, which says why."""
 
 HopRole = Literal[
     "sender_nic",
@@ -43,11 +48,14 @@ HopRole = Literal[
 ]
 """In the order of the way. Those between the two leaves are several ports each, and which of them
 the bytes take is the switches' choice."""
-HopStatus = Literal["observed", "not_observed", "uncounted", "unreachable", "no_login"]
-"""`uncounted`: the switch system does not count received bytes by priority (EOS, SONiC); the class
-is proven where they leave."""
+HopStatus = Literal[
+    "observed", "not_observed", "not_counted", "uncounted", "unreachable", "no_login"
+]
+"""`uncounted`: the system or driver does not count bytes by priority (EOS and SONiC on arrival,
+some NICs); the class is proven at the other hops. `not_counted`: a counter went back during the
+probe, because it was cleared or wrapped."""
 ProbeKind = Literal[
-    "image", "perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"
+    "image", "node", "perftest", "nccl", "deepspeed_scan", "resnet50", "mpi_hosts", "mpi_gpus"
 ]
 Outcome = Literal["completed", "failed", "timed_out", "not_run", "skipped"]
 """`not_run`: it was tried. `skipped`: it was not, and `detail` says why."""
@@ -62,6 +70,10 @@ class RailLimit(Seen):
         default=LARGEST_RDMA_MTU, exclude_if=lambda each: each == LARGEST_RDMA_MTU
     )
     """The RDMA MTU that the smallest MTU of its interfaces gives."""
+    networks: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """IPv4 networks of the addresses that both ends of a test have; empty for any GID."""
+    devices: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Names of its RDMA devices, if the file gives them and pods see the cards themselves."""
 
 
 class WorkerGroup(Seen):
@@ -102,6 +114,7 @@ class Limits(Seen):
     """Least NCCL bus bandwidth over the line rate of all rails; the DeepOps guide: 0.916."""
     class_fraction: float = 0.95
     """Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
+    losses: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
     hcas: int = 0
     """InfiniBand: adapters of every worker that must take part."""
     hca_rate_gbit_s: float = 0.0
@@ -175,7 +188,7 @@ class Hop(Seen):
     interface: str
     status: HopStatus = "observed"
     detail: str = ""
-    """Why it was not observed."""
+    """Why it was not observed, or what of it was not counted."""
     total_bytes: int | None = 0
     """None: the system counts none of it (`uncounted`)."""
     bytes_by_class: dict[int, int] = Field(default_factory=dict[int, int])
@@ -195,6 +208,14 @@ class Hop(Seen):
     discards: int | None = None
     out_of_sequence: int | None = None
     ecn_marked: int | None = None
+    shared: int = Field(default=0, exclude_if=lambda each: not each)
+    """How many probes of one round crossed it the same way; 0 for one alone. It counted all."""
+    """Of a switch, what it marked; of a NIC, what arrived marked."""
+    retransmissions: int | None = Field(default=None, exclude_if=lambda each: each is None)
+    errors: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=lambda each: not each)
+    """Counter to growth, where it grew: a sound link has none."""
+    noted: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=lambda each: not each)
+    """Likewise what fails nothing, and explains why a probe is slow."""
 
     @property
     def place(self) -> str:
@@ -229,16 +250,20 @@ class ProbeEvidence(Seen):
     log_bytes: int = 0
     log_tail: tuple[str, ...] = ()
     nccl: NcclLog | None = None
-    """Of a collective; and of a framework's log, what its NCCL said."""
+    """Of a collective; and of a framework's or a node's log, what its NCCL said."""
     perftest: PerftestLog | None = None
     deepspeed: DeepSpeedLog | None = None
     training: TrainingLog | None = None
     mpi: MpiLog | None = None
     image: ImageLog | None = None
+    node: NodeLog | None = None
+    """Of `node`: what its GPUs said; the load's own log is in `nccl`."""
     problem: ParseProblem | None = None
     proven_at: str = ""
     """Of a probe that was skipped: when it was last proven; empty for never."""
     hops: tuple[Hop, ...] = ()
+    round: int = Field(default=0, exclude_if=lambda each: not each)
+    """Of probes that ran at once: their common number; 0 for a probe that ran alone."""
     routing: tuple[RoutingSeen, ...] = Field(default=(), exclude_if=lambda each: not each)
     """Routed links on its way that carried no routes when it was over."""
 
@@ -306,15 +331,29 @@ class Evidence(Seen):
         default=None, exclude_if=lambda value: value is None
     )
     """Settings beside ours, as the look before the update found them; None: there was no look."""
+    scope: str = Field(default="", exclude_if=lambda each: not each)
+    """What a person asked for alone: a pass is none of the whole site."""
+    max_age_days: int = Field(default=MAX_AGE_DAYS, exclude_if=lambda each: each == MAX_AGE_DAYS)
+    """Days for which it counts."""
     facts: dict[str, str] = Field(default_factory=dict[str, str])
     """Inventory for the report: versions, firmware, MTU, GID, as `name: value`."""
 
 
+def days_since(date: str, now: datetime) -> float | None:
+    """The age of a date as evidence has it; None for another text."""
+    try:
+        then = datetime.fromisoformat(date)
+    except ValueError:
+        return None
+    return (now - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds() / 86_400
+
+
 def diff_counters(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What each counter grew by; a counter that went back was cleared, and counts from zero."""
+    """What each counter grew by; one that went back was cleared or wrapped, and is left out."""
     return {
-        name: value - before.get(name, 0) if value >= before.get(name, 0) else value
+        name: value - before.get(name, 0)
         for name, value in after.items()
+        if value >= before.get(name, 0)
     }
 
 

@@ -10,11 +10,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from components.acceptance.evidence import Evidence, days_since
 from components.acceptance.judge.site import Report
+from components.acceptance.judge.verdict import Finding, overall_verdict, row
 from components.acceptance.plan import AcceptancePlan
 from components.acceptance.report.archive import (
     Archived,
@@ -25,6 +28,7 @@ from components.acceptance.report.archive import (
 )
 from components.acceptance.report.text import (
     LAB_NOTE,
+    headline_of,
     render_table,
     unproven_lines,
     unsettled_lines,
@@ -57,6 +61,8 @@ class Asked:
     """Digest of the whole request."""
     shared: str = ""
     """Digest of what all hosts share."""
+    repairs: str = ""
+    """Digest of all repairs up to this proof."""
 
     @property
     def place(self) -> Archived:
@@ -75,6 +81,10 @@ class Named:
     archive: str
     """Where it lies, relative to the folder of the program."""
     verdict: str
+    proven_at: str = ""
+    """When the oldest part of the proof was made; empty of an older release."""
+    asked: str = ""
+    """For the gate: digest of the plan that is to be proven."""
 
     @property
     def place(self) -> Archived:
@@ -95,8 +105,8 @@ def hand_over(request: AcceptRequest, text: str, *, keep: bool) -> str:
         keep: Put it into the archive: in an update, where the step may run.
     """
     digest = keep_request(request.stack, text) if keep else digest_of(text)
-    asked = Asked(request.plan_digest, request.stack, request.provenance, digest, request.shared)
-    return render_lines(asdict(asked))
+    site = (request.plan_digest, request.stack, request.provenance)
+    return render_lines(asdict(Asked(*site, digest, request.shared, request.repairs)))
 
 
 def parse_asked(text: str) -> Asked:
@@ -113,7 +123,43 @@ def tell(report: Report, stack: str, digest: str) -> str:
     evidence = report.evidence
     place = archived_evidence(stack, evidence.run, digest).path
     verdict = f"{report.verdict}: {_counts(_verdicts(report))}"
-    return render_lines(asdict(Named(stack, evidence.run, digest, str(place), verdict)))
+    earlier = (each.proven_at for each in evidence.left_out if each.proven_at)
+    oldest = min([evidence.finished_at, *earlier])
+    named = asdict(Named(stack, evidence.run, digest, str(place), verdict, oldest))
+    del named["asked"]
+    return render_lines(named)
+
+
+def for_gate(plan_digest: str, printed: str) -> str:
+    """The stdin of the gate: what the evidence step printed, and the plan that is to be proven."""
+    return printed.rstrip() + "\n" + render_lines({"asked": plan_digest})
+
+
+def as_of(report: Report, now: datetime, asked: str = "") -> Report:
+    """What a report is worth now: old evidence, and that of another plan, prove nothing.
+
+    Args:
+        report: As its evidence was judged.
+        now: The time.
+        asked: Digest of the plan that is to be proven; empty where none is known.
+    """
+    evidence, found = report.evidence, list[Finding]()
+    limit, age = evidence.max_age_days, days_since(evidence.finished_at, now)
+    if age is None or not -1 <= age <= limit:  # a clock may be a day off
+        ago = "no date" if age is None else f"{age:.0f} days ago"
+        actual = f"it ended at {evidence.finished_at or 'no time'}: {ago}"
+        found.append(_no_proof(evidence, f"a proof of the last {limit} days", actual))
+    if asked and asked != evidence.plan_digest:
+        actual = f"plan {evidence.plan_digest}"
+        found.append(_no_proof(evidence, f"a proof of plan {asked}", actual))
+    findings = (*report.findings, *found)
+    verdict = overall_verdict(findings) if found else report.verdict
+    return report.model_copy(update={"findings": findings, "verdict": verdict})
+
+
+def _no_proof(evidence: Evidence, expected: str, actual: str) -> Finding:
+    step = "prove it as it is now: railyard accept"
+    return row("evidence", f"run {evidence.run}", "error", expected, actual, step)
 
 
 def parse_named(text: str) -> Named:
@@ -142,7 +188,7 @@ def render_short(report: Report) -> str:
     end = waivers_of(report)
     end += [f"not proven: {unproven} probes; the report has each"] if unproven else []
     end += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    end.append(f"acceptance {report.verdict}: {report.planned} probes planned")
+    end.append(f"{headline_of(report)}: {report.planned} probes planned")
     room = SHORT - sum(len(line) + 1 for line in (*lines, *end)) - _WIDTH
     faults = [line[:_WIDTH] for line in unsettled_lines(report)]
     shown = _fitting(faults, room)
@@ -187,6 +233,8 @@ class AcceptRequest:
     acceptance: AcceptancePlan
     shared: str = ""
     """Digest of what all hosts of a cluster share: while it stays, a scope may be proven alone."""
+    repairs: str = ""
+    """Digest of all repairs up to this proof: one that no proof names is proven by the next run."""
 
 
 def render_accept_request(request: AcceptRequest) -> str:

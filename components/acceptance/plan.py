@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, collapse_addresses
 from typing import Final, Literal, TypedDict, get_args
 
 from components.acceptance.between_leaves import ports_between
-from components.acceptance.evidence import HopRole, Limits, Probe, RailLimit
+from components.acceptance.evidence import MAX_AGE_DAYS, HopRole, Limits, Probe, RailLimit
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.plan import plan_probes
@@ -72,6 +73,8 @@ class ProbePlan:
     hops: tuple[HopPlan, ...]
     host: HostProbe | None = None
     """What it runs on hosts; exactly one of the two is there."""
+    round: int = field(default=0, metadata=OMIT_EMPTY)
+    """Probes next to each other with the same number above 0 run at once; 0 runs alone."""
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -91,6 +94,10 @@ class Policy:
     when_busy: Literal["warn", "wait", "fail"] = "warn"
     busy_wait_s: float = 600.0
     time_budget_s: float | None = None
+    max_age_days: int = field(default=0, metadata=OMIT_EMPTY)
+    """0: `evidence.MAX_AGE_DAYS`, so that older plans keep their digests."""
+    scope: str = field(default="", metadata=OMIT_EMPTY)
+    """What a person asked for alone, where no earlier proof of the whole counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,7 @@ class AcceptancePlan:
 
 def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None) -> AcceptancePlan:
     """Plan the limits, and for every probe the hops that its bytes must cross."""
-    cluster = plan_probes(spec)
+    cluster, age = plan_probes(spec), spec.acceptance.max_age_days
     in_cluster = [_probe(spec, job.probe, job=job) for job in cluster.jobs]
     on_hosts = [
         _probe(spec, _described(spec, host), host=host) for host in plan_payload_probes(spec)
@@ -166,6 +173,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
             when_busy=spec.acceptance.when_busy,
             busy_wait_s=spec.acceptance.busy_wait_s,
             time_budget_s=spec.acceptance.time_budget_s,
+            max_age_days=0 if age == MAX_AGE_DAYS else age,
         ),
     )
 
@@ -189,12 +197,10 @@ def _limits(spec: ClusterSpec) -> Limits:
         priority=None if infiniband else spec.rdma.priority,
         traffic_class=None if infiniband else spec.rdma.traffic_class,
         waived=dict(spec.waive),
-        rails=tuple(
-            RailLimit(name=name, line_rate_gbit_s=speed, rdma_mtu_bytes=_rdma_mtu(spec, name))
-            for name, speed in speeds.items()
-        ),
+        rails=tuple(_rail_limit(spec, name, speed) for name, speed in speeds.items()),
         pair_fraction=spec.acceptance.perftest_min_fraction,
         nccl_fraction=spec.acceptance.nccl_min_fraction,
+        losses=spec.acceptance.limits,
         allocatable=expected_allocatable(spec),
         topology_file=spec.jobs.topology_file.mount_path if spec.jobs.topology_file else "",
         **_asked(spec.acceptance),
@@ -202,6 +208,23 @@ def _limits(spec: ClusterSpec) -> Limits:
         groups=worker_groups(spec),
         unproven=list_unproven(spec),
         **_adapters(spec.ib_fabric if infiniband else None),
+    )
+
+
+def _rail_limit(spec: ClusterSpec, name: str, speed: float) -> RailLimit:
+    """What a rail can carry, and the addresses and devices that a test on it must show."""
+    rail = spec.rail(name)
+    nics = [nic for host in spec.workers for nic in host.nics if nic.rail == name]
+    given = (text for nic in nics for text in (nic.address, nic.pod_address) if text)
+    networks = collapse_addresses([*([rail.subnet] if rail else []), *map(IPv4Network, given)])
+    devices = {nic.rdma or "" for nic in nics}
+    is_vf = spec.pod_network.mode == "sriov" and not spec.pod_network.host_network
+    return RailLimit(
+        name=name,
+        line_rate_gbit_s=speed,
+        rdma_mtu_bytes=_rdma_mtu(spec, name),
+        networks=tuple(map(str, networks)),
+        devices=() if is_vf or "" in devices else tuple(sorted(devices)),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at, places, unique
@@ -30,6 +30,8 @@ from components.pod_network.leaf_pools import pools_of
 
 _PODS_PER_NODE: Final = 256
 """K3s hands each node a /24 of the pod network (`--node-cidr-mask-size` 24)."""
+_NEVER: Final = tuple(map(IPv4Network, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")))
+"""Loopback, and multicast with what is reserved above it (RFC 6890 and RFC 5771)."""
 
 
 def as_ipv4(text: str) -> IPv4Address | None:
@@ -100,7 +102,8 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
 
     Only all rails together may have one subnet, where they are one network: with one VLAN, one
     gateway, and trunks between all leaves. A node sends to the most specific network it knows: an
-    overlap takes traffic from a rail to the pod network or back.
+    overlap takes traffic from a rail to the pod network or back. None of them lies in a network
+    whose addresses Linux takes from no cable: 0.0.0.0/8, 127.0.0.0/8, and 224.0.0.0 and above.
     """
     networks = _networks(spec)
     same = len(spec.rails) > 1 and len({rail.subnet for rail in spec.rails}) == 1
@@ -115,6 +118,7 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
                 (at(one.path, one.network), at(two.path, two.network)),
                 "choose networks that have no address in common.",
             )
+    yield from _unusable(networks)
     for name, address, path in _addresses(spec):
         for net in networks:
             if address in net.network:
@@ -124,6 +128,16 @@ def check_subnet_overlap(spec: ClusterSpec) -> Findings:
                     "keep the management network apart from rails, pods and services: give "
                     f"{net.name.removeprefix('the subnet of ')} another subnet.",
                 )
+
+
+def _unusable(networks: list[_Net]) -> Findings:
+    for net, never in product(networks, _NEVER):
+        if net.network.subnet_of(never):
+            yield Finding(
+                f"{net.name}, {net.network}, lies in {never}, which no device can use.",
+                (at(net.path, net.network),),
+                "choose a private network: one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16.",
+            )
 
 
 def _networks(spec: ClusterSpec) -> list[_Net]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from components.catalogue.operator_versions import parse_numbers
 from components.checks.rule import Finding, Findings, at, places
-from components.kubernetes.kubespray.settings import fights_ours
+from components.kubernetes.kubespray.settings import LEFT, fights_ours
 from components.model.cluster import ClusterSpec
 
 
@@ -12,7 +13,8 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
 
     Two values for one thing are two truths: the plan would say one and the nodes have the other.
     Among them are the addresses and logins of nodes, networks, the CNI, mirrors, the proxy and
-    Multus, and what would switch kubespray's own checks off.
+    Multus, and what would switch kubespray's own checks off. A variable that left before this
+    release is a warning: kubespray passes over it in silence.
     """
     plane = spec.kubespray
     for name, value in plane.extra_vars.items() if plane else ():
@@ -21,6 +23,14 @@ def check_kubespray_variable(spec: ClusterSpec) -> Findings:
                 f"the variable {name} of kubespray is one that Railyard sets.",
                 (at(("kubernetes", "extra_vars", name), value),),
                 "remove it, and change the key of this file that it follows from.",
+            )
+        left, instead = LEFT.get(name, ("", ""))
+        if plane and left and parse_numbers(plane.source.release) >= parse_numbers(left):
+            yield Finding(
+                f"kubespray {plane.source.release} reads no variable {name}: it left in {left}.",
+                (at(("kubernetes", "extra_vars", name), value),),
+                f"write {instead}.",
+                "warning",
             )
 
 

@@ -139,10 +139,13 @@ def _unused_pod_addresses(spec: ClusterSpec) -> Findings:
         on_routed = (nic.host.name, nic.nic.rail) in routed_cards(spec)
         if nic.nic.pod_address is None or (on_routed and _has_pods_on_vfs(spec)):
             continue
-        why = "pods have no VFs" if on_routed else "its switch port is not routed"
-        yield Finding(
-            f"{nic} has a pod_address, but {why}.", (nic.at("pod_address"),), "remove pod_address."
-        )
+        why, fix = "its switch port is not routed", "remove pod_address."
+        if on_routed:
+            why = "pods have no VFs"
+        elif not spec.switches:
+            why = "the file has no switch: routed ports to cards are those of switches of the file"
+            fix = "remove pod_address, and let those switches carry the rail as a VLAN."
+        yield Finding(f"{nic} has a pod_address, but {why}.", (nic.at("pod_address"),), fix)
 
 
 def _without_links(spec: ClusterSpec, cables: list[Cable]) -> Finding | None:

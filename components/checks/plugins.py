@@ -235,12 +235,30 @@ def _split_hcas(spec: ClusterSpec, place: Place) -> Findings:
 
 
 def check_gpu_publisher(spec: ClusterSpec) -> Findings:
-    """The GPU operator or the device plugin publishes the GPUs, not both.
+    """The GPU operator or the device plugin publishes the GPUs: one of them, not both.
 
     The operator runs a device plugin of its own. Two of them register the same resource, and the
-    later one takes it from the other.
+    later one takes it from the other. Without one, pods that ask for GPUs stay Pending; an existing
+    cluster may have a plugin that the file does not name, and gets a warning.
     """
     operators = spec.operators
+    defaults = spec.host_defaults
+    asked = {defaults.gpu_driver, defaults.toolkit.kind if defaults.toolkit else None}
+    none = not operators.gpu and not operators.gpu_device_plugin
+    with_gpus = [
+        at(("hosts", h, "gpus"), host.gpus)
+        for h, host in enumerate(spec.hosts)
+        if host.role == "worker" and host.gpus
+    ]
+    if with_gpus and spec.kubernetes and none and "operator" not in asked:  # else others say so
+        yield Finding(
+            "workers have GPUs, and nothing publishes them as nvidia.com/gpu: their pods stay "
+            "Pending.",
+            tuple(with_gpus),
+            "set operators.gpu, or operators.gpu_device_plugin for hosts that have NVIDIA's "
+            "container toolkit.",
+            "warning" if spec.kubernetes.plane == "existing" else "error",
+        )
     if operators.gpu is not None and operators.gpu_device_plugin is not None:
         path: SpecPath = ("operators", "gpu_device_plugin", "chart", "chart")
         yield Finding(

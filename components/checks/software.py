@@ -14,6 +14,7 @@ from components.catalogue.operator_versions import (
     find_line,
     nri_works,
     parse_k3s,
+    parse_numbers,
     show_version,
     why_unknown,
 )
@@ -96,10 +97,10 @@ def known_with(
 ) -> Findings:
     """What the catalogue says of one chart on the site's Kubernetes; `beyond`: of a newer one."""
     plane = spec.kubernetes
-    k3s = parse_k3s(plane.version) if plane else None
-    if plane is None or k3s is None:
+    if plane is None:
         return
-    line, minor = find_line(chart.version, catalogue), k3s[:2]
+    major, second, *_ = parse_numbers(plane.version)
+    line, minor = find_line(chart.version, catalogue), (major, second)
     where = (at(path, chart.version), at(("kubernetes", "version"), plane.version))
     if line is None:
         yield Finding(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from components.acceptance.judge.site import judge_evidence
@@ -15,17 +17,23 @@ app = command_app()
 
 
 @app.command()
-def accept(stack: StackName) -> None:
+def accept(
+    stack: StackName,
+    scope: Annotated[
+        str, typer.Option(help="A part alone: host=, rail=, leaf= or unit=, with names of it.")
+    ] = "",
+) -> None:
     """Run the acceptance probes of a stack again, as things are now.
 
-    Nothing is repaired before. Exit codes: 0 passed, 1 failed, 4 could not be judged.
+    Nothing is repaired before, and what is busy is left alone.
+    Exit codes: 0 passed, 1 failed, 4 could not be judged.
     """
     before = latest_evidence(stack)
     targets = ["--target", "**acceptance-evidence", "--target", "**acceptance-gate"]
     flags = ["--yes", "--skip-preview", "--non-interactive", "--stack", stack, *config_flags(stack)]
     done = run_pulumi(
         ["up", *flags, *targets],
-        environment={"RAILYARD_ACCEPT": "always"},
+        environment={"RAILYARD_ACCEPT": "always", "RAILYARD_SCOPE": scope},
         deadline_s=UPDATE_DEADLINE_S,
     )
     found = latest_evidence(stack)

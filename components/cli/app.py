@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
+from components.core.start import start_quickly
+
+_INTERRUPTED: Final = 130
+"""128 + SIGINT, as a shell reports it."""
+_USAGE: Final = 2
+_OURS: Final = ("components", "stacks", "lab")
 
 
 def command_app(summary: str | None = None) -> typer.Typer:
@@ -29,6 +37,25 @@ def command_app(summary: str | None = None) -> typer.Typer:
 def say(text: str, *, nl: bool = True, err: bool = False) -> None:
     """Print a text; what a terminal would obey in it is shown and not sent (`plain_text`)."""
     typer.echo(plain_text(text), nl=nl, err=err)  # noqa: TID251 - this is `say`
+
+
+def run(app: typer.Typer, name: str) -> None:
+    """Run a program; a user's mistake ends with a report and an exit code."""
+    start_quickly()
+    try:
+        app(prog_name=name)
+    except RailyardError as error:
+        say(str(error), err=True)
+        sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.partition(".")[0] in _OURS:
+            raise
+        fix = "fix    install the extra for sites: pip install 'railyard-rdma[site]'"
+        say(f"this command needs the Python package {error.name}, which is not installed.\n  {fix}",
+            err=True)  # fmt: skip
+        sys.exit(_USAGE)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
 
 
 def stack_names(incomplete: str) -> Iterator[str]:

@@ -36,11 +36,9 @@ def check(
 
 
 def _report(checked: CheckedSite) -> str:
-    if checked.problems:
-        return render_text(checked.problems, checked.waived)
     spec = checked.spec
     if spec is None:
-        return ""
+        return render_text(checked.problems, checked.waived)
     counts = ", ".join(
         f"{count} {word}{'' if count == 1 else plural}"
         for count, word, plural in (
@@ -50,5 +48,8 @@ def _report(checked: CheckedSite) -> str:
         )
     )
     good = f"{checked.file}: no problems ({spec.name}: {counts}; {len(RULES)} rules)."
+    if checked.problems:  # warnings alone, or there would be no spec
+        found = render_text(checked.problems, checked.waived)
+        return f"{found}\n{good.replace('no problems', 'good but for warnings')}"
     alone = f"Left alone: {'; '.join(left_alone(spec))}."
     return "\n".join([*map(str, checked.waived), good, alone])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from components.acceptance.evidence import parse_evidence
 from components.acceptance.handover import (
     PROVE_AGAIN,
+    as_of,
     parse_accept_request,
     parse_asked,
     parse_named,
@@ -18,7 +20,13 @@ from components.acceptance.handover import (
     tell,
 )
 from components.acceptance.judge.site import judge_evidence
-from components.acceptance.report.archive import keep_evidence, read_archived, run_folder
+from components.acceptance.report.archive import (
+    keep_evidence,
+    last_accepted,
+    read_archived,
+    run_folder,
+)
+from components.acceptance.report.write import write_report
 from components.cli.app import command_app, say
 from components.remote.step import secrets_from
 
@@ -48,12 +56,12 @@ def gate(
     ] = True,
 ) -> None:
     """Judge the evidence on standard input, and write the report."""
-    # The plot's library is a second of work that no other command needs.
-    from components.acceptance.report.write import write_report  # noqa: PLC0415 - see above
-
     named = parse_named(sys.stdin.read())
-    report = judge_evidence(parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack))))
-    page = write_report(report, run_folder(stack, named.run)).html
+    evidence = parse_evidence(read_archived(named.place, PROVE_AGAIN.format(stack)))
+    report = as_of(judge_evidence(evidence), datetime.now(UTC), named.asked)
+    accepted = last_accepted(stack, named.run)
+    before = judge_evidence(accepted) if accepted else None
+    page = write_report(report, run_folder(stack, named.run), before).html
     say(f"{render_short(report)}\nreport: {page}")
     if fail:
         raise typer.Exit(report.gate_code)

@@ -1,4 +1,8 @@
-"""`railyard judge nccl|perftest|deepspeed|training FILE`: a verdict for any log."""
+"""`railyard judge nccl|perftest|deepspeed|training FILE`: a verdict for any log.
+
+It is also a program of its own, `railyard-judge`, for who has a cluster and no site file: it needs
+neither Pulumi nor Kubernetes nor SSH.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,14 @@ from components.acceptance.judge.log import (
     LogVerdict,
     judge_deepspeed_text,
     judge_nccl_text,
+    judge_node_text,
     judge_perftest_text,
     judge_training_text,
 )
 from components.acceptance.judge.nccl_checks import NcclAsked
+from components.acceptance.judge.perftest_findings import PerftestAsked
 from components.acceptance.logs.lines import read_chunks
-from components.cli.app import command_app, say
+from components.cli.app import command_app, run, say
 from components.core.errors import UsageError
 from components.core.limits import bounded, refuse_endless
 from components.core.to_json import to_json
@@ -45,13 +51,14 @@ def _chunks(path: Path) -> Iterator[str]:
 
 
 def _floor(value: float | None) -> float | None:
-    """A number that a bandwidth can be compared with.
+    """A limit with which a bandwidth or a latency can be compared.
 
     Raises:
         UsageError: It is none.
     """
     if value is not None and not 0 <= value < math.inf:
-        raise UsageError(f"{value:g} is no least bandwidth.\n  fix    give a number from 0 on.")
+        what = f"{value:g} is no least bandwidth, and no highest latency"
+        raise UsageError(f"{what}.\n  fix    give a number from 0 on.")
     return value
 
 
@@ -76,7 +83,9 @@ def nccl(
     ] = None,
     must: Annotated[
         list[str] | None,
-        typer.Option(help="also: version=2.19, topology=NCCL_TOPO_FILE, hcas=8, gdr; repeatable"),
+        typer.Option(
+            help="also: version=2.19, topology=NCCL_TOPO_FILE, hcas=8, gdr, correct; repeatable"
+        ),
     ] = None,
     output: Format = "text",
 ) -> None:
@@ -94,10 +103,19 @@ def perftest(
     min_gbit: Annotated[
         float | None, typer.Option(callback=_floor, help="least average in Gbit/s")
     ] = None,
+    max_usec: Annotated[
+        float | None,
+        typer.Option(callback=_floor, help="highest median latency of the smallest size"),
+    ] = None,
+    max_tail_usec: Annotated[
+        float | None,
+        typer.Option(callback=_floor, help="most that 99.9 % of the small messages may take"),
+    ] = None,
     output: Format = "text",
 ) -> None:
     """Judge the log of a perftest client: 0 good, 1 failed, 4 cannot be judged."""
-    _tell(judge_perftest_text(_chunks(file), expect, min_gbit), output)
+    asked = PerftestAsked(most_us=max_usec, most_tail_us=max_tail_usec)
+    _tell(judge_perftest_text(_chunks(file), expect, min_gbit, asked), output)
 
 
 @app.command()
@@ -114,6 +132,16 @@ def deepspeed(
 
 
 @app.command()
+def node(
+    file: Log,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs that the machine has")],
+    output: Format = "text",
+) -> None:
+    """Judge what node_health.sh printed of a machine's GPUs: 0 good, 1 failed, 4 not judged."""
+    _tell(judge_node_text("".join(_chunks(file)), gpus), output)
+
+
+@app.command()
 def training(
     file: Log,
     ranks: Annotated[int | None, typer.Option(help="ranks that must have taken part")] = None,
@@ -125,3 +153,12 @@ def training(
 ) -> None:
     """Judge the log of tf_cnn_benchmarks or Horovod: 0 good, 1 failed, 4 cannot be judged."""
     _tell(judge_training_text(_chunks(file), ranks, min_images), output)
+
+
+def main() -> None:
+    """Run the judge alone."""
+    run(app, "railyard-judge")
+
+
+if __name__ == "__main__":
+    main()

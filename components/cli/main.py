@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from components.cli.app import say
+from components.cli.app import run, say
 from components.cli.commands import Entry, list_commands
-from components.core.errors import Bug, RailyardError
-from components.core.start import start_quickly
+from components.core.errors import Bug
 
 if TYPE_CHECKING:
     # Typer has no public name for the types that its own group class takes and returns.
     from typer._click import Command, Context
-
-_INTERRUPTED: Final = 130
-"""128 + SIGINT, as a shell reports it."""
 
 
 def load_command(entry: Entry) -> Command:
@@ -63,6 +58,14 @@ class _LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(self.entries[name]) if name else command, rest
 
+    def invoke(self, ctx: Context) -> object:
+        """Run it; Typer 0.29 puts the name of an exception before a wrong choice."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 app = typer.Typer(
     cls=_LazyGroup,
@@ -99,12 +102,5 @@ def describe(
 
 
 def main() -> None:
-    """Run one command; a user's mistake ends with a report and an exit code."""
-    start_quickly()
-    try:
-        app(prog_name="railyard")
-    except RailyardError as error:
-        say(str(error), err=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    """Run one command."""
+    run(app, "railyard")

@@ -75,7 +75,8 @@ def _managed(device: str, wanted: Mapping[str, str], seen: Mapping[str, str]) ->
         elif has.startswith("managed"):
             what = "NetworkManager sets up a rail card, and would not any more after the update."
             fix = (
-                "delete its profile of the card (nmcli connection show), with the address in"
+                "if the host itself is reached over the card, give it another way first; then"
+                " delete the card's profile (nmcli connection show), with the address in"
                 " hosts[].nics[].address; or set host_defaults.manage.network_manager: false"
             )
             yield Finding(device, "network-manager-profile", what, f"{pci} {has}", "none", fix)

@@ -8,6 +8,7 @@ sshd(8), ssh(1).
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Final
@@ -20,6 +21,13 @@ from components.pod_network.tolerations import tolerations
 
 RUN: Final = "RUN-NUMBER"
 """Takes the place of the run's number in names."""
+LONGEST_NAME: Final = 63
+"""Kubernetes copies a Job's name into a label of its pods and refuses one that is longer
+(kubernetes/kubernetes#50850: "spec.template.labels: must be no more than 63 characters")."""
+_DIGITS: Final = 10
+"""Room for the number of a run."""
+_HASH: Final = 8
+"""Hexadecimal digits that keep shortened names apart."""
 _BODIES: Final = TypeAdapter(list[Body])
 GPU: Final = "nvidia.com/gpu"
 
@@ -70,6 +78,20 @@ def make_metadata(spec: ClusterSpec, name: str) -> JsonObject:
     }
 
 
+def fit_name(name: str, ending: str = "") -> str:
+    """A job's name with room for the run's number: a hash replaces the end of a long one.
+
+    Args:
+        name: Its name, without the number of the run.
+        ending: What Kubernetes or an operator adds to it to name a pod.
+    """
+    longest = LONGEST_NAME - len("-") - _DIGITS - len(ending)
+    if len(name) <= longest:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
+    return f"{name[: longest - _HASH - 1].rstrip('-')}-{digest}"
+
+
 def make_limits(resources: Mapping[str, int], gpus: int = 0) -> JsonObject:
     """The limits of a container: RDMA resources, and GPUs if it has any."""
     limits: JsonObject = {**resources}
@@ -96,7 +118,7 @@ def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": make_metadata(spec, name),
+        "metadata": make_metadata(spec, fit_name(name)),
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": int(spec.acceptance.timeout_s),

@@ -103,6 +103,36 @@ class DeepSpeedScan(Frozen):
     """Least bus bandwidth of the largest message, in Gbit/s."""
 
 
+class LossLimits(Frozen):
+    """What the ports on a probe's way may count before the probe fails.
+
+    A port may count what a limit says for each TB (10^12 bytes) that the probe moved there, and
+    always `per_port`. `null` for a limit: warn, and do not fail.
+    """
+
+    per_port: Annotated[int, Field(ge=0)] = 100
+    """At each port, however little the probe moved: a VLAN filter discards some frames of LLDP,
+    ARP and neighbour discovery, a few a minute (a choice)."""
+    discards_per_tb: Annotated[float, Field(ge=0)] | None = 100
+    """Packets that a port or NIC threw away. RoCE with PFC is to lose none of the 244 million of
+    4096 bytes in 1 TB; 100 is what other traffic may lose (a choice)."""
+    out_of_sequence_per_tb: Annotated[float, Field(ge=0)] | None = 2000
+    """Packets that arrived out of sequence: IEEE 802.3 asks of a link a bit error ratio of 10^-12,
+    so 8 lost packets in 1 TB; each makes those in flight late, 250 on 400 Gb/s with 20 us. A
+    fabric with adaptive routing may need more."""
+    retransmissions_per_tb: Annotated[float, Field(ge=0)] | None = 2000
+    """Packets that were sent again: as many as were out of sequence."""
+    pauses_per_tb: Annotated[float, Field(ge=0)] | None = 400_000
+    """PFC frames in RDMA's priority: 2,000 a second, as a broken NIC sent on 40 Gb/s, where 1 TB
+    takes 200 s (Guo et al., RDMA over Commodity Ethernet at Scale, SIGCOMM 2016)."""
+    marks_per_tb: Annotated[float, Field(ge=0)] | None = 2_440_000
+    """Packets marked by ECN: 1 % of the packets of 4096 bytes (a choice). It fails pairs, which
+    congest nothing; where many send to one, as in collectives, it warns."""
+    errors_per_port: Annotated[int, Field(ge=0)] | None = 0
+    """Link down, wrong checksum, symbol error that FEC did not correct, pause storm, sequence error
+    at the sender, late acknowledgement: a sound link has none (mlx5/counters.rst: "Error")."""
+
+
 class Acceptance(Frozen):
     """What the finished path must prove."""
 
@@ -123,6 +153,9 @@ class Acceptance(Frozen):
     """With `when_busy: wait`, how long all probes together may wait, in seconds."""
     time_budget_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which no further probe is begun; what was proven longest ago goes first."""
+    max_age_days: Annotated[int, Field(ge=1)] = 30
+    """Days for which a proof counts; then `changed` proves again, and the gate lets it through no
+    more. Default: a month, in which cables are moved and optics age unseen. It is a choice."""
 
     gate: Literal["fail", "warn"] = "fail"
     """`fail`: `pulumi up` fails with the verdict table."""
@@ -148,3 +181,5 @@ class Acceptance(Frozen):
     """DeepSpeed's own all-reduce; needs `jobs.deepspeed`."""
     timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """Deadline of one probe in seconds."""
+    limits: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
+    """How much may be lost, sent again, paused or marked on the way of a probe."""

@@ -27,6 +27,7 @@ from components.model.units import (
     Frozen,
     Ipv4,
     Ipv4Net,
+    PinnedPackage,
     PinnedSource,
     RegistryName,
     SecretRef,
@@ -133,7 +134,7 @@ class K3sSource(Frozen):
     """The same for hosts with `architecture: arm64`."""
     images_arm64_sha256: Sha256 | None = None
     """Checksum of `images_arm64`."""
-    selinux_policy: PinnedSource | None = None
+    selinux_policy: PinnedPackage | None = None
     """Absolute path on the hosts, or an https URL, of K3s' SELinux policy as an RPM package for the
     hosts' release. Nodes that have SELinux and lack the policy get it before K3s, by `dnf`, with
     container-selinux from their distribution. Default: no node gets one."""

@@ -39,6 +39,7 @@ MACHINE_ID = r"^[0-9a-f]{32}$"
 """machine-id(5): 32 hexadecimal digits in small letters."""
 RELEASE = r"^[A-Za-z0-9][A-Za-z0-9._:+-]*$"
 PINNED_SOURCE = rf"^(/|https://)[{URL_SIGNS}]+$"
+PINNED_RPM = rf"^(/|https://)[{URL_SIGNS}]+\.rpm$"
 K3S_RELEASE = r"^v[0-9]+\.[0-9]+\.[0-9]+\+k3s[0-9]+$"
 DRIVER_TAG = r"^(doca[0-9]+\.[0-9]+\.[0-9]+-)?[0-9]{2}\.[0-9]{2}(-[0-9]+(\.[0-9]+)*)+$"
 EXACT_RELEASE = r"^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$"
@@ -135,27 +136,27 @@ def _port_guid(value: object) -> object:
     return digits
 
 
-def _refuse_ipv6(value: str, example: str) -> None:
+def _refuse_ipv6(value: object, example: str) -> None:
     """Tell IPv6 from a slip: no other form of it would be taken.
 
     Raises:
         PydanticCustomError: The value is an address or a network of IPv6.
     """
     try:
-        IPv6Network(value, strict=False)
+        IPv6Network(str(value), strict=False)
     except ValueError:
         return
     raise refuse(
         "Railyard does not support IPv6 on rails, pods and services",  # alike ones are one problem
-        f"write an IPv4 one, for example {example} (only ssh.address may be IPv6).",
+        f"write an IPv4 one that is free, such as {example} (only ssh.address may be IPv6).",
     )
 
 
 def _address(value: object) -> object:
-    if not isinstance(value, str):
+    if isinstance(value, IPv4Address):
         return value
-    try:
-        return IPv4Address(value)
+    try:  # a number is not an address, although the class of Python takes it
+        return IPv4Address(value if isinstance(value, str) else "")
     except ValueError:
         _refuse_ipv6(value, "10.10.111.1")
         raise ValueError(
@@ -168,16 +169,16 @@ def _one_name(value: object) -> object:
 
 
 def _network(value: object) -> object:
-    if not isinstance(value, str):
+    if isinstance(value, IPv4Network):
         return value
     try:
-        network = IPv4Network(value, strict=False)
+        network = IPv4Network(value if isinstance(value, str) else "", strict=False)
     except ValueError:
         _refuse_ipv6(value, "10.10.111.0/24")
         raise ValueError(
             f"{value!r} is not an IPv4 network; expected for example '10.10.111.0/24'"
         ) from None
-    if value.partition("/")[0] != str(network.network_address):
+    if str(value).partition("/")[0] != str(network.network_address):
         raise ValueError(f"{value} has host bits set")
     return network
 
@@ -288,6 +289,8 @@ HttpsAddress = Annotated[str, StringConstraints(pattern=HTTPS)]
 EnvironmentName = Annotated[str, StringConstraints(pattern=ENVIRONMENT_NAME)]
 """The name of an environment variable."""
 ReleaseText = Annotated[str, StringConstraints(pattern=RELEASE)]
+PinnedPackage = Annotated[str, StringConstraints(pattern=PINNED_RPM)]
+"""The same, of an RPM package."""
 PinnedSource = Annotated[str, StringConstraints(pattern=PINNED_SOURCE)]
 """An absolute path on the hosts, or an https address: never plain http."""
 RegistryName = Annotated[str, StringConstraints(pattern=REGISTRY)]

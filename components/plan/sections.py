@@ -223,7 +223,7 @@ def _exec(switch: str, plan: ExecPlan, texts: Texts) -> Iterator[str]:
 
 
 def _steps(plan: ClusterPlan) -> Iterator[Section]:
-    known = {digest_of(step.desired): step.name for step in plan.steps}
+    known = {digest_of(step.desired): step.name for step in reversed(plan.steps)}  # the first wins
     for stage, steps in stages_of_steps(plan).items():
         for step in steps:
             family = step.name.removeprefix(step.endpoint.device)

@@ -125,7 +125,7 @@ def probe_address(subnet: IPv4Network, number: int = 0) -> IPv4Address:
         subnet: The subnet.
         number: The number of the rail, if it shares the subnet with others: each has its own.
     """
-    return IPv4Address(int(subnet.broadcast_address) - 1 - number)
+    return IPv4Address(max(int(subnet.broadcast_address) - 1 - number, 0))
 
 
 def written_exclusions(spec: ClusterSpec, rail: str) -> tuple[Kept, ...]:

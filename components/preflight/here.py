@@ -60,17 +60,22 @@ def look_here(reach: Reach, found: Artefact, lock: Lock, project: Path) -> tuple
     try:
         digest = _digest(reach, found, entry)
     except FetchError as error:
-        what = f"{found.name} {found.version} cannot be fetched from this machine."
+        what = f"{_named(found)} cannot be fetched from this machine."
         return (_lack(found, what, f"{error.address}: {error.what}", "an answer", error.fix),)
     wanted = found.checksum or (entry.sha256 if entry else digest)
     if digest == wanted:
         return ()
     by = "site" if found.checksum else "lock"
-    what = f"what is served as {found.name} {found.version} is not what the {by} has."
+    what = f"what is served as {_named(found)} is not what the {by} has."
     fix = f"see why upstream changed it; `railyard pin SITE --update {found.name}` takes it over"
     if found.checksum:
         fix = "see why upstream changed it; if that is right, correct the checksum in the site"
     return (_lack(found, what, digest, wanted, fix),)
+
+
+def _named(found: Artefact) -> str:
+    """Its name with its version, which is in the name of an image."""
+    return found.name if found.name.endswith(found.version) else f"{found.name} {found.version}"
 
 
 def _digest(reach: Reach, found: Artefact, entry: Entry | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -46,6 +47,10 @@ class _Case:
     def fact(self, key: str) -> str:
         return self.answers.facts.get(key, "")
 
+    @property
+    def installer(self) -> str:
+        return "dnf" if self.fact("packages") == "dnf" else "apt-get"
+
     def find(
         self,
         cause: str,
@@ -81,7 +86,7 @@ def _clock(case: _Case) -> Iterator[Finding]:
         "the clock differs from this machine's, and certificates made here are not valid there.",
         shown,
         f"within {CLOCK_OFF_S:g} s",
-        "run a time service on both: apt-get install chrony, and `chronyc makestep`",
+        f"run a time service on both: {case.installer} install chrony, and `chronyc makestep`",
         "problem" if off_s > CLOCK_WRONG_S else "warning",
     )
 
@@ -169,6 +174,8 @@ def _selinux(case: _Case) -> Iterator[Finding]:
 
 _ENROL: Final = "reboot, and confirm in MOK manager; or switch Secure Boot off"
 _KEYS: Final = "/var/lib/shim-signed/mok/MOK.der on Ubuntu, /var/lib/dkms/mok.pub elsewhere"
+_OF_VENDOR: Final = re.compile("mellanox|nvidia", re.IGNORECASE)
+"""In the name of who signed a module that came built, and by no key of this host."""
 
 
 def _signatures(case: _Case) -> Iterator[Finding]:
@@ -176,8 +183,10 @@ def _signatures(case: _Case) -> Iterator[Finding]:
     for module in ("mlx5_core", "nvidia"):
         if says := case.fact(f"refused.{module}"):
             what = f"Secure Boot is on, and the kernel refuses the installed module {module}."
-            fix = "at the console: mokutil --import the certificate of its key (if DKMS builds it:"
-            fix += f" {_KEYS}), {_ENROL}"
+            key = f"the certificate of its key (if DKMS builds it: {_KEYS})"
+            if _OF_VENDOR.search(says):
+                key = "NVIDIA's public key, which the page on Secure Boot of this driver has"
+            fix = f"at the console: mokutil --import {key}, {_ENROL}"
             wanted = "a signature by an enrolled key"
             yield case.find(f"signature-{module}", what, says, wanted, fix)
     builds = case.wants.driver_room and case.fact("packages") != "dnf" and not case.fact("ofed")
@@ -222,7 +231,8 @@ def _disk(case: _Case) -> Iterator[Finding]:
             full: Severity = "problem" if severity == "problem" or not int(free) else "warning"
             what = f"there is little room in {folder}."
             wanted = f"{kib >> 10} MiB free"
-            fix = "free it: apt-get clean, old kernels, old images; or move it to a larger disk"
+            clean = "dnf clean all" if case.installer == "dnf" else "apt-get clean"
+            fix = f"free it: {clean}, old kernels, old images; or move it to a larger disk"
             yield case.find(f"disk{folder}", what, f"{int(free) >> 10} MiB free", wanted, fix, full)
 
 

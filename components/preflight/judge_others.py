@@ -71,7 +71,8 @@ def _cloud_init(device: str, topic: str, what: str, actual: str, wanted: str) ->
 
 def judge_session(device: str, failed: Unreachable) -> Finding:
     """Why a device could not be read, and what that means."""
-    text = " ".join(failed.reason.split())
+    reason, _, own_fix = (" ".join(part.split()) for part in failed.reason.partition("\n  fix "))
+    text = f"{reason}; {own_fix}" if own_fix else reason
     if failed.stranger:
         fix = "compare the key on the device's console, and pin it as ssh.host_key"
         return _session(device, "host-key", "the host key is not the pinned one.", text, fix)
@@ -94,7 +95,7 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
         )
         return _session(device, "answer", what, text, fix)
     fix = "look at its power, its address in ssh.address, and the firewall on the way"
-    return _session(device, "reach", "the device is not reached.", text, fix)
+    return _session(device, "reach", "the device is not reached.", reason, own_fix or fix)
 
 
 def _session(

@@ -49,6 +49,7 @@ from components.model.units import (
     LOGIN,
     MACHINE_ID,
     NODE_NAME,
+    PINNED_RPM,
     PINNED_SOURCE,
     POOL_NAME,
     PORT_TARGET,
@@ -137,6 +138,10 @@ PATTERNS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     ),
     SWITCH_SERIAL: ("a serial number as the switch shows it, such as MT1845X03127", str.strip),
     RULE_NAME: ("the name of a rule, such as numa-leaf", _no_idea),
+    PINNED_RPM: (
+        "an RPM package: an absolute path on the hosts or an https address that ends in .rpm",
+        lambda text: re.sub(r"^http://", "https://", text),
+    ),
     PINNED_SOURCE: (
         "an absolute path on the hosts or an https address",
         lambda text: re.sub(r"^http://", "https://", text),

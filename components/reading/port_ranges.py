@@ -88,7 +88,7 @@ def _described(written: Json) -> dict[str, DescribedSwitch]:
 def _spread_switch(
     s: int, switch: Json, described: Mapping[str, DescribedSwitch]
 ) -> _Spread | None:
-    """None where the switch has no range, or nothing is known of its ports."""
+    """None where the switch has no range, or nothing is known of its system."""
     ports = switch.get("ports") if isinstance(switch, dict) else None
     if not isinstance(switch, dict) or not isinstance(ports, dict):
         return None
@@ -96,13 +96,30 @@ def _spread_switch(
     own = described.get(name) if system in SWITCH_SYSTEMS else None
     model = own.as_model(name, system) if own else find_model(name)
     known = model.ports.get(system, ()) if model else ()
-    if model is None or not known or not any(map(_is_range, ports, ports.values())):
+    if not any(map(_is_range, ports, ports.values())):
         return None
     spread = _Spread(("switches", s, "ports"), str(switch.get("name")), system)
+    if model is None or not known:
+        return _unread(switch.get("model"), ports, spread) if system in SWITCH_SYSTEMS else None
     for key, value in ports.items():
         names = (key,) if "-" not in key else _ports_between(key, model, known, spread)
         if names:
             _place(key, value, names, spread)
+    return spread
+
+
+def _unread(model: Json, ports: Mapping[str, Json], spread: _Spread) -> _Spread:
+    """Leave out the ranges of a switch whose ports are not known, and say so."""
+    ranges = [key for key, value in ports.items() if _is_range(key, value)]
+    why, fix = "only its model says which ports these are", "write the switch's model."
+    if isinstance(model, str):
+        why = f"nothing is known of the ports of {model} with {spread.system}"
+        fix = (
+            f"correct model or os, or describe it: switch_models: {{{model}: {{ports: 32, "
+            "speeds_gbit_s: [100]}}; or write each port by itself."
+        )
+    spread.refuse(ranges, f"{spread.name} has ranges of ports, and {why}.", fix)
+    spread.ports.update((key, value) for key, value in ports.items() if key not in ranges)
     return spread
 
 

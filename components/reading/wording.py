@@ -81,6 +81,8 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
         *difflib.get_close_matches(word, known, n=3, cutoff=0.6),
         *(by_lower[each] for each in difflib.get_close_matches(typed, list(by_lower), 1, 0.6)),
     ]
+    longer = [each for each in known if each.lower().startswith(f"{typed}_")]
+    near = near or (longer if len(longer) == 1 else [])  # a key without its unit
     # The nearest one with another number is no slip, and then a farther one is none either.
     slip = bool(near) and not _other_number(near[0].lower(), typed)
     return f" Did you mean `{near[0]}`?" if slip else ""
@@ -172,14 +174,15 @@ def _choice(path: SpecPath, detail: ErrorDetails, _owner: Owner) -> Problem:
     if isinstance(value, str) and value in choices and value.isdigit():
         return wrong_type(path, value, "a number")
     is_system = path[:1] == ("switches",) and path[-1] == "os"
-    foreign = is_system and str(value).lower() in FOREIGN_SYSTEMS
+    way = _OTHER_SWITCHES if is_system else _WAYS.get(path, "")
+    foreign = bool(way) and str(value).lower() in {*FOREIGN_SYSTEMS, "gke"}
     hint = did_you_mean(value, choices) if isinstance(value, str) and not foreign else ""
     return Problem(
         rule="unknown-choice",
         what=f"{render_path(path)} cannot be {show_value(value)}."
         f"{hint or (' No other system can be set.' if is_system else '')}",
         where=(Place(path, show_value(value)),),
-        fix=f"choose one of: {', '.join(choices)}{_OTHER_SWITCHES if is_system else ''}."
+        fix=f"choose one of: {', '.join(choices)}{way}."
         if len(choices) > 1
         else f"write {choices[0] if choices else 'another value'}; "
         "nothing else is supported here yet.",
@@ -190,6 +193,12 @@ _OTHER_SWITCHES: Final = (
     "; with switches of another system write `switches: []`: `railyard plan SITE --stage fabric` "
     "then prints what they must be set to, and acceptance says that they are unproven"
 )
+_WAYS: Final[Mapping[SpecPath, str]] = {
+    ("kubernetes", "distribution"): "; on another one leave it out, and write into "
+    "kubernetes.cni the folders net_d and bin where its kubelets look",
+    ("kubernetes", "plane"): "; `existing` takes a cluster that another tool made",
+}
+"""Path to what to write for what is in no list."""
 
 
 def _choices(context: Mapping[str, object]) -> list[str]:
@@ -325,6 +334,9 @@ def _other(path: SpecPath, detail: ErrorDetails, owner: Owner) -> Problem:
     key = next((str(item) for item in reversed(path) if isinstance(item, str)), "")
     pattern = pattern_of(owner, key)
     problem = wrong_type(path, value, wanted)
+    if (models := models_at(owner, path[-1:])) and problem.fix.startswith("write a mapping"):
+        keys = sorted({key for each in models for key in each.model_fields})
+        return replace(problem, fix=f"write a mapping; its keys are {', '.join(keys)}.")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if wanted != "a text" or not is_number or pattern not in PATTERNS:
         return problem

@@ -17,7 +17,7 @@ from components.core.errors import Bug
 from components.jobs.deepspeed import deepspeed_job, deepspeed_launcher, deepspeed_workers
 from components.jobs.environment import mpirun_command
 from components.jobs.mpi import launched_job, mpi_job
-from components.jobs.templates import RUN
+from components.jobs.templates import RUN, fit_name
 from components.jobs.torchrun import torch_objects
 from components.kubernetes.manifest import Body, pulling
 from components.model.worker_kinds import rail_pairs
@@ -107,8 +107,10 @@ def _perftest(chosen: Chosen) -> _Made:
     for rail in spec.rails:
         for pair in rail_pairs(spec, rail):
             job = perftest_job(spec, rail, pair)
-            own = f"{name}-{rail.name}"
-            objects += _own([*job.objects], _deadline(chosen), {job.probe.name: own})
+            names = {
+                fit_name(f"{job.probe.name}-{end}"): f"{name}-{rail.name}-{end}" for end in "sc"
+            }
+            objects += _own([*job.objects], _deadline(chosen), names)
             probe = job.probe.model_copy(update={"name": rail.name})
             watched.append(Watched(len(objects) - 1, probe))
     return objects, tuple(watched)

@@ -38,7 +38,14 @@ from components.remote.script import create_text
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
 from components.remote.step import REPAIR_LINE, RemoteStep
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
-from components.update.proof import Accept, is_asked, last_run, passed
+from components.update.proof import (
+    Accept,
+    is_asked,
+    last_run,
+    passed,
+    proven_repairs,
+    repairs_of,
+)
 from components.update.refusals import changed_client, exec_notes, left_by_exec
 from components.update.seen import Facts, Seen
 from components.update.upgrades import choose_upgrades, with_ahead
@@ -185,12 +192,16 @@ def intend(
         plan = hold_objects(plan, applied)
     touched = cluster.touched or any(drift.differences or drift.edited for drift in drifts)
     touched = touched or bool(forecast_departures(plan.reboots, hosts))
+    touched = touched or repairs_of(notes) != proven_repairs(applied)
     last = last_run(applied)
     again = is_asked(plan, applied, touched=touched, accept=accept)
     if not again:
         notes[EVIDENCE_STEP] = UNASKED
     run = last + 1 if again else last
-    changed = None if cluster.touched else _changed_alone(plan, applied, drifts)
+    before = notes | {drift.step: drift.last_note for drift in drifts}
+    if cluster.touched or repairs_of(before) != proven_repairs(applied):
+        return Intentions(drifts, notes, run, plan, None, cluster)
+    changed = _changed_alone(plan, applied, drifts)
     return Intentions(drifts, notes, run, plan, changed, cluster)
 
 

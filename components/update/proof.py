@@ -5,22 +5,27 @@ That is all of it, what changed with its partners, or one pair.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, Literal
 
+from components.acceptance.evidence import MAX_AGE_DAYS, days_since
 from components.acceptance.handover import EVIDENCE_STEP, VERDICT_STEP
-from components.acceptance.plan import AcceptancePlan, plan_acceptance
+from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
 from components.acceptance.report.text import PASSED_LINE
+from components.core.errors import UsageError
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
 
 _RUN: Final = re.compile(r"--number (\d+)")
+_COUNTED: Final = re.compile(r"\D*\d+: ")
 
 
 def last_run(applied: Applied) -> int:
@@ -36,7 +41,31 @@ def is_asked(plan: ClusterPlan, applied: Applied, *, touched: bool, accept: Acce
     """Whether this run writes new evidence."""
     if accept == "never":  # evidence of another plan would be written over that of this run
         return is_edited(plan, applied)
-    return touched or accept == "always" or _unproven(plan, applied)
+    if touched or accept == "always" or _unproven(plan, applied):
+        return True
+    recorded = applied.step(EVIDENCE_STEP)
+    # A canary leaves most of the site unproven by choice.
+    return accept != "canary" and _is_old(plan, recorded.stdout if recorded else "")
+
+
+def repairs_of(notes: Mapping[str, str]) -> str:
+    """A digest of the counted repairs, but for tools sent again; empty without any.
+
+    Notes stay in the state with the step that they repaired, and the evidence names those that it
+    proved. So a repair that was killed before its proof differs, and is proven by the next run.
+    """
+    found = sorted(
+        f"{step} {note}"
+        for step, note in notes.items()
+        if _COUNTED.match(note) and not step.endswith("-tools")
+    )
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16] if found else ""
+
+
+def proven_repairs(applied: Applied) -> str:
+    """The repairs that the recorded evidence is about; a release before this key names none."""
+    recorded = applied.step(EVIDENCE_STEP)
+    return str(parse_lines(recorded.stdin).get("repairs", "")) if recorded else ""
 
 
 def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
@@ -47,6 +76,13 @@ def _unproven(plan: ClusterPlan, applied: Applied) -> bool:
     if applied.step(VERDICT_STEP) is None or not passed(applied):
         return True
     return is_edited(plan, applied)
+
+
+def _is_old(plan: ClusterPlan, printed: str) -> bool:
+    """Whether a part of the proof is too old for the file; older releases print no date."""
+    date = next((line for line in printed.splitlines() if line.startswith("proven_at = ")), "")
+    age = days_since(date.removeprefix("proven_at = ").strip('"'), datetime.now(UTC))
+    return age is not None and age > (plan.acceptance.policy.max_age_days or MAX_AGE_DAYS)
 
 
 def is_edited(plan: ClusterPlan, applied: Applied) -> bool:
@@ -110,6 +146,76 @@ def narrow(
     return whole
 
 
+SCOPES: Final[Mapping[str, Callable[[ClusterSpec], tuple[str | None, ...]]]] = {
+    "host": lambda spec: tuple(host.name for host in spec.workers),
+    "rail": lambda spec: tuple(rail.name for rail in spec.rails),
+    "leaf": lambda spec: tuple(switch.name for switch in spec.switches),
+    "unit": lambda spec: tuple(dict.fromkeys(host.domain for host in spec.workers)),
+}
+"""What a person may ask for alone, `rail=rail-0` or `host=gpu01,gpu02`, and the names that exist;
+a unit is a `domain` of hosts."""
+_PAIR: Final = 2
+
+
+def narrow_to(spec: ClusterSpec, plan: AcceptancePlan, scope: str, *, adds: bool) -> AcceptancePlan:
+    """The part of a proof that a person asked for.
+
+    Args:
+        spec: The site.
+        plan: The acceptance of this run.
+        scope: A key of `SCOPES` and names of it; empty for all.
+        adds: An earlier proof of the whole counts, so that this one adds to it.
+
+    Raises:
+        UsageError: There is no such key or name, or no probe for it.
+    """
+    if not scope:
+        return plan
+    kind, _, text = scope.partition("=")
+    names, known = {*text.split(",")}, {*(SCOPES[kind](spec) if kind in SCOPES else ())}
+    if kind not in SCOPES or not names <= known:
+        there = ", ".join(sorted(filter(None, known))) or ", ".join(f"{key}=NAME" for key in SCOPES)
+        raise UsageError(f'--scope: "{scope}" names nothing of this site.\n  fix    take: {there}')
+    kept = tuple(each for each in plan.probes if _is_within(spec, each, kind, names))
+    if not kept:
+        raise UsageError(f'--scope: no probe is of "{scope}" alone.\n  fix    take a larger part')
+    part = _only(plan, kept)
+    return replace(part, policy=replace(plan.policy, scope="" if adds else scope))
+
+
+def _only(plan: AcceptancePlan, kept: tuple[ProbePlan, ...]) -> AcceptancePlan:
+    """The same plan with these probes, and with what concerns their hosts."""
+    hosts = {node for each in kept for node in each.probe.nodes}
+    crossed = hosts | {hop.device for each in kept for hop in each.hops}
+    pods = dict(zip(plan.workers, plan.memlock, strict=False))
+    offers = {host: what for host, what in plan.limits.allocatable.items() if host in hosts}
+    return replace(
+        plan,
+        probes=kept,
+        left_out=(*plan.left_out, *(each.probe for each in plan.probes if each not in kept)),
+        sources=tuple(each for each in plan.sources if each.endpoint.device in crossed),
+        workers=tuple(each for each in plan.workers if each in hosts),
+        memlock=tuple(body for host, body in pods.items() if host in hosts),
+        ib=tuple(each for each in plan.ib if each.endpoint.device in hosts),
+        limits=plan.limits.model_copy(update={"allocatable": offers}),
+    )
+
+
+def _is_within(spec: ClusterSpec, each: ProbePlan, kind: str, names: Collection[str]) -> bool:
+    """A pair is of each of its hosts and leaves; more hosts are within a unit that has them all."""
+    probe, is_pair = each.probe, len(each.probe.nodes) <= _PAIR
+    match kind:
+        case "rail":
+            places = probe.rails
+        case "unit":
+            places = tuple(host.domain or "" for host in spec.workers if host.name in probe.nodes)
+        case "leaf":
+            return is_pair and any(hop.device in names for hop in each.hops)
+        case _:
+            return is_pair and bool({*probe.nodes} & {*names})
+    return bool(places) and {*places} <= {*names}
+
+
 def _with_partners(whole: AcceptancePlan, changed: Collection[str]) -> set[str]:
     """The hosts of every pair that a changed device takes part in, itself or on the way."""
     hosts: set[str] = set()
@@ -129,7 +235,7 @@ def _pair(spec: ClusterSpec, changed: Collection[str]) -> set[str]:
 
 def _among(spec: ClusterSpec, whole: AcceptancePlan, hosts: Collection[str]) -> AcceptancePlan:
     """The proof of a site that had these workers alone, and what is left out of the whole one."""
-    if len(hosts) < 2 or len(hosts) == len(spec.workers):  # noqa: PLR2004 - RDMA is proven between two
+    if len(hosts) < _PAIR or len(hosts) == len(spec.workers):  # RDMA is proven between two
         return whole
     kept = tuple(host for host in spec.hosts if host.role != "worker" or host.name in hosts)
     part = plan_acceptance(spec.model_copy(update={"hosts": kept}))

@@ -76,6 +76,7 @@ class Vf:
     in_pod: bool = False
     """Its network device is in a pod's network namespace, out of sight of the host; and its RDMA
     device too, if those have namespaces of their own (`netns_mode`)."""
+    hw_counters: dict[str, int] = field(default_factory=dict[str, int])
 
     def set_admin_mac(self, mac: str) -> None:
         """What mlx5's PF does with it: the node GUID is made of it (sources.md#vfs)."""
@@ -279,10 +280,6 @@ class Nic:
     def add_counter(self, name: str, amount: int) -> None:
         """Move one `ethtool -S` counter."""
         self.counters[name] = self.counters.get(name, 0) + amount
-
-    def add_hw_counter(self, name: str, amount: int) -> None:
-        """Move one counter under `ports/1/hw_counters`."""
-        self.hw_counters[name] = self.hw_counters.get(name, 0) + amount
 
     @property
     def _carried_gbit_s(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+from collections.abc import Mapping
 from functools import partial
 
 from lab.hosts import hca_sysfs
@@ -214,6 +215,7 @@ def _add_vf(table: Table, model: HostModel, nic: Nic, vf: Vf) -> None:
     if nic.is_ib:  # a network device would need ib_ipoib
         table[f"{device}/ports/1/state"] = SysFile(lambda: f"{nic.vf_state(vf)}\n")
         return
+    _add_hw_counters(table, device, vf.hw_counters, ())
     _add_marks(table, model, device, vf, vf.rdma)
     if vf.in_pod:
         return
@@ -339,17 +341,27 @@ def _add_rdma_extras(table: Table, base: str, model: HostModel, nic: Nic) -> Non
     guid = nic.mac.replace(":", "")
     table[f"{base}/node_guid"] = constant(_colons(f"{guid[:6]}0300{guid[6:]}"))
     _add_marks(table, model, base, nic.qos, nic.config.rdma)
-    for name in (
-        "out_of_sequence",
-        "out_of_buffer",
-        "np_cnp_sent",
-        "rp_cnp_handled",
-        "np_ecn_marked_roce_packets",
-        "packet_seq_err",
-        "local_ack_timeout_err",
-    ):
+    _add_hw_counters(table, base, nic.hw_counters)
+
+
+_OF_FUNCTION = (
+    "out_of_sequence", "out_of_buffer", "packet_seq_err", "local_ack_timeout_err",
+    "roce_adp_retrans",
+)  # fmt: skip
+_OF_PORT = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets")
+
+
+def _add_hw_counters(
+    table: Table, base: str, counted: Mapping[str, int], names: tuple[str, ...] = _OF_PORT
+) -> None:
+    """A function counts its own queue pairs, in 32 bits; congestion is counted for the port.
+
+    Source: the kernel's drivers/infiniband/hw/mlx5/counters.c (query_q_counter, be32_to_cpu; a
+    VF may not query congestion: cc_query_allowed).
+    """
+    for name in (*_OF_FUNCTION, *names):
         table[f"{base}/ports/1/hw_counters/{name}"] = SysFile(
-            lambda key=name: f"{nic.hw_counters.get(key, 0)}\n"
+            lambda key=name: f"{counted.get(key, 0) % 2**32}\n"
         )
 
 

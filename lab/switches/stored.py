@@ -40,6 +40,7 @@ class PortCounters(Part):
     """By traffic class."""
     ecn_marked: dict[int, int] = {}
     rx_discards: int = 0
+    fcs_errors: int = 0
     rx_pauses: dict[int, int] = {}
     """PFC frames by priority."""
     tx_pauses: dict[int, int] = {}

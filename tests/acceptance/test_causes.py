@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
-from components.acceptance.logs.causes import Cause, has_hint
-from components.acceptance.logs.failures import HARMLESS, nccl_finder, perftest_finder
+from components.acceptance.logs.causes import HARMLESS, Cause, has_hint
+from components.acceptance.logs.failures import NCCL, nccl_finder
 from components.acceptance.logs.launchers import LAUNCHERS
+from components.acceptance.logs.perftest_words import perftest_finder
 from lab.pods import recorded as pods
 from tests.acceptance.recordings import load_nccl, load_perftest
 
@@ -84,6 +86,7 @@ def test_a_line_of_failure_outweighs_a_perfect_perftest(line: str) -> None:
 ROWS = {
     row.pattern.pattern: row
     for row in (*nccl_finder().tables, *perftest_finder().tables, *LAUNCHERS)
+    if row.kind != HARMLESS
 }
 
 
@@ -120,7 +123,7 @@ def test_an_mpirun_that_real_nodes_ended_has_its_cause(name: str, said: tuple[st
 
 
 def test_every_harmless_line_has_a_source() -> None:
-    assert all(len(row.source) > 10 for row in HARMLESS)
+    assert all(len(row.meaning) > 10 for row in NCCL if row.kind == HARMLESS)
     assert all(row.meaning and row.kind for row in ROWS.values())
 
 
@@ -131,3 +134,95 @@ def test_a_thousand_ranks_that_complain_leave_the_cause() -> None:
     finder.feed("gpu7:1:1 [0] ib.cc:1 NCCL WARN Call to ibv_modify_qp failed with error No route")
     assert len(finder.failures) < 50
     assert [each.kind for each in finder.failures if not each.is_consequence] == ["ibv_modify_qp"]
+
+
+BEFORE = [
+    "ssh: connect to host nccl-worker-0.nccl port 22: Connection refused",
+    "ssh: Could not resolve hostname nccl-worker-1.nccl: Name or service not known",
+    "kex_exchange_identification: Connection closed by remote host",
+    "Permission denied (publickey).",
+    "error: timed out waiting for the condition on pods/nccl-worker-0",
+    'Error from server (NotFound): mpijobs.kubeflow.org "nccl" not found',
+    "slurmstepd: error: couldn't chdir to `/home/u': No such file: going to /tmp instead",
+    "web-5f7   0/1   CrashLoopBackOff   12 (3m ago)   3d",
+    "old-job-x2   0/1   Evicted   0   3d",
+    "kubectl exited with exit code 1",
+    "Traceback (most recent call last):",
+    "srun: error: Unable to create step for job 7: Job/step already completing",
+]
+
+
+@pytest.mark.parametrize("line", BEFORE)
+def test_what_is_said_before_a_whole_run_is_a_warning(line: str) -> None:
+    text = load_nccl("all_reduce_nvlink")
+    judged = judge_nccl_text(f"{line}\n{text}")
+    assert judged.exit_code == 0
+    assert any("SKIPPED warnings" in each and line[:20] in each for each in judged.lines)
+    assert judge_nccl_text(f"{line}\n").exit_code in (1, 4)
+    cut = text[: text.index("Out of bounds")]
+    assert judge_nccl_text(f"{line}\n{cut}").exit_code == 1
+
+
+def test_a_long_wait_before_a_run_hides_no_failure_of_it() -> None:
+    wait = "ssh: connect to host w1 port 22: Connection refused\n" * 100
+    text = wait + load_nccl("all_reduce_nvlink")
+    assert judge_nccl_text(text).exit_code == 0
+    down = "w1:1:2 [0] ib.cc:1 NCCL WARN NET/IB : mlx5_3:1 Got async error event: port error\n"
+    judged = judge_nccl_text(text + down)
+    assert judged.exit_code == 1
+    assert "port_down" in "\n".join(judged.lines)
+
+
+def test_a_helper_that_a_script_ends_is_no_failure() -> None:
+    text = load_nccl("all_reduce_nvlink")
+    for helper in ("sleep 600", "kubectl logs -f nccl", "tail -f x"):
+        assert judge_nccl_text(f"{text}a.sh: line 4: 81 Terminated      {helper}\n").exit_code == 0
+    assert judge_nccl_text(f"{text}a.sh: line 4: 81 Terminated   mpirun -np 8\n").exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["oom-killer-a1", "gpu-xid-7", "fatal-evicted", "exit-code-1"])
+def test_a_host_may_have_a_word_of_failure_as_its_name(name: str) -> None:
+    text = load_nccl("all_reduce_nvlink")
+    shown = re.sub(r"( on\s+)\S+( device )", rf"\g<1>{name}\2", text)
+    assert shown != text
+    assert judge_nccl_text(shown).exit_code == judge_nccl_text(text).exit_code == 0
+    after = f"{shown}Warning: Permanently added '{name}' to the list of known hosts.\n"
+    assert judge_nccl_text(after).exit_code == 0
+    assert judge_nccl_text(f"{shown}srun: error: {name}: task 3: Killed\n").exit_code == 1
+
+
+PAGES = {
+    "markdown": """
+## Troubleshooting
+
+If a rail is down, NCCL says so in its log, for example:
+
+```
+{}
+```
+""",
+    "restructured": """
+.. code-block:: text
+
+   {}
+
+The two hosts cannot reach each other over that rail, so look at the VLAN first.
+""",
+    "html": """
+<p>When the link goes down you will find a line like this one in the log:</p>
+<pre>{}</pre>
+""",
+    "plain": """
+Your job may stop with an error that looks like the one below:
+{}
+In most of these cases the switch port has another MTU than the host.
+The same can come from a wrong GID index on one of the two hosts.
+""",
+}
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_a_page_that_quotes_lines_of_a_log_cannot_be_judged(page: str) -> None:
+    line = "gpu01:1:2 [0] ib.cc:1 NCCL WARN Call to ibv_modify_qp failed with error timed out"
+    assert judge_nccl_text(f"{line}\n").exit_code == 1
+    assert judge_nccl_text(page.format(line)).exit_code == 4

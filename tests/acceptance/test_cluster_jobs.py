@@ -75,7 +75,8 @@ def test_a_job_that_fails_has_a_reason_and_still_a_log(cluster: FakeCluster, pro
     cluster.fates = {"perftest": "fails", "nccl": "fails"}
     ran = run_on(cluster, probe)
     assert (ran.ended, ran.succeeded, ran.log) == (True, False, "the log\n")
-    assert ran.reason == "BackoffLimitExceeded it failed"
+    server = "; perftest-rail-0-gpu01-gpu02-s-7: the log" if probe == 0 else ""
+    assert ran.reason == f"BackoffLimitExceeded it failed{server}"
     assert cluster.objects == {}
 
 

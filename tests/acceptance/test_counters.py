@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.acceptance.collect import counters
+from components.acceptance.collect.counter_names import RDMA, READ, SHOW
 from components.acceptance.collect.counters import (
     Snapshot,
     flatten_port,
@@ -19,7 +22,7 @@ from components.acceptance.collect.counters import (
 from components.acceptance.evidence import HopRole
 from components.acceptance.plan import CounterSource, HopPlan
 from components.core.errors import DeviceError, UnreachableError
-from components.fabric.systems.base import PortCounters, PriorityCounters
+from components.fabric.systems.base import PortCounters, PriorityCounters, Unread
 from components.plan.make import make_plan
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
@@ -148,10 +151,159 @@ def test_a_switch_that_counts_no_priorities_on_the_way_in_tells_how_much_came() 
     assert (egress.bytes_by_class, egress.total_bytes) == ({3: 4000}, 4000)
 
 
-def test_a_counter_that_was_cleared_counts_from_zero() -> None:
-    before = at("gpu01", "enp5s0", tx_prio3_bytes=10**9)
-    after = at("gpu01", "enp5s0", tx_prio3_bytes=300)
-    assert measure_hop(hop("sender_nic"), before, after).bytes_by_class == {3: 300}
+@pytest.mark.parametrize("name", ["tx_prio3_bytes", "out_of_sequence", "link_down_events_phy"])
+def test_a_counter_that_went_back_leaves_the_hop_uncounted(name: str) -> None:
+    """The driver was loaded again, or 32 bits were full: what is there now says nothing."""
+    before = at("gpu01", "enp5s0", **{"tx_prio3_bytes": 5, "out_of_sequence": 1, name: 2**32 - 9})
+    after = at("gpu01", "enp5s0", **{"tx_prio3_bytes": 900, "out_of_sequence": 1, name: 300})
+    found = measure_hop(hop("sender_nic"), before, after)
+    assert (found.status, found.total_bytes, found.bytes_by_class) == ("not_counted", 0, {})
+    assert found.detail.startswith(f"{name} went back from 4294967287 to 300: it was cleared")
+
+
+def test_what_is_no_sum_may_go_back() -> None:
+    """`outbound_pci_stalled_rd` is a percentage of the last second (mlx5/counters.rst)."""
+    before = at("gpu01", "enp5s0", tx_prio3_bytes=5, outbound_pci_stalled_rd=80)
+    after = at("gpu01", "enp5s0", tx_prio3_bytes=900, outbound_pci_stalled_rd=3)
+    assert measure_hop(hop("sender_nic"), before, after).total_bytes == 895
+
+
+# As the kernel names them: mlx5/counters.rst, infiniband/hw/mlx5/counters.c, bnxt_ethtool.c,
+# bnxt_re/hw_counters.c, ice_ethtool.c.
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("link_down_events_phy", "errors"),
+        ("rx_crc_errors_phy", "errors"),
+        ("rx_symbol_err_phy", "errors"),
+        ("rx_pcs_symbol_err_phy", "errors"),
+        ("tx_pause_storm_error_events", "errors"),
+        ("packet_seq_err", "errors"),
+        ("local_ack_timeout_err", "errors"),
+        ("rx_icrc_encapsulated", "errors"),
+        ("link_down_events", "errors"),
+        ("rx_fcs_err_frames", "errors"),
+        ("rx_crc_errors.nic", "errors"),
+        ("np_cnp_sent", "noted"),
+        ("rp_cnp_handled", "noted"),
+        ("roce_slow_restart", "noted"),
+        ("rx_prio3_discards", "discards"),
+        ("rx_prio3_buf_discard", "discards"),
+        ("rx_prio3_cong_discard", "discards"),
+        ("tx_discards_phy", "discards"),
+        ("rx_stat_discard", "discards"),
+        ("np_ecn_marked_roce_packets", "ecn_marked"),
+        ("roce_adp_retrans", "retransmissions"),
+        ("oos_drop_count", "out_of_sequence"),
+    ],
+)
+def test_every_counter_of_losses_is_in_the_evidence(name: str, field: str) -> None:
+    before, after = (at("gpu01", "enp5s0", rx_prio3_bytes=9, **{name: n}) for n in (7, 100_007))
+    found = measure_hop(hop("receiver_nic"), before, after).model_dump()
+    assert found[field] == ({name: 100_000} if field in {"errors", "noted"} else 100_000)
+
+
+def test_discards_by_priority_are_those_of_the_port_again() -> None:
+    grown = {"rx_discards_phy": 70, "rx_prio3_discards": 60, "rx_prio0_discards": 10}
+    before = at("gpu01", "enp5s0", rx_prio3_bytes=1, **dict.fromkeys(grown, 0))
+    after = at("gpu01", "enp5s0", rx_prio3_bytes=9, **grown)
+    assert measure_hop(hop("receiver_nic"), before, after).discards == 70
+
+
+@pytest.mark.parametrize(
+    ("grown", "status", "total", "classes"),
+    [
+        ({"rx_bytes_pri3": 50, "rx_bytes_pri0": 8, "rx_bytes": 60}, "observed", 60, {3: 50, 0: 8}),
+        # Priorities of one queue have its bytes each.
+        ({"rx_bytes_pri3": 50, "rx_bytes_pri0": 50, "rx_bytes": 60}, "uncounted", 60, {}),
+        ({"rx_bytes.nic": 60, "rx_bytes": 9}, "uncounted", 60, {}),
+        ({"octets_rx_all": 60, "rx_bytes": 9, "frames_rx_pri_3": 4}, "uncounted", 60, {}),
+        ({"rx_bytes": 9, "rdma_read_bytes": 60}, "uncounted", None, {}),
+    ],
+)
+def test_other_drivers_count_under_other_names(
+    grown: dict[str, int], status: str, total: int | None, classes: dict[int, int]
+) -> None:
+    before = at("gpu01", "enp5s0", **dict.fromkeys(grown, 0))
+    found = measure_hop(hop("receiver_nic"), before, at("gpu01", "enp5s0", **grown))
+    assert (found.status, found.total_bytes, found.bytes_by_class) == (status, total, classes)
+    assert found.detail
+
+
+def test_pauses_of_other_drivers_are_read_by_priority() -> None:
+    for name in ("rx_pfc_ena_frames_pri3", "rx_priority_3_xoff.nic"):
+        before, after = (at("gpu01", "enp5s0", **{name: n}) for n in (1, 8))
+        assert measure_hop(hop("receiver_nic"), before, after).pauses_received == {3: 7}
+
+
+def test_losses_are_counted_at_the_vfs_of_a_nic() -> None:
+    """A VF has its own counter set; one that came in between has no growth that is known."""
+    vf = {"vf.mlx5_2.out_of_sequence": 40, "vf.mlx5_2.packet_seq_err": 2}
+    base = {"tx_prio3_bytes": 5, "out_of_sequence": 1, "vfs_hidden": 0}
+    new = {"vf.mlx5_9.out_of_sequence": 999}
+    before = at("gpu01", "enp5s0", **base, **dict.fromkeys(vf, 0))
+    found = measure_hop(hop("sender_nic"), before, at("gpu01", "enp5s0", **base, **vf, **new))
+    assert (found.out_of_sequence, found.errors, found.detail) == (40, {"packet_seq_err": 2}, "")
+    hidden = at("gpu01", "enp5s0", **base | {"vfs_hidden": 8})
+    for first, last in ((before, hidden), (hidden, before)):  # pods come, and pods go
+        found = measure_hop(hop("sender_nic"), first, last)
+        assert (found.status, found.detail.partition(":")[0]) == ("observed", "8 VFs are in pods")
+
+
+def test_a_nic_without_a_counter_of_its_rdma_device_has_no_zero() -> None:
+    before, after = (at("gpu01", "enp5s0", tx_prio3_bytes=n) for n in (5, 9))
+    found = measure_hop(hop("sender_nic"), before, after)
+    assert (found.out_of_sequence, found.discards) == (None, None)
+    assert found.detail == "its RDMA device has no counter out_of_sequence"
+
+
+def test_what_was_unread_before_has_no_growth() -> None:
+    """The first answer was of an unknown form: the second is a sum since the start."""
+    flat = flatten_port(port(500, 900, ecn=3_000_000))
+    first = {name: 0 for name in flat if name != "ecn_marked"}
+    unread = (Unread("marked", "show x", "?", "no counter"),)
+    before = Snapshot({("leaf-01", "1/2"): first}, unread={("leaf-01", "1/2"): unread})
+    after = Snapshot({("leaf-01", "1/2"): flat})
+    found = measure_hop(hop("switch_egress", "leaf-01", "1/2"), before, after)
+    assert (found.total_bytes, found.ecn_marked, found.discards) == (920, None, 2)
+
+
+def test_a_counter_of_infiniband_that_stands_at_its_end_is_not_counted() -> None:
+    """PortCounters stay there (infiniband/core/sysfs.c has their widths)."""
+    ends = {"port_rcv_data": 2**32 - 1, "symbol_error": 2**16 - 1}
+    for name, end in ends.items():
+        seen = at("gpu01", "mlx5_0", **{"port_rcv_data": 7, name: end})
+        found = measure_hop(hop("receiver_nic", "gpu01", "mlx5_0"), seen, seen)
+        assert (found.status, f"{name} is at its end" in found.detail) == ("not_counted", True)
+
+
+def test_the_reading_script_finds_a_nic_and_its_vfs(tmp_path: Path) -> None:
+    """One VF is here, one is in a pod, and one has no driver."""
+    (tmp_path / "sudo").write_text("#!/bin/sh\necho '     rx_prio3_bytes: 12'\n")
+    (tmp_path / "sudo").chmod(0o755)
+    device = tmp_path / "net" / "enp5s0" / "device"
+    for folder, value in (("", 5), ("virtfn0/", 70)):
+        counted = device / f"{folder}infiniband/mlx5_{value}/ports/1/hw_counters"
+        counted.mkdir(parents=True)
+        (counted / "out_of_sequence").write_text(f"{value}\n")
+    for driver in ("virtfn0/driver", "virtfn1/driver", "virtfn2"):
+        (device / driver).mkdir(parents=True)
+    source = CounterSource(GPU01.endpoint, "linux", ("enp5s0",))
+    script = (SHOW + READ.format(name="enp5s0", rdma=RDMA)).replace(
+        "/sys/class/net", str(tmp_path / "net")
+    )
+    done = subprocess.run(
+        ["/bin/sh", "-c", script],
+        capture_output=True, text=True, timeout=10, check=False,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert parse_ethtool(done.stdout, source)["enp5s0"] == {
+        "rx_prio3_bytes": 12,
+        "out_of_sequence": 5,
+        "vf.mlx5_70.out_of_sequence": 70,
+        "vfs_hidden": 1,
+    }
 
 
 def test_one_reading_is_no_measurement() -> None:

@@ -118,12 +118,15 @@ def test_so_much_is_kept_of_what_repeats() -> None:
     paths = Paths()
     for number in range(3000):
         ends = f"{2 * number}[0] -> {2 * number + 1}[0]"
-        paths.feed(f"h{number}:1:1 [0] NCCL INFO Channel 00/0 : {ends} [send] via NET/N{number}/0")
+        line = f"h{number}:1:1 [0] NCCL INFO Channel 00/0 : {ends} [send] via NET/N{number}/0"
+        assert paths.feed_channels(line)
         paths.feed(f"h{number}:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB")
     for number in range(5000):
-        paths.feed(f"g{number}:1:1 [0] NCCL INFO Channel 00/0 : 0 -> 1 via WAY{number}/0")
-    assert (len(paths.net_ranks), len(paths.nets), len(paths.other)) == (4096, 64, 64)
-    assert (len(paths.devices), len(paths.hosts), len(paths.starts)) == (3000, 3000, 4096)
+        paths.feed_channels(f"g{number}:1:1 [0] NCCL INFO Channel 00/0 : 0 -> 1 via WAY{number}/0")
+    for number in range(70_000):
+        paths.feed_channels(f"h0:1:1 [0] NCCL INFO Channel 00/0 : {number} -> 1 via NET/N0/0")
+    assert (paths.counts["ends"], len(paths.nets), len(paths.other)) == (65536, 64, 64)
+    assert (len(paths.ways), len(paths.hosts), len(paths.starts)) == (4096, 3000, 4096)
 
 
 def test_of_hypercube_without_ranks_nothing_is_known() -> None:

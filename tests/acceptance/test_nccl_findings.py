@@ -29,7 +29,7 @@ ALGBW: Final = 100.0
 
 
 def row(size: int | None = GIB, busbw: float = 150.0, **half: Any) -> NcclRow:  # noqa: ANN401 - any field
-    of_half = {"wrong": 0} | half
+    of_half: dict[str, Any] = {"wrong": 0} | half
     return NcclRow(
         size_bytes=size, out_of_place=Measure(algbw_gb_s=ALGBW, busbw_gb_s=busbw, **of_half)
     )

@@ -12,7 +12,8 @@ from components.acceptance.logs.nccl_paths import Paths
 def read(*lines: str) -> Paths:
     paths = Paths()
     for line in lines:
-        paths.feed(line)
+        if not paths.feed_channels(line):
+            paths.feed(line)
     return paths
 
 
@@ -61,7 +62,7 @@ def test_a_name_that_a_line_begins_with_once_is_glued_to_torn_text() -> None:
         ("w0:1:2 [0] NCCL INFO Channel 00/0 : 0[1b000] -> 1[1c000] via P2P/IPC/read", True),
         ("w0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct", True),
         ("w0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via MAGIC/3", False),
-        ("w0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/AWS Libfabric/0", False),
+        ("w0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/AWS Libfabric/0", True),
         ("w0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/3 Killed", False),
         ("w0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/3Killed", False),
         ("x w0:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/3", False),
@@ -71,7 +72,7 @@ def test_a_name_that_a_line_begins_with_once_is_glued_to_torn_text() -> None:
 )
 def test_a_line_that_is_a_channel_and_nothing_else(line: str, *, is_whole: bool) -> None:
     paths = Paths()
-    assert paths.feed_channel(line) is is_whole
+    assert paths.feed_channels(line) is is_whole
     assert paths.counts["nccl"] == int(is_whole)
     if is_whole:
         assert paths.channels({}) == read(line).channels({})

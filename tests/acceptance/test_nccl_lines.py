@@ -25,7 +25,8 @@ OF_W1: Final = "w1:12:34 [1] NCCL INFO "
 def read(*lines: str) -> Paths:
     paths = Paths()
     for line in lines:
-        paths.feed(line)
+        if not paths.feed_channels(line):
+            paths.feed(line)
     return paths
 
 
@@ -33,9 +34,12 @@ def read(*lines: str) -> Paths:
     ("line", "found"),
     [
         ("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC", Channels(peer=1)),
-        ("Channel 00 : 0[0] -> 1[1] via direct shared memory", Channels(peer=1)),
+        ("Channel 00 : 0[0] -> 1[1] via direct shared memory", Channels(shared_memory=1)),
         ("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct", Channels(shared_memory=1)),
-        ("NVLS 00 : 0[0] via NVLS", Channels(nvls=1)),
+        ("Channel 00/0 : 0[0] -> 4[0] via P2P/MNNVL", Channels(peer=1, mnnvl=1)),
+        ("Ring 00 : 0[0] -> 1[1] via P2P/common device", Channels(peer=1)),
+        ("Channel 00 : 0[1b000] -> 1[1c000] via P2P/indirect/2[1d000]/read", Channels(peer=1)),
+        ("NVLS 00 : 0[0] via NVLS", Channels()),
         ("Channel 00 : 0 -> 1 via MAGIC/7", Channels(other=("MAGIC",))),
         (
             "Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/3",
@@ -57,13 +61,13 @@ def test_a_channel_line_proves_its_way(line: str, found: Channels) -> None:
 
 def test_ranks_at_both_ends_are_on_the_network() -> None:
     line = "Channel 00/0 : 4[0] -> 9[1] [send] via NET/IB/0"
-    hosts = {4: "w4", 9: "w9", 5: "w5"}
+    hosts = {4: "w4", 9: "w9", 5: "w5", 0: "w0"}
     assert read(INFO + line).channels(hosts).hosts_on_net == ("w0", "w4", "w9")
     alone = read(line)
     assert alone.channels(hosts).hosts_on_net == ("w4", "w9")
-    assert alone.net_ranks == {4, 9}
+    assert alone.ways[""].ranks == {"4", "9"}
     one_end = read("CollNet 00/0 : 4 [send] via COLLNET/SHARP/1")
-    assert one_end.net_ranks == {4}
+    assert one_end.ways[""].ranks == {"4"}
 
 
 def test_channels_add_up() -> None:
@@ -89,7 +93,25 @@ def test_a_rank_is_known_by_nccls_own_line_and_better_by_the_list() -> None:
     sends = "Channel 00/0 : 4[0] -> 5[1] [send] via NET/IB/0"
     paths = read(OF_W1 + init, sends)
     assert paths.channels({}).hosts_on_net == ("w1",)
-    assert paths.channels({4: "w7"}).hosts_on_net == ("w7",)
+    assert paths.channels({4: "w7", 5: "w7"}).hosts_on_net == ("w7",)
+
+
+def test_channels_of_another_job_are_not_those_of_this_run() -> None:
+    sends = "Channel 00/0 : {}[0] -> {}[1] [send] via NET/IB/{}"
+    own, alien = sends.format(0, 1, 2), sends.format(2, 3, 5)
+    listed = {0: "w0", 1: "w1"}
+    both = read(INFO + own, "x9:1:1 [0] NCCL INFO " + alien).channels(listed)
+    assert (both.net, both.devices_by_host) == ({"IB": 1}, {"w0": (2,)})
+    assert both.strangers == ("x9",)
+    assert read(INFO + own, INFO + alien).channels(listed).strangers == ("rank 2",)
+    assert read(INFO + own).channels(listed).strangers == ()
+
+
+def test_one_gpu_of_two_ranks_is_seen() -> None:
+    line = "comm 0x{} rank {} nranks 2 cudaDev 0 nvmlDev 0 busId {} commId 0x9 - Init COMPLETE"
+    assert not read(INFO + line.format(1, 0, "1b0"), INFO + line.format(2, 1, "1c0")).shared_gpus
+    shared = read(INFO + line.format(1, 0, "1b0"), INFO + line.format(2, 1, "1b0"))
+    assert [*shared.shared_gpus] == ["w0 1b0"]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +180,7 @@ def test_what_else_nccl_says() -> None:
     paths = read(
         "NCCL version 2.19.3+cuda12.2",
         "NCCL version 2.20.5",
+        f"{INFO}NCCL version mismatch with remote peer w1 (local: 2.19.3+cuda12.2, remote 2.27.3)",
         f"{INFO}comm 0x1 rank 0 nranks 8 cudaDev 0 busId 1 commId 0x2 - Init COMPLETE",
         f"{INFO}comm 0x1 rank 1 nRanks 4 nNodes 2 localRanks 1 MNNVL 1",
         f"{INFO}comm 0x1 rank 2 nRanks 4 nNodes 1 localRanks 1 MNNVL 0",
@@ -170,8 +193,11 @@ def test_what_else_nccl_says() -> None:
         f"{INFO}NET/OFI Selected Provider is efa (found 4 nics)",
         f"{INFO}NET/OFI Selected provider is verbs",
         f"{INFO}Pattern 4, crossNic 0, nChannels 12, bw 20/20, type NVL/PIX, sameChannels 1",
+        f"{INFO}Pattern 5, crossNic 0, nChannels 0, bw 0/0, type SYS/PIX, sameChannels 1",
     )
-    assert paths.version == "2.19.3+cuda12.2"
+    assert [*paths.versions] == ["2.19.3+cuda12.2", "2.20.5", "2.27.3"]
+    assert not paths.is_rccl
+    assert paths.gpus == {("0x2", "w0 1"): "0"}
     assert (paths.nranks, paths.nodes) == (8, 2)
     assert (paths.counts["init"], paths.counts["destroy"], paths.counts["mnnvl"]) == (1, 2, 1)
     assert [*paths.topology] == ["/opt/h100.xml"]
@@ -179,7 +205,7 @@ def test_what_else_nccl_says() -> None:
     assert [*paths.algorithms] == ["RING", "TREE", "NVLS_TREE"]
     assert [*paths.providers] == ["efa", "verbs"]
     assert [*paths.gpu_links] == ["NVL"]
-    assert paths.counts["nccl"] == 14
+    assert paths.counts["nccl"] == 16
     assert paths.host_of == {0: "w0", 1: "w0", 2: "w0"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from components.acceptance.judge.log import judge_nccl_text
 from components.acceptance.judge.nccl_checks import NcclAsked
-from components.acceptance.judge.nccl_profile import Adapters, judge_hcas, judge_pace
+from components.acceptance.judge.nccl_findings import judge_hcas, judge_pace
 from components.acceptance.logs.log_model import NcclLog
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.core.errors import UsageError
@@ -85,8 +85,8 @@ def test_the_floor_of_390_would_fail_the_article_itself() -> None:
 def test_named_adapters_must_be_among_those_in_use() -> None:
     log = parse_nccl_log(ARTICLE)
     assert isinstance(log, NcclLog)
-    assert judge_hcas(log, "log", Adapters(8, ("mlx5_0", "mlx5_8"))).verdict == "passed"
-    missing = judge_hcas(log, "log", Adapters(8, ("mlx5_4",)))
+    assert judge_hcas(log, "log", 8, ("mlx5_0", "mlx5_8")).verdict == "passed"
+    missing = judge_hcas(log, "log", 8, ("mlx5_4",))
     assert (missing.verdict, "mlx5_4 is not used" in missing.actual) == ("failed", True)
 
 

@@ -34,7 +34,12 @@ def test_the_frame_of_a_run() -> None:
     assert (log.has_preamble, log.has_footer, log.iterations) == (True, True, 20)
     assert log.sizes == Sizes(least_bytes=1048576, most_bytes=1048576, factor=2)
     assert log.max_bytes == 1048576
-    assert log.ranks == (RankLine(rank=0, host="w0"), RankLine(rank=1, host="w1", group=3))
+    gpu = "0 [0x01] NVIDIA H100"
+    assert log.ranks == (
+        RankLine(rank=0, host="w0", gpu=gpu),
+        RankLine(rank=1, host="w1", group=3, gpu=gpu),
+    )
+    assert (log.gpus_known, log.shared_gpus) == (2, ())
     assert (log.out_of_bounds, log.average_busbw_gb_s, log.tables) == (0, 15.73, 1)
     assert (log.overlaps, log.in_document, log.other_runs) == (False, False, ())
 

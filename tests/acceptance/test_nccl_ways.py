@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from components.acceptance.judge.nccl_findings import judge_transport
-from components.acceptance.judge.nccl_ways import judge_way, way_of
-from components.acceptance.logs.log_model import Channels, Hca, HostNetwork
+from components.acceptance.judge.nccl_ways import judge_way, speaks, way_of
+from components.acceptance.logs.log_model import Channels, Hca, HostNetwork, RankLine
 from tests.acceptance.test_nccl_findings import RANKS, log, row
 
 
@@ -99,7 +99,7 @@ def test_a_transport_that_is_not_asked_for() -> None:
         ("Socket", (), "socket"),
         ("FasTrak", (), "other"),
         ("UCX", (), "unknown"),
-        ("Libfabric", (), "other"),
+        ("Libfabric", (), "unknown"),
         ("AWS Libfabric", ("efa",), "other"),
         ("OFI", ("tcp", "sockets"), "socket"),
         ("OFI", ("tcp", "efa"), "unknown"),
@@ -109,6 +109,77 @@ def test_a_transport_that_is_not_asked_for() -> None:
 )
 def test_what_a_network_sends_over(name: str, providers: tuple[str, ...], way: str) -> None:
     assert way_of(name, providers) == way
+
+
+def gpus(*names: str) -> tuple[RankLine, ...]:
+    return tuple(
+        RankLine(rank=rank, host="w0", gpu=f"{rank} [0000:1{rank}:00] {name}")
+        for rank, name in enumerate(names)
+    )
+
+
+H100: Final = "NVIDIA H100 80GB HBM3"
+MI300: Final = "AMD Instinct MI300X"
+XGMI: Final = "the GPUs are not NVIDIA's: AMD's xGMI is no NVLink"
+PLAIN: Final = "P2P goes over PCIe too: no line and no number proves NVLink"
+NVL: Final[dict[str, Any]] = {"gpu_links": ("NVL",), "rows": (row(busbw=9.0),)}
+SEARCH: Final = "NCCL's search found NVL from GPU to GPU"
+NVLINK: Final[tuple[tuple[dict[str, Any], str, str], ...]] = (
+    ({"nccl_version": "2.28.7", "multi_node_nvlink": True}, "passed", "MNNVL between hosts"),
+    (
+        {"nccl_version": "2.28.7", "channels": Channels(peer=1, mnnvl=1), "gpus_known": 0},
+        "passed",
+        "MNNVL between hosts",
+    ),
+    (NVL | {"nccl_version": "2.28.7"}, "passed", SEARCH),
+    (NVL | {"ranks": gpus(H100, H100)}, "passed", SEARCH),
+    (NVL | {"ranks": gpus("Tesla V100-SXM2-32GB", "A100-SXM4-40GB")}, "passed", SEARCH),
+    ({"ranks": gpus(H100, H100)}, "passed", "150 GB/s is more than PCIe can carry"),
+    ({"ranks": gpus(H100, H100), "rows": (row(busbw=128.0),)}, "error", PLAIN),
+    (
+        {"gpu_links": ("SYS", "PIX"), "multi_node_nvlink": True},
+        "failed",
+        "GPUs reach each other over PCIe: PIX, SYS",
+    ),
+    (NVL | {"ranks": gpus(H100, MI300)}, "failed", XGMI),
+    (NVL | {"is_rccl": True}, "failed", XGMI),
+    (NVL, "error", "no line says that a GPU is NVIDIA's"),
+    (NVL | {"ranks": gpus("Magic 7", H100)}, "error", "no line says that Magic 7 is NVIDIA's"),
+    (
+        NVL | {"ranks": gpus(H100, H100), "gpus_known": 1},
+        "error",
+        "no line shows that the ranks are on different GPUs",
+    ),
+    (
+        NVL | {"ranks": gpus(H100, H100), "shared_gpus": ("w0 [0000:10:00]",)},
+        "error",
+        "two ranks use one GPU (w0 [0000:10:00]): its own memory, no link",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("mlx5_0", "RoCE"),
+        ("mlx5_0+mlx5_1", "RoCE"),
+        ("rocep1s0f0", "RoCE"),
+        ("bnxt_re0", "RoCE"),
+        ("hns_0", "RoCE"),
+        ("irdma0", ""),
+        ("qedr0", ""),
+        ("erdma_0", ""),
+        ("fast0", ""),
+        ("mlx5_0+qedr0", ""),
+        ("siw0", "iWARP"),
+        ("iwp3s0f0", "iWARP"),
+        ("cxgb4_0", "iWARP"),
+        ("rdmap16s27", "EFA"),
+        ("hfi1_0", "Omni-Path"),
+    ],
+)
+def test_what_a_device_speaks_by_its_name(name: str, what: str) -> None:
+    assert speaks(name) == what
 
 
 @pytest.mark.parametrize(
@@ -137,6 +208,12 @@ def test_what_a_network_sends_over(name: str, providers: tuple[str, ...], way: s
             "roce",
             "failed",
             "efa_0 is EFA",
+        ),
+        (
+            {"channels": over(IB=1), "hosts": adapters(name="irdma0")},
+            "roce",
+            "error",
+            "irdma0 may speak iWARP, which NCCL shows as RoCE: ibv_devinfo tells",
         ),
         (
             {"channels": over(IB=1), "hosts": adapters(name="siw0")},
@@ -177,41 +254,21 @@ def test_what_a_network_sends_over(name: str, providers: tuple[str, ...], way: s
         ),
         ({"channels": over(IB=1)}, "nvlink", "failed", ""),
         ({"channels": Channels(shared_memory=1)}, "nvlink", "failed", ""),
-        (
-            {"channels": Channels(nvls=1)},
-            "nvlink",
-            "passed",
-            "channels over NVSwitch's multicast",
+        *(
+            ({"channels": Channels(peer=1), "gpus_known": 4} | changes, "nvlink", verdict, why)
+            for changes, verdict, why in NVLINK
         ),
         (
-            {"channels": Channels(peer=1), "multi_node_nvlink": True},
-            "nvlink",
-            "passed",
-            "MNNVL between hosts",
-        ),
-        (
-            {"channels": Channels(peer=1), "gpu_links": ("NVL",), "rows": (row(busbw=9.0),)},
-            "nvlink",
-            "passed",
-            "NCCL's search found NVL from GPU to GPU",
-        ),
-        (
-            {"channels": Channels(peer=1)},
-            "nvlink",
-            "passed",
-            "150 GB/s is more than PCIe can carry",
-        ),
-        (
-            {"channels": Channels(peer=1), "rows": (row(busbw=128.0),)},
-            "nvlink",
+            {"channels": Channels(strangers=("gpu09",))},
+            "ib",
             "error",
-            "P2P goes over PCIe too: no line and no number proves NVLink",
+            "channel lines of gpu09, which the list of ranks does not have",
         ),
         (
-            {"channels": Channels(peer=1), "gpu_links": ("SYS", "PIX"), "multi_node_nvlink": True},
-            "nvlink",
-            "failed",
-            "GPUs reach each other over PCIe: PIX, SYS",
+            {"channels": over(IB=1).model_copy(update={"strangers": ("gpu09", "rank 31")})},
+            "ib",
+            "error",
+            "channel lines of rank 31, which the list of ranks does not have",
         ),
     ],
 )

@@ -8,12 +8,13 @@ import pytest
 
 from components.acceptance.collect.counters import Snapshot, flatten_port, measure_hop
 from components.acceptance.evidence import Hop, Limits, Probe, ProbeEvidence
-from components.acceptance.judge.path import judge_losses
+from components.acceptance.judge.path import fail_losses, judge_losses, judge_path
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.site import judge_probe
 from components.acceptance.judge.verdict import Finding
 from components.acceptance.plan import HopPlan
 from components.fabric.systems.base import PauseCounters, PortCounters, PriorityCounters
+from components.model.acceptance import LossLimits
 
 ROCE = Limits(priority=3, traffic_class=5)
 
@@ -88,3 +89,87 @@ def test_another_class_that_pauses_is_warned_of(
     assert [each.actual for each in warn_pauses(paused, Limits(priority=priority))] == others
     (rest,) = judge_losses(paused, priority)
     assert (rest.check, rest.actual) == ("pause_frames", f"{ours} at leaf swp1 (r, a -> b)")
+
+
+SIXTY_GB = 60 * 10**9
+
+
+def lossy(kind: str = "perftest", /, **counted: Any) -> ProbeEvidence:  # noqa: ANN401 - any field
+    found = item(hop("swp1", total_bytes=SIXTY_GB, **counted))
+    probe = found.probe.model_copy(update={"kind": kind})
+    return found.model_copy(update={"probe": probe})
+
+
+@pytest.mark.parametrize(
+    ("name", "within", "beyond"),
+    [
+        ("discards", 100, 101),
+        ("out_of_sequence", 120, 121),
+        ("retransmissions", 120, 121),
+        ("pause_frames", 24_000, 24_001),
+        ("ecn_marked", 146_400, 146_401),
+    ],
+)
+def test_losses_warn_within_the_limit_and_fail_beyond(name: str, within: int, beyond: int) -> None:
+    """100 at any port, or the limit for 1 TB at 0.06 TB."""
+    assert fail_losses(lossy(**{name: within}), ROCE) == []
+    assert [each.check for each in judge_losses(lossy(**{name: within}), 3)] == [name]
+    (found,) = fail_losses(lossy(**{name: beyond}), ROCE)
+    assert (found.check, found.actual) == (name, f"{beyond} at leaf swp1 (r, a -> b)")
+    assert found.expected.endswith(f": at most {within} in 60.0 GB")
+    assert judge_losses(lossy(**{name: beyond}), 3) == []
+    free = {f"{each}_per_tb": None for each in ("discards", "out_of_sequence", "retransmissions")}
+    free |= {"pauses_per_tb": None, "marks_per_tb": None}
+    limits = ROCE.model_copy(update={"losses": LossLimits.model_validate(free)})
+    assert fail_losses(lossy(**{name: beyond}), limits) == []
+
+
+def test_marks_of_many_to_one_are_how_ecn_works() -> None:
+    assert fail_losses(lossy("nccl", ecn_marked=50_000_000), ROCE) == []
+    assert len(judge_losses(lossy("nccl", ecn_marked=50_000_000))) == 1
+    assert judge_losses(lossy("nccl", ecn_marked=146_400)) == []
+    assert judge_losses(lossy(ecn_marked=100)) == []
+
+
+def test_a_sound_link_has_no_errors_in_a_probe() -> None:
+    bad = lossy(errors={"rx_crc_errors_phy": 1})
+    (found,) = fail_losses(bad, ROCE)
+    assert (found.check, found.expected) == ("rx_crc_errors_phy", "no rx_crc_errors_phy")
+    assert [
+        each.verdict for each in judge_probe(bad.model_copy(update={"exit_code": 1}), ROCE)
+    ] == [
+        "failed",
+        "failed",
+    ]
+    three = ROCE.model_copy(update={"losses": LossLimits(errors_per_port=3)})
+    assert fail_losses(bad, three) == []
+    assert [each.check for each in judge_losses(bad, 3, three.losses)] == ["rx_crc_errors_phy"]
+
+
+def test_a_port_that_is_there_and_back_is_named_once() -> None:
+    both = [hop("swp1", discards=900, direction="a"), hop("swp1", discards=901, direction="b")]
+    assert len(fail_losses(item(*both, hop("swp2", discards=900)), ROCE)) == 2
+
+
+def test_what_of_a_nic_was_not_counted_is_said() -> None:
+    seen = item(hop("eth", role="sender_nic", detail="8 VFs are in pods"), hop("swp1", detail="x"))
+    assert [(each.check, each.actual) for each in judge_losses(seen)] == [
+        ("losses", "8 VFs are in pods")
+    ]
+
+
+def test_what_congestion_control_did_explains_a_slow_probe() -> None:
+    noted = item(hop("eth", noted={"np_cnp_sent": 7}))
+    assert name_paused(slow(), noted, ROCE).detail == "leaf eth counted 7 np_cnp_sent"
+
+
+def test_a_way_on_which_nothing_counts_by_class_is_not_proven() -> None:
+    roles = ("sender_nic", "switch_ingress", "switch_egress", "receiver_nic")
+    blind = [
+        hop(role, role=role, status="uncounted", detail="why", total_bytes=None) for role in roles
+    ]
+    (found,) = judge_path(item(*blind), ROCE)
+    assert (found.verdict, found.detail) == (
+        "error",
+        "no hop counts by class: leaf sender_nic: why",
+    )

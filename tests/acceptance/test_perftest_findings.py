@@ -27,6 +27,7 @@ BUSY: Final = "run it again while the host that sends has nothing else to do"
 STILL: Final = "a row in which no message arrived"
 AGAIN: Final = "take the log of the client again"
 GID: Final = "00:00:00:00:00:00:00:00:00:00:255:255:10:10:111:11"
+OTHER: Final = GID[:-2] + "12"
 ZEROS: Final = ":".join(["00"] * 16)
 
 
@@ -38,11 +39,12 @@ def row(size: int = 65536, average: float = 90.0, rate: float | None = 0.17) -> 
 
 def log(**changes: Any) -> PerftestLog:  # noqa: ANN401 - any field of a log
     whole: dict[str, Any] = {
+        "test": "RDMA_Write BW Test",
         "link_type": "Ethernet",
         "transport_type": "IB",
         "connection_type": "RC",
         "mtu_bytes": 4096,
-        "gids": (GID, GID),
+        "gids": (GID, OTHER),
         "rows": (row(),),
         "has_table": True,
         "ended": True,
@@ -50,6 +52,9 @@ def log(**changes: Any) -> PerftestLog:  # noqa: ANN401 - any field of a log
     return PerftestLog(**(whole | changes))
 
 
+SCAN: Final = tuple(row(2**n) for n in range(1, 24))
+"""What `-a` prints."""
+ALL_SIZES: Final = ", and -a goes from 2 B to 8388608 B"
 LATENCY_OF_4: Final = LatencyRow(size_bytes=4, typical_us=1, average_us=1)
 LATENCY: Final = LatencyRow(size_bytes=2, typical_us=1.4, average_us=1.5)
 
@@ -58,7 +63,16 @@ LATENCY: Final = LatencyRow(size_bytes=2, typical_us=1.4, average_us=1.5)
     ("changes", "verdict", "actual", "detail"),
     [
         ({}, "passed", "1 row", ""),
-        ({"rows": (row(2), row(4)), "notes": ("one", "two")}, "passed", "2 rows", "one; two"),
+        ({"rows": SCAN, "notes": ("one", "two")}, "passed", "23 rows", "one; two"),
+        ({"rows": SCAN[1:]}, "error", f"rows are missing: 4 B to 8388608 B{ALL_SIZES}", ""),
+        ({"rows": SCAN[:-1]}, "error", f"rows are missing: 2 B to 4194304 B{ALL_SIZES}", ""),
+        ({"rows": SCAN[:12], "connection_type": "UD"}, "passed", "12 rows", ""),
+        (
+            {"rows": SCAN[:11], "connection_type": "UD"},
+            "error",
+            "rows are missing: 2 B to 2048 B, and -a goes from 2 B to 4096 B",
+            "",
+        ),
         ({"rows": (), "latency": (LATENCY,)}, "passed", "1 row", ""),
         ({"bad_rows": ("x", "y")}, "error", "2 unreadable rows", "the first: x"),
         ({"rows": ()}, "error", "no result row", ""),
@@ -71,9 +85,9 @@ LATENCY: Final = LatencyRow(size_bytes=2, typical_us=1.4, average_us=1.5)
         ),
         ({"rows": (row(2), row(8))}, "error", "rows are missing: from 2 B to 8 B", ""),
         (
-            {"rows": (row(2), row(8)), "latency": (LATENCY_OF_4,)},
+            {"rows": (SCAN[0], *SCAN[2:]), "latency": (LATENCY_OF_4,)},
             "passed",
-            "2 rows",
+            "22 rows",
             "",
         ),
         ({"rows": (row(average=0.0, rate=0.0),)}, "failed", STILL, ""),
@@ -127,6 +141,12 @@ def test_completeness_without_a_clock(changes: dict[str, Any], actual: str, step
             "the interface has no address on that rail, or -x is wrong",
         ),
         ({"gids": ()}, "skipped", "not shown", ""),
+        (
+            {"gids": (GID, GID)},
+            "error",
+            f"{GID} at both ends: a port that sends to itself, over no cable",
+            "run the server on another host, and call it by its address on that rail",
+        ),
         ({"link_type": "IB"}, "skipped", "not shown", ""),
     ],
 )
@@ -213,6 +233,30 @@ SLOW: Final = "look at the RDMA MTU, the PCIe width and the link speed"
             "passed",
             "90.00 Gb/s each way at 65536 B, MTU 4096",
             "",
+        ),
+        (
+            {"test": "", "call": "ib_write_bw -d mlx5_0"},
+            "passed",
+            "90.00 Gb/s at 65536 B, MTU 4096",
+            "",
+        ),
+        (
+            {"test": "", "rows": (row(average=180.0),)},
+            "passed",
+            "180.00 Gb/s at 65536 B, MTU 4096",
+            "",
+        ),
+        (
+            {"test": "", "rows": (row(average=179.9),)},
+            "error",
+            "179.90 Gb/s one way or both together at 65536 B, MTU 4096",
+            "take the log from its title on",
+        ),
+        (
+            {"test": "", "rows": (row(average=89.9),)},
+            "failed",
+            "89.90 Gb/s at 65536 B, MTU 4096",
+            SLOW,
         ),
         ({"bidirectional": True}, "failed", "45.00 Gb/s each way at 65536 B, MTU 4096", SLOW),
         ({"rows": ()}, "error", "no row with a bandwidth", ""),

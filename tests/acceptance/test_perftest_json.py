@@ -209,7 +209,9 @@ def test_a_document_that_is_cut_is_none(end: int) -> None:
 def test_latency_and_both_directions() -> None:
     log = read(LATENCY)
     assert log.test == "RDMA_Read Latency Test"
-    assert log.latency == (LatencyRow(size_bytes=2, typical_us=5.49, average_us=5.5),)
+    assert log.latency == (
+        LatencyRow(size_bytes=2, typical_us=5.49, average_us=5.5, tail_us=11.78),
+    )
     assert judge_perftest_text(LATENCY, "ib").summary == "RDMA_Read Latency Test, 5.49 us at 2 B"
     both = WRITE.replace("Write_BW", "Write_Bidirectional_BW")
     assert read(both).bidirectional

@@ -123,3 +123,10 @@ def test_one_memlock_job_a_worker() -> None:
     planned = plan()
     assert planned.workers == ("gpu01", "gpu02")
     assert len(planned.memlock) == len(planned.workers)
+
+
+def test_a_rail_knows_the_addresses_and_the_devices_of_a_test_on_it() -> None:
+    assert plan().limits.rails[0].networks == (str(SPEC.rails[0].subnet),)
+    assert plan().limits.rails[0].devices == ()
+    routed = plan(load_example("spine-leaf")).limits.rails[0].networks
+    assert routed

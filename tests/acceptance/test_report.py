@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,7 +12,20 @@ import pytest
 
 from components.acceptance.evidence import Evidence, parse_evidence
 from components.acceptance.judge.site import Report, judge_evidence
-from components.acceptance.report.text import render_ctrf, render_markdown
+from components.acceptance.report.pictures import (
+    MOST_DRAWN,
+    Pair,
+    Way,
+    draw_heat,
+    draw_topology,
+    states_of,
+)
+from components.acceptance.report.text import (
+    compare_lines,
+    render_ctrf,
+    render_junit,
+    render_markdown,
+)
 from components.acceptance.report.write import render_html, write_report
 from tests.lab_physics.site import Site, take_evidence
 
@@ -57,11 +73,11 @@ def test_html_is_balanced_and_needs_nothing_else(failed: Report) -> None:
 
 def test_html_says_verdict_cause_step_plot_and_provenance(failed: Report) -> None:
     page = render_html(failed)
-    assert page.index("Verdicts") < page.index("What to do next") < page.index("<svg")
+    assert page.index("What to do next") < page.index("Verdicts") < page.index("<svg")
     assert "wrong traffic class at leaf-01 1/2: expected priority 3, 100 %" in page
     assert "Simulated lab." in page
     assert "prefers-color-scheme: dark" in page
-    assert "#010203" not in page
+    assert "Red, look there first: gpu01 enp132s0 to leaf-01 1/2." in page
 
 
 def test_real_evidence_has_no_lab_banner(evidence: Evidence) -> None:
@@ -97,5 +113,94 @@ def test_files_are_written_whole(failed: Report, tmp_path: Path) -> None:
         "evidence.json",
         "report.ctrf.json",
         "report.html",
+        "report.junit.xml",
         "report.md",
     ]
+
+
+def test_junit_has_a_case_per_finding_with_its_verdict(failed: Report) -> None:
+    suite = ET.fromstring(render_junit(failed))  # noqa: S314 - written two lines before
+    cases = [*suite]
+    assert len(cases) == len(failed.findings) == int(suite.attrib["tests"])
+    assert [case.attrib["classname"] for case in cases if case.find("failure") is not None] == [
+        item.subject for item in failed.findings if item.verdict == "failed"
+    ]
+
+
+def test_a_run_is_compared_with_another(failed: Report, evidence: Evidence) -> None:
+    before = judge_evidence(evidence)
+    lines = compare_lines(failed, before)
+    assert lines[1].startswith("  nccl-all-reduce: passed 22.86 GB/s at 1 GiB -> failed")
+    assert compare_lines(before, before)[1] == "  no verdict changed, and no speed by 3 %"
+    page = render_html(failed, before)
+    assert 'class="line last"' in page
+    assert "Against run 1" in page
+
+
+def test_the_link_that_all_failed_pairs_share_is_bad() -> None:
+    states = states_of(
+        passed=[["a-l", "b-l"], ["b-l", "c-l"]],
+        failed=[["d-l", "b-l"], ["d-l", "c-l"], ["d-l", "e-l"]],
+    )
+    assert states == {"a-l": "good", "b-l": "good", "c-l": "good", "d-l": "bad", "e-l": "doubt"}
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 16, 17, 128, 1000])
+def test_a_heat_map_of_any_size_is_one_picture(hosts: int) -> None:
+    names = [f"gpu{number:04d}" for number in range(hosts)]
+    pairs = [
+        Pair(one, two, 92.0 if one != "gpu0003" else None, 90.0, one != "gpu0003")
+        for one, two in zip(names, [*names[1:], names[0]], strict=True)
+    ]
+    picture = draw_heat("rail-0", pairs)
+    balance = Balance()
+    balance.feed(picture)
+    assert balance.open == []
+    assert ("gpu0003 to gpu0004: failed" in picture) == (hosts > len("abc"))
+    assert len(picture) < 4_000_000
+
+
+def test_a_picture_of_many_devices_keeps_the_bad_ones() -> None:
+    hosts = [f"gpu{number:03d}" for number in range(200)]
+    ways = [
+        Way(host, "eth0", "leaf-1", f"swp{number}", "bad" if number == 150 else "good")
+        for number, host in enumerate(hosts)
+    ]
+    picture, left_out = draw_topology([hosts, ["leaf-1"]], ways)
+    assert ">gpu150<" in picture
+    assert ">to swp150<" in picture
+    assert left_out == 200 - MOST_DRAWN
+
+
+def _chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    return found
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_wider_than_the_window(failed: Report, tmp_path: Path, width: int) -> None:
+    """A frame of that width, since Chromium's own window is never narrower than 500 pixels."""
+    page = render_html(failed, failed).replace("<details>", "<details open>")
+    (tmp_path / "page.html").write_text(page)
+    measure = (
+        "<!doctype html><title>waits</title>"
+        f'<iframe src="page.html" style="border:0;width:{width}px;height:3000px"></iframe>'
+        "<script>onload = () => { const d = frames[0].document; const wide = [];"
+        "for (const e of d.querySelectorAll('table, figure, li, p, summary, td, svg'))"
+        " if (e.getBoundingClientRect().right > d.documentElement.clientWidth + 1)"
+        " wide.push(e.tagName + ': ' + e.textContent.slice(0, 40));"
+        "const root = d.documentElement; const more = root.scrollWidth - root.clientWidth;"
+        "document.title = JSON.stringify([more, wide]); };</script>"
+    )
+    (tmp_path / "measure.html").write_text(measure)
+    command = [_chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command += ["--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}"]
+    done = subprocess.run(
+        [*command, (tmp_path / "measure.html").as_uri()],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    found = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert found is not None
+    assert json.loads(found[1]) == [0, []]

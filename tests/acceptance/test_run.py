@@ -27,7 +27,6 @@ from tests.golden.site import load_example
 
 PLAN = make_plan(load_example("dgx-roce"), "dev")
 REQUEST = AcceptRequest(PLAN.digest, "dev", "lab", PLAN.acceptance)
-GIB = 2**30
 IMAGE = "".join(
     f"railyard-image: {fact}\n"
     for fact in (
@@ -86,7 +85,7 @@ class Wire:
         self, sources: Sequence[CounterSource], secrets: Mapping[str, str]
     ) -> Snapshot:
         del secrets
-        grown = self.read * GIB
+        grown = self.read * 330_000_000  # 5000 messages of 64 KiB with their headers
         self.read += 1
         names = [f"{way}_prio{self.priority}_bytes" for way in ("rx", "tx")]
         values = dict.fromkeys([*names, f"tx_tc{self.priority}_bytes"], grown)
@@ -114,7 +113,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
             return "unlimited\n"
         if "image-jobs" in path:
             return IMAGE
-        return perftest if "perftest" in path else log
+        if "perftest" in path:  # with an address of the rail that is asked
+            return perftest.replace("10:10:11:", f"10:10:{112 if 'rail-1' in path else 111}:")
+        return log
 
     fake.text = text
     monkeypatch.setattr(cluster_jobs, "pause", fake.pause)
@@ -151,12 +152,12 @@ def test_evidence_of_a_good_run(
 ) -> None:
     wire = Wire()
     evidence = collect(monkeypatch, tmp_path / "run-0007", wire)
-    assert wire.read == 5
+    assert wire.read == 8, "one before and one after each probe"
     assert (evidence.run, evidence.provenance, evidence.cluster) == (7, "lab", "dgx-roce")
     assert evidence.plan_digest == PLAN.digest
     assert [probe.outcome for probe in evidence.probes] == ["completed"] * 4
     assert all(hop.status == "observed" for probe in evidence.probes for hop in probe.hops)
-    assert {hop.total_bytes for probe in evidence.probes for hop in probe.hops} == {GIB}
+    assert {hop.total_bytes for probe in evidence.probes for hop in probe.hops} == {330_000_000}
     assert evidence.probes[0].image is not None
     assert evidence.probes[1].perftest is not None
     assert evidence.probes[-1].nccl is not None
@@ -239,7 +240,10 @@ def test_a_failed_job_keeps_its_log_and_its_reason(
     cluster.fates = {"-c-7": "fails"}
     evidence = collect(monkeypatch, tmp_path, Wire())
     probe = evidence.probes[1]
-    assert (probe.outcome, probe.detail) == ("failed", "BackoffLimitExceeded it failed")
+    assert probe.outcome == "failed"
+    assert probe.detail.startswith(
+        "BackoffLimitExceeded it failed; perftest-rail-0-gpu01-gpu02-s-7: "
+    )
     assert probe.log_tail
 
 
@@ -267,9 +271,8 @@ def test_between_two_probes_only_what_they_cross_is_read(
     request = AcceptRequest("0123456789abcdef", "dev", "lab", planned)
     evidence = collect_evidence(request, 7, SECRETS, tmp_path)
     pairs = sum(probe.probe.kind == "perftest" for probe in planned.probes)
-    assert (pairs, len(asked)) == (120, len(planned.probes) + 2)
-    # NICs and ports of a probe and of the next one, which share a host or, on another rail, none;
-    # 32 ports of leaves and spines more where one of them crosses the spines.
-    assert {*asked[2:pairs]} == {6, 8, 38}
+    assert (pairs, len(asked)) == (120, 2 * (len(planned.probes) + 1))
+    # NICs and ports of a probe; 32 ports of leaves and spines more where it crosses the spines.
+    assert {*asked[2 : 2 * pairs]} == {4, 36}
     measured = [hop.status for item in evidence.probes for hop in item.hops]
     assert set(measured) == {"observed"}, "nothing that a probe crosses is left out"

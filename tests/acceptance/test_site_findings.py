@@ -166,7 +166,7 @@ def test_a_good_port_needs_no_step() -> None:
     found = ib_rows(look(ibdiagnet=f"{good}status: 0\n"))
     of_it = [each for each in found.values() if not each.check.startswith("rail ")]
     assert {each.next_step for each in of_it} == {""}  # the rails' other ports were not seen
-    assert (found["ib rate"].actual, found["ib mtu"].actual) == ("so they are", "so it is")
+    assert (found["ib rate"].actual, found["ib mtu"].actual) == ("all have it", "all have it")
 
 
 def test_a_host_without_a_port() -> None:

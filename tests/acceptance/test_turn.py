@@ -252,3 +252,39 @@ def test_what_is_outside_of_the_scope_is_listed_with_its_last_proof(
     line = "not proven: perftest-rail-0-gpu01-gpu02: outside of the scope of this run; never proven"
     assert line in render_table(report)
     assert report.verdict_of("perftest-rail-1-gpu01-gpu02") == "passed"
+
+
+def test_the_pods_of_probes_displace_nobody(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+    original = cluster.post
+
+    def post(path: str, body: Any) -> None:  # noqa: ANN401 - bodies of the API
+        seen.append(body)
+        original(path, body)
+
+    cluster.post = post
+    evidence = collect(monkeypatch, tmp_path)
+    policy, *jobs = seen
+    assert (policy["kind"], policy["value"]) == ("PriorityClass", 0)
+    assert policy["preemptionPolicy"] == "Never"
+    name = policy["metadata"]["name"]
+    for body in jobs:
+        pods = [body["spec"].get("template")]
+        pods += [each["template"] for each in body["spec"].get("mpiReplicaSpecs", {}).values()]
+        classes = {pod["spec"].get("priorityClassName") for pod in pods if pod}
+        assert classes <= {name}, body["kind"]
+    assert {body["kind"] for body in jobs} >= {"Job", "MPIJob"}
+    assert cluster.objects == {}, "the class goes with the run"
+    assert "preempt no other pod" in " ".join(evidence.facts.values())
+
+
+def test_a_cluster_that_allows_no_class_is_told_and_still_proven(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster.refuses = ["POST /apis/scheduling.k8s.io"]
+    evidence = collect(monkeypatch, tmp_path)
+    assert {item.outcome for item in evidence.probes} == {"completed"}
+    (told,) = evidence.facts.values()
+    assert "which may preempt others: the cluster refused POST /apis/scheduling.k8s.io" in told

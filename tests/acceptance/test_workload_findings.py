@@ -8,8 +8,7 @@ import pytest
 
 from components.acceptance.evidence import Probe, ProbeEvidence
 from components.acceptance.judge.image import judge_image
-from components.acceptance.judge.nccl_profile import (
-    Adapters,
+from components.acceptance.judge.nccl_findings import (
     judge_hcas,
     judge_network,
     judge_topology,
@@ -28,6 +27,7 @@ from components.acceptance.judge.workload_findings import (
 )
 from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.log_model import (
+    Channels,
     DeepSpeedLog,
     DeepSpeedRow,
     Hca,
@@ -220,10 +220,28 @@ def adapters(count: int = 2, layer: str = "IB", *, relaxed: bool = True) -> Host
 def test_adapters_of_a_host(
     hosts: tuple[HostNetwork, ...], names: tuple[str, ...], verdict: str, actual: str
 ) -> None:
-    log = NcclLog(program="nccl-tests", hosts=hosts)
-    found = judge_hcas(log, "p", Adapters(2, names))
+    used = tuple(hca.index for host in hosts for hca in host.hcas)
+    channels = Channels(net={"IB": 9}, devices_by_host={"w0": used})
+    log = NcclLog(program="nccl-tests", hosts=hosts, channels=channels)
+    found = judge_hcas(log, "p", 2, names)
     assert (found.verdict, found.actual) == (verdict, actual)
     assert (found.next_step == "") is (verdict == "passed")
+
+
+@pytest.mark.parametrize(
+    ("used", "verdict", "actual"),
+    [
+        ((0, 1), "passed", "2 on each of 1 hosts: mlx5_0, mlx5_1"),
+        ((1,), "failed", "1 on w0 (mlx5_1)"),
+        ((), "error", "no channel line shows the adapters of w0"),
+        ((0, 7), "error", "no channel line shows the adapters of w0"),
+    ],
+)
+def test_adapters_count_that_channels_use(used: tuple[int, ...], verdict: str, actual: str) -> None:
+    channels = Channels(net={"IB": 2}, devices_by_host={"w0": used})
+    log = NcclLog(program="nccl-tests", hosts=(adapters(),), channels=channels)
+    found = judge_hcas(log, "p", 2)
+    assert (found.verdict, found.actual) == (verdict, actual)
 
 
 def test_the_profile_of_nccl() -> None:

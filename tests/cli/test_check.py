@@ -30,6 +30,19 @@ def test_clean_file_is_exit_0(railyard: Call) -> None:
     assert "3 hosts, 1 switch, 2 rails" in done.out
 
 
+def test_warnings_alone_keep_the_line_of_what_was_read(railyard: Call, tmp_path: Path) -> None:
+    done = railyard("check", _site(tmp_path, "kubespray-variable--left"))
+    assert done.code == 0
+    assert "1 warning. Nothing was touched." in done.out
+    assert "good but for warnings (" in done.out
+
+
+def test_a_wrong_choice_is_told_without_the_words_of_an_exception(railyard: Call) -> None:
+    done = railyard("check", "site.yaml", "--format", "xml")
+    assert done.code == 2
+    assert "'--format': 'xml' is not one of 'text', 'json'" in done.err
+
+
 def test_problems_are_exit_1_and_on_stdout(railyard: Call, tmp_path: Path) -> None:
     site = _site(tmp_path, "mtu-chain")
     done = railyard("check", site)

@@ -125,7 +125,7 @@ def test_completion_knows_commands_verbs_and_stacks(tmp_path: Path) -> None:
         (tmp_path / f"Pulumi.{stack}.yaml").touch()
     (tmp_path / "Pulumi.yaml").touch()
     assert _complete(tmp_path, "railyard d") == ["drift", "discover"]
-    assert _complete(tmp_path, "railyard judge n") == ["nccl"]
+    assert _complete(tmp_path, "railyard judge n") == ["nccl", "node"]
     assert _complete(tmp_path, "railyard cloud ") == ["export"]
     assert _complete(tmp_path, "railyard drift ") == ["dev", "prod.eu"]
     assert _complete(tmp_path, "railyard accept p") == ["prod.eu"]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,69 @@ def test_a_floor_that_is_no_number_is_exit_2(
     done = railyard("judge", kind, "-", f"{option}={value}")
     assert (done.code, done.out) == (2, "")
     assert "is no least bandwidth" in done.err
+
+
+_ALONE = """
+import sys
+from components.cli.judge import main
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {refused!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+sys.argv = ["railyard-judge", *{words!r}]
+try:
+    main()
+finally:
+    third = {{name.partition(".")[0] for name in sys.modules}}
+    print("brought:", *sorted(third & set({refused!r})))
+"""
+_NOT_FOR_LOGS = (
+    "pulumi", "pulumi_command", "pulumi_kubernetes", "kubernetes", "asyncssh", "netmiko",
+    "cryptography", "matplotlib", "ruamel", "urllib3", "grpc", "google",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("perftest", "perftest/deepops_dgx1_roce_flattened.txt", "--expect", "roce"), 0),
+        (("perftest", "perftest/deepops_dgx1_roce_flattened.txt", "--min-gbit", "99"), 1),
+        (("nccl", "nccl/crusoe_h100_ib.txt"), 0),
+        (("training", "training/nvaie_resnet50.txt", "--format", "json"), 0),
+        (("nccl", "no_such_file"), 2),
+    ],
+)
+def test_the_judge_alone_needs_no_library_of_the_other_commands(
+    words: tuple[str, ...], code: int
+) -> None:
+    recorded = Path(__file__).parents[1] / "acceptance" / "recorded"
+    words = (words[0], str(recorded / words[1]), *words[2:])
+    call = _ALONE.format(refused=_NOT_FOR_LOGS, words=words)
+    done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (code, "brought:"), done.stderr
+
+
+def test_the_judge_is_a_module_that_runs() -> None:
+    call = [sys.executable, "-m", "components.cli.judge", "perftest", "--help"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert (done.returncode, "--max-tail-usec" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "code"),
+    [("node_burn", 1, 0), ("node_burn", 8, 1), ("node_nccl", 1, 4), ("node_load_fails", 1, 1)],
+)
+def test_the_gpus_of_a_machine(railyard: Call, name: str, gpus: int, code: int) -> None:
+    """A collective of one rank proves nothing, so that log cannot be judged as a whole."""
+    file = FOLDER / "node" / f"{name}.log"
+    assert railyard("judge", "node", str(file), "--gpus", str(gpus)).code == code
+
+
+def test_another_log_is_none_of_a_machine(railyard: Call, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("# nThread 1\n")
+    done = railyard("judge", "node", str(tmp_path / "x"), "--gpus", "8")
+    assert done.code == 4
+    assert "said nothing of its GPUs" in done.out

@@ -104,6 +104,20 @@ def test_the_last_report_is_shown(railyard: Call, folder: Path) -> None:
     assert (folder / LAST).with_name("report.html").is_file()
 
 
+def test_the_last_report_is_compared_with_another_run(railyard: Call, folder: Path) -> None:
+    put_evidence(folder, evidence(6), LAST.replace("0007", "0006"))
+    put_evidence(folder, evidence(7), LAST)
+    done = railyard("report", "dev", "--no-open", "--against", "6")
+    assert done.code == 0
+    assert "against run 6 of 20" in done.out
+    assert "  no verdict changed, and no speed by 3 %" in done.out
+    assert "Against run 6" in (folder / LAST).with_name("report.html").read_text()
+    done = railyard("report", "dev", "--no-open", "--against", "3")
+    assert (done.code, done.out) == (2, "")
+    assert "has no run 3 here" in done.err
+    assert "take one of: 6, 7" in done.err
+
+
 def test_a_stack_without_a_report_says_how_to_get_one(railyard: Call, folder: Path) -> None:
     del folder
     done = railyard("report", "dev", "--no-open")

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-_HEAVY: Final = ("asyncssh", "netmiko", "kubernetes", "urllib3", "matplotlib", "pulumi.automation")
+_HEAVY: Final = ("asyncssh", "netmiko", "kubernetes", "urllib3", "pulumi.automation")
 _STAND_IN: Final = """
 from standins.bare import without_init
 with without_init("pulumi", "pulumi.runtime"):

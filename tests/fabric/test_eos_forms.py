@@ -182,7 +182,7 @@ def test_an_answer_is_read(reader: str, answer: object, wanted: object) -> None:
 def test_other_shapes_are_told_with_their_text(text: str) -> None:
     lost = json.dumps(_nested("interfaces", PORT, value={"inDiscards": 4, "outDiscards": 0}))
     commands = EosDriver().counters([PORT]).commands
-    answers = dict(zip(commands, (text, lost, *[""] * 4), strict=True))
+    answers = dict(zip(commands, (text, lost, *[""] * 5), strict=True))
     found = show.port_counters(PORT, answers)
     unread = next(each for each in found.unread if each.way == "rx")
     assert (unread.command, unread.text) == ("show interfaces Ethernet1/1 counters | json", text)
@@ -248,6 +248,7 @@ PRINTED: Final[list[tuple[str, str, Any]]] = [
     (show.SUMMARY, "show_ip_bgp_summary.json", ""),
     (show.BFD, "show_bfd_peers.json", ""),
     (show.COUNTERS["discards"], "show_interfaces_counters_discards.json", ""),
+    (show.COUNTERS["errors"], "show_interfaces_counters_errors.json", ""),
     (show.COUNTERS["tx"], "show_interfaces_counters_queue_detail.json", ""),
     (show.SESSIONS, "show_configuration_sessions_4.31.json", "4.31.2F"),
     (show.SESSIONS, "show_configuration_sessions_4.32.json", "4.32.1F"),

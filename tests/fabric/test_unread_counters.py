@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from components.fabric.systems.onyx import CONGESTION
 from components.fabric.systems.onyx import system as show
 from components.fabric.systems.onyx.system import OnyxDriver
 
+FORMS = Path(__file__).parent / "forms" / "eos"
 TOTALS = (
     "Eth1/1:\n  Rx:\n    7  packets\n    5000  bytes\n    2  discard packets\n"
     "  Tx:\n    9000  bytes\n"
@@ -71,11 +73,12 @@ def test_only_the_hop_of_the_unread_counters_is_not_proven(role: HopRole, status
 
 def test_eos_counters_under_another_name_leave_the_totals() -> None:
     driver = EosDriver()
-    totals, discards, sent, marked, pauses, storms = driver.counters(["Ethernet1"]).commands
+    totals, discards, errors, sent, marked, pauses, storms = driver.counters(["Ethernet1"]).commands
     queues = {"egressQueueCounters": {"interfaces": {"Ethernet1": {"queued": 4}}}}
     answers = {
         totals: json.dumps({"interfaces": {"Ethernet1": {"inOctets": 4700}}}),
         discards: json.dumps({"interfaces": {"Ethernet1": {"inDiscards": 1}}}),
+        errors: (FORMS / "show_interfaces_counters_errors.json").read_text(),
         sent: json.dumps(queues),
         marked: "{}",
         pauses: "% Invalid input",
@@ -87,3 +90,4 @@ def test_eos_counters_under_another_name_leave_the_totals() -> None:
     assert "queued" in next(each.text for each in found.unread if each.way == "tx")
     assert "pauses" in {each.way for each in found.unread}
     assert (found.pauses, found.storms[3]) == ({}, 0)
+    assert found.errors == {"fcsErrors": 3, "symbolErrors": 1}

@@ -33,7 +33,7 @@ def test_it_is_drained_before_its_switch_ports_lose_their_settings(
 ) -> None:
     """The engine updates before it deletes, so its own steps come after those of its switch."""
     changed = changed_inputs(large_graph, less) & custom(large_graph) & custom(less)
-    assert changed == {"leaf-01-apply", "acceptance-evidence"}
+    assert changed == {"leaf-01-apply", "acceptance-evidence", "acceptance-gate"}
     assert custom(less) - custom(large_graph) == {DRAIN}
     assert waits_for(less, "leaf-01-apply", DRAIN)
     asked = less.named(DRAIN)

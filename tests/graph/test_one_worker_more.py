@@ -31,6 +31,6 @@ def test_only_the_worker_its_ports_and_the_proof_are_touched(dev_graph: Graph) -
     assert custom(after) - custom(dev_graph) == new
     assert custom(dev_graph) - custom(after) == set()
     changed = changed_inputs(dev_graph, after) - new
-    assert changed & custom(after) == {"leaf-01-apply", "acceptance-evidence"}
+    assert changed & custom(after) == {"leaf-01-apply", "acceptance-evidence", "acceptance-gate"}
     # Components run nothing: how many hosts and groups there are, and all names.
     assert changed - custom(after) == {"hosts", "reboots"}

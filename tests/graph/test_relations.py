@@ -220,7 +220,9 @@ def test_cluster_scoped_custom_resources_carry_no_namespace(graph: Graph) -> Non
 def test_the_gate_judges_the_evidence(dev_graph: Graph) -> None:
     evidence, gate = dev_graph.named("acceptance-evidence"), dev_graph.named("acceptance-gate")
     assert gate.dependencies == ("acceptance-evidence",)
-    assert gate.plain("stdin") == '{"verdict": "what the probes saw"}'
+    told, asked_plan = gate.text("stdin").splitlines()
+    assert told == '{"verdict": "what the probes saw"}'
+    assert asked_plan == f'asked = "{parse_asked(evidence.text("stdin")).plan_digest}"'
     assert gate.text("create") == ".venv/bin/railyard evidence gate --fail --stack dev"
     assert evidence.text("create") == ".venv/bin/railyard evidence collect --number 1"
     asked = parse_asked(evidence.text("stdin"))

@@ -169,7 +169,7 @@ def test_the_shell_of_the_recipe_parses() -> None:
     with context_folder() as folder:
         text = (folder / "Dockerfile").read_text()
     steps = re.findall(r"(?ms)^RUN (.*?[^\\])$", text)
-    assert len(steps) == 4
+    assert len(steps) == 5
     for step in steps:
         done = subprocess.run(["/bin/bash", "-n"], input=step, text=True, timeout=10, check=False)
         assert done.returncode == 0, step

@@ -110,6 +110,38 @@ def test_every_name_of_a_run_is_numbered_and_fits(plan: ClusterProbes) -> None:
             assert "RUN-NUMBER" not in json.dumps(body)
 
 
+@pytest.mark.parametrize("length", [18, 40, 63])
+def test_jobs_of_hosts_with_long_names_fit_and_differ(spec: ClusterSpec, length: int) -> None:
+    """The API refuses a Job whose name is longer than 63: it becomes a label of the pods."""
+    hosts = tuple(
+        host.model_copy(update={"name": host.name.ljust(length, "x")}) for host in spec.hosts
+    )
+    plan = plan_probes(changed_spec(spec, hosts=hosts))
+    jobs = (*plan.memlock, *(body for job in plan.jobs for body in job.objects))
+    bodies: list[Any] = [*number_objects(jobs, 1_234_567_890)]
+    names = [body["metadata"]["name"] for body in bodies if body["kind"] == "Job"]
+    assert len(names) == len(set(names)) == len(spec.workers) + 2 * 2
+    assert max(map(len, names)) <= 63
+
+
+def test_workers_of_a_kind_with_a_long_name_have_names_that_are_dns_labels(
+    spec: ClusterSpec,
+) -> None:
+    """`validateMPIJobName` of mpi-operator: NAME-worker-LAST must be a label of 63 characters."""
+    first, *others = (
+        host.model_copy(update={"name": host.name.ljust(63, "x")}) for host in spec.workers
+    )
+    odd = first.model_copy(update={"name": "odd".ljust(63, "y"), "gpus": 4})
+    more = odd.model_copy(update={"name": "odd".ljust(63, "z")})
+    spec = changed_spec(spec, hosts=(*spec.hosts[:1], first, *others, odd, more))
+    jobs = [job for job in plan_probes(spec).jobs if job.probe.kind == "nccl"]
+    objects = tuple(body for job in jobs for body in job.objects)
+    bodies: list[Any] = [*number_objects(objects, 1_234_567_890)]
+    names = [body["metadata"]["name"] for body in bodies]
+    assert len(set(names)) == 2
+    assert max(len(f"{name}-worker-1") for name in names) <= 63
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_the_pods_scripts_parse(plan: ClusterProbes, which: int) -> None:
     body = bodies_of(plan, 0)[which]

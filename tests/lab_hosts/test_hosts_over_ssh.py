@@ -10,8 +10,12 @@ from typing import cast
 import pytest
 from pydantic import TypeAdapter
 
+from components.acceptance.collect.counter_names import RDMA, READ, SHOW
+from components.acceptance.collect.counters import parse_ethtool
+from components.acceptance.plan import CounterSource
+from components.remote.step import Endpoint
 from lab.hosts.rootfs import tool_interpreter
-from tests.lab_hosts.conftest import SmallLab
+from tests.lab_hosts.conftest import PORT, SmallLab
 
 pytestmark = pytest.mark.lab
 
@@ -340,3 +344,20 @@ def test_connections_and_processes_are_counted(lab: SmallLab) -> None:
     assert after["connections"] - before["connections"] == 1
     assert after["sessions"] - before["sessions"] == 1
     assert 2 <= after["processes"] - before["processes"] <= 6
+
+
+def test_acceptance_reads_what_a_nic_and_its_vfs_count(lab: SmallLab) -> None:
+    """Each function has its own counters of queue pairs; the port has those of the link."""
+    lab.out("gpu01", f"echo 2 > {NUMVFS}")
+    text = lab.out("gpu01", SHOW + READ.format(name="enp5s0", rdma=RDMA))
+    source = CounterSource(
+        Endpoint("gpu01", "host", "127.0.0.1", PORT, "nvidia", ""), "linux", ("enp5s0",)
+    )
+    found = parse_ethtool(text, source)["enp5s0"]
+    own = {name for name in found if name.startswith("vf.")}
+    assert {name.rpartition(".")[2] for name in own} == {
+        "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "roce_adp_retrans",
+    }  # fmt: skip
+    assert len(own) == 2 * 4
+    assert {"rx_crc_errors_phy", "link_down_events_phy", "np_cnp_sent"} < {*found}
+    assert found["vfs_hidden"] == 0

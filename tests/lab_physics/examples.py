@@ -280,7 +280,8 @@ class Played:
                 words = {"port_xmit_data": grown["tx_prio0_bytes"] // 4}
                 words |= {"port_rcv_data": grown["rx_prio0_bytes"] // 4}
                 found[hca.host, hca.name] = words
-        return Snapshot(found)
+        counted = {place: {**words, "out_of_sequence": 0} for place, words in found.items()}
+        return Snapshot(counted)
 
     def report(self, *names: str) -> Report:
         """The judged evidence of the planned probes of these names, or of all."""

@@ -84,7 +84,7 @@ _CASES: tuple[tuple[type[BaseModel], str, tuple[Json, ...], tuple[Json, ...]], .
     (K3sPlane, "api_port", (6443, 29999, 32768, 65535),
      (0, 2379, 6444, 10250, 30000, 32767, 65536)),
     (K3sPlane, "service_cidr", ("10.43.0.0/16", "10.43.0.0/28", "10.0.0.0/12"),
-     ("10.0.0.0/8", "10.43.0.0/29", "10.43.0.0")),
+     ("10.0.0.0/8", "10.43.0.0/29", "10.43.0.0", False, 5)),
     (VirtualMachine, "memory_mib", (4096, 262144), (4092, 4097, 0)),
     (VirtualMachine, "mmio_gib", (32, 128, 4194304), (16, 100, 0, 8388608)),
     (Hypervisor, "release", ("7.0U2", "7.0.2", "8.0", "7.0U3d"), ("7", "7.0.1U2", "ESXi 7.0")),
@@ -93,7 +93,7 @@ _CASES: tuple[tuple[type[BaseModel], str, tuple[Json, ...], tuple[Json, ...]], .
     (IbPartition, "name", ("storage", "Default2"), ("Default", "default", "my storage")),
     (DriverPackage, "source", ("/opt/doca.deb", "https://m/doca.deb"),
      ("http://m/doca.deb", "https://m/doca.deb?token=a", "/opt/doca~rc.deb", "doca.deb")),
-    (Routing, "router_id", ("10.255.0.1",), ("0.0.0.0", "224.0.0.5", "250.0.0.1")),  # noqa: S104
+    (Routing, "router_id", ("10.255.0.1",), ("0.0.0.0", "224.0.0.5", "250.0.0.1", 7)),  # noqa: S104
 )  # fmt: skip
 _FLAT = tuple(
     pytest.param(model, key, value, taken, id=f"{model.__name__}-{key}-{str(value)[:40]}")

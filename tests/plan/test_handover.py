@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.acceptance.probes.unproven import list_unproven
+from components.checks.link_addresses import check_routed_port
 from components.checks.site import check_loaded
 from components.model.cluster import ClusterSpec
 from components.model.owners import left_alone
@@ -54,6 +55,15 @@ def test_it_follows_the_file() -> None:
     assert "PFC: on for priority 4 alone, on every port, both ways, with the PFC watchdog" in page
 
 
+def test_a_pod_address_needs_a_routed_switch_of_the_file() -> None:
+    spec = _without_switches()
+    card = spec.hosts[1].nics[0].model_copy(update={"pod_address": "10.10.111.1"})
+    hosts = (spec.hosts[0], spec.hosts[1].model_copy(update={"nics": (card,)}), *spec.hosts[2:])
+    (found,) = check_routed_port(spec.model_copy(update={"hosts": hosts}))
+    assert "the file has no switch" in found.what
+    assert "as a VLAN" in found.fix
+
+
 def test_shared_cards_send_without_a_tag() -> None:
     assert "untagged (the cards do not tag)" in _page(_without_switches("shared-rdma"))
 
@@ -71,7 +81,7 @@ def test_a_site_with_switches_or_infiniband_has_no_such_page(example: str) -> No
     assert all(each.subject != "fabric" for each in list_unproven(spec))
 
 
-@pytest.mark.parametrize("system", ["junos", "nxos", "NX-OS", "enterprise_sonic"])
+@pytest.mark.parametrize("system", ["junos", "nxos", "NX-OS", "nvos", "enterprise_sonic"])
 def test_an_unknown_system_gets_the_way_out_and_no_wrong_guess(system: str) -> None:
     text = CLEAN.read_text(encoding="utf-8").replace("os: onyx", f"os: {system}")
     (problem,) = check_loaded(parse_site(text, "site.yaml"), "site.yaml").problems

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -12,6 +13,7 @@ from typing import cast
 import pytest
 import yaml
 
+from components.artefacts import listing
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
 from components.checks.pins import refused_unpinned
@@ -72,6 +74,15 @@ def test_a_chart_as_the_lock_has_it_is_good_and_another_is_named(
         assert "it has no chart gpu-operater" in other.actual
         (gone,) = look(site(repo=f"{served.address}/none", chart="gpu-operator"), tmp_path)
         assert "404" in gone.actual
+
+
+def test_the_tag_of_an_image_is_said_once(tmp_path: Path) -> None:
+    with serve({}, tmp_path, tls=False) as served:
+        image = f"{served.address.removeprefix('http://')}/nccl:1"
+        (jobs,) = (each for each in listing.artefacts_of(site()) if each.path == ("jobs", "image"))
+        asked = replace(jobs, name=image, address=image, version="1")
+        (found,) = look_here(Reach(site(), {}), asked, lock_of(site()), tmp_path)
+    assert found.what == f"{image} cannot be fetched from this machine."
 
 
 def test_another_authority_is_told_as_one(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from components.core.finding import Finding
 from components.core.key_values import HostState
+from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
 from components.hosts.judge_settings import refuse_settings
 from components.hosts.plan import plan_hosts
 from components.preflight.artefacts import Artefact
-from components.preflight.judge_others import judge_switch, read_refusals
+from components.preflight.judge_others import judge_session, judge_switch, read_refusals
 from components.preflight.page import render_html
 from components.preflight.report import Preflight, render_json, render_text
 from tests.golden.site import load_example
@@ -28,6 +29,7 @@ from tests.preflight.lacks import (
     foreign,
     host,
     judge_engine,
+    session,
     settings,
     switch,
 )
@@ -123,6 +125,15 @@ def test_an_esxi_that_is_too_old_for_everything_is_named_as_such() -> None:
     assert "another release than the file says" in other.what
 
 
+def test_a_device_without_a_session_has_one_fix() -> None:
+    """As a switch says it that ends each connection."""
+    reset = "no session within 10 s: [Errno 104] Connection reset by peer"
+    found = judge_session(
+        "leaf-01", Unreachable(f"{reset}\n  fix    see the log of its SSH server")
+    )
+    assert (found.actual, found.fix) == (reset, "see the log of its SSH server")
+
+
 def test_an_update_refuses_in_the_same_words_what_its_look_sees() -> None:
     plans = plan_hosts(ROCE)
     seen = {plan.name: HostState(dict(plan.desired.values)) for plan in plans}
@@ -201,3 +212,13 @@ def test_a_driver_that_should_be_there_is_judged_by_what_the_host_answers(
     assert (found.cause, found.actual, found.wanted) == ("rdma-driver", there, wanted)
     assert words in found.what
     assert not settings("driver.present", wanted, {"driver.present": wanted})
+
+
+def test_the_way_out_that_an_error_names_is_the_fix() -> None:
+    (found,) = session("leaf-01: no session: Connection lost\n  fix    see the log of its\nserver")
+    assert (found.actual, found.fix) == (
+        "leaf-01: no session: Connection lost",
+        "see the log of its server",
+    )
+    (found,) = session("gpu01 refused our key\n  fix    pin its new one")
+    assert found.actual == "gpu01 refused our key; pin its new one"

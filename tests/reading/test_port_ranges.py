@@ -88,8 +88,13 @@ def test_a_range_counts_the_addresses_of_its_links() -> None:
 
 
 def test_of_an_unknown_model_nothing_is_guessed() -> None:
-    loaded = parse_site(SITE.replace("SN2700", "SN1").replace('"1/1":', '"1/1-1/2":'), "s")
-    assert any("1/1-1/2" in problem.what for problem in loaded.problems)
-    written: dict[str, Json] = {"1/1-1/2": "gpu[1-2]/rail-0"}
-    assert spread("SN1", "onyx", dict(written)) == written
+    site = SITE.replace("model: SN2700", "model: MSN2700").replace('"1/1":', '"1/1-1/2":')
+    (problem,) = [each for each in parse_site(site, "s").problems if "1/1-1/2" in str(each)]
+    assert problem.rule == "port-range"
+    assert "nothing is known of the ports of MSN2700 with onyx" in problem.what
+    assert "switch_models: {MSN2700: {ports: 32, speeds_gbit_s: [100]}}" in problem.fix
+    written: dict[str, Json] = {"1/1-1/2": "gpu[1-2]/rail-0", "1/9": "gpu9/rail-0"}
+    assert spread("SN1", "onyx", dict(written)) == {"1/9": "gpu9/rail-0"}
+    without = parse_site(site.replace("    model: MSN2700\n", ""), "s").problems
+    assert [each.rule for each in without] == ["port-range", "missing-key"]
     assert spread_document({"switches": "none"}) == {"switches": "none"}

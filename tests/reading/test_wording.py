@@ -84,12 +84,25 @@ def _problems(defaults: str) -> list[Problem]:
             "host_defaults.gpu_driver_version is the number 580.126, and a text is expected.",
             "write a version of a GPU driver such as 580.126.20, in quotes.",
         ),
+        (
+            "user: rocky",
+            'host_defaults.user is the text "rocky", and a mapping of keys to values is expected.',
+            "write a mapping; its keys are name, uid.",
+        ),
     ],
 )
 def test_refusal_says_what_is_right(defaults: str, what: str, fix: str) -> None:
     [problem] = _problems(defaults)
     assert problem.what.endswith(what)
     assert problem.fix == fix
+
+
+def test_a_cluster_of_another_tool_is_named() -> None:
+    text = CLEAN.read_text(encoding="utf-8").replace(
+        "kubernetes:\n", "kubernetes:\n  plane: rke2\n", 1
+    )
+    (problem,) = parse_site(text, "x").problems
+    assert "`existing` takes a cluster that another tool made" in problem.fix
 
 
 def test_a_text_is_no_file_of_its_own() -> None:
@@ -134,6 +147,7 @@ def test_every_pattern_of_the_model_has_words() -> None:
         ("gpu2", ("gpu01", "gpu02"), "gpu02"),
         ("connectx-7", ("ConnectX-6", "ConnectX-7"), "ConnectX-7"),
         ("ConnectX-4", ("ConnectX-5", "ConnectX-8"), ""),
+        ("speed", ("pci", "speed_gbit_s"), "speed_gbit_s"),
         ("rail-7", ("rail-0", "rail-1"), ""),
     ],
 )

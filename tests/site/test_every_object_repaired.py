@@ -149,7 +149,7 @@ class Stack:
         """The number of the last proof that was demanded."""
         resources: Any = self.engine.export(self.folder)["deployment"]["resources"]
         (gate,) = [each for each in resources if each["urn"].endswith("::acceptance-gate")]
-        number = re.fullmatch(r"evidence (\d+)", gate["inputs"]["stdin"].strip())
+        number = re.match(r"evidence (\d+)\n", gate["inputs"]["stdin"])
         assert number, gate["inputs"]
         return int(number[1])
 

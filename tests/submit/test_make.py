@@ -10,8 +10,11 @@ import pytest
 import yaml
 
 from components.jobs.environment import job_script
-from components.submit.make import render_objects
+from components.submit.choose import choose
+from components.submit.make import make_job, render_objects
 from tests.golden.files import check_golden
+from tests.golden.site import changed_spec
+from tests.lab_physics.examples import example
 from tests.submit.jobs import asked_for, job_of
 
 SHARED = "node03,node04"
@@ -102,6 +105,19 @@ def test_perftest_has_a_server_and_a_client_on_every_rail() -> None:
     ]
     client = bodies[3]["spec"]["template"]["spec"]["containers"][0]["command"][2]
     assert "10.10.112.254" in client
+
+
+def test_perftest_of_hosts_with_long_names_has_the_users_own_names() -> None:
+    site = example("dgx-roce")
+    hosts = tuple(host.model_copy(update={"name": host.name.ljust(60, "x")}) for host in site.hosts)
+    asked = asked_for("perftest", ",".join(host.name for host in hosts if host.role == "worker"))
+    chosen, troubles = choose(changed_spec(site, hosts=hosts), asked)
+    assert troubles == ()
+    assert chosen is not None
+    bodies: list[Any] = [*make_job(chosen).objects]
+    assert [body["metadata"]["name"] for body in bodies] == [
+        f"perftest-rail-{rail}-{end}" for rail in (0, 1) for end in "sc"
+    ]
 
 
 def test_torchrun_gets_the_same_variables_that_trainer_sets() -> None:

@@ -23,8 +23,10 @@ from components.model.kubernetes import ExistingPlane
 from components.model.sources import Registry
 from components.operators.restore import RestoreRequest
 from components.plan.make import ClusterPlan, make_plan
+from components.remote.lines import parse_lines, render_lines
 from components.update.cluster import asked_of_cluster, manifests_of
 from components.update.decide import Intentions, intend
+from components.update.proof import repairs_of
 from components.update.seen import Seen
 from tests.golden.site import changed_spec
 from tests.update.test_decide import PLAN, SPEC, as_applied, clean
@@ -115,6 +117,8 @@ def test_an_object_within_a_release_gets_a_note_that_stays_when_it_is_repaired()
     applied = with_objects(as_applied())
     applied = replace(applied, steps={**applied.steps, STEP: AppliedStep(stdin)})
     intact = ReleaseLook(Release("deployed", 1))
+    assert decided(look(release=intact), applied).run == 5, "the repair is not proven yet"
+    applied = proven(applied, first.notes)
     assert decided(look(release=intact), applied).notes[STEP] == f"1: {words}"
     assert decided(look(release=intact), applied).run == 4
     assert decided(look(release=gone), applied).notes[STEP] == f"2: {words}"
@@ -143,6 +147,14 @@ def installed(plan: ClusterPlan = PLAN) -> Applied:
     objects = {each.resource_name: each.body for each in manifests_of(plan)}
     charts: Any = {each.release: {"name": each.release} for each in plan.operators.charts}
     return replace(with_objects(as_applied(plan), **objects), releases=charts)
+
+
+def proven(applied: Applied, notes: Mapping[str, str]) -> Applied:
+    """The state after a proof that came after these repairs."""
+    proof = applied.steps[EVIDENCE_STEP]
+    lines = {**parse_lines(proof.stdin), "repairs": repairs_of(notes)}
+    done = replace(proof, stdin=render_lines(lines))
+    return replace(applied, steps={**applied.steps, EVIDENCE_STEP: done})
 
 
 def test_a_dead_api_holds_all_objects_and_asks_for_no_proof() -> None:
@@ -205,6 +217,8 @@ def test_a_changed_object_gets_a_note_that_stays() -> None:
     note = first[daemons.resource_name]
     noted = {**applied.objects, daemons.resource_name: repaired(daemons.body, note)}
     after = replace(applied, objects=noted)
+    assert decided(quiet, after).run == 5, "the repair is not proven yet"
+    after = proven(after, first)
     assert decided(quiet, after).notes[daemons.resource_name] == note
     assert decided(quiet, after).run == 4
     again = decided(gone, after).notes

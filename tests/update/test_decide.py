@@ -21,7 +21,7 @@ from components.remote.lines import parse_lines, render_lines
 from components.remote.script import render_step_command
 from components.remote.step import RemoteStep
 from components.update.decide import Intentions, intend, judge_drift, refusals
-from components.update.proof import Accept
+from components.update.proof import Accept, repairs_of
 from components.update.refusals import disruptions_refused
 from components.update.seen import Facts, Seen
 from tests.golden.site import changed_spec, load_example
@@ -119,6 +119,36 @@ def test_a_repair_is_noted_for_its_step_only_and_proven() -> None:
     assert list(intentions.notes) == ["leaf-01-apply"]
     assert intentions.notes["leaf-01-apply"].startswith("1: vlan_111 of switch is absent")
     assert intentions.run == 5
+
+
+def _after_repair(proven: str = "") -> tuple[Applied, str]:
+    """The state after leaf-01 was repaired, and the digest of that repair."""
+    switch = PLAN.switches[0].desired
+    facts = clean() | {"leaf-01": switch.model_copy(update={"vlans": ()})}
+    notes = decide(facts=facts).notes
+    applied = as_applied()
+    steps = dict(applied.steps)
+    repaired = {**json.loads(steps["leaf-01-apply"].stdin), "repair": notes["leaf-01-apply"]}
+    steps["leaf-01-apply"] = AppliedStep(json.dumps(repaired))
+    proof = steps["acceptance-evidence"]
+    lines = {**parse_lines(proof.stdin), "repairs": proven}
+    steps["acceptance-evidence"] = replace(proof, stdin=render_lines(lines))
+    return Applied(steps), repairs_of(notes)
+
+
+def test_a_repair_that_was_killed_before_its_proof_is_proven_by_the_next_run() -> None:
+    applied, _ = _after_repair()
+    found = decide(applied=applied)
+    assert found.run == 5
+    assert found.changed is None, "nobody knows what else the killed run repaired"
+
+
+def test_a_repair_that_is_proven_stays_proven() -> None:
+    applied, digest = _after_repair()
+    applied, _ = _after_repair(digest)
+    assert digest
+    assert decide(applied=applied).run == 4
+    assert decide(applied=applied, facts={}).run == 4
 
 
 def test_a_silent_device_without_changes_refuses_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -84,3 +85,26 @@ def test_when_a_run_gets_another_number(accept: Accept, run: int, *, edited: boo
 def test_the_part_that_is_asked_for_is_no_part_of_the_plans_fingerprint() -> None:
     asked = replace(PLAN.acceptance, probes=PLAN.acceptance.probes[:1])
     assert replace(PLAN, asked=asked).digest == PLAN.digest
+
+
+@pytest.mark.parametrize(
+    ("days_ago", "accept", "run"),
+    [
+        (29, "changed", 4),
+        (31, "changed", 5),
+        (31, "canary", 4),
+        (31, "never", 4),
+        (None, "changed", 4),
+    ],
+)
+def test_a_proof_counts_for_the_days_of_the_file(
+    days_ago: int | None, accept: Accept, run: int
+) -> None:
+    """Evidence of an older release tells no date: it counts until the next proof."""
+    date = datetime.now(UTC) - timedelta(days=days_ago or 0)
+    told = render_lines({"proven_at": date.isoformat()}) if days_ago else "evidence 4\n"
+    steps = dict(proven(SHARED).steps)
+    evidence, gate = steps["acceptance-evidence"], steps["acceptance-gate"]
+    steps["acceptance-evidence"] = replace(evidence, stdout=told)
+    steps["acceptance-gate"] = replace(gate, stdin=told)
+    assert decide(applied=Applied(steps), accept=accept).run == run

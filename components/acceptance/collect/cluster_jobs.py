@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from math import ceil
+from threading import BoundedSemaphore
 from typing import Final, cast
 
-from components.acceptance.collect.waits import Api, Body, end_of, is_launcher, pods_of, why_waiting
+from pydantic import JsonValue
+
+from components.acceptance.collect.waits import (
+    NOT_PLACED,
+    Api,
+    Body,
+    end_of,
+    is_launcher,
+    pods_of,
+    why_waiting,
+)
 from components.core.errors import Bug, DeviceError
 from components.kubernetes.calls import Answer, KubernetesCalls
+from components.kubernetes.manifest import Body as ManifestBody
 
+CALLS_AT_ONCE: Final = 16
+"""Requests to the API under way, and about so many looks at jobs in a second, of all probes."""
 POLL_S: Final = 0.5
 """Seconds between two looks at a running job: a run lasts seconds to minutes."""
 REQUEST_DEADLINE_S: Final = 30.0
@@ -22,6 +38,7 @@ _PATHS: Final = {
     ("v1", "Pod"): "/api/v1/namespaces/{ns}/pods",
     ("v1", "Service"): "/api/v1/namespaces/{ns}/services",
     ("v1", "ConfigMap"): "/api/v1/namespaces/{ns}/configmaps",
+    ("scheduling.k8s.io/v1", "PriorityClass"): "/apis/scheduling.k8s.io/v1/priorityclasses",
     ("batch/v1", "Job"): "/apis/batch/v1/namespaces/{ns}/jobs",
     ("kubeflow.org/v2beta1", "MPIJob"): "/apis/kubeflow.org/v2beta1/namespaces/{ns}/mpijobs",
     (
@@ -70,9 +87,11 @@ class KubernetesApi:
     def __init__(self, kubeconfig: str) -> None:
         """Read the kubeconfig; nothing is connected yet."""
         self._calls = KubernetesCalls(kubeconfig, REQUEST_DEADLINE_S)
+        self._gate = BoundedSemaphore(CALLS_AT_ONCE)
 
     def _call(self, method: str, path: str, body: Body | None = None) -> Answer:
-        answer = self._calls.call(method, path, body)
+        with self._gate:
+            answer = self._calls.call(method, path, body)
         if answer.status >= _FIRST_ERROR and answer.status != _NOT_FOUND:
             raise DeviceError(f"the cluster refused {method} {path}: {answer.status} {answer.text}")
         return answer
@@ -80,7 +99,10 @@ class KubernetesApi:
     def get(self, path: str) -> Body | None:
         """Read one object or list."""
         answer = self._call("GET", path)
-        return None if answer.status == _NOT_FOUND else cast("Body", json.loads(answer.text))
+        try:
+            return None if answer.status == _NOT_FOUND else cast("Body", json.loads(answer.text))
+        except ValueError as error:
+            raise DeviceError(f"the cluster answered GET {path} with no JSON: {error}") from error
 
     def text(self, path: str) -> str:
         """Read a log."""
@@ -117,12 +139,66 @@ def collection_of(body: Body) -> str:
     key = (body["apiVersion"], body["kind"])
     if key not in _PATHS:
         raise Bug(f"a probe cannot create {key[1]} of {key[0]}. Please open an issue.")
-    return _PATHS[key].format(ns=body["metadata"]["namespace"])
+    return _PATHS[key].format(ns=body["metadata"].get("namespace"))
 
 
 def path_of(body: Body) -> str:
     """Where the API has an object."""
     return f"{collection_of(body)}/{body['metadata']['name']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How a probe is waited for."""
+
+    place_s: float | None = None
+    """Seconds until it is given up if its pods get no place; None for its whole deadline."""
+    at_once: int = 1
+    """Probes that run beside it: the more, the rarer each is looked at."""
+
+
+ALONE: Final = Patience()
+
+
+@contextmanager
+def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
+    """A priority class for the pods of one run: its name, empty where there is none, and words.
+
+    Only a class can keep a pod from preempting others: Kubernetes refuses a pod whose own
+    `preemptionPolicy` differs from its class (`plugin/pkg/admission/priority/admission.go`).
+    """
+    body: Body = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "railyard-acceptance"}},
+        "value": 0,
+        "preemptionPolicy": "Never",
+    }
+    try:
+        api.delete(path_of(body))  # of a killed run
+        api.post(collection_of(body), body)
+    except DeviceError as error:
+        yield "", f"the cluster's default, which may preempt others: {error}"
+        return
+    try:
+        yield name, "0, and they preempt no other pod"
+    finally:
+        with suppress(DeviceError):
+            api.delete(path_of(body))
+
+
+def never_preempting(objects: Iterable[ManifestBody], name: str) -> list[ManifestBody]:
+    """The objects of a probe, with the class of that name for all of their pods."""
+    return [{key: _with_class(value, name) for key, value in body.items()} for body in objects]
+
+
+def _with_class(value: JsonValue, name: str) -> JsonValue:
+    if isinstance(value, list):
+        return [_with_class(each, name) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _with_class(each, name) for key, each in value.items()}
+    return found | {"priorityClassName": name} if "containers" in found else found
 
 
 def run_probe(
@@ -131,6 +207,7 @@ def run_probe(
     watched: Body,
     *,
     deadline_s: float,
+    patience: Patience = ALONE,
     clock: Callable[[], float] = time.monotonic,
 ) -> ProbeRun:
     """Create a probe's objects, wait for the watched job's end, read its log, delete all.
@@ -143,6 +220,7 @@ def run_probe(
         objects: Jobs, MPIJobs, Services in the order of creation.
         watched: The job whose end is the probe's end.
         deadline_s: Seconds until the probe is given up.
+        patience: How it is waited for; the default is that of a probe alone.
         clock: A monotonic clock in seconds.
     """
     try:
@@ -150,9 +228,12 @@ def run_probe(
             _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
         for body in objects:
             api.post(collection_of(body), body)
-        ran = _await_end(api, watched, deadline=clock() + deadline_s, clock=clock)
+        ran = _await_end(api, objects, watched, deadline_s, patience, clock)
         if not ran.ended:
             ran = replace(ran, reason=why_waiting(api, objects))
+        elif not ran.succeeded:
+            said = _said_by_others(api, objects, watched)
+            ran = replace(ran, reason="; ".join((ran.reason, *said)))
     except DeviceError as error:
         ran = ProbeRun("", ended=False, succeeded=False, reason=str(error))
     left = _clean(api, objects, clock)
@@ -184,15 +265,40 @@ def pause() -> None:
     time.sleep(POLL_S)  # noqa: TID251 - every loop around it has a deadline and says what it waits for
 
 
-def _await_end(api: Api, body: Body, *, deadline: float, clock: Callable[[], float]) -> ProbeRun:
+def _await_end(
+    api: Api,
+    objects: Sequence[Body],
+    body: Body,
+    deadline_s: float,
+    patience: Patience,
+    clock: Callable[[], float],
+) -> ProbeRun:
+    begun, place_s = clock(), patience.place_s
     while True:
         current = api.get(path_of(body)) or {}
         end = end_of(current)
         if end is not None:
             return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
-        if clock() >= deadline:
+        waited_s, given_up = clock() - begun, False
+        if place_s is not None and waited_s >= place_s:
+            place_s, given_up = None, NOT_PLACED in why_waiting(api, objects)
+        if given_up or waited_s >= deadline_s:
             return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason="")
-        pause()
+        for _ in range(ceil(patience.at_once / (CALLS_AT_ONCE * POLL_S))):
+            pause()
+
+
+_LAST_LINES: Final = 4
+"""Of the other end: its last words, and the line that its script puts around them."""
+
+
+def _said_by_others(api: Api, objects: Sequence[Body], watched: Body) -> Iterator[str]:
+    """The last lines of a failed probe's other jobs: a perftest's server knows why it ended."""
+    for body in objects:
+        if body["kind"] == "Job" and body is not watched:
+            lines = [line.strip() for line in _log_of(api, body).splitlines() if line.strip()]
+            if lines:
+                yield f"{body['metadata']['name']}: {' | '.join(lines[-_LAST_LINES:])}"
 
 
 def _log_of(api: Api, body: Body) -> str:

@@ -4,45 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeVar
 
+from components.acceptance.collect.counter_names import (
+    DATA_NAMES,
+    ENDS,
+    HIDDEN,
+    KINDS,
+    NAMES,
+    NIC_NAMES,
+    OF_WAY,
+    PAUSES,
+    RDMA,
+    READ,
+    READ_ADAPTERS,
+    SHOW,
+    WAYS,
+)
 from components.acceptance.evidence import Hop, HopRole, RoutingSeen, as_routing, diff_counters
 from components.acceptance.plan import ADAPTERS, CounterSource, HopPlan
 from components.core.beside import LostWay
 from components.core.errors import DeviceError
 from components.fabric.cabling import find_lost
 from components.fabric.device import read_counted, read_counters
-from components.fabric.systems.base import CounterWay, PortCounters, Unread
+from components.fabric.systems.base import PortCounters, Unread
 from components.remote.host_session import run_on_host
 
 READ_DEADLINE_S: Final = 20.0
-_ETHTOOL: Final = re.compile(r"^\s*([a-z0-9_]+): (\d+)\s*$", re.MULTILINE)
+_ETHTOOL: Final = re.compile(r"^\s*([a-zA-Z0-9_.]+): (\d+)\s*$", re.MULTILINE)
 
-_READ: Final = """echo '=== {name}'
-sudo -n ethtool -S {name}
-for file in /sys/class/net/{name}/device/infiniband/*/ports/1/hw_counters/out_of_sequence; do
-  if [ -r "$file" ]; then echo "out_of_sequence: $(cat "$file")"; fi
-done
-"""
-"""`out_of_sequence` is an RDMA hardware counter; ethtool does not show it."""
-
-READ_ADAPTERS: Final = """for device in /sys/class/infiniband/*; do
-  port=$device/ports/1
-  [ "$(cat "$port/link_layer" 2>/dev/null)" = InfiniBand ] || continue
-  case $(cat "$port/state") in 4:*) ;; *) continue ;; esac
-  echo "=== ${device##*/}"
-  for name in port_xmit_data port_rcv_data port_rcv_errors port_xmit_discards; do
-    echo "$name: $(cat "$port/counters/$name")"
-  done
-  echo "out_of_sequence: $(cat "$port/hw_counters/out_of_sequence" 2>/dev/null || echo 0)"
-done
-"""
 _DATA_UNIT_BYTES: Final = 4
 """`port_xmit_data` and `port_rcv_data` count words of four bytes (InfiniBand's PortCounters)."""
 
 Counters = Mapping[str, int]
+KeyT = TypeVar("KeyT", int, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,8 @@ async def _read(source: CounterSource, secrets: Mapping[str, str]) -> _Read:
         ports, lost = await asyncio.to_thread(_read_switch, source, secrets)
         counted = {n: _Interface(flatten_port(port), port.unread) for n, port in ports.items()}
         return counted, lost
-    each = (_READ.format(name=name) for name in source.interfaces)
-    command = READ_ADAPTERS if on_fabric else "".join(each)
+    each = (READ.format(name=name, rdma=RDMA) for name in source.interfaces)
+    command = READ_ADAPTERS if on_fabric else "".join((SHOW, *each))
     answer = await run_on_host(endpoint, secrets, command, deadline_s=READ_DEADLINE_S)
     found = parse_ethtool(answer.stdout, source)
     return {name: _Interface(counted) for name, counted in found.items()}, ()
@@ -124,28 +123,16 @@ def flatten_port(port: PortCounters) -> dict[str, int]:
 
     What a system does not count, or in a form that its driver does not know, is left out.
     """
-    flat: dict[str, int] = {}
-    if port.rx_discards is not None:
-        flat["rx_discards"] = port.rx_discards
-    if port.ecn_marked is not None:
-        flat["ecn_marked"] = port.ecn_marked
-    if port.rx_bytes is not None:
-        flat["rx_bytes"] = port.rx_bytes
-    for number, counted in port.by_priority.items():
-        if counted.rx_bytes is not None:
-            flat[f"rx_prio{number}_bytes"] = counted.rx_bytes
-        if counted.tx_bytes is not None:
-            flat[f"tx_tc{number}_bytes"] = counted.tx_bytes
-        if counted.tx_drops is not None:
-            flat[f"tx_tc{number}_drops"] = counted.tx_drops
-    return flat | _flatten_pauses(port)
-
-
-def _flatten_pauses(port: PortCounters) -> dict[str, int]:
-    """PFC frames as ethtool (mlx5) names them, and stuck queues."""
-    received = {f"rx_prio{number}_pause": each.received for number, each in port.pauses.items()}
-    sent = {f"tx_prio{number}_pause": each.sent for number, each in port.pauses.items()}
-    return received | sent | {f"tx_tc{number}_storms": n for number, n in port.storms.items()}
+    found: dict[str, int | None] = {
+        "rx_discards": port.rx_discards, "ecn_marked": port.ecn_marked, "rx_bytes": port.rx_bytes
+    }  # fmt: skip
+    for n, counted in port.by_priority.items():
+        found |= {f"rx_prio{n}_bytes": counted.rx_bytes, f"tx_tc{n}_bytes": counted.tx_bytes}
+        found[f"tx_tc{n}_drops"] = counted.tx_drops
+    for n, each in port.pauses.items():  # as ethtool (mlx5) names them
+        found |= {f"rx_prio{n}_pause": each.received, f"tx_prio{n}_pause": each.sent}
+    found |= {f"tx_tc{n}_storms": count for n, count in port.storms.items()}
+    return {name: value for name, value in (found | {**port.errors}).items() if value is not None}
 
 
 def parse_ethtool(text: str, source: CounterSource) -> dict[str, Counters]:
@@ -198,12 +185,10 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
     """What one hop counted of a probe, or why that is not known."""
     place = (hop.device, hop.interface)
     base = Hop(
-        rail=hop.rail,
-        direction=hop.direction,
-        role=hop.role,
-        device=hop.device,
+        rail=hop.rail, direction=hop.direction, role=hop.role, device=hop.device,
         interface=hop.interface,
-    )
+    )  # fmt: skip
+    needed = "rx" if hop.role.endswith("_ingress") else "tx"
     if hop.is_dark:
         return base.model_copy(update={"status": "no_login"})
     for snapshot in (before, after):
@@ -211,35 +196,62 @@ def measure_hop(hop: HopPlan, before: Snapshot, after: Snapshot) -> Hop:
             detail = snapshot.unreachable[hop.device].splitlines()[0]
             return base.model_copy(update={"status": "unreachable", "detail": detail})
         for unread in snapshot.unread.get(place, ()):
-            if unread.way == _NEEDED.get(hop.role):
+            if unread.way == needed and hop.role not in WAYS:
                 return base.model_copy(
                     update={"status": "not_observed", "detail": describe_unread(unread)}
                 )
     # Without a reading before, the one after is a sum since the start, and says nothing.
     first, last = before.counters.get(place), after.counters.get(place)
-    grown = diff_counters(first, last) if first and last else {}
-    if not grown:
+    if not first or not last:
         return base.model_copy(update={"status": "not_observed", "detail": "no counters"})
-    fields = _fields(hop, grown)
-    if _NEEDED.get(hop.role) == "rx" and not fields.get("bytes_by_class"):
-        fields |= {
-            "status": "uncounted",
-            "detail": "the system counts no received priorities",
-            # EOS counts how many bytes came, SONiC nothing of a probe's.
-            "total_bytes": grown.get("rx_bytes"),
-        }
+    unread = "|".join(
+        OF_WAY[each.way] for seen in (before, after) for each in seen.unread.get(place, ())
+    )
+    first, last = (_judged(each, unread) for each in (first, last))
+    if lost := _find_reset(first, last):
+        return base.model_copy(update={"status": "not_counted", "detail": lost})
+    hidden = max(first.get(HIDDEN, 0), last.get(HIDDEN, 0))
+    fields = _fields(hop.role, _grow(first, last), hidden)
     return base.model_copy(update=fields)
 
 
-_NEEDED: Final[Mapping[HopRole, CounterWay]] = {
-    "switch_ingress": "rx",
-    "uplink_egress": "tx",
-    "spine_ingress": "rx",
-    "spine_egress": "tx",
-    "downlink_ingress": "rx",
-    "switch_egress": "tx",
-}
-"""What a hop of a switch cannot be judged without."""
+_VF: Final = re.compile(r"vf\.[^.]+\.")
+
+
+@lru_cache(maxsize=8192)
+def _is_judged(name: str) -> bool:
+    """NICs have a thousand counters, and those of a site have the same names."""
+    return re.fullmatch(NAMES, _VF.sub("", name)) is not None
+
+
+def _judged(counted: Counters, unread: str) -> Counters:
+    """The counters that are judged, without those that one of the two readings lacks."""
+    found = {name: value for name, value in counted.items() if _is_judged(name)}
+    return {name: n for name, n in found.items() if not re.fullmatch(unread, name)}
+
+
+def _find_reset(first: Counters, last: Counters) -> str:
+    """Why what an interface counted is not known: a counter went back, or cannot go on."""
+    for name, was in first.items():
+        if name in last and last[name] < was and name != HIDDEN:
+            return (
+                f"{name} went back from {was} to {last[name]}: it was cleared (driver loaded "
+                "again, reboot, clear counters), or it wrapped"
+            )
+        if was == ENDS.get(name):
+            return f"{name} is at its end, {was}: clear it with perfquery -R"
+    return ""
+
+
+def _grow(first: Counters, last: Counters) -> dict[str, int]:
+    """What each counter of a NIC grew by, with those VFs that were there before."""
+    grown: Counter[str] = Counter()
+    ends = {name: n for name, n in last.items() if name in first or not _VF.match(name)}
+    for name, value in diff_counters(first, ends).items():
+        grown[_VF.sub("", name)] += value
+    return dict(grown)
+
+
 _KEPT: Final = 1500
 """Characters of an answer that go into the evidence: a table of one port has fewer."""
 
@@ -252,47 +264,74 @@ def describe_unread(unread: Unread) -> str:
     return f"`{unread.command}`: {unread.why}; it answered: {shown or 'nothing'}"
 
 
-_NIC_NAMES: Final = {"sender_nic": r"tx_prio(\d)_bytes", "receiver_nic": r"rx_prio(\d)_bytes"}
-_PORT_NAMES: Final = {"rx": r"rx_prio(\d)_bytes", "tx": r"tx_tc(\d)_bytes"}
-"""Counter of each class as ethtool (mlx5) and the switch drivers name it."""
-
-
-_LOST: Final = r"(rx_out_of_buffer|rx_discards_phy|rx_discards|tx_tc\d_drops)"
-"""On arrival, and by a full queue of any class."""
-_DATA_NAMES: Final = {"sender_nic": "port_xmit_data", "receiver_nic": "port_rcv_data"}
-
-
-def _fields(hop: HopPlan, grown: Counters) -> dict[str, object]:
-    data = grown.get(_DATA_NAMES.get(hop.role, ""))
+def _fields(role: HopRole, grown: Counters, hidden: int) -> dict[str, object]:
+    """What a hop counted, as fields of `Hop`."""
+    found = _losses(grown)
+    data = grown.get(DATA_NAMES.get(role, ""))
     if data is not None:
-        return {
-            "total_bytes": data * _DATA_UNIT_BYTES,
-            "discards": _sum(grown, r"(port_rcv_errors|port_xmit_discards)"),
-            "out_of_sequence": _sum(grown, r"out_of_sequence"),
-        }
-    name = _NIC_NAMES.get(hop.role) or _PORT_NAMES[_NEEDED[hop.role]]
-    classes = _by_number(grown, name)
-    return {
-        "bytes_by_class": classes,
-        "total_bytes": sum(classes.values()),
-        "pause_frames": _sum(grown, r"[rt]x_prio\d_pause"),
-        "pauses_received": _grown_by_number(grown, r"rx_prio(\d)_pause"),
-        "pauses_sent": _grown_by_number(grown, r"tx_prio(\d)_pause"),
-        "storms": _grown_by_number(grown, r"tx_tc(\d)_storms"),
-        "discards": _sum(grown, _LOST),
-        "out_of_sequence": _sum(grown, r"out_of_sequence"),
-        "ecn_marked": _sum(grown, "ecn_marked"),
+        return found | {"total_bytes": data * _DATA_UNIT_BYTES}
+    if way := WAYS.get(role):
+        if hidden:
+            found["detail"] = f"{hidden} VFs are in pods: what their RDMA devices lost is not known"
+        elif found["out_of_sequence"] is None:
+            found["detail"] = "its RDMA device has no counter out_of_sequence"
+        found |= _nic_bytes(way, grown)
+    else:
+        enters = role.endswith("_ingress")
+        classes = _by_number(grown, r"rx_prio(\d)_bytes" if enters else r"tx_tc(\d)_bytes")
+        found |= {"bytes_by_class": classes, "total_bytes": sum(classes.values())}
+        if not classes:
+            # EOS counts how many bytes came, SONiC nothing of a probe's.
+            whole = grown.get("rx_bytes") if enters else None
+            way = "received priorities" if enters else "classes that it sends"
+            found |= _uncounted(f"the system counts no {way}", whole)
+    received, sent = (_by_number(grown, PAUSES.format(way)) for way in ("rx", "tx"))
+    return found | {
+        "pause_frames": sum((*received.values(), *sent.values())) if received or sent else None,
+        "pauses_received": _positive(received),
+        "pauses_sent": _positive(sent),
+        "storms": _positive(_by_number(grown, r"tx_tc(\d)_storms")),
     }
+
+
+def _uncounted(why: str, whole: int | None) -> dict[str, object]:
+    return {"status": "uncounted", "detail": why, "total_bytes": whole}
+
+
+def _nic_bytes(way: str, grown: Counters) -> dict[str, object]:
+    """The bytes of a NIC by priority, or why its driver does not tell them."""
+    for driver, each, total in NIC_NAMES:
+        classes = _by_number(grown, each.format(way))
+        whole = _sum(grown, total.format(way))
+        used = _positive(classes).values()
+        if classes and (total == "-" or len({*used}) == len(used)):
+            whole = sum(classes.values()) if whole is None else whole
+            return {"bytes_by_class": classes, "total_bytes": whole}
+        if classes or (each == "-" and whole is not None):
+            return _uncounted(f"the driver {driver} does not count each priority by itself", whole)
+    return _uncounted("the driver counts bytes by priority under no name that we know", None)
+
+
+def _losses(grown: Counters) -> dict[str, object]:
+    """What was lost, sent again or marked; None for what is not counted."""
+    found = {kind: dict[str, int]() for kind in KINDS.values()}
+    for pattern, kind in KINDS.items():
+        found[kind] |= {name: n for name, n in grown.items() if re.fullmatch(pattern, name)}
+    sums = {kind: sum(each.values()) if each else None for kind, each in found.items()}
+    of_priority = sums.pop("of_priority")
+    if of_priority is not None:
+        sums["discards"] = max(of_priority, sums["discards"] or 0)
+    return {**sums, "errors": _positive(found["errors"]), "noted": _positive(found["noted"])}
 
 
 def _by_number(grown: Counters, pattern: str) -> dict[int, int]:
     """The counters whose name has a priority or class in it, by that."""
     found = ((re.fullmatch(pattern, name), value) for name, value in grown.items())
-    return {int(match[1]): value for match, value in found if match is not None}
+    return {int(match[match.lastindex or 0]): n for match, n in found if match is not None}
 
 
-def _grown_by_number(grown: Counters, pattern: str) -> dict[int, int]:
-    return {number: value for number, value in _by_number(grown, pattern).items() if value}
+def _positive(grown: Mapping[KeyT, int]) -> dict[KeyT, int]:
+    return {key: value for key, value in grown.items() if value}
 
 
 def _sum(grown: Counters, pattern: str) -> int | None:

@@ -1,15 +1,25 @@
-"""Running the probes of one run, one after the other, and measuring what each moved."""
+"""Running the probes of one run, alone or in rounds, and measuring what each of them moved."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from components.acceptance.collect.cluster_jobs import Absent, ProbeRun, run_probe
+from components.acceptance.collect.cluster_jobs import (
+    ALONE,
+    Absent,
+    Patience,
+    ProbeRun,
+    never_preempting,
+    run_probe,
+)
 from components.acceptance.collect.counters import (
     Snapshot,
     lost_on_way,
@@ -17,12 +27,18 @@ from components.acceptance.collect.counters import (
     read_snapshot,
 )
 from components.acceptance.collect.turn import Turn
-from components.acceptance.collect.waits import Api
+from components.acceptance.collect.waits import NOT_PLACED, Api
 from components.acceptance.digest import digest_log
-from components.acceptance.evidence import Outcome, ProbeEvidence, Unreachable
-from components.acceptance.plan import AcceptancePlan, CounterSource, ProbePlan
+from components.acceptance.evidence import Hop, Outcome, ProbeEvidence, Unreachable
+from components.acceptance.plan import (
+    ADAPTERS,
+    AcceptancePlan,
+    CounterSource,
+    HopPlan,
+    ProbePlan,
+)
 from components.acceptance.probes.on_hosts import HostCommand, HostProbe
-from components.acceptance.report.archive import label_of
+from components.acceptance.report.archive import label_of, write_whole
 from components.core.errors import DeviceError
 from components.core.limits import LOG_BYTES
 from components.jobs.templates import number_objects
@@ -43,43 +59,165 @@ class Round:
     turn: Turn
     proven: Mapping[str, str]
     """Label of a probe to the date of its last proof."""
+    provenance: Literal["real", "lab"] = "real"
+    priority_class: str = ""
+    """The class of the probes' pods; empty where the cluster allowed none."""
+    at_once: int = 1
+    """How many probes run beside each other now."""
+    place_s: float | None = None
+    """Seconds until a probe is given up that gets no place; None for the probes' own deadline."""
+
+
+AT_ONCE: Final = 128
+"""Most probes that run at once: the pairs of 256 hosts. Each waits in a thread of its own."""
+PLACE_S: Final = 60.0
+"""Seconds for a scheduler to place pods, once a probe of this run has waited for a whole deadline
+in vain. Devices that a pod gave back are offered again within seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A probe of which nothing is in the way, and what it creates."""
+
+    probe: ProbePlan
+    objects: list[Body]
 
 
 async def run_all(this: Round) -> tuple[list[ProbeEvidence], tuple[Unreachable, ...]]:
-    """Run what may run now, and say of the rest why not."""
+    """Run what may run now, and say of the rest why not.
+
+    The order is always: wait for what is busy, read the counters, run, read them again.
+    """
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(AT_ONCE))
     this = replace(this, plan=_with_networks(this.plan))
     found: list[ProbeEvidence] = []
-    before: Snapshot | None = None
     lost: dict[str, str] = {}
-    probes = _in_order(this)
-    for number, probe in enumerate(probes):
-        objects = number_objects(probe.job.objects, this.number) if probe.job else []
+    batches, later = _batches(this), list[list[ProbePlan]]()
+    for batch in batches:
+        free, busy = await asyncio.to_thread(_split_busy, this, batch)
+        later += [busy] if busy else []
+        found += await _run_batch(this, free, lost, all_devices=not found)
+        if any(NOT_PLACED in item.detail for item in found if item.outcome == "not_run"):
+            # One deadline is enough for a device plugin that registers late.
+            this = replace(this, place_s=PLACE_S)
+    for batch in later:
+        found += await _run_batch(this, batch, lost, all_devices=not found)
+    return found, _unreachable(this.plan, lost)
+
+
+def _batches(this: Round) -> list[list[ProbePlan]]:
+    """Rounds, and probes alone, as planned; images first.
+
+    With a time budget, what was proven longest ago goes first; a round is as old as its oldest.
+    """
+    numbered = enumerate(this.plan.probes)
+    groups = groupby(numbered, key=lambda each: (each[1].round, not each[1].round and each[0]))
+    batches = [[probe for _, probe in group] for _, group in groups]
+    if this.plan.policy.time_budget_s is not None:
+        batches.sort(
+            key=lambda batch: min(this.proven.get(label_of(each.probe), "") for each in batch)
+        )
+    return [*([image] for image in this.plan.images), *batches]
+
+
+def _split_busy(this: Round, batch: list[ProbePlan]) -> tuple[list[ProbePlan], list[ProbePlan]]:
+    """A round does not wait for its busy pairs: where the site waits, they come at the end."""
+    if len(batch) == 1 or this.turn.policy.when_busy != "wait":
+        return batch, []
+    free, busy = list[ProbePlan](), list[ProbePlan]()
+    for each in batch:
+        (busy if this.turn.why_busy(_objects(this, each)) else free).append(each)
+    return free, busy
+
+
+def numbered_objects(this: Round, objects: tuple[Body, ...]) -> list[Body]:
+    """The objects of this run, whose pods preempt no others."""
+    numbered = number_objects(objects, this.number)
+    return never_preempting(numbered, this.priority_class) if this.priority_class else numbered
+
+
+def _objects(this: Round, probe: ProbePlan) -> list[Body]:
+    return numbered_objects(this, probe.job.objects if probe.job else ())
+
+
+async def _run_batch(
+    this: Round, batch: list[ProbePlan], lost: dict[str, str], *, all_devices: bool
+) -> list[ProbeEvidence]:
+    """Run probes at once, with one reading of what they cross before and one after."""
+    ready: list[_Ready] = []
+    found: dict[str, ProbeEvidence] = {}
+    for probe in batch:
+        objects = _objects(this, probe)
         why = await asyncio.to_thread(this.turn.why_skipped, probe, objects)
         if why:
-            found.append(_skipped(this, probe, why))
-            before = None
-            continue
-        if before is None:  # the first reading is of all devices, so that a lost one is named
-            sources = _on_the_way(this.plan, [probe]) if lost or found else this.plan.sources
-            before = await read_snapshot(sources, this.secrets)
-            lost |= before.unreachable
-        begun = time.monotonic()
-        ran = await _run(this, probe, objects)
-        took_s = time.monotonic() - begun
-        after = await read_snapshot(
-            _on_the_way(this.plan, probes[number : number + 2]), this.secrets
-        )
+            found[probe.probe.name] = _skipped(this, probe, why)
+        else:
+            ready.append(_Ready(probe, objects))
+    if ready:
+        sources = _on_the_way(this.plan, [each.probe for each in ready])
+        # The first reading is of all devices, so that a lost one is named.
+        before = await read_snapshot(this.plan.sources if all_devices else sources, this.secrets)
+        runs = await _run_at_once(this, ready)
+        after = await read_snapshot(sources, this.secrets)
+        lost |= before.unreachable
         lost |= after.unreachable
-        taken = "" if ran.ended else await asyncio.to_thread(this.turn.is_busy_now, objects)
+        items = await asyncio.to_thread(_evidence_of, this, ready, runs, (before, after))
+        for item in items:
+            this.turn.learn(item)
+            found[item.probe.name] = item
+    return [found[probe.probe.name] for probe in batch]
+
+
+async def _run_at_once(this: Round, ready: Sequence[_Ready]) -> list[tuple[ProbeRun, float]]:
+    """Each run, and the seconds that it took; one that fails or hangs does not stop the others."""
+    gate = asyncio.Semaphore(AT_ONCE)
+    this = replace(this, at_once=min(len(ready), AT_ONCE))
+
+    async def run(each: _Ready) -> tuple[ProbeRun, float]:
+        async with gate:
+            begun = time.monotonic()
+            ran = await _run(this, each.probe, each.objects)
+            return ran, time.monotonic() - begun
+
+    return list(await asyncio.gather(*map(run, ready)))
+
+
+def _evidence_of(
+    this: Round,
+    ready: Sequence[_Ready],
+    runs: Sequence[tuple[ProbeRun, float]],
+    snapshots: tuple[Snapshot, Snapshot],
+) -> list[ProbeEvidence]:
+    """What each probe of a round showed."""
+    crossed = Counter(way for each in ready for way in {*map(_way, each.probe.hops)})
+    shared = {way: count for way, count in crossed.items() if count > 1}
+    why_busy = this.turn.is_busy_now  # looks at the nodes again; once a round is enough
+    found: list[ProbeEvidence] = []
+    for each, (ran, took_s) in zip(ready, runs, strict=True):
+        taken = ""
+        # A pod that was preempted is gone with its log; one that failed leaves a log.
+        if not ran.ended or not (ran.succeeded or ran.log):
+            taken = why_busy(each.objects)
+            why_busy = this.turn.why_busy
         if taken:
-            found.append(_skipped(this, probe, taken))
-            before = after
+            found.append(_skipped(this, each.probe, taken))
             continue
-        item = _evidence(this, probe, ran, (before, after), took_s)
-        this.turn.learn(item)
-        found.append(item)
-        before = after
-    return found, _unreachable(this.plan, lost)
+        item = _evidence(this, each.probe, ran, snapshots, took_s)
+        counts = (
+            shared.get(_way(hop)) or shared.get((hop.device, ADAPTERS, _way(hop)[2]), 0)
+            for hop in item.hops
+        )
+        hops = tuple(
+            hop.model_copy(update={"shared": count})
+            for hop, count in zip(item.hops, counts, strict=True)
+        )
+        found.append(item.model_copy(update={"hops": hops, "round": each.probe.round}))
+    return found
+
+
+def _way(hop: HopPlan | Hop) -> tuple[str, str, bool]:
+    """An interface and a direction: what one counter of bytes counts."""
+    return hop.device, hop.interface, hop.role.endswith("_egress") or hop.role == "sender_nic"
 
 
 def _with_networks(plan: AcceptancePlan) -> AcceptancePlan:
@@ -90,15 +228,6 @@ def _with_networks(plan: AcceptancePlan) -> AcceptancePlan:
         for each in plan.sources
     )
     return replace(plan, sources=tuple(sources))
-
-
-def _in_order(this: Round) -> tuple[ProbePlan, ...]:
-    """As planned; with a time budget, what was proven longest ago goes first, after the images."""
-    probes = this.plan.probes
-    if this.plan.policy.time_budget_s is not None:
-        oldest_first = sorted(probes, key=lambda each: this.proven.get(label_of(each.probe), ""))
-        probes = tuple(oldest_first)
-    return (*this.plan.images, *probes)
 
 
 def _skipped(this: Round, probe: ProbePlan, why: str) -> ProbeEvidence:
@@ -134,17 +263,18 @@ def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
         return ProbeRun("", ended=False, succeeded=False, reason="the site has no cluster")
     if isinstance(this.api, Absent):
         return ProbeRun("", ended=False, succeeded=False, reason=this.api.why)
-    broken = this.turn.hindrance(objects)
-    if broken is not None and broken.kind == "broken":
-        return ProbeRun("", ended=False, succeeded=False, reason=broken.reason)
+    broken = this.turn.why_broken(objects)
+    if broken:
+        return ProbeRun("", ended=False, succeeded=False, reason=broken)
     watched = objects[probe.job.watched]
-    return try_probe(this.api, objects, watched, this.plan.timeout_s)
+    patience = Patience(this.place_s, this.at_once)
+    return try_probe(this.api, objects, watched, this.plan.timeout_s, patience)
 
 
 def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[CounterSource]:
-    """What to read after a probe, which is before the next one: the hops of both.
+    """What to read before and after probes: their hops.
 
-    To read every device after every probe would grow with the square of the hosts.
+    To read every device around every probe would grow with the square of the hosts.
     """
     hops = {(hop.device, hop.interface) for probe in probes for hop in probe.hops}
     found: list[CounterSource] = []
@@ -156,10 +286,16 @@ def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[Count
     return found
 
 
-def try_probe(api: Api, objects: list[Body], watched: Body, deadline_s: float) -> ProbeRun:
+def try_probe(
+    api: Api,
+    objects: list[Body],
+    watched: Body,
+    deadline_s: float,
+    patience: Patience = ALONE,
+) -> ProbeRun:
     """Run a probe; a cluster that refuses or does not answer is evidence too."""
     try:
-        return run_probe(api, objects, watched, deadline_s=deadline_s)
+        return run_probe(api, objects, watched, deadline_s=deadline_s, patience=patience)
     except DeviceError as error:
         return ProbeRun("", ended=False, succeeded=False, reason=str(error))
 
@@ -171,20 +307,29 @@ def _evidence(
     snapshots: tuple[Snapshot, Snapshot],
     took_s: float,
 ) -> ProbeEvidence:
-    folder = this.folder
-    log_file = folder / f"{probe.probe.name}.log"
-    log_file.write_text(ran.log)
-    base = digest_log(
-        probe.probe, ran.log, outcome=_outcome(ran), log_file=f"{folder.name}/{log_file.name}"
-    )
+    file, why = _keep_log(this, probe.probe.name, ran.log)
+    # A verdict without its log could not be looked into: it is no proof.
+    outcome: Outcome = "not_run" if why else _outcome(ran)
+    base = digest_log(probe.probe, ran.log, outcome=outcome, log_file=file)
     update: dict[str, Any] = {
-        "detail": ran.reason,
-        "duration_s": round(took_s, 1),
+        "detail": "; ".join(filter(None, (why, ran.reason))),
+        # The lab's jobs take no time: what their numbers claim cannot be compared with it.
+        "duration_s": max(round(took_s, 1), 0.1) if this.provenance == "real" else 0.0,
         "command": " ".join(probe.command),
         "hops": tuple(found for hop in probe.hops for found in measure_hops(hop, *snapshots)),
         "routing": lost_on_way(probe.hops, snapshots[1]),
     }
     return base.model_copy(update=update)
+
+
+def _keep_log(this: Round, name: str, log: str) -> tuple[str, str]:
+    """The name of the file, or why there is none: a full disk ends no other probe."""
+    path = this.folder / f"{name}.log"
+    try:
+        write_whole(path, log)
+    except OSError as error:
+        return "", f"its log was not kept: {path}: {error.strerror}"
+    return f"{this.folder.name}/{path.name}", ""
 
 
 def _outcome(ran: ProbeRun) -> Outcome:

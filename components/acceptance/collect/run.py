@@ -8,23 +8,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from components.acceptance.collect.cluster_jobs import Absent, KubernetesApi
-from components.acceptance.collect.probe_runs import Round, run_all, try_probe
-from components.acceptance.collect.turn import Turn
+from components.acceptance.collect.cluster_jobs import (
+    Absent,
+    KubernetesApi,
+    Patience,
+    lend_class,
+)
+from components.acceptance.collect.probe_runs import (
+    AT_ONCE,
+    Round,
+    numbered_objects,
+    run_all,
+    try_probe,
+)
+from components.acceptance.collect.turn import Hindrance, Turn
 from components.acceptance.collect.waits import Api
-from components.acceptance.evidence import Evidence, LeftOut
+from components.acceptance.evidence import MAX_AGE_DAYS, Evidence, LeftOut
 from components.acceptance.handover import AcceptRequest
 from components.acceptance.logs.ib_facts import IbFacts, parse_ib_look
 from components.acceptance.plan import AcceptancePlan
 from components.acceptance.probes.ib_limits import IbLook
 from components.acceptance.report.archive import label_of, last_proofs, read_beside, subjects_of
 from components.core.errors import DeviceError, UsageError
-from components.jobs.templates import number_objects
 from components.kubernetes.client import read_kubeconfig
+from components.kubernetes.manifest import Body
 from components.kubernetes.reference import ClusterRef
 from components.remote.host_runs import run_on_hosts
 from components.remote.host_session import run_on_host
@@ -74,7 +87,7 @@ MEMLOCK_DEADLINE_S: Final = 120.0
 def collect_evidence(
     request: AcceptRequest, run: int, secrets: Mapping[str, str], folder: Path
 ) -> Evidence:
-    """Run all probes, one after the other, and measure each.
+    """Run all probes, and measure each.
 
     Args:
         request: What to run.
@@ -90,9 +103,11 @@ def collect_evidence(
     turn = Turn(plan.policy, api)
     proven = _last_proofs(request, run)
     seen = asyncio.run(_look(plan, secrets)) if asked else {}
-    this = Round(plan, api, run, secrets, folder, turn, proven)
-    probes, unreachable = asyncio.run(run_all(this))
-    memlock = _read_memlock(api, turn, plan, run) if api and asked else {}
+    classes = lend_class(api, f"{plan.cluster}-acceptance-{run}") if api else nullcontext(("", ""))
+    with classes as (name, how):
+        this = Round(plan, api, run, secrets, folder, turn, proven, request.provenance, name)
+        probes, unreachable = asyncio.run(run_all(this))
+        memlock = _read_memlock(this, api) if api and asked else {}
     allocatable = _read_allocatable(api, plan) if api and asked else {}
     found = Evidence(
         cluster=plan.cluster,
@@ -108,6 +123,7 @@ def collect_evidence(
         allocatable=allocatable,
         ib=seen,
         beside=read_beside(request.stack, run),
+        facts={"priority of the probes' pods": how} if how else {},
     )
     return found.model_copy(update=_not_asked(plan, proven))
 
@@ -117,6 +133,8 @@ def _not_asked(plan: AcceptancePlan, proven: Mapping[str, str]) -> dict[str, obj
     places = (place for each in plan.left_out for place in subjects_of(each)[1:])
     return {
         "when_busy": plan.policy.when_busy,
+        "scope": plan.policy.scope,
+        "max_age_days": plan.policy.max_age_days or MAX_AGE_DAYS,
         "left_out": tuple(
             LeftOut(name=label_of(each), proven_at=proven.get(label_of(each), ""))
             for each in plan.left_out
@@ -170,22 +188,24 @@ def _read_allocatable(api: Api, plan: AcceptancePlan) -> dict[str, dict[str, int
     return found
 
 
-def _read_memlock(api: Api, turn: Turn, plan: AcceptancePlan, run: int) -> dict[str, str]:
+def _read_memlock(this: Round, api: Api) -> dict[str, str]:
     """What `ulimit -l` says in a pod of each worker; why it said nothing, where it did not.
 
     A node that takes no pods, by a decision, is not asked.
     """
-    found: dict[str, str] = {}
-    for node, body in zip(plan.workers, number_objects(plan.memlock, run), strict=True):
-        hindered = turn.hindrance([body])
-        if hindered is not None and hindered.kind == "closed":
-            continue
+    bodies = numbered_objects(this, this.plan.memlock)
+    patience = Patience(this.place_s, min(len(bodies), AT_ONCE))
+
+    def ask(body: Body, hindered: Hindrance | None) -> str | None:
         if hindered is not None:
-            found[node] = f"no answer: {hindered.reason}"
-            continue
-        ran = try_probe(api, [body], body, MEMLOCK_DEADLINE_S)
-        found[node] = ran.log.strip() or f"no answer: {ran.reason}"
-    return found
+            return None if hindered.kind == "closed" else f"no answer: {hindered.reason}"
+        ran = try_probe(api, [body], body, MEMLOCK_DEADLINE_S, patience)
+        return ran.log.strip() or f"no answer: {ran.reason}"
+
+    hindrances = [this.turn.hindrance([body]) for body in bodies]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        said = zip(this.plan.workers, pool.map(ask, bodies, hindrances), strict=True)
+        return {node: text for node, text in said if text is not None}
 
 
 def _now() -> str:

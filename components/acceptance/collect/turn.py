@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Final, Literal
 
 from components.acceptance.collect.cluster_jobs import pause
@@ -205,6 +206,7 @@ class Turn:
     _started_s: float = field(init=False)
     _waited_s: float = field(default=0.0, init=False)
     _seen: tuple[float, Mapping[str, NodeUse]] | None = field(default=None, init=False)
+    _one_look: Lock = field(default_factory=Lock, init=False)
     _unfit: dict[str, str] = field(default_factory=dict[str, str], init=False)
 
     def __post_init__(self) -> None:
@@ -244,8 +246,19 @@ class Turn:
     def is_busy_now(self, objects: Sequence[Body]) -> str:
         """Why a probe that was not scheduled could not be: another pod was quicker."""
         self._seen = None
+        return self.why_busy(objects)
+
+    def why_busy(self, objects: Sequence[Body]) -> str:
+        """Which pods hold what a probe needs, by a look that may be some seconds old."""
+        return self._why("busy", objects)
+
+    def why_broken(self, objects: Sequence[Body]) -> str:
+        """Which node of a probe is not there or not ready; the waiting for it is over."""
+        return self._why("broken", objects)
+
+    def _why(self, kind: str, objects: Sequence[Body]) -> str:
         found = find_hindrance(objects, self._nodes())
-        return found.reason if found is not None and found.kind == "busy" else ""
+        return found.reason if found is not None and found.kind == kind else ""
 
     def learn(self, item: ProbeEvidence) -> None:
         """Keep what the look at an image showed: jobs in an unfit one are not begun."""
@@ -261,14 +274,15 @@ class Turn:
 
     def _nodes(self) -> Mapping[str, NodeUse]:
         """All nodes as they are now; none where the cluster does not say."""
-        now = self.clock()
         if self.api is None:
             return {}
-        if self._seen is None or now - self._seen[0] >= _FRESH_S:
-            try:
-                nodes, pods = self.api.get("/api/v1/nodes"), self.api.get(_PODS)
-            except DeviceError:
-                nodes = pods = None
-            items = (nodes or {}).get("items") or ()
-            self._seen = (now, read_nodes(items, (pods or {}).get("items") or ()))
-        return self._seen[1]
+        with self._one_look:  # the probes of a round ask at once
+            now, seen = self.clock(), self._seen
+            if seen is None or now - seen[0] >= _FRESH_S:
+                try:
+                    nodes, pods = self.api.get("/api/v1/nodes"), self.api.get(_PODS)
+                except DeviceError:
+                    nodes = pods = None
+                items = (nodes or {}).get("items") or ()
+                seen = self._seen = (now, read_nodes(items, (pods or {}).get("items") or ()))
+            return seen[1]

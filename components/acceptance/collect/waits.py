@@ -35,6 +35,7 @@ _HINTS: Final[Mapping[WaitKind, str]] = {
     "ended": "its own log says why",
     "refused": "a quota or a policy of the namespace says so",
 }
+NOT_PLACED: Final = "is not scheduled"
 Body = Mapping[str, Any]
 POD_LABELS: Final = {
     "Job": "job-name",
@@ -105,7 +106,7 @@ def _wait(kind: WaitKind, pod: Body, words: str) -> Wait:
 def _not_placed(pod: Body) -> Iterator[Wait]:
     for condition in conditions_of(pod):
         if condition["type"] == "PodScheduled" and condition.get("status") == "False":
-            yield _wait("place", pod, f"is not scheduled: {condition.get('message', '')}")
+            yield _wait("place", pod, f"{NOT_PLACED}: {condition.get('message', '')}")
 
 
 def _not_started(pod: Body) -> Wait | None:

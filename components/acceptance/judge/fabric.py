@@ -15,10 +15,11 @@ from components.acceptance.between_leaves import is_telling
 from components.acceptance.evidence import Evidence, Hop, Limits, ProbeEvidence, RoutingSeen
 from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
 from components.acceptance.judge.path import DARK
-from components.acceptance.judge.verdict import Finding, Verdict, overall_verdict
+from components.acceptance.judge.verdict import Finding, overall_verdict, row
 
 _IDLE_SPREAD_SHARE: Final = 0.01
 """Of an even share: less is what else is on a link, such as BGP."""
+_CHECK: Final = "adapter counters"
 _STEP: Final = (
     "look at what the switch hashes over (the UDP source port tells RoCE's connections apart), and"
     " at the routes of the switch at the other end"
@@ -47,16 +48,12 @@ def _warnings(item: ProbeEvidence) -> Iterator[Finding]:
 def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]:
     total = sum(hop.total_bytes or 0 for hop in hops)
     idle = [hop for hop in hops if (hop.total_bytes or 0) < total / len(hops) * _IDLE_SPREAD_SHARE]
+    flows = item.probe.flows
+    expected = f"{where}: a share of {flows} connections on each of {len(hops)} links"
     for hop in idle:
-        flows = item.probe.flows
-        yield Finding(
-            check="spread",
-            subject=item.probe.name,
-            verdict="failed",
-            expected=f"{where}: a share of {flows} connections on each of {len(hops)} links",
-            actual=f"{show_size(hop.total_bytes or 0)} of {show_size(total)} at {hop.place}",
-            detail=f"{hop.place} carried none of {flows} connections, though its session is up",
-            next_step=_STEP,
+        actual = f"{show_size(hop.total_bytes or 0)} of {show_size(total)} at {hop.place}"
+        yield row("spread", item.probe.name, "failed", expected, actual, _STEP).because(
+            f"{hop.place} carried none of {flows} connections, though its session is up"
         )
 
 
@@ -87,15 +84,9 @@ def _findings(evidence: Evidence, judged: Sequence[Finding]) -> Iterator[tuple[F
 def _finding(seen: RoutingSeen, wrong: Sequence[Finding]) -> Finding:
     names = ", ".join(dict.fromkeys(found.subject for found in wrong))
     why = f"it may be why these did not pass: {names}" if names else "the probes took other links"
-    return Finding(
-        check="routing",
-        subject=seen.device,
-        verdict=overall_verdict(wrong) if wrong else "failed",
-        expected=f"{seen.where}: BGP with every neighbour of the file",
-        actual=seen.what,
-        detail=why,
-        next_step=seen.fix,
-    )
+    verdict = overall_verdict(wrong) if wrong else "failed"
+    expected = f"{seen.where}: BGP with every neighbour of the file"
+    return row("routing", seen.device, verdict, expected, seen.what, seen.fix).because(why)
 
 
 _IDLE_SHARE = 0.5
@@ -117,47 +108,27 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 def _judge_direction(
     item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits, wanted: Sent
 ) -> Finding:
+    name, counters = item.probe.name, f"{where}: counters of its adapters"
     if all(hop.status == "no_login" for hop in hops):
-        return _dark(item, where)
+        return row(_CHECK, name, "skipped", counters, DARK)
     blind = next((hop for hop in hops if hop.status != "observed"), None)
     if blind is not None:
         return _unproven(item, where, f"{blind.device}: {blind.detail or 'not observed'}")
     total = sum(hop.total_bytes or 0 for hop in hops)
     share = max(total, wanted.least) / max(limits.hcas, 1) * _IDLE_SHARE
     busy = [hop for hop in hops if (hop.total_bytes or 0) >= max(share, 1)]
-    verdict: Verdict = judge_amount(wanted, total)
-    if len(busy) < limits.hcas:
-        verdict = "failed"
-    right = verdict == "passed"
+    verdict = "failed" if len(busy) < limits.hcas else judge_amount(wanted, total)
     lazy = ", ".join(hop.interface for hop in hops if hop not in busy)
-    return Finding(
-        check="adapter counters",
-        subject=item.probe.name,
-        verdict=verdict,
-        expected=f"{where}: {wanted.text} through {limits.hcas} adapters",
-        actual=f"{show_size(total)} through {len(busy)}",
-        detail=f"adapters without their share: {lazy}" if lazy and not right else "",
-        next_step="" if right else "look at NCCL's list of adapters, and at ibstat on that worker",
-    )
-
-
-def _dark(item: ProbeEvidence, where: str) -> Finding:
-    return Finding(
-        check="adapter counters",
-        subject=item.probe.name,
-        verdict="skipped",
-        expected=f"{where}: counters of its adapters",
-        actual=DARK,
-    )
+    expected = f"{where}: {wanted.text} through {limits.hcas} adapters"
+    actual = f"{show_size(total)} through {len(busy)}"
+    step = "look at NCCL's list of adapters, and at ibstat on that worker"
+    found = row(_CHECK, name, verdict, expected, actual, step)
+    if verdict == "passed" or not lazy:
+        return found
+    return found.because(f"adapters without their share: {lazy}")
 
 
 def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
-    return Finding(
-        check="adapter counters",
-        subject=item.probe.name,
-        verdict="error",
-        expected=f"{where}: counters of its adapters",
-        actual="not observed",
-        detail=why,
-        next_step="make every worker reachable and run acceptance again",
-    )
+    expected = f"{where}: counters of its adapters"
+    step = "make every worker reachable and run acceptance again"
+    return row(_CHECK, item.probe.name, "error", expected, "not observed", step).because(why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.ib_facts import ACTIVE, IbFacts, IbPort, PathAnswer
 from components.acceptance.probes.ib_limits import IbLimits
 from components.acceptance.probes.ib_paths import PathAsk, RailLimit
@@ -35,14 +35,10 @@ def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
     said += [f"{host} was not seen" for host in unseen]
     said += [f"{len(subnets)} subnets or managers"] if subnets and len(subnets) > 1 else []
     verdict: Verdict = "error" if unseen and not down else verdict_for(right)
-    return Finding(
-        check=f"rail {rail.name}",
-        subject=FABRIC,
-        verdict=verdict,
-        expected=f"{len(rail.ports)} ports in one subnet, set up by one manager",
-        actual="so they are" if right else "; ".join(said),
-        next_step="" if right else "compare the cables of this HCA with the file, host by host",
-    )
+    expected = f"{len(rail.ports)} ports in one subnet, set up by one manager"
+    actual = "so they are" if right else "; ".join(said)
+    step = "compare the cables of this HCA with the file, host by host"
+    return row(f"rail {rail.name}", FABRIC, verdict, expected, actual, step)
 
 
 def judge_paths(
@@ -77,14 +73,8 @@ def _judge_partition(
         verdict = "skipped"
         actual = f"not set up: {', '.join(lost)}"
     step = "compare the members of the partition where the subnet manager runs with the file"
-    return Finding(
-        check=f"paths in {asks[0].partition}",
-        subject=host,
-        verdict=verdict,
-        expected=", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in asks),
-        actual=actual,
-        next_step="" if verdict == "passed" else step,
-    )
+    expected = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in asks)
+    return row(f"paths in {asks[0].partition}", host, verdict, expected, actual, step)
 
 
 def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:

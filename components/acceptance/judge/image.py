@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from components.acceptance.evidence import Probe, ProbeEvidence
-from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.verdict import Finding, row
 from components.acceptance.logs.log_model import ImageLog
 from components.catalogue.operator_versions import parse_numbers
 from components.jobs.templates import SSHD
@@ -35,30 +35,17 @@ def judge_image(item: ProbeEvidence, log: ImageLog) -> list[Finding]:
     if not log.complete:
         lacks.append(("the whole look", "its output ends in the middle", "read the pod's events"))
     if lacks:
+        verdict = "failed" if log.complete else "error"
         return [
-            Finding(
-                check="image",
-                subject=name,
-                verdict="failed" if log.complete else "error",
-                expected=expected,
-                actual=f"the image {image} {actual}",
-                next_step=step,
-            )
+            row("image", name, verdict, expected, f"the image {image} {actual}", step)
             for expected, actual, step in lacks
         ]
     has = [path.rpartition("/")[2] for path in log.programs.values()]
     releases = dict.fromkeys(f"NCCL {release}" for release in log.nccl.values() if release)
     versions = ", ".join([*([log.mpirun_version] if log.mpirun_version else []), *releases])
-    return [
-        Finding(
-            check="image",
-            subject=name,
-            verdict="passed",
-            expected=image,
-            actual=f"has {', '.join(has)}" + (f" ({versions})" if versions else ""),
-            detail="; ".join(_nccl_doubts(item.probe, log)),
-        )
-    ]
+    actual = f"has {', '.join(has)}" + (f" ({versions})" if versions else "")
+    doubts = "; ".join(_nccl_doubts(item.probe, log))
+    return [row("image", name, "passed", image, actual).because(doubts)]
 
 
 Lack = tuple[str, str, str]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from components.acceptance.judge.ib_paths import FABRIC, judge_paths, judge_rails
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.ib_facts import (
     ACTIVE,
     FULL_MEMBER,
@@ -30,6 +30,9 @@ _FIX_STATE: Final = {
     _DOWN: "look at its cable, and at `show interfaces ib` of its switch port",
 }
 _INSTALL: Final = "install infiniband-diags on that host, and run acceptance again"
+_START: Final = (
+    "start it: `show ib sm` on the switches, or UFM; and is the module ib_umad loaded on that host?"
+)
 _MATTERS: Final = (
     "Discovery",
     "Lids Check",
@@ -59,47 +62,27 @@ def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Findi
     diagnosis = _diagnosis_of(facts)
     if limits is None or diagnosis is None:
         return []
+    step = "read ibdiagnet2.log of a run by hand"
     return [
-        Finding(
-            check=f"ibdiagnet {stage.name}",
-            subject=FABRIC,
-            verdict="failed",
-            expected="no warnings",
-            actual=f"{stage.warnings} warnings, {stage.errors} errors",
-            detail=stage.comment,
-            next_step="read ibdiagnet2.log of a run by hand",
-        )
+        row(f"ibdiagnet {stage.name}", FABRIC, "failed", "no warnings",
+            f"{stage.warnings} warnings, {stage.errors} errors", step).because(stage.comment)
         for stage in diagnosis.stages
         if stage.warnings or (stage.errors and stage.name not in _MATTERS)
-    ]
-
-
-def _row(
-    check: str, subject: str, verdict: Verdict, expected: str, actual: str, next_step: str
-) -> Finding:
-    step = "" if verdict == "passed" else next_step
-    return Finding(
-        check=check,
-        subject=subject,
-        verdict=verdict,
-        expected=expected,
-        actual=actual,
-        next_step=step,
-    )
+    ]  # fmt: skip
 
 
 def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]:
     if seen.why_nothing:
         step = "make the host reachable and run acceptance again"
-        yield _row("ib ports", host, "error", "an answer", seen.why_nothing, step)
+        yield row("ib ports", host, "error", "an answer", seen.why_nothing, step)
         return
     yield _judge_ports(host, seen.ports, limits)
     yield _judge_rate(host, seen.ports, limits)
     yield _judge_mtu(host, seen.ports, limits)
     for partition in limits.partitions:
-        row = _judge_partition(host, seen.ports, partition)
-        if row is not None:
-            yield row
+        found = _judge_partition(host, seen.ports, partition)
+        if found is not None:
+            yield found
     yield _judge_manager(host, seen)
 
 
@@ -108,14 +91,10 @@ def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Find
     active = len(ports) - len(down)
     states = ", ".join(f"{port.name} {port.state}{_cable(port, limits)}" for port in down)
     steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
-    return _row(
-        "ib ports",
-        host,
-        verdict_for(active >= limits.hcas),
-        f"{limits.hcas} active InfiniBand ports",
-        f"{active} of {len(ports)} active" + (f"; {states}" if states else ""),
-        "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host",
-    )
+    step = "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host"
+    expected = f"{limits.hcas} active InfiniBand ports"
+    actual = f"{active} of {len(ports)} active" + (f"; {states}" if states else "")
+    return row("ib ports", host, verdict_for(active >= limits.hcas), expected, actual, step)
 
 
 def _cable(port: IbPort, limits: IbLimits) -> str:
@@ -125,34 +104,28 @@ def _cable(port: IbPort, limits: IbLimits) -> str:
 
 
 def _judge_rate(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
-    slow = [port for port in ports if port.rate_gbit_s != limits.rate_gbit_s]
-    shown = ", ".join(f"{port.name} {_number(port.rate_gbit_s)}" for port in slow)
-    right = bool(ports) and not slow
-    return _row(
-        "ib rate",
-        host,
-        verdict_for(right) if ports else "error",
-        f"every port at {limits.rate_gbit_s:g} Gbit/s",
-        "so they are" if right else shown or "no port was seen",
-        "a link that trained to less has a bad cable or transceiver: `mlxlink -d <hca> -m`",
-    )
+    rates = {port.name: port.rate_gbit_s for port in ports}
+    expected = f"every port at {limits.rate_gbit_s:g} Gbit/s"
+    step = "a link that trained to less has a bad cable or transceiver: `mlxlink -d <hca> -m`"
+    verdict, actual = _on_every_port(rates, limits.rate_gbit_s)
+    return row("ib rate", host, verdict, expected, actual, step)
 
 
 def _judge_mtu(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
-    unknown = not ports or any(port.active_mtu_bytes is None for port in ports)
-    other = [port for port in ports if port.active_mtu_bytes != limits.mtu_bytes]
-    shown = ", ".join(f"{port.name} {_number(port.active_mtu_bytes)}" for port in other)
-    right = bool(ports) and not other
-    return _row(
-        "ib mtu",
-        host,
-        "error" if unknown else verdict_for(right),
-        f"active MTU of {limits.mtu_bytes} on every port",
-        "so it is" if right else shown or "no port was seen",
-        "install ibverbs-utils on that host"
-        if unknown
-        else "look at `show interfaces ib` of its switch port: the smaller end wins",
-    )
+    mtus = {port.name: port.active_mtu_bytes for port in ports}
+    expected = f"active MTU of {limits.mtu_bytes} on every port"
+    verdict, actual = _on_every_port(mtus, limits.mtu_bytes)
+    step = "look at `show interfaces ib` of its switch port: the smaller end wins"
+    if None in mtus.values() or not ports:
+        verdict, step = "error", "install ibverbs-utils on that host"
+    return row("ib mtu", host, verdict, expected, actual, step)
+
+
+def _on_every_port(values: Mapping[str, float | None], wanted: float) -> tuple[Verdict, str]:
+    if not values:
+        return "error", "no port was seen"
+    wrong = [f"{name} {_number(value)}" for name, value in values.items() if value != wanted]
+    return verdict_for(not wrong), ", ".join(wrong) or "all have it"
 
 
 def _number(value: float | None) -> str:
@@ -174,7 +147,7 @@ def _judge_partition(
         expected = f"{key} on {which}, full"
     step = f"compare `show ib partition` of the master, or UFM's PKeys, with the file: {key}"
     good = (bool(guids) or kind is None) and not wrong
-    return _row(name, host, verdict_for(good), expected, ", ".join(wrong) or _seen(kind), step)
+    return row(name, host, verdict_for(good), expected, ", ".join(wrong) or _seen(kind), step)
 
 
 def _seen(kind: str | None) -> str:
@@ -211,28 +184,14 @@ def _wrong_keys(
 
 
 def _judge_manager(host: str, seen: IbFacts) -> Finding:
-    manager = seen.manager
+    manager, expected = seen.manager, "a master that answers"
     if manager is None:
         missing = "not installed" in seen.why_no_manager
-        return _row(
-            "subnet manager",
-            host,
-            "error" if missing else "failed",
-            "a master that answers",
-            seen.why_no_manager,
-            _INSTALL
-            if missing
-            else "start it: `show ib sm` on the switches, or UFM; and is "
-            "the module ib_umad loaded on that host?",
-        )
-    return _row(
-        "subnet manager",
-        host,
-        verdict_for(manager.state == MASTER),
-        "a master that answers",
-        _show(manager),
-        "the one that this host knows is not master: look at `saquery SMIR`",
-    )
+        verdict, step = ("error", _INSTALL) if missing else ("failed", _START)
+        return row("subnet manager", host, verdict, expected, seen.why_no_manager, step)
+    step = "the one that this host knows is not master: look at `saquery SMIR`"
+    verdict = verdict_for(manager.state == MASTER)
+    return row("subnet manager", host, verdict, expected, _show(manager), step)
 
 
 def _show(manager: SubnetManager) -> str:
@@ -246,26 +205,21 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
     if len(known) > 1:
         guids = ", ".join(f"0x{guid}" for guid in sorted(known))
         step = "cable the switches into one subnet, or describe two sites"
-        yield _row("one subnet", FABRIC, "failed", "one subnet manager for all hosts", guids, step)
+        yield row("one subnet", FABRIC, "failed", "one subnet manager for all hosts", guids, step)
     asked = next((seen for seen in facts.values() if seen.managers), None)
     expected = _expected(limits)
     if asked is None:
         whys = sorted({seen.why_no_managers or seen.why_nothing for seen in facts.values()})
-        yield _row("one master", FABRIC, "error", expected, "; ".join(whys), _INSTALL)
+        yield row("one master", FABRIC, "error", expected, "; ".join(whys), _INSTALL)
         return
     masters = [each for each in asked.managers if each.state == MASTER]
     standbys = [each for each in asked.managers if each.state == STANDBY]
     right = len(masters) == 1 and limits.master_priority in {None, masters[0].priority}
     if limits.standbys is not None:
         right = right and len(standbys) == limits.standbys
-    yield _row(
-        "one master",
-        FABRIC,
-        verdict_for(right),
-        expected,
-        "; ".join(map(_show, asked.managers)),
-        "stop the one that is not in the file, or correct sm_priority: equal ones decide by GUID",
-    )
+    actual = "; ".join(map(_show, asked.managers))
+    step = "stop the one that is not in the file, or correct sm_priority: equal ones decide by GUID"
+    yield row("one master", FABRIC, verdict_for(right), expected, actual, step)
 
 
 def _expected(limits: IbLimits) -> str:
@@ -286,26 +240,18 @@ def _judge_diagnosis(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator
         absent = "not installed" in why
         step = "install ibutils2, of DOCA-OFED, on the first worker"
         verdict: Verdict = "skipped" if absent and not limits.adaptive_routing else "error"
-        yield _row("ibdiagnet", FABRIC, verdict, "a look at every node and link", why, step)
+        yield row("ibdiagnet", FABRIC, verdict, "a look at every node and link", why, step)
         return
     for stage in diagnosis.stages:
         if stage.name not in _MATTERS:
             continue
-        yield _row(
-            f"ibdiagnet {stage.name}",
-            FABRIC,
-            verdict_for(stage.errors == 0),
-            "no errors",
-            f"{stage.errors} errors",
-            diagnosis.errors[0] if diagnosis.errors else "read ibdiagnet2.log of a run by hand",
-        )
+        name, verdict = f"ibdiagnet {stage.name}", verdict_for(stage.errors == 0)
+        step = diagnosis.errors[0] if diagnosis.errors else "read ibdiagnet2.log of a run by hand"
+        yield row(name, FABRIC, verdict, "no errors", f"{stage.errors} errors", step)
     if limits.adaptive_routing:
         on, total = diagnosis.adaptive_switches, diagnosis.switches
-        yield _row(
-            "adaptive routing",
-            FABRIC,
-            "error" if on is None else verdict_for(on > 0 and on == total),
-            f"on, on all {total or 'switches'}",
-            "not said" if on is None else f"on {on}",
-            "set routing_engine ar_updn or ar_ftree where the subnet manager runs",
-        )
+        verdict = "error" if on is None else verdict_for(on > 0 and on == total)
+        actual = "not said" if on is None else f"on {on}"
+        step = "set routing_engine ar_updn or ar_ftree where the subnet manager runs"
+        expected = f"on, on all {total or 'switches'}"
+        yield row("adaptive routing", FABRIC, verdict, expected, actual, step)

@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
 
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import Probe
 from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, NcclAsked, judge_runs
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.nccl_ways import Expectation
+from components.acceptance.judge.node import judge_node
 from components.acceptance.judge.perftest_findings import (
     PerftestAsked,
     PerftestLink,
@@ -20,6 +23,7 @@ from components.acceptance.judge.verdict import (
     Verdict,
     find_failure,
     overall_verdict,
+    row,
 )
 from components.acceptance.judge.workload_findings import (
     judge_images,
@@ -28,6 +32,7 @@ from components.acceptance.judge.workload_findings import (
     judge_totals,
     odd_steps,
     slowest_of_largest,
+    unknown_transport,
 )
 from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.log_model import NcclLog, ParseProblem, PerftestLog
@@ -100,12 +105,15 @@ def judge_nccl_text(
         floor_origin=asked.floor_origin if asked and asked.floor_origin else "--min-busbw",
     )
     findings = judge_runs(log, "log", wanted)
+    return _verdict(findings, _why_no_numbers(findings) or _slowest_run(log))
+
+
+def _why_no_numbers(findings: list[Finding]) -> str:
+    """What the summary says if no run of a log has numbers."""
     looked = {finding.check for finding in findings}
     if looked == {"run"}:
-        return _verdict(findings, "the run failed")
-    if looked <= {"run", "completeness"}:
-        return _verdict(findings, "cannot be judged")
-    return _verdict(findings, _slowest_run(log))
+        return "the run failed"
+    return "cannot be judged" if looked <= {"run", "completeness"} else ""
 
 
 def _slowest_run(log: NcclLog) -> str:
@@ -122,7 +130,10 @@ def _slowest_run(log: NcclLog) -> str:
 
 
 def judge_perftest_text(
-    text: Source, expect: PerftestLink | None = None, min_gbit_s: float | None = None
+    text: Source,
+    expect: PerftestLink | None = None,
+    min_gbit_s: float | None = None,
+    asked: PerftestAsked | None = None,
 ) -> LogVerdict:
     """Judges the log of a perftest client; of several runs in it, each.
 
@@ -130,32 +141,50 @@ def judge_perftest_text(
         text: The whole log, or its pieces in order.
         expect: The link layer that the test must have used.
         min_gbit_s: The lowest acceptable average of the largest size, one way, Gb/s of 10^9 bits.
+        asked: What else it must show.
     """
     log = parse_perftest_log(text)
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a perftest log")
-    findings = judge_perftest_runs(log, "log", PerftestAsked(expect, min_gbit_s, "--min-gbit"))
-    looked = {finding.check for finding in findings}
-    if looked == {"run"}:
-        return _verdict(findings, "the run failed")
-    if looked <= {"run", "completeness"}:
-        return _verdict(findings, "cannot be judged")
-    return _verdict(findings, _perftest_numbers(log))
+    wanted = replace(
+        asked or PerftestAsked(), link=expect, floor_gbit_s=min_gbit_s, floor_origin="--min-gbit"
+    )
+    findings = judge_perftest_runs(log, "log", wanted)
+    return _verdict(findings, _why_no_numbers(findings) or _perftest_numbers(log))
 
 
 def _perftest_numbers(log: PerftestLog) -> str:
     """The numbers of the run with the least bandwidth, or of its latency."""
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     name = log.test or "perftest"
-    rows = [max(run.rows, key=lambda row: row.size_bytes) for run in log.runs if run.rows]
-    if rows:
-        row = min(rows, key=lambda each: each.average_gbit_s)
-        return f"{name}, {row.average_gbit_s:.2f} Gb/s at {row.size_bytes} B{more}"
-    shown = [row for run in log.runs for row in run.latency[:1]]
+    largest = [max(run.rows, key=lambda each: each.size_bytes) for run in log.runs if run.rows]
+    if largest:
+        least = min(largest, key=lambda each: each.average_gbit_s)
+        return f"{name}, {least.average_gbit_s:.2f} Gb/s at {least.size_bytes} B{more}"
+    shown = [each for run in log.runs for each in run.latency[:1]]
     if not shown:
         return "cannot be judged"
     slowest = max(shown, key=lambda each: each.typical_us)
     return f"{name}, {slowest.typical_us:.2f} us at {slowest.size_bytes} B{more}"
+
+
+def judge_node_text(text: str, gpus: int) -> LogVerdict:
+    """Judge what `node_health.sh` printed of a machine.
+
+    Args:
+        text: The whole log.
+        gpus: How many GPUs the machine has.
+    """
+    probe = Probe(name="log", kind="node", rails=(), nodes=("log",), ranks=gpus)
+    item = digest_log(probe, text, outcome="completed")
+    if item.node is None:
+        unknown = ParseProblem(kind="unrecognised", what="it has no line of node_health.sh")
+        return _unreadable(item.problem or unknown, "a log of node_health.sh")
+    said = [] if item.nccl is None else [*item.nccl.failures]
+    failure = find_failure(said, "log")
+    seen = item.model_copy(update={"nccl": None}) if failure else item
+    findings = [*([failure] if failure else []), *judge_node(seen, item.node)]
+    return _verdict(findings, f"{gpus} GPUs, {len(item.node.looks)} looks at them")
 
 
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:
@@ -177,8 +206,8 @@ def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVe
         return _verdict(findings, "cannot be judged")
     if min_gbit_s is not None:
         findings.append(judge_scan_busbw(log, subject, min_gbit_s, "--min-gbit"))
-    row = slowest_of_largest(log.rows)
-    where = f"{row.busbw_gbit_s:.2f} Gb/s busbw at {show_bytes(row.size_bytes)}"
+    slowest = slowest_of_largest(log.rows)
+    where = f"{slowest.busbw_gbit_s:.2f} Gb/s busbw at {show_bytes(slowest.size_bytes)}"
     return _verdict(findings, f"{log.collective} on {log.devices} devices, {where}")
 
 
@@ -221,17 +250,12 @@ def _way_of(text: Source, subject: str, asked: NcclAsked) -> list[Finding]:
     """A framework that is fast enough over the wrong transport has proven nothing."""
     log = parse_nccl_log(text)
     if isinstance(log, ParseProblem):
-        why = "the log has no line of NCCL; run with NCCL_DEBUG=INFO"
-        wanted = asked.transport or "a transport"
-        return [Finding(check="transport", subject=subject, verdict="error", expected=wanted,
-                        actual="not shown", detail=why)]  # fmt: skip
+        return [unknown_transport(subject, asked.transport or "a transport")]
     return [found for check in OF_ANY_PROGRAM if (found := check(log, subject, asked)) is not None]
 
 
 def _unreadable(problem: ParseProblem, wanted: str) -> LogVerdict:
-    finding = Finding(
-        check="log", subject="log", verdict="error", expected=wanted, actual=problem.what
-    )
+    finding = row("log", "log", "error", wanted, problem.what)
     return LogVerdict("error", EXIT_CODES["error"], (finding,), "cannot be judged")
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
 from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, Members, NcclAsked, judge_run
-from components.acceptance.judge.nccl_profile import judge_pace
-from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.nccl_findings import (
+    judge_ceiling,
+    judge_pace,
+    warn_stragglers,
+)
+from components.acceptance.judge.verdict import Finding, row
 from components.acceptance.logs.log_model import NcclLog
 
 
@@ -15,16 +20,9 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
     """All findings about one collective that ran to its end."""
     name = item.probe.name
     if log.other_runs:
-        return [
-            Finding(
-                check="completeness",
-                subject=name,
-                verdict="error",
-                expected="one run",
-                actual=f"{len(log.runs)} runs in one log",
-                next_step="run acceptance again; look for a launcher that started twice",
-            )
-        ]
+        actual = f"{len(log.runs)} runs in one log"
+        step = "run acceptance again; look for a launcher that started twice"
+        return [row("completeness", name, "error", "one run", actual, step)]
     floor, origin = nccl_floor(limits, item.probe)
     asked = replace(asked_of(limits), floor_gb_s=floor, floor_origin=origin)
     members = Members(
@@ -34,7 +32,35 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
         devices=limits.hcas or len(item.probe.rails),
         what="adapters" if limits.hcas else "rails",
     )
-    return judge_run(log, name, replace(asked, members=members))
+    rails_gb_s = nccl_limit(limits, item.probe)
+    above = judge_ceiling(log, name, rails_gb_s, len(item.probe.nodes))
+    found = judge_run(log, name, replace(asked, members=members))
+    return [*found, above] if above else found
+
+
+NVLINK_FRACTION: Final = 0.6
+"""Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100
+with NVLS, 235 of 300 on eight A100 (facts in docs/explanation/sources.md#acceptance), and a DGX-1's
+mesh, where not every GPU has a link to every other, comes to less."""
+
+
+def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list[Finding]:
+    """All findings about a collective between the GPUs of one host.
+
+    Args:
+        item: The look at a node.
+        log: What NCCL said.
+        nvlink_gbyte_s: What all NVLinks of its slowest GPU carry; 0 if it has none, and then no
+            speed is asked for.
+    """
+    floor = NVLINK_FRACTION * nvlink_gbyte_s
+    asked = NcclAsked(
+        transport="nvlink" if floor else None,
+        floor_gb_s=floor or None,
+        floor_origin=f"{NVLINK_FRACTION:g} x {nvlink_gbyte_s:g} GB/s of NVLink",
+        members=Members(item.probe.ranks, 1, frozenset(), devices=0),
+    )
+    return judge_run(log, item.probe.name, asked)
 
 
 def asked_of(limits: Limits) -> NcclAsked:
@@ -62,7 +88,8 @@ def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     # alltoall has a ceiling of its own, which the number in the file does not mean.
     if item.nccl and limits.nccl_warn_gb_s and item.probe.collective != "alltoall":
         slow = judge_pace(item.nccl, item.probe.name, limits.nccl_warn_gb_s)
-    return [slow] if slow and item.probe.kind == "nccl" else []
+    late = warn_stragglers(item.nccl, item.probe.name) if item.nccl else []
+    return [*([slow] if slow else ()), *late] if item.probe.kind == "nccl" else []
 
 
 _BITS = 8

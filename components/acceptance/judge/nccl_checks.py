@@ -11,18 +11,22 @@ from components.acceptance.judge.nccl_findings import (
     judge_completeness,
     judge_correctness,
     judge_gdr,
-    judge_transport,
-    judge_warnings,
-)
-from components.acceptance.judge.nccl_profile import (
-    Adapters,
     judge_hcas,
     judge_network,
     judge_topology,
+    judge_transport,
     judge_version,
+    judge_warnings,
 )
 from components.acceptance.judge.nccl_ways import Expectation
-from components.acceptance.judge.verdict import Finding, find_failure, verdict_for
+from components.acceptance.judge.verdict import (
+    Finding,
+    Verdict,
+    find_failure,
+    row,
+    verdict_for,
+)
+from components.acceptance.logs.causes import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog
 from components.core.errors import UsageError
 
@@ -35,7 +39,7 @@ class Members:
         ranks: How many.
         hosts: On how many hosts.
         workers: Names of these hosts; empty for any.
-        devices: How many network devices the channels of each host must use.
+        devices: How many network devices the channels of each host must use; 0 for any.
         what: What these are: `rails` or `adapters`.
     """
 
@@ -68,28 +72,32 @@ class NcclAsked:
     """The least bus bandwidth of rows of 1 GiB and more, or of the largest row, in GB/s."""
     floor_origin: str = ""
     members: Members | None = None
+    correct: bool = False
+    """The values must have been checked."""
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> NcclAsked:
-        """From `version=2.19`, `topology=/opt/h100.xml`, `hcas=8`, `gdr`.
+        """From `version=2.19`, `topology=/opt/h100.xml`, `hcas=8`, `gdr`, `correct`.
 
         Raises:
             UsageError: A text asks for something else.
         """
         values = {name: value for name, _, value in (text.partition("=") for text in texts)}
-        unknown = sorted(set(values) - {"version", "topology", "hcas", "gdr"})
+        unknown = sorted(set(values) - {"version", "topology", "hcas", "gdr", "correct"})
         hcas = values.get("hcas")
         if unknown or (hcas is not None and not (hcas.isascii() and hcas.isdecimal())):
             wrong = unknown[0] if unknown else f"hcas={hcas}"
             raise UsageError(
                 f"--must {wrong} asks for nothing that is known.\n"
-                "  fix    use version=2.19, topology=/path/of/NCCL_TOPO_FILE, hcas=8, or gdr."
+                "  fix    use version=2.19, topology=/path/of/NCCL_TOPO_FILE, hcas=8, gdr,"
+                " or correct."
             )
         return cls(
             min_version=values.get("version", ""),
             topology_file=values.get("topology", ""),
             hcas=None if hcas is None else int(hcas),
             gdr=True if "gdr" in values else None,
+            correct="correct" in values,
         )
 
 
@@ -105,51 +113,36 @@ def _judge_ranks(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None
     count = len({line.rank for line in log.ranks}) or log.nranks or 0
     right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
     right = count == wanted.ranks and right_hosts
-    return Finding(
-        check="ranks",
-        subject=subject,
-        verdict=verdict_for(right),
-        expected=f"{wanted.ranks} ranks on {wanted.hosts} hosts",
-        actual=f"{count} ranks on {len(hosts)} hosts ({', '.join(sorted(hosts))})",
-        next_step="" if right else "look at the hostfile and the slots",
-    )
+    expected = f"{wanted.ranks} ranks on {wanted.hosts} hosts"
+    actual = f"{count} ranks on {len(hosts)} hosts ({', '.join(sorted(hosts))})"
+    look = "look at the hostfile and the slots"
+    return row("ranks", subject, verdict_for(right), expected, actual, look)
 
 
 def _judge_rails(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None:
     """Every host's channels use as many devices as there are rails or adapters."""
     wanted = asked.members
-    if wanted is None:
+    if wanted is None or not wanted.devices:
         return None
     used = log.channels.devices_by_host
     lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)
     actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
-    seen = "error" if len(used) < wanted.hosts else "passed"
-    noun = wanted.what.removesuffix("s")
-    loss = f"an {noun} carries nothing" if noun == "adapter" else f"a {noun} is missing"
-    look = "look at its link" if noun == "adapter" else "look at its link and its VF"
-    return Finding(
-        check="rails",
-        subject=subject,
-        verdict="failed" if lacking else seen,
-        expected=f"{wanted.devices} {wanted.what} in the channels of every host",
-        actual=actual or "no network channel",
-        next_step=""
-        if not lacking and seen == "passed"
-        else f"{loss} on {', '.join(lacking) or 'all hosts'}: {look}",
-    )
+    verdict: Verdict = "error" if len(used) < wanted.hosts else "passed"
+    expected = f"{wanted.devices} {wanted.what} in the channels of every host"
+    loss = "a rail is missing on {}: look at its link and its VF"
+    if wanted.what == "adapters":
+        loss = "an adapter carries nothing on {}: look at its link"
+    step = loss.format(", ".join(lacking) or "all hosts")
+    verdict = "failed" if lacking else verdict
+    return row("rails", subject, verdict, expected, actual or "no network channel", step)
 
 
 def _judge_gdr(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None:
     """GPUDirect RDMA, where it is wanted; else how much of it there is."""
     if asked.gdr is not False:
         return judge_gdr(log, subject) if asked.gdr else None
-    return Finding(
-        check="gpudirect",
-        subject=subject,
-        verdict="skipped",
-        expected="not required",
-        actual=f"{log.channels.gdr} of {log.channels.net_total} channels",
-    )
+    actual = f"{log.channels.gdr} of {log.channels.net_total} channels"
+    return row("gpudirect", subject, "skipped", "not required", actual)
 
 
 OF_ANY_PROGRAM: Final[tuple[Judge, ...]] = (
@@ -164,9 +157,7 @@ OF_ANY_PROGRAM: Final[tuple[Judge, ...]] = (
         judge_topology(log, name, asked.topology_file) if asked.topology_file else None
     ),
     lambda log, name, asked: (
-        judge_hcas(log, name, Adapters(asked.hcas, asked.hca_names))
-        if asked.hcas is not None
-        else None
+        judge_hcas(log, name, asked.hcas, asked.hca_names) if asked.hcas is not None else None
     ),
     _judge_gdr,
 )
@@ -174,7 +165,7 @@ OF_ANY_PROGRAM: Final[tuple[Judge, ...]] = (
 CHECKS: Final[tuple[Judge, ...]] = (
     lambda log, name, _: judge_completeness(log, name),
     _judge_ranks,
-    lambda log, name, _: judge_correctness(log, name),
+    lambda log, name, asked: judge_correctness(log, name, must=asked.correct),
     *OF_ANY_PROGRAM,
     _judge_rails,
     lambda log, name, asked: (
@@ -184,7 +175,7 @@ CHECKS: Final[tuple[Judge, ...]] = (
     ),
     lambda log, name, _: judge_warnings(log, name),
 )
-"""Every row looks at one thing of one run, and says nothing where that was not asked for."""
+"""Each row judges one thing of one run, and is silent if that was not asked for."""
 
 
 def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
@@ -214,9 +205,11 @@ def _ran_together(runs: Sequence[NcclLog]) -> bool:
 
 def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     """The findings of one run; of one that failed, why; of one that is not whole, no more."""
-    failure = find_failure(log.failures, subject)
+    failures = [each for each in log.failures if not each.is_before_run]
+    failure = find_failure(failures, subject)
     if failure is not None:
-        return [failure]
+        failure = failure.because(_rail_of(log, first_cause(failures)) + failure.detail)
+        return [_quoted(failure) if log.is_page else failure]
     found = {
         finding.check: finding
         for check in CHECKS
@@ -224,9 +217,24 @@ def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
     }
     completeness = found["completeness"]
     if completeness.verdict == "error" and found["correctness"].verdict != "failed":
-        warned = find_failure([_warned(line) for line in log.warnings], subject)
-        return [warned] if warned and not log.has_footer else [completeness]
+        said = find_failure(log.failures or [_warned(line) for line in log.warnings], subject)
+        if said and not log.has_footer:
+            return [_quoted(said) if log.is_page else said]
+        return [completeness]
     return [*found.values()]
+
+
+def _rail_of(log: NcclLog, cause: LogFailure | None) -> str:
+    """The number of the device in NCCL's list of its host, which is that of the rail."""
+    hcas = [hca for host in log.hosts if cause and host.host == cause.host for hca in host.hcas]
+    name = cause.device.partition(":")[0] if cause else ""
+    return next((f"rail {hca.index} of NCCL's list, " for hca in hcas if hca.device == name), "")
+
+
+def _quoted(failure: Finding) -> Finding:
+    """A page that quotes lines of logs is no run that failed."""
+    step = "judge the log itself: this is a document that quotes lines of one"
+    return failure.model_copy(update={"verdict": "error", "next_step": step})
 
 
 def _warned(line: str) -> LogFailure:
@@ -235,12 +243,7 @@ def _warned(line: str) -> LogFailure:
 
 
 def _separate(subject: str, count: int) -> Finding:
-    return Finding(
-        check="completeness",
-        subject=subject,
-        verdict="failed",
-        expected="one run over all ranks",
-        actual=f"{count} separate runs with a rank 0 each",
-        detail="the binary was built without MPI, or the launcher is not its own",
-        next_step="take an nccl-tests that is built with MPI=1",
-    )
+    actual = f"{count} separate runs with a rank 0 each"
+    step = "take an nccl-tests that is built with MPI=1"
+    found = row("completeness", subject, "failed", "one run over all ranks", actual, step)
+    return found.because("the binary was built without MPI, or the launcher is not its own")

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-from components.acceptance.judge.nccl_ways import Expectation, judge_way, used_devices
-from components.acceptance.judge.nccl_whole import LARGE_BYTES, completeness_of, is_alone
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
-from components.acceptance.logs.log_model import NcclLog, NcclRow
+import re
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Final
 
+from components.acceptance.judge.nccl_ways import (
+    Expectation,
+    in_use,
+    judge_way,
+    used_devices,
+    way_of,
+)
+from components.acceptance.judge.nccl_whole import (
+    LARGE_BYTES,
+    completeness_of,
+    count_ranks,
+    is_alone,
+)
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
+from components.acceptance.logs.log_model import HostNetwork, NcclLog, NcclRow
+
+_SPLIT = ("all_reduce", "all_gather", "reduce_scatter")
+"""Collectives whose bus bandwidth is that of a ring, which others may beat."""
+_UNNAMED = 1.2
+"""Times the line rate, which a log may show that names no algorithm: two hosts of 8 H100 reach 470
+of 400 GB/s (nccl-tests issue 309)."""
+_SLACK = 1.02
+"""Times a limit by physics: clocks and the rounding of a table."""
+_RELEASE = re.compile(r"\d+")
 _LARGEST_OLD_ERROR = 1e-3
 """A relative error of the old column `error` beyond rounding of any float type but fp8."""
 
@@ -16,84 +40,61 @@ def judge_completeness(log: NcclLog, subject: str) -> Finding:
     verdict, actual, detail = completeness_of(log)
     if verdict == "passed" and is_alone(log):
         verdict, actual = "error", "a single rank, which sends nothing"
-    return Finding(
-        check="completeness",
-        subject=subject,
-        verdict=verdict,
-        expected="a whole log with a result",
-        actual=actual,
-        detail=detail,
-        next_step="" if verdict == "passed" else "take the log again, from start to end",
-    )
+    look = "take the log again, from start to end"
+    found = row("completeness", subject, verdict, "a whole log with a result", actual, look)
+    return found.because(detail)
 
 
-def judge_correctness(log: NcclLog, subject: str) -> Finding:
-    """Did the collective compute the right values?"""
+def judge_correctness(log: NcclLog, subject: str, *, must: bool = False) -> Finding:
+    """Did the collective compute the right values?
+
+    Args:
+        log: The parsed log.
+        subject: What the finding is about.
+        must: Every row must have been checked: values that were not are no pass.
+    """
     verdict, actual, detail = _correctness(log)
-    return Finding(
-        check="correctness",
-        subject=subject,
-        verdict=verdict,
-        expected="0 wrong values",
-        actual=actual,
-        detail=detail,
-        next_step="suspect memory, cable or NIC; run again" if verdict == "failed" else "",
+    gaps = sum(
+        each.out_of_place.wrong is None and each.out_of_place.error is None for each in log.rows
     )
+    if must and verdict != "failed" and (gaps or not log.rows):
+        verdict, actual, detail = "error", f"{gaps} rows not checked", "run nccl-tests with -c 1"
+    step = "suspect memory, cable or NIC; run again" if verdict == "failed" else ""
+    return row("correctness", subject, verdict, "0 wrong values", actual, step).because(detail)
 
 
 def judge_transport(log: NcclLog, subject: str, expect: Expectation | None) -> Finding:
     """Did the data take the expected transport, by the lines that prove it?"""
     seen, proof = seen_transports(log)
     if expect is None:
-        return Finding(
-            check="transport",
-            subject=subject,
-            verdict="skipped",
-            expected="no particular transport",
-            actual=f"{', '.join(seen) or 'none shown'} (not proven)",
-            detail=proof if seen else "give --expect to judge it",
-        )
+        actual = f"{', '.join(seen) or 'none shown'} (not proven)"
+        found = row("transport", subject, "skipped", "no particular transport", actual)
+        return found.because(proof if seen else "give --expect to judge it")
     verdict, why = judge_way(log, expect)
-    return Finding(
-        check="transport",
-        subject=subject,
-        verdict=verdict,
-        expected=expect,
-        actual=", ".join(seen) or "not shown",
-        detail="; ".join(dict.fromkeys(part for part in (why, proof if seen else "") if part)),
-        next_step=_transport_step(log, verdict, expect),
-    )
+    actual, step = ", ".join(seen) or "not shown", _transport_step(log, expect)
+    found = row("transport", subject, verdict, expect, actual, step)
+    reasons = (why, proof if seen else "")
+    return found.because("; ".join(dict.fromkeys(part for part in reasons if part)))
 
 
 def judge_warnings(log: NcclLog, subject: str) -> Finding | None:
-    """NCCL's warnings of unknown meaning: a run that is whole and right does not fail by them."""
-    if not log.warnings:
+    """Warnings of unknown meaning, and what others said before: no right run fails by them."""
+    warnings = [*log.warnings, *(each.line for each in log.failures if each.is_before_run)]
+    if not warnings:
         return None
-    count = len(log.warnings)
-    return Finding(
-        check="warnings",
-        subject=subject,
-        verdict="skipped",
-        expected="warnings that are known",
-        actual=f"{count} unknown warning{'s' if count > 1 else ''}: {log.warnings[0]}",
-        detail="; ".join(log.warnings[1:4]),
-    )
+    count = len(warnings)
+    actual = f"{count} unknown warning{'s' if count > 1 else ''}: {warnings[0]}"
+    found = row("warnings", subject, "skipped", "warnings that are known", actual)
+    return found.because("; ".join(warnings[1:4]))
 
 
 def judge_gdr(log: NcclLog, subject: str) -> Finding:
     """Do all network channels go straight to GPU memory?"""
     total, gdr = log.channels.net_total, log.channels.gdr
     verdict: Verdict = "error" if not total else verdict_for(gdr == total)
-    return Finding(
-        check="gpudirect",
-        subject=subject,
-        verdict=verdict,
-        expected="GDRDMA on all network channels",
-        actual=f"{gdr} of {total} channels",
-        next_step="load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL"
-        if verdict == "failed"
-        else "",
-    )
+    step = "load nvidia_peermem on every worker; look at NCCL_NET_GDR_LEVEL" if total else ""
+    wanted, actual = "GDRDMA on all network channels", f"{gdr} of {total} channels"
+    return row("gpudirect", subject, verdict, wanted, actual, step)
 
 
 def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> Finding:
@@ -106,38 +107,60 @@ def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> F
         origin: Where the floor comes from; shown.
     """
     rows, basis = judged_rows(log)
+    expected = f"busbw >= {floor_gb_s:.2f} GB/s"
     if not rows:
-        return Finding(
-            check="bandwidth",
-            subject=subject,
-            verdict="error",
-            expected=f"busbw >= {floor_gb_s:.2f} GB/s",
-            actual="no row with a bandwidth",
-            detail=origin,
-        )
-    worst = min(rows, key=lambda row: row.worst_busbw_gb_s)
-    passed = worst.worst_busbw_gb_s >= floor_gb_s
-    return Finding(
-        check="bandwidth",
-        subject=subject,
-        verdict="passed" if passed else "failed",
-        expected=f"busbw >= {floor_gb_s:.2f} GB/s",
-        actual=f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}",
-        detail=f"{basis}; floor: {origin}",
-        next_step=""
-        if passed
-        else "compare ib_write_bw of each rail; look for a slow or lost rail",
-    )
+        found = row("bandwidth", subject, "error", expected, "no row with a bandwidth")
+        return found.because(origin)
+    worst = min(rows, key=lambda each: each.worst_busbw_gb_s)
+    verdict = verdict_for(worst.worst_busbw_gb_s >= floor_gb_s)
+    actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
+    look = "compare ib_write_bw of each rail; look for a slow or lost rail"
+    found = row("bandwidth", subject, verdict, expected, actual, look)
+    return found.because(f"{basis}; floor: {origin}")
+
+
+def judge_ceiling(log: NcclLog, subject: str, rails_gb_s: float, hosts: int) -> Finding | None:
+    """Is the bus bandwidth more than the rails can carry? None: it is not.
+
+    A ring sends over the rails what busbw says. Any other algorithm may send less, but not less
+    than each host must: busbw is at most (ranks - 1) / ranks * hosts / (hosts - 1) of the rails, so
+    1.875 times with 2 hosts of 8 (NCCL 2.30.7, src/graph/tuning.cc:320, NVLSTree), and with
+    switches that compute (CollNet) 2 * (ranks - 1) / ranks at any size.
+    """
+    ranks = count_ranks(log) or 0
+    rows, _ = judged_rows(log)
+    best = max((row.worst_busbw_gb_s for row in rows), default=0.0) / _SLACK
+    if hosts < 2 or not ranks or not rails_gb_s or best <= rails_gb_s:  # noqa: PLR2004 - a pair
+        return None
+    once = (ranks - 1) / ranks
+    in_switches = any(name.startswith("COLLNET") for name in log.algorithms)
+    many = 2 if in_switches else hosts / (hosts - 1)
+    most = rails_gb_s * max(1.0, once * many if log.collective.startswith(_SPLIT) else 1.0)
+    named = ", ".join(log.algorithms)
+    if best <= most and {*log.algorithms} - {"RING"}:
+        return None
+    if not named and best <= rails_gb_s * _UNNAMED:
+        return None
+    limit = f"busbw <= {rails_gb_s:.2f} GB/s, the line rate of the rails"
+    limit += f"; {most:.2f} with {named or 'a tree'}" if most > rails_gb_s else ""
+    shown = f"{best * _SLACK:.2f} GB/s"
+    if best <= most and not named:
+        why = "a tree sends less over the rails than busbw says, so one may be missing"
+        step = "set acceptance.nccl_algo to RING and run acceptance again"
+        return row("plausible bandwidth", subject, "error", limit, shown, step).because(why)
+    why = "the bytes did not go over the planned rails alone, or the log is of another run"
+    step = "compare the devices in the log, and the rates of the rails in the file"
+    return row("plausible bandwidth", subject, "failed", limit, shown, step).because(why)
 
 
 def judged_rows(log: NcclLog) -> tuple[tuple[NcclRow, ...], str]:
     """The rows that count for bandwidth, and a sentence that says which."""
-    large = tuple(row for row in log.rows if (row.size_bytes or 0) >= LARGE_BYTES)
+    large = tuple(each for each in log.rows if (each.size_bytes or 0) >= LARGE_BYTES)
     if large:
         return large, f"the lowest of {len(large)} rows of 1 GiB and more"
     if not log.rows:
         return (), ""
-    largest = max(log.rows, key=lambda row: row.size_bytes or 0)
+    largest = max(log.rows, key=lambda each: each.size_bytes or 0)
     return (largest,), f"no row reaches 1 GiB: the largest row, {show_bytes(largest.size_bytes)}"
 
 
@@ -145,7 +168,7 @@ def seen_transports(log: NcclLog) -> tuple[tuple[str, ...], str]:
     """The transports in use, by proof: channel lines if there are any, else `Using network`."""
     channels = log.channels
     counted = {f"NET/{name}": count for name, count in sorted(channels.net.items())}
-    counted |= {"P2P": channels.peer, "SHM": channels.shared_memory, "NVLS": channels.nvls}
+    counted |= {"P2P": channels.peer, "SHM": channels.shared_memory}
     counted |= dict.fromkeys(channels.other, 1)
     seen = {name: count for name, count in counted.items() if count}
     if seen:
@@ -170,9 +193,7 @@ def _layers_text(log: NcclLog) -> str:
     return f"; devices: {', '.join(layers)}" if layers else ""
 
 
-def _transport_step(log: NcclLog, verdict: Verdict, expect: Expectation) -> str:
-    if verdict == "passed":
-        return ""
+def _transport_step(log: NcclLog, expect: Expectation) -> str:
     if expect == "nvlink":
         return "look at `nvidia-smi topo -m` (NV is NVLink), NCCL_P2P_DISABLE and NCCL_P2P_LEVEL"
     if "Socket" in log.channels.net or "Socket" in log.networks:
@@ -181,7 +202,7 @@ def _transport_step(log: NcclLog, verdict: Verdict, expect: Expectation) -> str:
 
 
 def _correctness(log: NcclLog) -> tuple[Verdict, str, str]:
-    halves = [half for row in log.rows for half in (row.out_of_place, row.in_place) if half]
+    halves = [half for each in log.rows for half in (each.out_of_place, each.in_place) if half]
     wrong = sum(half.wrong or 0 for half in halves)
     if log.out_of_bounds or wrong:
         return "failed", f"{max(log.out_of_bounds or 0, wrong)} wrong values", "data were corrupted"
@@ -192,3 +213,154 @@ def _correctness(log: NcclLog) -> tuple[Verdict, str, str]:
         return "passed", "0 wrong values", f"checked in {len(log.rows)} rows"
     reason = "the run did not check its values" if log.rows else "no row"
     return "skipped", "not checked", reason
+
+
+def judge_version(log: NcclLog, subject: str, least: str) -> Finding:
+    """Is NCCL new enough, and of one release on every host?"""
+    shown = sorted(
+        {each.partition("+")[0] for each in (log.nccl_version, *log.other_versions)} - {""}
+    )
+    verdict: Verdict = "error"
+    if shown and not log.is_rccl:
+        new = all(_release(each) >= _release(least) for each in shown)
+        verdict = verdict_for(new and len(shown) == 1)
+    actual = " and ".join(shown) if len(shown) > 1 else log.nccl_version or "not shown"
+    look = (
+        "compare the images of the hosts" if len(shown) > 1 else "take an image with a newer NCCL"
+    )
+    return row("nccl version", subject, verdict, f"NCCL {least} or newer", actual, look)
+
+
+def judge_network(log: NcclLog, subject: str) -> Finding:
+    """Does every rank use NCCL's own InfiniBand transport or the plugin of HPC-X, all the same?"""
+    names = sorted(log.networks)
+    verdict: Verdict = "error"
+    if names:
+        verdict = verdict_for(len(names) == 1 and way_of(names[0], log.providers) == "verbs")
+    actual = ", ".join(f"{name} ({log.networks[name]})" for name in names) or "not shown"
+    look = "compare the plugins of the hosts (NCCL_NET, NCCL_NET_PLUGIN), and look at the HCAs"
+    return row("network", subject, verdict, "network IB or IBext on every rank", actual, look)
+
+
+def judge_topology(log: NcclLog, subject: str, path: str) -> Finding:
+    """Did NCCL get the topology file, and could it read it?"""
+    seen = ", ".join(log.topology_files) or "not shown"
+    right = log.topology_files == (path,)
+    if log.topology_unread:
+        seen, right = f"{log.topology_unread[0]} could not be opened", False
+    look = "the file is not on the node, not mounted, or the variable does not reach all ranks"
+    wanted = f"NCCL_TOPO_FILE {path}"
+    return row("topology file", subject, verdict_for(right), wanted, seen, look)
+
+
+def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = ()) -> Finding:
+    """Do the channels of every host use the planned adapters, with relaxed ordering?
+
+    Args:
+        log: The parsed log.
+        subject: What the finding is about.
+        count: InfiniBand adapters of every host.
+        wanted: Names that must be among them; empty for any.
+    """
+    problems, unseen = list[str](), list[str]()
+    for host in log.hosts:
+        used = in_use(log, host)
+        seen = host.model_copy(update={"hcas": used}) if used else host
+        problems += [text] if (text := _adapter_problem(seen, count, wanted)) else []
+        unseen += [host.host or "a host"] if not used and not log.in_document else []
+    verdict: Verdict = verdict_for(not problems) if log.hosts else "error"
+    if unseen and verdict == "passed":
+        verdict, problems = "error", [f"no channel line shows the adapters of {unseen[0]}"]
+    names = f" with {', '.join(wanted)}" if wanted else ""
+    good = f"{count} on each of {len(log.hosts)} hosts: " + _names(log.hosts)
+    expected = f"{count} InfiniBand adapters{names} and [RO] on every host"
+    actual = "; ".join(problems) or (good if log.hosts else "not shown")
+    look = "look at ibstat on that host: an adapter is missing, down, or of a lower rate"
+    return row("hcas", subject, verdict, expected, actual, look)
+
+
+def judge_pace(log: NcclLog, subject: str, warn_gb_s: float) -> Finding | None:
+    """A warning when a large row is above the floor and below what healthy systems reach."""
+    rows, basis = judged_rows(log)
+    slow = [each for each in rows if each.worst_busbw_gb_s < warn_gb_s]
+    if not slow:
+        return None
+    worst = min(slow, key=lambda each: each.worst_busbw_gb_s)
+    expected = f"busbw >= {warn_gb_s:g} GB/s, as healthy systems reach"
+    actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
+    look = "compare the adapters' rates, and run again when the fabric is idle"
+    return row("pace", subject, "failed", expected, actual, look).because(basis)
+
+
+_SPIKE: Final = 1.5
+_VARIES_PERCENT: Final = 5.0
+"""Above either, nccl-tests' own tools/analyze_perf_json.py (2.19.6) marks a size."""
+_APART: Final = 0.2
+"""From the median of all processes, before one is named: a choice, unproven on hardware."""
+
+
+def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
+    """Of the largest size: iterations that vary, and the processes that differ from the others.
+
+    A process that takes longer is slow, or far from the others. One that takes less time came
+    late: its kernel starts when the others already wait for it.
+    """
+    rows = [each for each in log.rows if each.size_bytes]
+    if not rows:
+        return []
+    largest = max(rows, key=lambda each: each.size_bytes or 0)
+    sides = (largest.out_of_place, largest.in_place)
+    halves = [half for half in sides if half and half.slowest_us]
+    odd = [
+        half
+        for half in halves
+        if (half.varies_percent or 0) > _VARIES_PERCENT
+        or (half.slowest_us or 0) > _SPIKE * half.time_us
+    ]
+    named = dict.fromkeys(text for half in halves for text in _apart(half.process_us, log))
+    if not odd and not named:
+        return []
+    worst = max(odd or halves, key=lambda half: half.slowest_us or 0)
+    expected = f"at most {_SPIKE:g} times the mean, and {_VARIES_PERCENT:g} % apart"
+    actual = f"the longest iteration took {worst.slowest_us:g} us, the mean is {worst.time_us:g} us"
+    actual += f", and they vary by {worst.varies_percent or 0:g} %"
+    step = "run it with -I 1 -J FILE: only the JSON names the process"
+    if named:
+        step = "look at clocks, throttling and other work on that host"
+    found = row("stragglers", subject, "failed", expected, actual, step)
+    return [found.because("; ".join(named))]
+
+
+def _apart(process_us: tuple[float, ...], log: NcclLog) -> Iterable[str]:
+    usual = median(process_us) if process_us else 0.0
+    known = {line.rank: f" ({line.host})" for line in log.ranks}
+    if len(log.ranks) != len(process_us):
+        known = {}
+    for number, time in enumerate(process_us):
+        if abs(time - usual) > _APART * usual:
+            less = "more time" if time > usual else "less time, so the others waited for it"
+            share = abs(time / usual - 1)
+            yield f"process {number}{known.get(number, '')} took {share:.0%} {less}"
+
+
+def _adapter_problem(host: HostNetwork, count: int, wanted: Sequence[str]) -> str:
+    where = host.host or "a host"
+    layers = {hca.link_layer for hca in host.hcas}
+    names = {hca.device for hca in host.hcas}
+    missing = [name for name in wanted if name not in names]
+    if len(host.hcas) != count:
+        return f"{len(host.hcas)} on {where} ({', '.join(sorted(names))})"
+    if missing:
+        return f"{', '.join(missing)} is not used on {where}"
+    if layers != {"IB"}:
+        return f"{' and '.join(sorted(layers))} on {where}"
+    return "" if host.relaxed_ordering else f"no relaxed ordering on {where}"
+
+
+def _names(hosts: Iterable[HostNetwork]) -> str:
+    lists = {", ".join(hca.device for hca in host.hcas) for host in hosts}
+    return " | ".join(sorted(lists))
+
+
+def _release(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in _RELEASE.findall(text.partition("+")[0]))

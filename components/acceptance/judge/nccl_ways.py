@@ -1,79 +1,79 @@
 """Which way the data of an NCCL program took, and whether it is the one that was asked for.
 
 Only NCCL's list of devices shows InfiniBand or RoCE, and NVLink differs from PCIe only by lines or
-numbers that one of them alone can have. What no line says is not proven: never a pass.
+numbers that one of them alone can have. What no line says is not proven: never a pass. The tables
+here are the only ones that say what is RDMA, by the names of networks and of devices.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from components.acceptance.judge.verdict import Verdict
-from components.acceptance.logs.log_model import HostNetwork, NcclLog
+from components.acceptance.logs.log_model import Hca, HostNetwork, NcclLog
 
 Expectation = Literal["ib", "roce", "nvlink", "socket"]
 Way = Literal["verbs", "socket", "other", "unknown"]
 LAYERS: Final = {"ib": "IB", "roce": "RoCE"}
 PCIE_LIMIT_GB_S: Final = 128.0
 """What 16 lanes of PCIe 6.0 carry one way, raw: a bus bandwidth above it went over NVLink."""
-_NOT_SOCKETS: Final[frozenset[Way]] = frozenset({"verbs", "other"})
-_NOT_VERBS: Final[frozenset[Way]] = frozenset({"socket", "other"})
+_WANTED: Final[dict[str, Way]] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
 _NOT_SHOWN: Final = "no transport line; run with NCCL_DEBUG=INFO"
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """A network of NCCL by its name.
-
-    Attributes:
-        name: As channel lines have it.
-        way: What it sends over; `verbs` is InfiniBand or RoCE, and the list of devices says which.
-        source: Who says so.
-    """
-
-    name: re.Pattern[str]
-    way: Way
-    source: str
-
-
-def _plugins(*rows: tuple[str, Way, str]) -> tuple[Plugin, ...]:
-    return tuple(Plugin(re.compile(name), way, source) for name, way, source in rows)
-
-
-PLUGINS: Final = _plugins(
-    (r"IB(?:ext(?:_v\d+)?)?", "verbs", "NCCL net_ib; nccl-rdma-sharp-plugins"),
-    (r"gIB", "verbs", "Google's gIB: NCCL's net_ib with its own tuner"),
-    (r"COLLNET/SHARP", "verbs", "nccl-rdma-sharp-plugins: reductions in switches"),
-    (r"Socket|FastSocket", "socket", "NCCL net_socket; google/nccl-fastsocket"),
-    (r"GPUDirectTCPX\w*|FasTrak\w*", "other", "Google's TCPX and TCPXO"),
-    (r"UCX|UCC", "unknown", "nccl-rdma-sharp-plugins: UCX chooses"),
+_NETWORKS: Final[tuple[tuple[re.Pattern[str], Way], ...]] = (
+    # NCCL's net_ib, nccl-rdma-sharp-plugins with reductions in switches, and Google's net_ib
+    (re.compile(r"IB(?:ext(?:_v\d+)?)?|COLLNET/SHARP|gIB"), "verbs"),
+    # NCCL's net_socket, google/nccl-fastsocket
+    (re.compile(r"Socket|FastSocket"), "socket"),
+    # Google's TCPX and TCPXO
+    (re.compile(r"GPUDirectTCPX\w*|FasTrak\w*"), "other"),
 )
+"""What networks of NCCL send over, by their names in channel lines; `verbs` is InfiniBand or RoCE,
+and the list of devices says which. UCX and UCC choose themselves."""
 _LIBFABRIC = re.compile(r"(?:AWS )?Libfabric|OFI")
 _PROVIDERS: Final[dict[str, Way]] = {
     "efa": "other", "cxi": "other", "tcp": "socket", "sockets": "socket", "verbs": "unknown",
 }  # fmt: skip
 """Of libfabric, as aws-ofi-nccl prints the one that it selected."""
-_NOT_ROCE: Final = (
-    (re.compile(r"(?:siw|iw|cxgb\d_|i40iw)\w*"), "iWARP"),
-    (re.compile(r"(?:efa_|rdmap)\w*"), "EFA"),
-    (re.compile(r"(?:hfi1_|opap|qib)\w*"), "Omni-Path"),
-    (re.compile(r"(?:usnic)\w*"), "usNIC"),
+_SPEAKS: Final = tuple(
+    (re.compile(name), what)
+    for name, what in (
+        (r"(?:mlx[45]|bnxt_re|hns|roce|rxe|ionic|mana|ocrdma|vmw_pvrdma|xscale)\w*", "RoCE"),
+        (r"(?:siw|iw|cxgb\d_|i40iw|nes)\w*", "iWARP"),
+        (r"(?:efa_|rdmap)\w*", "EFA"),
+        (r"(?:hfi1_|opap|qib)\w*", "Omni-Path"),
+        (r"(?:usnic)\w*", "usNIC"),
+    )
 )
-"""Device names that are neither InfiniBand nor RoCE: rdma-core's kernel-boot/rdma_rename.c and the
-kernel's drivers. NCCL prints `/RoCE` for every device whose link is Ethernet."""
+"""What devices speak over Ethernet, or what they are instead of InfiniBand: the kernel's drivers
+(drivers/infiniband/hw and sw) and rdma-core's kernel-boot/rdma_rename.c. NCCL prints `/RoCE` for
+every device whose link is Ethernet. Names of drivers that can speak iWARP (irdma, qedr, erdma), and
+names that an administrator chose, tell nothing."""
+
+
+def speaks(device: str) -> str:
+    """What an RDMA device is by its name: `RoCE` for an Ethernet link, `iWARP`, …; empty: unknown.
+
+    Args:
+        device: One, or several that NCCL merged: `mlx5_0+mlx5_1`.
+    """
+    found = {
+        next((what for name, what in _SPEAKS if name.fullmatch(part)), "")
+        for part in device.split("+")
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def way_of(name: str, providers: Sequence[str]) -> Way:
     """What a network of NCCL sends over."""
-    for plugin in PLUGINS:
-        if plugin.name.fullmatch(name):
-            return plugin.way
+    for pattern, way in _NETWORKS:
+        if pattern.fullmatch(name):
+            return way
     if _LIBFABRIC.fullmatch(name):
         ways: set[Way] = {_PROVIDERS.get(provider, "unknown") for provider in providers}
-        ways = ways or {"other"}
         return next(iter(ways)) if len(ways) == 1 else "unknown"
     return "unknown"
 
@@ -83,7 +83,12 @@ def judge_way(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
     channels = log.channels
     if channels.other:
         return "error", f"channels over {', '.join(channels.other)}, which is not known"
-    if not (channels.net_total or channels.peer or channels.shared_memory or channels.nvls):
+    own = channels.net_total or channels.peer or channels.shared_memory
+    ranks = [stranger for stranger in channels.strangers if stranger.startswith("rank ")]
+    if ranks or (channels.strangers and not own):
+        stranger = [*ranks, *channels.strangers][0]
+        return "error", f"channel lines of {stranger}, which the list of ranks does not have"
+    if not own:
         return _without_channels(log, expect)
     if expect == "nvlink":
         return _over_nvlink(log)
@@ -91,27 +96,21 @@ def judge_way(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
 
 
 def _over_network(log: NcclLog, expect: Literal["ib", "roce", "socket"]) -> tuple[Verdict, str]:
-    ways: set[Way] = {way_of(name, log.providers) for name in log.channels.net}
-    if expect == "socket":
-        return ("passed", "") if ways == {"socket"} else _other_way(ways, _NOT_SOCKETS)
-    if ways != {"verbs"}:
-        return _other_way(ways, _NOT_VERBS)
-    return _link_layer(log, LAYERS[expect])
-
-
-def _other_way(ways: set[Way], wrong: frozenset[Way]) -> tuple[Verdict, str]:
-    return (
-        ("failed", "") if ways & wrong else ("error", "no line says what this network sends over")
-    )
+    wanted = _WANTED[expect]
+    ways = {way_of(name, log.providers) for name in log.channels.net}
+    if ways - {wanted, "unknown"}:
+        return "failed", ""
+    if "unknown" in ways:
+        return "error", "no line says what this network sends over"
+    return ("passed", "") if wanted == "socket" else _link_layer(log, LAYERS[expect])
 
 
 def _without_channels(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
     """`Using network` says what would be used between hosts, not what was."""
     ways = {way_of(name, log.providers) for name in log.networks}
-    fits: dict[str, Way] = {"ib": "verbs", "roce": "verbs", "socket": "socket"}
     if not ways:
         return "error", _NOT_SHOWN
-    if expect in fits and ways.isdisjoint({fits[expect], "unknown"}):
+    if expect != "nvlink" and ways.isdisjoint({_WANTED[expect], "unknown"}):
         return "failed", ""
     return "error", "no channel line proves it; run with NCCL_DEBUG=INFO"
 
@@ -128,51 +127,73 @@ def _over_nvlink(log: NcclLog) -> tuple[Verdict, str]:
     if channels.net_total or channels.shared_memory:
         return "failed", ""
     links = set(log.gpu_links)
+    if links and "NVL" not in links:
+        return "failed", f"GPUs reach each other over PCIe: {', '.join(sorted(links))}"
+    if doubt := _no_nvlink(log):
+        return doubt
     best = max((row.worst_busbw_gb_s for row in log.rows), default=0.0)
     proofs = (
-        (channels.nvls > 0, "channels over NVSwitch's multicast"),
-        (log.multi_node_nvlink, "MNNVL between hosts"),
+        (channels.mnnvl > 0 or log.multi_node_nvlink, "MNNVL between hosts"),
         (links == {"NVL"}, "NCCL's search found NVL from GPU to GPU"),
         (best > PCIE_LIMIT_GB_S, f"{best:g} GB/s is more than PCIe can carry"),
     )
-    proof = next((text for holds, text in proofs if holds), "")
-    if links and "NVL" not in links:
-        return "failed", f"GPUs reach each other over PCIe: {', '.join(sorted(links))}"
-    if proof:
+    if proof := next((text for holds, text in proofs if holds), ""):
         return "passed", proof
     return "error", "P2P goes over PCIe too: no line and no number proves NVLink"
+
+
+_AMD = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d{2,3}|gfx\d")
+_NVIDIA = re.compile(
+    r"NVIDIA|Tesla|GeForce|Quadro|TITAN|Graphics Device|\b(?:GB|GH|[ABHLPTV])\d{2,3}\b"
+)
+
+
+def _no_nvlink(log: NcclLog) -> tuple[Verdict, str] | None:
+    """Why P2P of these GPUs is no NVLink, whatever its speed: it needs two GPUs of NVIDIA."""
+    names = [name for line in log.ranks if (name := line.gpu.partition("] ")[2])]
+    if log.is_rccl or any(_AMD.search(name) for name in names):
+        return "failed", "the GPUs are not NVIDIA's: AMD's xGMI is no NVLink"
+    if log.shared_gpus:
+        return "error", f"two ranks use one GPU ({log.shared_gpus[0]}): its own memory, no link"
+    if not log.channels.mnnvl and log.gpus_known < 2:  # noqa: PLR2004 - the two ends of a link
+        return "error", "no line shows that the ranks are on different GPUs"
+    if not all(_NVIDIA.search(name) for name in names) or not (names or log.nccl_version):
+        return "error", f"no line says that {names[0] if names else 'a GPU'} is NVIDIA's"
+    return None
 
 
 def used_devices(log: NcclLog) -> dict[str, set[str]]:
     """Link layer to the devices that carry it, of those that the channels use."""
     found: dict[str, set[str]] = {}
     for host in log.hosts:
-        used = log.channels.devices_by_host.get(host.host, ())
-        for hca in _used(host, used):
-            found.setdefault(hca[1], set()).add(hca[0])
+        for hca in in_use(log, host) or host.hcas:
+            found.setdefault(hca.link_layer, set()).add(hca.device)
     return found
 
 
-def _used(host: HostNetwork, used: Sequence[int]) -> list[tuple[str, str]]:
-    every = [(hca.device, hca.link_layer) for hca in host.hcas]
-    indexes = {hca.index for hca in host.hcas}
-    if not used or not indexes.issuperset(used):
-        return every
-    return [(hca.device, hca.link_layer) for hca in host.hcas if hca.index in used]
+def in_use(log: NcclLog, host: HostNetwork) -> tuple[Hca, ...]:
+    """The devices of a host that its channels use; none if the channels do not tell."""
+    used = log.channels.devices_by_host.get(host.host, ())
+    if not {hca.index for hca in host.hcas}.issuperset(used):
+        return ()
+    return tuple(hca for hca in host.hcas if hca.index in used)
 
 
 def _link_layer(log: NcclLog, wanted: str) -> tuple[Verdict, str]:
     devices = used_devices(log)
-    for names in devices.values():
-        for pattern, what in _NOT_ROCE:
-            if alien := sorted(name for name in names if pattern.fullmatch(name)):
-                return "failed", f"{alien[0]} is {what}"
+    known = {name: speaks(name) for names in devices.values() for name in sorted(names)}
+    alien = next((name for name, what in known.items() if what not in ("RoCE", "")), "")
+    if alien:
+        return "failed", f"{alien} is {known[alien]}"
     if not devices:
         return "error", "no line 'NET/IB : Using' says whether it is InfiniBand or RoCE"
     if wanted not in devices:
         return "failed", ""
     if len(devices) > 1:
         return "error", "devices of both link layers are in use"
+    if wanted == LAYERS["roce"] and "" in known.values():
+        unknown = next(name for name, what in known.items() if not what)
+        return "error", f"{unknown} may speak iWARP, which NCCL shows as RoCE: ibv_devinfo tells"
     return _everywhere(log)
 
 

@@ -79,9 +79,11 @@ def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:
         *(f"{place} was paused {_times(count)}" for place, count in held.items()),
         *(f"{place} paused its neighbour {_times(count)}" for place, count in held_back.items()),
     ]
-    if not said:
+    noted = {(hop.place, name): n for hop in item.hops for name, n in hop.noted.items()}
+    beside = [f"{place} counted {n} {name}" for (place, name), n in noted.items()]
+    if not said and not beside:
         return found
-    why = f"in priority {wanted} {', '.join(said)}"
+    why = "; ".join([f"in priority {wanted} {', '.join(said)}"] * bool(said) + beside)
     return found.model_copy(update={"detail": f"{why}; {found.detail}" if found.detail else why})
 
 

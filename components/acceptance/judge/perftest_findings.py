@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
 from typing import Final, Literal
 
-from components.acceptance.judge.verdict import Finding, Verdict, find_failure, verdict_for
-from components.acceptance.logs.log_model import PerftestLog
+from components.acceptance.evidence import RailLimit
+from components.acceptance.judge.verdict import Finding, Verdict, find_failure, row, verdict_for
+from components.acceptance.logs.log_model import LatencyRow, PerftestLog
 
 PerftestLink = Literal["ib", "roce"]
 LINK_TYPES: Final = {"ib": "IB", "roce": "Ethernet"}
 _STEP: Final = 2
-"""`-a` goes from 2 bytes to 8 MiB, each size twice the one before."""
+_LAST: Final = 2**23
+"""`-a` goes from 2 bytes to 8 MiB, each size twice the one before (perftest, src/write_bw.c)."""
+_OWN_SCAN: Final = 64
+"""A table that begins here or above is a user's scan of sizes (a choice): no `-a` begins there, and
+one that lost its first rows begins at 4 or a little above."""
+_RDMA: Final = ("RC", "UC", "UD", "XRC", "DC")
+"""Connections of InfiniBand and RoCE; perftest also has RawEth (packets without RDMA) and SRD."""
+_NEVER_RAW: Final = ("RDMA_Write", "RDMA_Read", "Atomic", "RDMA_Atomic")
+"""Titles that a test of raw Ethernet cannot have: it is called Send."""
+_SIBLING_SHARE: Final = 0.8
+"""A port with less than this share of the other one's bandwidth is a fault (a choice)."""
+_ONE_PACKET: Final = 4096
+"""The largest RDMA MTU: what is not longer goes in one packet, if the log shows no MTU."""
 
 
 def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
@@ -21,23 +35,14 @@ def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
     verdict, actual, detail = _completeness(log)
     clock = log.clock_unknown and verdict == "error"
     step = "run it again while the host that sends has nothing else to do"
-    return Finding(
-        check="completeness",
-        subject=subject,
-        verdict=verdict,
-        expected="a whole table with a result",
-        actual=actual,
-        detail=detail,
-        next_step=""
-        if verdict == "passed"
-        else step
-        if clock
-        else "take the log of the client again",
-    )
+    if not clock:
+        step = "take the log of the client again"
+    expected = "a whole table with a result"
+    return row("completeness", subject, verdict, expected, actual, step).because(detail)
 
 
 def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
-    still = any(row.average_gbit_s == 0 and not row.rate_mpps for row in log.rows)
+    still = any(each.average_gbit_s == 0 and not each.rate_mpps for each in log.rows)
     count = len(log.rows) or len(log.latency)
     if log.clock_unknown and (still or log.bad_rows):
         return "error", "no rate: perftest could not measure the processor's clock", ""
@@ -63,88 +68,182 @@ def _problem(log: PerftestLog) -> str:
 
 
 def _gap(log: PerftestLog) -> str:
-    """Two neighbours between which a size must have been, or nothing."""
-    sizes = sorted({row.size_bytes for row in (*log.rows, *log.latency)})
+    """Two neighbours between which a size must have been, or an end of `-a` that is not there."""
+    sizes = sorted({each.size_bytes for each in (*log.rows, *log.latency)})
     pairs = (pair for pair in pairwise(sizes) if pair[1] != _STEP * pair[0])
-    return next((f"from {one} B to {other} B" for one, other in pairs), "")
+    for one, other in pairs:
+        return f"from {one} B to {other} B"
+    last = min(_LAST, log.mtu_bytes or _LAST) if log.connection_type == "UD" else _LAST
+    if len(sizes) > 1 and (_STEP < sizes[0] < _OWN_SCAN or sizes[-1] < last):
+        return f"{sizes[0]} B to {sizes[-1]} B, and -a goes from {_STEP} B to {last} B"
+    return ""
 
 
-def judge_gid(log: PerftestLog, subject: str) -> Finding:
-    """Over Ethernet both ends need a GID; all zeros is none."""
+def judge_gid(log: PerftestLog, subject: str, rail: RailLimit | None = None) -> Finding:
+    """Over Ethernet each end needs a GID of its own; on a planned rail, one of its addresses."""
     if log.link_type != "Ethernet" or not log.gids:
-        return Finding(
-            check="gid", subject=subject, verdict="skipped", expected="a GID", actual="not shown"
-        )
-    empty = [gid for gid in log.gids if not gid.replace("0", "").replace(":", "")]
-    return Finding(
-        check="gid",
-        subject=subject,
-        verdict="failed" if empty else "passed",
-        expected="a GID at both ends",
-        actual="a GID of zeros" if empty else log.gids[0],
-        next_step="the interface has no address on that rail, or -x is wrong" if empty else "",
-    )
+        return row("gid", subject, "skipped", "a GID", "not shown")
+    verdict, actual, step = _gid(log.gids, rail)
+    of = f" of {rail.name}" if rail and rail.networks else ""
+    return row("gid", subject, verdict, f"a GID{of} at both ends", actual, step)
+
+
+def _gid(gids: Sequence[str], rail: RailLimit | None) -> tuple[Verdict, str, str]:
+    if any(not gid.strip("0:") for gid in gids):
+        step = "the interface has no address on that rail, or -x is wrong"
+        return "failed", "a GID of zeros", step
+    if len(gids) > 1 and len({*gids}) == 1:
+        # Without a plan it may be what was asked for: it tells of a card, and of no cable.
+        verdict = "failed" if rail else "error"
+        step = "run the server on another host, and call it by its address on that rail"
+        return verdict, f"{gids[0]} at both ends: a port that sends to itself, over no cable", step
+    networks = [ip_network(each) for each in rail.networks] if rail else []
+    for gid in gids if networks else ():
+        found = _address(gid)
+        four = found.ipv4_mapped if found else None
+        if four is None or not any(four in network for network in networks):
+            what = "link-local" if found and found.is_link_local else "of another network"
+            shown = f"{four or found or gid}, {what}; the rail has {', '.join(map(str, networks))}"
+            return "failed", shown, "take -x from the GID of the address on that rail, RoCE v2"
+    return "passed", gids[0], ""
+
+
+def _address(gid: str) -> IPv6Address | None:
+    """The GID as an address: perftest prints its 16 bytes as decimal numbers."""
+    parts = gid.split(":")
+    base = 10 if all(part.isdecimal() for part in parts) else 16
+    values = [int(part, base) for part in parts]
+    return IPv6Address(bytes(values)) if max(values) < 256 else None  # noqa: PLR2004 - a byte
+
+
+def judge_device(log: PerftestLog, subject: str, rail: RailLimit) -> Finding | None:
+    """Is the device that of the rail, and no bond? In a pod with a VF its name says nothing more.
+
+    The kernel calls the device of two ports that are one `mlx5_bond_0` (mlx5_ib, main.c).
+    """
+    bond = "bond" in log.device and log.device not in rail.devices
+    if not log.device or not (bond or rail.devices):
+        return None
+    expected = f"a device of {rail.name}: {', '.join(rail.devices) or 'one port'}"
+    step = f"compare `rdma link` of that host with the rail {rail.name} of the file"
+    if bond:
+        actual, step = f"{log.device}, a bond of ports", "take the rail's port out of the bond"
+        return row("device", subject, "failed", expected, actual, step)
+    right = log.device in rail.devices
+    return row("device", subject, verdict_for(right), expected, log.device, step)
 
 
 def judge_link(log: PerftestLog, subject: str, expect: PerftestLink) -> Finding:
     """Is it InfiniBand or RoCE, as expected? The link alone does not tell: iWARP has one too."""
     wanted = LINK_TYPES[expect]
     verdict, actual, detail = _link(log, wanted)
-    return Finding(
-        check="transport",
-        subject=subject,
-        verdict=verdict,
-        expected=f"link type {wanted}",
-        actual=actual,
-        detail=detail,
-        next_step="" if verdict == "passed" else "look at the lines above the table",
-    )
+    step = "look at the lines above the table"
+    expected = f"link type {wanted}"
+    return row("transport", subject, verdict, expected, actual, step).because(detail)
 
 
 def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
     if not log.link_type:
         return "error", "not shown", ""
-    if log.connection_type == "SRD":
-        return "failed", "SRD", "Amazon's EFA, whose link type is printed as IB"
-    if log.transport_type not in ("IB", ""):
-        name = {"IW": "iWARP"}.get(log.transport_type, log.transport_type)
-        return "failed", name, "the transport is neither InfiniBand nor RoCE"
+    found = _no_rdma(log)
+    if found:
+        return "failed", *found
     if log.link_type != wanted:
         return "failed", log.link_type, ""
     if not log.transport_type:
         return "error", log.link_type, "no line 'Transport type' says that it is not iWARP"
-    return "passed", log.link_type, ""
+    if log.connection_type or log.test.startswith(_NEVER_RAW):
+        return "passed", log.link_type, ""
+    return "error", log.link_type, "no line 'Connection type' says that it is not raw Ethernet"
+
+
+def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
+    """What was used that is neither InfiniBand nor RoCE, and how that is known."""
+    if log.connection_type == "SRD":
+        return "SRD", "Amazon's EFA, whose link type is printed as IB"
+    if log.connection_type and log.connection_type not in _RDMA:
+        return log.connection_type, "packets of raw Ethernet, or a connection that is not RDMA"
+    if log.transport_type not in ("IB", ""):
+        name = {"IW": "iWARP"}.get(log.transport_type, log.transport_type)
+        return name, "the transport is neither InfiniBand nor RoCE"
+    return None
 
 
 def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: str) -> Finding:
     """Is the average bandwidth of the largest size at or above a floor?
 
-    The peak is no measure: in duration mode it is not taken.
+    The peak is no measure: in duration mode it is not taken. If neither a title nor a call says
+    which test it was, the number may be the sum of both directions, and half of it has to do.
     """
     expected = f"average >= {floor_gbit_s:.2f} Gb/s"
     if not log.rows:
-        return Finding(
-            check="bandwidth",
-            subject=subject,
-            verdict="error",
-            expected=expected,
-            actual="no row with a bandwidth",
-            detail=f"floor: {origin}",
-        )
-    row = max(log.rows, key=lambda item: item.size_bytes)
-    average = row.average_gbit_s / (2 if log.bidirectional else 1)
+        found = row("bandwidth", subject, "error", expected, "no row with a bandwidth")
+        return found.because(f"floor: {origin}")
+    largest = max(log.rows, key=lambda item: item.size_bytes)
+    average = largest.average_gbit_s / (2 if log.bidirectional else 1)
     each = " each way" if log.bidirectional else ""
-    passed = average >= floor_gbit_s
+    verdict = verdict_for(average >= floor_gbit_s)
+    step = "look at the RDMA MTU, the PCIe width and the link speed"
+    if not (log.test or log.call) and average / 2 < floor_gbit_s <= average:
+        verdict, each, step = "error", " one way or both together", "take the log from its title on"
     mtu = f", MTU {log.mtu_bytes}" if log.mtu_bytes else ""
-    return Finding(
-        check="bandwidth",
-        subject=subject,
-        verdict="passed" if passed else "failed",
-        expected=expected,
-        actual=f"{average:.2f} Gb/s{each} at {row.size_bytes} B{mtu}",
-        detail=f"floor: {origin}",
-        next_step="" if passed else "look at the RDMA MTU, the PCIe width and the link speed",
-    )
+    actual = f"{average:.2f} Gb/s{each} at {largest.size_bytes} B{mtu}"
+    return row("bandwidth", subject, verdict, expected, actual, step).because(f"floor: {origin}")
+
+
+def judge_ceiling(log: PerftestLog, subject: str, rail: RailLimit) -> Finding | None:
+    """More than the rail's cable can carry went another way; None if it did not."""
+    rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1)
+    most = max((each.average_gbit_s for each in log.rows), default=0.0)
+    if not rate or most <= rate:
+        return None
+    expected = f"at most {rate:g} Gb/s, what {rail.name} can carry"
+    step = "look which device and port the test used, and at the speed of the rail in the file"
+    return row("line rate", subject, "failed", expected, f"{most:.2f} Gb/s", step)
+
+
+def judge_ports(log: PerftestLog, subject: str) -> Finding | None:
+    """Of a test over both ports of a card: does each one carry its share?"""
+    ports = max(log.rows, key=lambda item: item.size_bytes).ports_gbit_s if log.rows else ()
+    if not ports:
+        return None
+    shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
+    right = min(ports) >= _SIBLING_SHARE * max(ports) > 0
+    expected = f"no port below {_SIBLING_SHARE:g} of the other"
+    step = "look at the cable and the switch port of the slower one"
+    return row("ports", subject, verdict_for(right), expected, shown, step)
+
+
+def judge_latency(log: PerftestLog, subject: str, most_us: float) -> Finding:
+    """Is the median of the smallest size at or below a limit? With `-D` it is the average."""
+    least = min((each.size_bytes for each in log.latency), default=0)
+    times = [each.typical_us for each in log.latency if each.size_bytes == least]
+    actual = f"{max(times):.2f} us at {least} B" if times else "no row with a latency"
+    verdict = verdict_for(max(times) <= most_us) if times else "error"
+    step = "compare with a pair on one leaf; look at CPU power states and at pauses"
+    return row("latency", subject, verdict, f"typical <= {most_us:g} us", actual, step)
+
+
+def judge_tail(log: PerftestLog, subject: str, most_us: float) -> Finding:
+    """Is the time that 99.9 % of the messages keep at or below a limit?
+
+    All sizes that go in one packet are looked at: a retransmission or a pause meets any of them.
+    """
+    packet = log.mtu_bytes or _ONE_PACKET
+    small = [each for each in log.latency if each.size_bytes <= packet] or [*log.latency[:1]]
+    expected = f"99.9 % <= {most_us:g} us"
+    if not small or any(each.tail_us is None for each in small):
+        actual = "no percentile" if small else "no row with a latency"
+        step = "run ib_write_lat without -D, which prints no percentiles"
+        return row("latency tail", subject, "error", expected, actual, step)
+
+    def tail(each: LatencyRow) -> float:
+        return each.tail_us or 0.0
+
+    worst = max(small, key=tail)
+    actual = f"{tail(worst):.2f} us at {worst.size_bytes} B, typical {worst.typical_us:.2f} us"
+    step = "look for retransmissions, pauses and marks at both cards and their switch ports"
+    return row("latency tail", subject, verdict_for(tail(worst) <= most_us), expected, actual, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +255,18 @@ class PerftestAsked:
         floor_gbit_s: The least average of the largest size, one way, in Gb/s of 10^9 bits.
         floor_origin: Where it comes from; shown.
         mtu_bytes: The RDMA MTU.
+        most_us: The highest median latency of the smallest size, in microseconds.
+        most_tail_us: The most that 99.9 % of the small messages may take, in microseconds.
+        rail: The planned rail: its networks, devices and line rate.
     """
 
     link: PerftestLink | None = None
     floor_gbit_s: float | None = None
     floor_origin: str = ""
     mtu_bytes: int | None = None
+    most_us: float | None = None
+    most_tail_us: float | None = None
+    rail: RailLimit | None = None
 
 
 Judge = Callable[[PerftestLog, str, PerftestAsked], Finding | None]
@@ -171,25 +276,28 @@ def _judge_mtu(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding 
     if asked.mtu_bytes is None:
         return None
     mtu = log.mtu_bytes
-    return Finding(
-        check="mtu",
-        subject=subject,
-        verdict="error" if mtu is None else verdict_for(mtu == asked.mtu_bytes),
-        expected=f"RDMA MTU {asked.mtu_bytes}",
-        actual="not shown" if mtu is None else str(mtu),
-        next_step="" if mtu == asked.mtu_bytes else "look at the MTU of VF, PF and switch port",
-    )
+    verdict = "error" if mtu is None else verdict_for(mtu == asked.mtu_bytes)
+    actual = "not shown" if mtu is None else str(mtu)
+    step = "look at the MTU of VF, PF and switch port"
+    return row("mtu", subject, verdict, f"RDMA MTU {asked.mtu_bytes}", actual, step)
 
 
 CHECKS: Final[tuple[Judge, ...]] = (
     lambda log, name, _: judge_perftest_completeness(log, name),
     lambda log, name, asked: judge_link(log, name, asked.link) if asked.link else None,
-    lambda log, name, _: judge_gid(log, name),
+    lambda log, name, asked: judge_gid(log, name, asked.rail),
+    lambda log, name, asked: judge_device(log, name, asked.rail) if asked.rail else None,
     _judge_mtu,
     lambda log, name, asked: (
         judge_average(log, name, asked.floor_gbit_s, asked.floor_origin)
         if asked.floor_gbit_s is not None
         else None
+    ),
+    lambda log, name, asked: judge_ceiling(log, name, asked.rail) if asked.rail else None,
+    lambda log, name, _: judge_ports(log, name),
+    lambda log, name, asked: judge_latency(log, name, asked.most_us) if asked.most_us else None,
+    lambda log, name, asked: (
+        judge_tail(log, name, asked.most_tail_us) if asked.most_tail_us else None
     ),
 )
 """The table of what is looked at: one for the gate and for `railyard judge`."""

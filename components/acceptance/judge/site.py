@@ -16,8 +16,11 @@ from components.acceptance.evidence import (
     Limits,
     Probe,
     ProbeEvidence,
+    RailLimit,
     Unreachable,
 )
+from components.acceptance.judge.amount import claimed_s
+from components.acceptance.judge.culprit import Suspect, judge_pairs
 from components.acceptance.judge.fabric import (
     judge_fabric,
     judge_routing,
@@ -27,7 +30,13 @@ from components.acceptance.judge.fabric import (
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
-from components.acceptance.judge.path import judge_losses, judge_path
+from components.acceptance.judge.node import judge_node
+from components.acceptance.judge.path import (
+    fail_losses,
+    judge_losses,
+    judge_path,
+    split_shared,
+)
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
 from components.acceptance.judge.verdict import (
@@ -37,6 +46,7 @@ from components.acceptance.judge.verdict import (
     find_failure,
     judge_groups,
     overall_verdict,
+    row,
     verdict_for,
 )
 from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
@@ -82,15 +92,10 @@ def _explained(
 
 def _finding(seen: BesideSeen, verdict: Verdict, probes: tuple[str, ...]) -> Finding:
     why = f"; it may be why these did not pass: {', '.join(probes)}" if probes else ""
-    return Finding(
-        check="beside",
-        subject=seen.device,
-        verdict=verdict,
-        expected=f"{seen.setting} {seen.harmless}",
-        actual=f"{seen.actual}; not ours, and it breaks {seen.breaks}",
-        detail=f"as the update found it before it began{why}",
-        next_step=seen.fix,
-    )
+    expected = f"{seen.setting} {seen.harmless}"
+    actual = f"{seen.actual}; not ours, and it breaks {seen.breaks}"
+    found = row("beside", seen.device, verdict, expected, actual, seen.fix)
+    return found.because(f"as the update found it before it began{why}")
 
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
@@ -104,6 +109,8 @@ class Report(Seen):
     verdict: Verdict
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
+    suspects: tuple[Suspect, ...] = ()
+    """What most likely made tests between pairs bad."""
     evidence: Evidence
 
     @property
@@ -144,10 +151,11 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     expected = limits or evidence.limits
     findings: list[Finding] = []
     warnings: list[Finding] = []
-    for item in evidence.probes:
+    for item in split_shared(evidence.probes, expected):
         found = judge_probe(item, expected)
         findings += found
-        warnings += judge_losses(item, expected.priority) + warn_pauses(item, expected)
+        warnings += judge_losses(item, expected.priority, expected.losses)
+        warnings += warn_pauses(item, expected)
         warnings += warn_nccl(item, expected) + warn_spread(item)
     findings += [_judge_memlock(node, limit) for node, limit in sorted(evidence.memlock.items())]
     if not _never_asked(evidence):
@@ -158,6 +166,8 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         findings += judge_ib(evidence.ib, expected.ib)
         findings += judge_groups(evidence, expected, findings)
         warnings += warn_ib(evidence.ib, expected.ib)
+    slow, suspects = judge_pairs(evidence.probes, findings, expected)
+    findings += slow
     findings += map(_unreachable, evidence.unreachable)
     causes = judge_beside(evidence, findings) + judge_routing(evidence, findings)
     warnings += warn_beside(evidence, findings) + warn_routing(evidence, findings)
@@ -166,19 +176,15 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         verdict=_verdict_of(evidence, findings),
         findings=tuple(findings),
         warnings=tuple(warnings),
+        suspects=suspects,
         evidence=evidence,
     )
 
 
 def _unreachable(device: Unreachable) -> Finding:
-    return Finding(
-        check="reachable",
-        subject=device.device,
-        verdict="error",
-        expected=f"an answer from {device.address}",
-        actual=device.detail,
-        next_step="mend the way to the device; paths through it are not proven",
-    )
+    expected = f"an answer from {device.address}"
+    step = "mend the way to the device; paths through it are not proven"
+    return row("reachable", device.device, "error", expected, device.detail, step)
 
 
 def _never_asked(evidence: Evidence) -> bool:
@@ -201,38 +207,23 @@ def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
 
 def _judge_memlock(node: str, limit: str) -> Finding:
     """RDMA pins its buffers: a pod with a limit fails at the first large registration."""
-    good = limit == "unlimited"
-    return Finding(
-        check="memlock",
-        subject=node,
-        verdict="error" if limit.startswith("no answer") else verdict_for(good),
-        expected="ulimit -l unlimited in a pod",
-        actual=limit,
-        next_step=""
-        if good
-        else "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
-        " up, or restart it; of another cluster ask its owner",
+    verdict = "error" if limit.startswith("no answer") else verdict_for(limit == "unlimited")
+    step = (
+        "the unit that starts pods runs without LimitMEMLOCK=infinity: with our K3s run pulumi"
+        " up, or restart it; of another cluster ask its owner"
     )
+    return row("memlock", node, verdict, "ulimit -l unlimited in a pod", limit, step)
 
 
 def _judge_allocatable(
     node: str, wanted: Mapping[str, int], offered: Mapping[str, int] | None
 ) -> Finding:
     """A resource that a node does not offer leaves pods Pending, or was published for nothing."""
-    seen = offered or {}
-    good = offered is not None and all(seen.get(name, 0) == count for name, count in wanted.items())
-    return Finding(
-        check="allocatable",
-        subject=node,
-        verdict="error" if offered is None else verdict_for(good),
-        expected=_amounts(wanted),
-        actual="not read"
-        if offered is None
-        else _amounts({key: seen.get(key, 0) for key in wanted}),
-        next_step=""
-        if good
-        else "look at the device plugin's pod on that node: does it find card and driver?",
-    )
+    seen = {name: (offered or {}).get(name, 0) for name in wanted}
+    verdict = "error" if offered is None else verdict_for(seen == {**wanted})
+    actual = "not read" if offered is None else _amounts(seen)
+    step = "look at the device plugin's pod on that node: does it find card and driver?"
+    return row("allocatable", node, verdict, _amounts(wanted), actual, step)
 
 
 def _amounts(resources: Mapping[str, int]) -> str:
@@ -244,7 +235,8 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     ran = _judge_run(item)
     if ran.verdict != "passed":
         failed = name_paused(_with_place(ran, item), item, limits)
-        return [failed, *judge_storms(item, limits)]
+        seen = judge_node(item.model_copy(update={"nccl": None}), item.node) if item.node else []
+        return [failed, *seen, *judge_storms(item, limits), *fail_losses(item, limits)]
     found = _judge_log(item, limits)
     if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
@@ -259,7 +251,26 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
             )
         ]
     named = [name_paused(each, item, limits) for each in found]
-    return [ran, *named, *_judge_way(item, limits), *judge_storms(item, limits)]
+    found = [ran, *_judge_duration(item), *named]
+    lost = [*judge_storms(item, limits), *fail_losses(item, limits)]
+    return [*found, *_judge_way(item, limits), *lost]
+
+
+def _judge_duration(item: ProbeEvidence) -> list[Finding]:
+    """A table whose own times are longer than its job ran was made by another run."""
+    claimed = claimed_s(item)
+    if not item.duration_s or claimed <= item.duration_s * 1.01 + 0.1:  # both are rounded
+        return []
+    return [
+        Finding(
+            check="duration",
+            subject=item.probe.name,
+            verdict="failed",
+            expected=f"a log of the {item.duration_s:.1f} s that the job ran",
+            actual=f"its rows took {claimed:.1f} s",
+            next_step="the program prints a kept log: look at what the image has under its name",
+        )
+    ]
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
@@ -267,6 +278,8 @@ def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
     found: list[Finding] | None = None
     if item.image is not None:
         found = judge_image(item, item.image)
+    elif item.node is not None:
+        found = judge_node(item, item.node)
     elif item.deepspeed is not None:
         found = judge_scan(item, item.deepspeed, limits)
     elif item.training is not None:
@@ -282,21 +295,15 @@ def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
 
 def _judge_way(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """Where the bytes went; commands that send none are not asked."""
-    if item.mpi is not None or item.image is not None:
+    if item.probe.kind in ("image", "node", "mpi_hosts", "mpi_gpus"):
         return []
     return judge_fabric(item, limits) if limits.transport == "ib" else judge_path(item, limits)
 
 
 def _judge_run(item: ProbeEvidence) -> Finding:
-    name = item.probe.name
+    name, expected = item.probe.name, "a run to its end"
     if item.outcome == "skipped":
-        return Finding(
-            check="run",
-            subject=name,
-            verdict="skipped",
-            expected="a run to its end",
-            actual=item.detail,
-        )
+        return row("run", name, "skipped", expected, item.detail)
     logs = [*(item.nccl.runs if item.nccl else ()), *(item.perftest.runs if item.perftest else ())]
     logs += [log for log in (item.deepspeed, item.training, item.mpi) if log]
     failure = find_failure([failure for log in logs for failure in log.failures], name)
@@ -305,20 +312,14 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     ended = item.outcome == "completed" and item.exit_code in (0, None)
     if ended:
         took = f"completed in {item.duration_s:.1f} s" if item.duration_s else "completed"
-        return Finding(
-            check="run", subject=name, verdict="passed", expected="a run to its end", actual=took
-        )
+        return row("run", name, "passed", expected, took)
     code = f", exit code {item.exit_code}" if item.exit_code else ""
     last = next((line for line in reversed(item.log_tail) if line.strip()), "")
-    return Finding(
-        check="run",
-        subject=name,
-        verdict="error" if item.outcome == "not_run" else "failed",
-        expected="a run to its end",
-        actual=f"{item.outcome.replace('_', ' ')}{code}",
-        detail=item.detail or (f"last line: {last}" if last else "it printed nothing"),
-        next_step="read the events of its pods: is a resource or an image missing?",
-    )
+    verdict = "error" if item.outcome == "not_run" else "failed"
+    actual = f"{item.outcome.replace('_', ' ')}{code}"
+    step = "read the events of its pods: is a resource or an image missing?"
+    found = row("run", name, verdict, expected, actual, step)
+    return found.because(item.detail or (f"last line: {last}" if last else "it printed nothing"))
 
 
 def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
@@ -342,15 +343,23 @@ ROCE_OVERHEAD_BYTES = 82
 def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> list[Finding]:
     """All findings about one perftest that ran to its end."""
     floor, origin = pair_floor(limits, item.probe)
-    asked = PerftestAsked(limits.transport, floor, origin, _rdma_mtu(limits, item.probe))
+    rail = _rail(limits, item.probe)
+    mtu = _rdma_mtu(limits, item.probe)
+    asked = PerftestAsked(limits.transport, floor, origin, mtu, rail=rail)
     return judge_perftest_runs(log, item.probe.name, asked)
+
+
+def _rail(limits: Limits, probe: Probe) -> RailLimit | None:
+    """The rail of a perftest, with the line rate that its two hosts have."""
+    found = next((each for each in limits.rails if each.name in probe.rails[:1]), None)
+    rate = probe.rates.get(found.name) if found else None
+    return found.model_copy(update={"line_rate_gbit_s": rate}) if found and rate else found
 
 
 def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     """The least average of `ib_write_bw` on a probe's rail in Gb/s, and its origin in words."""
-    rail = probe.rails[0] if probe.rails else ""
-    rate = next((item.line_rate_gbit_s for item in limits.rails if item.name == rail), 0.0)
-    rate = probe.rates.get(rail, rate)
+    rail = _rail(limits, probe)
+    rate = rail.line_rate_gbit_s if rail else 0.0
     mtu = _rdma_mtu(limits, probe)
     ceiling = rate * mtu / (mtu + ROCE_OVERHEAD_BYTES)
     return (

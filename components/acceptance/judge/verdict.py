@@ -8,7 +8,7 @@ from typing import Final, Literal
 from components.acceptance.evidence import Evidence, Limits, WorkerGroup
 from components.acceptance.logs.causes import first_cause
 from components.acceptance.logs.log_model import LogFailure
-from components.acceptance.seen import Seen
+from components.acceptance.seen import Seen, cut_text
 
 Verdict = Literal["passed", "failed", "skipped", "error"]
 """`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;
@@ -32,6 +32,33 @@ class Finding(Seen):
     def text(self) -> str:
         """The finding as one sentence."""
         return f"expected {self.expected}, actual {self.actual}"
+
+    def because(self, detail: str) -> Finding:
+        """The same finding with a detail, which a report shows below it."""
+        return self.model_copy(update={"detail": cut_text(detail)})
+
+
+def row(
+    check: str, subject: str, verdict: Verdict, expected: str, actual: str, step: str = ""
+) -> Finding:
+    """One finding.
+
+    Args:
+        check: What was looked at, for example `bandwidth`.
+        subject: The probe, host, fabric or log that it is about.
+        verdict: The answer.
+        expected: What a good run shows.
+        actual: What this one showed.
+        step: What to do next; a passed finding drops it.
+    """
+    return Finding(
+        check=check,
+        subject=subject,
+        verdict=verdict,
+        expected=expected,
+        actual=actual,
+        next_step="" if verdict == "passed" else step,
+    )
 
 
 MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
@@ -64,27 +91,22 @@ def find_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None
     cause = first_cause(failures)
     if cause is None:
         return None
-    return Finding(
-        check="run",
-        subject=subject,
-        verdict="failed",
-        expected="a run without errors",
-        actual=f"{cause.kind}: {cause.line}",
-        detail=f"the first cause among {len(failures)} failure lines",
-        next_step=f"look for: {cause.meaning}",
-    )
+    step, actual = f"look for: {cause.meaning}", f"{cause.kind}: {cause.line}"
+    found = row("run", subject, "failed", "a run without errors", actual, step)
+    return found.because(f"{_place(cause)}the first cause among {len(failures)} failure lines")
+
+
+def _place(cause: LogFailure) -> str:
+    """Host, device with port, and peer, as far as the line names them."""
+    named = (("on", cause.host), ("device", cause.device), ("peer", cause.peer))
+    text = ", ".join(f"{word} {name}" for word, name in named if name)
+    return f"{text}; " if text else ""
 
 
 def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) -> list[Finding]:
     """One finding for each kind of workers, and one for each thing that stays unproven."""
     unproven = [
-        Finding(
-            check=UNPROVEN,
-            subject=each.subject,
-            verdict="skipped",
-            expected=each.what,
-            actual=f"not proven: {each.what}: {each.why}",
-        )
+        row(UNPROVEN, each.subject, "skipped", each.what, f"not proven: {each.what}: {each.why}")
         for each in limits.unproven
     ]
     return [*(_judge_group(evidence, group, findings) for group in limits.groups), *unproven]
@@ -100,21 +122,10 @@ def _judge_group(evidence: Evidence, group: WorkerGroup, findings: list[Finding]
         if item.probe.kind == "nccl" and item.probe.nodes == group.hosts
     ]
     why = group.unproven or ("" if probes else "no collective was planned")
+    hosts = ", ".join(group.hosts)
     if why:
-        return Finding(
-            check=GROUP,
-            subject=group.name,
-            verdict="skipped",
-            expected=what,
-            actual=f"not proven: {', '.join(group.hosts)}: {why}",
-        )
+        return row(GROUP, group.name, "skipped", what, f"not proven: {hosts}: {why}")
     verdict = overall_verdict(each for each in findings if each.subject in probes)
     state = "proven" if verdict == "passed" else "not proven"
-    return Finding(
-        check=GROUP,
-        subject=group.name,
-        verdict=verdict,
-        expected=what,
-        actual=f"{', '.join(group.hosts)}: {state} by {', '.join(probes)}",
-        next_step="" if verdict == "passed" else "look at the findings of these probes",
-    )
+    actual = f"{hosts}: {state} by {', '.join(probes)}"
+    return row(GROUP, group.name, verdict, what, actual, "look at the findings of these probes")

@@ -10,7 +10,7 @@ from components.acceptance.evidence import Limits, ProbeEvidence
 from components.acceptance.judge.nccl import judge_framework
 from components.acceptance.judge.nccl_findings import show_bytes
 from components.acceptance.judge.nccl_whole import LARGE_BYTES
-from components.acceptance.judge.verdict import Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, MpiLog, TrainingLog
 
 _SAME_TOTAL = 0.01
@@ -38,15 +38,9 @@ def judge_totals(log: TrainingLog, subject: str, ranks: int | None = None) -> Fi
         verdict, detail = "failed", "every rank prints the sum of all, and they differ"
     elif ranks is not None and took_part != ranks:
         verdict, actual = "failed", f"{took_part} ranks took part"
-    return Finding(
-        check="completeness",
-        subject=subject,
-        verdict=verdict,
-        expected=f"a total of each of {ranks} ranks" if ranks else "a total at the end",
-        actual=actual,
-        detail=detail,
-        next_step="" if verdict == "passed" else "look at the end of the log, and at the hostfile",
-    )
+    expected = f"a total of each of {ranks} ranks" if ranks else "a total at the end"
+    step = "look at the end of the log, and at the hostfile"
+    return row("completeness", subject, verdict, expected, actual, step).because(detail)
 
 
 def judge_images(log: TrainingLog, subject: str, floor: float, origin: str) -> Finding:
@@ -54,21 +48,11 @@ def judge_images(log: TrainingLog, subject: str, floor: float, origin: str) -> F
     totals = log.totals_images_s
     middle = median(totals) if totals else 0.0
     verdict: Verdict = verdict_for(middle >= floor) if totals else "error"
-    return Finding(
-        check="throughput",
-        subject=subject,
-        verdict=verdict,
-        expected=f"images/s >= {floor:g}",
-        actual=f"{middle:.2f} images/s" if totals else "no total",
-        detail="; ".join(
-            part
-            for part in (f"median of {len(totals)} totals; floor: {origin}", odd_steps(log))
-            if part
-        ),
-        next_step=""
-        if verdict == "passed"
-        else "look at the transport and GPUDirect of its NCCL, then at the GPUs' clocks",
-    )
+    actual = f"{middle:.2f} images/s" if totals else "no total"
+    step = "look at the transport and GPUDirect of its NCCL, then at the GPUs' clocks"
+    found = row("throughput", subject, verdict, f"images/s >= {floor:g}", actual, step)
+    parts = (f"median of {len(totals)} totals; floor: {origin}", odd_steps(log))
+    return found.because("; ".join(part for part in parts if part))
 
 
 def odd_steps(log: TrainingLog) -> str:
@@ -97,15 +81,9 @@ def judge_scan_completeness(log: DeepSpeedLog, subject: str, sizes: int | None =
         verdict, actual = "failed", f"out of GPU memory after {count} rows"
     elif sizes is not None and count != sizes:
         verdict = "error" if count < sizes else "failed"
-    return Finding(
-        check="completeness",
-        subject=subject,
-        verdict=verdict,
-        expected=f"{sizes} sizes" if sizes else "a table with a result",
-        actual=actual,
-        detail=detail,
-        next_step="" if verdict == "passed" else "take the log again, or lower --maxsize",
-    )
+    expected = f"{sizes} sizes" if sizes else "a table with a result"
+    step = "take the log again, or lower --maxsize"
+    return row("completeness", subject, verdict, expected, actual, step).because(detail)
 
 
 def slowest_of_largest(rows: Sequence[DeepSpeedRow]) -> DeepSpeedRow:
@@ -117,46 +95,29 @@ def judge_scan_busbw(log: DeepSpeedLog, subject: str, floor: float, origin: str)
     """Is the largest message at or above a floor, in Gb/s?"""
     expected = f"busbw >= {floor:g} Gb/s"
     if not log.rows:
-        return Finding(
-            check="bandwidth", subject=subject, verdict="error", expected=expected, actual="no row"
-        )
-    row = slowest_of_largest(log.rows)
-    passed = row.busbw_gbit_s >= floor
-    small = "" if row.size_bytes >= LARGE_BYTES else "no row reaches 1 GiB; "
-    return Finding(
-        check="bandwidth",
-        subject=subject,
-        verdict=verdict_for(passed),
-        expected=expected,
-        actual=f"{row.busbw_gbit_s:.2f} Gb/s at {show_bytes(row.size_bytes)}",
-        detail=f"{small}floor: {origin}",
-        next_step="" if passed else "compare with nccl-tests over the same workers",
-    )
+        return row("bandwidth", subject, "error", expected, "no row")
+    slowest = slowest_of_largest(log.rows)
+    passed = slowest.busbw_gbit_s >= floor
+    small = "" if slowest.size_bytes >= LARGE_BYTES else "no row reaches 1 GiB; "
+    actual = f"{slowest.busbw_gbit_s:.2f} Gb/s at {show_bytes(slowest.size_bytes)}"
+    step = "compare with nccl-tests over the same workers"
+    found = row("bandwidth", subject, verdict_for(passed), expected, actual, step)
+    return found.because(f"{small}floor: {origin}")
 
 
 def judge_scan_ranks(log: DeepSpeedLog, subject: str, ranks: int) -> Finding:
     """Did all planned ranks take part?"""
-    return Finding(
-        check="ranks",
-        subject=subject,
-        verdict=verdict_for(log.devices == ranks),
-        expected=f"{ranks} devices",
-        actual=f"{log.devices} devices",
-        next_step="" if log.devices == ranks else "look at the hostfile and the slots",
-    )
+    right, step = log.devices == ranks, "look at the hostfile and the slots"
+    actual = f"{log.devices} devices"
+    return row("ranks", subject, verdict_for(right), f"{ranks} devices", actual, step)
 
 
 def judge_names(log: DeepSpeedLog, subject: str, workers: int) -> Finding:
     """Did the launcher find every worker by its name?"""
-    found = len(set(log.resolved))
-    return Finding(
-        check="dns",
-        subject=subject,
-        verdict=verdict_for(found == workers),
-        expected=f"{workers} names of the hostfile resolve",
-        actual=f"{found}: {', '.join(log.resolved) or 'none'}",
-        next_step="" if found == workers else "look at the job's headless Service and at CoreDNS",
-    )
+    found, expected = len(set(log.resolved)), f"{workers} names of the hostfile resolve"
+    actual = f"{found}: {', '.join(log.resolved) or 'none'}"
+    step = "look at the job's headless Service and at CoreDNS"
+    return row("dns", subject, verdict_for(found == workers), expected, actual, step)
 
 
 def judge_hosts(log: MpiLog, subject: str, hosts: Sequence[str]) -> Finding:
@@ -174,28 +135,16 @@ def judge_hosts(log: MpiLog, subject: str, hosts: Sequence[str]) -> Finding:
         )
         if names
     ]
-    return Finding(
-        check="hosts",
-        subject=subject,
-        verdict=verdict_for(not parts),
-        expected=f"one answer from each of {', '.join(hosts)}",
-        actual="; ".join(parts) or f"all {len(hosts)} answered once",
-        next_step="look at the keys and at known_hosts of the containers" if parts else "",
-    )
+    expected = f"one answer from each of {', '.join(hosts)}"
+    actual = "; ".join(parts) or f"all {len(hosts)} answered once"
+    step = "look at the keys and at known_hosts of the containers"
+    return row("hosts", subject, verdict_for(not parts), expected, actual, step)
 
 
 def judge_gpus(log: MpiLog, subject: str, gpus: int) -> Finding:
     """Did nvidia-smi list every GPU of every host?"""
-    return Finding(
-        check="gpus",
-        subject=subject,
-        verdict=verdict_for(log.gpus == gpus),
-        expected=f"{gpus} GPUs",
-        actual=f"{log.gpus} GPUs",
-        next_step=""
-        if log.gpus == gpus
-        else "look at nvidia-smi on each host, then in its container",
-    )
+    right, step = log.gpus == gpus, "look at nvidia-smi on each host, then in its container"
+    return row("gpus", subject, verdict_for(right), f"{gpus} GPUs", f"{log.gpus} GPUs", step)
 
 
 _FROM_FILE = "acceptance in the site's file"
@@ -235,14 +184,11 @@ def _judge_its_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """A framework that is fast enough over the wrong transport has proven nothing."""
     name = item.probe.name
     if item.nccl is None:
-        return [
-            Finding(
-                check="transport",
-                subject=name,
-                verdict="error",
-                expected=limits.transport,
-                actual="not shown",
-                detail="the log has no line of NCCL; run with NCCL_DEBUG=INFO",
-            )
-        ]
+        return [unknown_transport(name, limits.transport)]
     return judge_framework(item.nccl, name, limits)
+
+
+def unknown_transport(subject: str, expected: str) -> Finding:
+    """For a framework's log in which NCCL says nothing."""
+    why = "the log has no line of NCCL; run with NCCL_DEBUG=INFO"
+    return row("transport", subject, "error", expected, "not shown").because(why)

@@ -25,12 +25,16 @@ class Cause:
         kind: A short name of the class of failure.
         meaning: What it usually means, and where to look.
         late: It follows from a failure elsewhere.
+        since: The first release of NCCL with one of its texts; empty for what others print.
+        until: The last one.
     """
 
     pattern: re.Pattern[str]
     kind: str
     meaning: str
     late: bool = False
+    since: str = ""
+    until: str = ""
 
 
 def cause(pattern: str, kind: str, meaning: str, *, late: bool = False) -> Cause:
@@ -38,17 +42,8 @@ def cause(pattern: str, kind: str, meaning: str, *, late: bool = False) -> Cause
     return Cause(re.compile(pattern), kind, meaning, late)
 
 
-@dataclass(frozen=True, slots=True)
-class Harmless:
-    """A line that looks like a failure and comes from runs that were good.
-
-    Attributes:
-        pattern: What the line has in it.
-        source: Where such a run is published.
-    """
-
-    pattern: re.Pattern[str]
-    source: str
+HARMLESS: Final = "harmless"
+"""The kind of a line that looks like a failure and comes from runs that were good."""
 
 
 _HINTS: Final = (
@@ -61,7 +56,10 @@ _HINTS: Final = (
     "unexpected", "erminat", "unhandled", "limit", "orte", "prte", "health", "required", "ssh:",
     "kex_", "eturn", "double free", "gpus", "got ", "does not", "addr_", "wrong", "no socket",
     "socketprogress",    "retcode", "no such", "was unable", "zero",
-    "no active", "no roce", "disconnect", "memlimit", "runlimit",
+    "no active", "no roce", "disconnect", "memlimit", "runlimit", "speed change", "mixed",
+    "cqe", "probing", "resiliency", "outstanding", "duplicate gpu",
+    "prevstate", "different number",
+    "using the same", "net/mlx: call", "no usable", "no transport", "no interface", "mismatch",
 )  # fmt: skip
 """A line with none of them, in small letters, matches no row: a cheap look before the patterns."""
 
@@ -86,13 +84,15 @@ class FailureFinder:
 
     Attributes:
         tables: The rows, in their order: the first that fits a line names it.
-        harmless: What is looked at first.
         warning: A line that fits no row and has this in it is a warning of unknown meaning.
+        started: The run has begun. What a launcher says before does not tell how the run ends.
+        names: Of hosts, which are not looked at.
     """
 
     tables: Sequence[Cause]
-    harmless: Sequence[Harmless] = ()
     warning: str = ""
+    started: bool = True
+    names: set[str] = field(default_factory=set[str])
     failures: list[LogFailure] = field(default_factory=list[LogFailure])
     warnings: dict[str, None] = field(default_factory=dict[str, None])
 
@@ -100,23 +100,51 @@ class FailureFinder:
         """Takes a line."""
         if not has_hint(line):
             return
-        if any(row.pattern.search(line) for row in self.harmless):
-            return
+        shown = line
+        for name in self.names:
+            shown = shown.replace(name, "-")
         for row in self.tables:
-            if row.pattern.search(line):
-                self.add(row.kind, line, row.meaning, late=row.late)
+            if row.pattern.search(shown):
+                if row.kind != HARMLESS:
+                    self.add(row.kind, line, row.meaning, late=row.late)
                 return
         if self.warning and self.warning in line and len(self.warnings) < _MOST_WARNINGS:
             self.warnings[line.strip()[:_LONGEST_LINE]] = None
 
     def add(self, kind: str, line: str, meaning: str, *, late: bool = False) -> None:
         """Takes down a failure."""
-        if len(self.failures) < _MOST_FAILURES or not late:
-            found = line.strip()[:_LONGEST_LINE]
-            failure = LogFailure(kind=kind, line=found, meaning=meaning, is_consequence=late)
-            full = len(self.failures) >= _MOST_FAILURES
-            if not full or all(each.is_consequence for each in self.failures):
-                self.failures.append(failure)
+        # A loop that waits may fill its own part of the list, not that of the run.
+        part = [each for each in self.failures if each.is_before_run is not self.started]
+        if len(part) >= _MOST_FAILURES and (late or not all(each.is_consequence for each in part)):
+            return
+        places = {name: pattern.search(line) for name, pattern in _PLACES.items()}
+        self.failures.append(
+            LogFailure(
+                kind=kind,
+                line=line.strip()[:_LONGEST_LINE],
+                meaning=meaning,
+                is_consequence=late,
+                is_before_run=not self.started,
+                **{name: found[found.lastindex or 0] for name, found in places.items() if found},
+            )
+        )
+
+
+_PLACES: Final = {
+    "host": re.compile(
+        r"^([\w.-]{1,253}):\d{1,12}:\d{1,12} \[|\bon node ([\w.-]{1,253})"
+        r"|\bsrun: error: ([\w.-]{1,253}):"
+    ),
+    "device": re.compile(
+        r"NET/IB ?: ([\w.-]{1,64}:\d{1,4}) |\bhca ([\w.-]{1,64}(?::\d{1,4})?)"
+        r"|\bdev(?:ice)?[ =:]{1,2}([a-z][a-z\d]{1,20}_\w{1,20}(?::\d{1,4})?)"
+    ),
+    "peer": re.compile(
+        r"\bpeer ((?!posted)[^\s,]{1,300})|\b[Cc]onnect(?:ion)? to (?:host )?([^\s,]{1,300})"
+        r"|\b(?:recv|send) (?:from |to )?([\w.:-]{1,280}<\d{1,5}>)"
+    ),
+}
+"""Where a line says that it happened; the first that fits."""
 
 
 def first_cause(failures: Iterable[LogFailure]) -> LogFailure | None:

@@ -55,6 +55,14 @@ class LogFailure(Seen):
     """What it usually means, and where to look."""
     is_consequence: bool = False
     """True for lines that follow from a failure elsewhere."""
+    is_before_run: bool = False
+    """A launcher or another program wrote it before the run began."""
+    host: str = ""
+    """Whose line it is."""
+    device: str = ""
+    """The RDMA device and its port, such as `mlx5_3:1`."""
+    peer: str = ""
+    """The other end, as the line names it."""
 
 
 class Measure(Seen):
@@ -68,6 +76,12 @@ class Measure(Seen):
     """Elements with a wrong value; None when not checked (`N/A`) or not printed."""
     error: float | None = None
     """Largest relative error, in the older column `error`."""
+    slowest_us: float | None = Field(default=None, exclude_if=lambda each: each is None)
+    """With `-I` of nccl-tests 2.19: `i_max`, the longest iteration of the slowest process."""
+    varies_percent: float | None = Field(default=None, exclude_if=lambda each: each is None)
+    """Likewise `i_cv%`, the standard deviation of iterations over their mean."""
+    process_us: tuple[float, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Mean iteration of each process, in order: only the JSON of several processes has it."""
 
 
 class NcclRow(Seen):
@@ -93,6 +107,8 @@ class RankLine(Seen):
     host: str
     group: int = 0
     """Its collective, where NCCL_TESTS_SPLIT runs several at a time."""
+    gpu: str = ""
+    """Number in its process, bus id and name: `0 [0000:10:00] NVIDIA H100 80GB HBM3`."""
 
 
 class Hca(Seen):
@@ -121,15 +137,17 @@ class Channels(Seen):
     gdr: int = 0
     """Network channels with GPUDirect RDMA, of all in `net`."""
     peer: int = 0
+    mnnvl: int = 0
+    """Of `peer`, those over NVLink between hosts."""
     shared_memory: int = 0
-    nvls: int = 0
-    """Channels over the multicast of NVSwitch."""
     other: tuple[str, ...] = ()
     """What else a channel is said to go over."""
     hosts_on_net: tuple[str, ...] = ()
     """Hosts at either end of a network channel, as far as ranks are known by host."""
     devices_by_host: dict[str, tuple[int, ...]] = Field(default_factory=dict[str, tuple[int, ...]])
     """The network devices (rails) that the channels of a host use."""
+    strangers: tuple[str, ...] = ()
+    """Hosts and ranks of channel lines that the list of the run does not have."""
 
     @property
     def net_total(self) -> int:
@@ -154,6 +172,14 @@ class NcclLog(Seen):
     program: Literal["nccl-tests", "other"]
     collective: str = ""
     nccl_version: str = ""
+    other_versions: tuple[str, ...] = ()
+    """Further releases of NCCL that the log names."""
+    is_rccl: bool = False
+    """It is AMD's RCCL, which prints as NCCL does."""
+    gpus_known: int = 0
+    """Ranks whose GPU is shown with its bus id."""
+    shared_gpus: tuple[str, ...] = ()
+    """Host and bus id of GPUs that more than one rank uses."""
     has_preamble: bool = False
     has_footer: bool = False
     max_bytes: int | None = None
@@ -190,6 +216,8 @@ class NcclLog(Seen):
     multi_node_nvlink: bool = False
     in_document: bool = False
     """It is quoted between the sentences of a document, which leaves out start and end."""
+    is_page: bool = False
+    """It has sentences or markup, as a page has that quotes lines of logs."""
     overlaps: bool = False
     """Another run began before this one had printed a row: they ran at the same time."""
     other_runs: tuple[NcclLog, ...] = Field(default=(), exclude_if=lambda each: not each)
@@ -213,6 +241,8 @@ class PerftestRow(Seen):
     """None: releases before 3.0 do not print it."""
     cpu_percent: float | None = None
     """The CPU's share, with `--cpu_util`."""
+    ports_gbit_s: tuple[float, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """Of a test over both ports of a card, with `--report-per-port`: the average of each."""
 
 
 class LatencyRow(Seen):
@@ -221,12 +251,16 @@ class LatencyRow(Seen):
     size_bytes: int
     typical_us: float
     average_us: float
+    tail_us: float | None = Field(default=None, exclude_if=lambda each: each is None)
+    """99.9 % of the messages took less; None in duration mode, which does not keep them."""
 
 
 class PerftestLog(Seen):
     """All that a log of perftest says."""
 
     test: str = ""
+    call: str = Field(default="", exclude_if=lambda each: not each)
+    """The program of a bandwidth test and what follows it, in the line of a shell or a launcher."""
     device: str = ""
     mtu_bytes: int | None = None
     link_type: str = ""

@@ -31,7 +31,10 @@ from components.acceptance.logs.nccl_table import Table
 _RANK = re.compile(
     r"(?:#|\b)\s{0,20}Rank\s{1,20}(\d{1,9})\s{1,20}(?:Group\s{1,20}(\d{1,9})\s{1,20})?"
     r"Pid\s{1,20}\d{1,12}\s{1,20}on\s{1,20}(\S{1,253})\s{1,20}device"
+    r"(?:\s{1,20}(\d{1,4}\s{1,4}\[[0-9A-Fa-fx:.]{1,20}\].{0,60}))?"
 )
+_WHOLE_BUS_ID = re.compile(r"\[[0-9a-f]{1,8}:[0-9a-f:.]{1,12}\]", re.IGNORECASE)
+"""Older lists show the bus alone, which GPUs of several PCI domains share."""
 _PREAMBLE = re.compile(
     r"(?:#|\b)\s{0,20}nThread \d{1,9} .{0,80}?minBytes (\d{1,18}) maxBytes (\d{1,18}) "
     r"step:? ?(\d{1,18})\s?\((factor|bytes)\)(?:.{0,80}?\biters: \d{1,9} iters: (\d{1,9}))?"
@@ -77,6 +80,10 @@ class Run:
     overlaps: bool = False
     _part: int = -1
 
+    def __post_init__(self) -> None:
+        """Lets the search for failures leave out names of hosts."""
+        self.finder.started, self.finder.names = False, self.paths.odd_names
+
     def begins_again(self, line: str) -> bool:
         """Does this comment of nccl-tests belong to a run after this one?"""
         part = _part_of(line)
@@ -107,15 +114,21 @@ class Run:
             self.counts[_PARTS[part]] += 1
         if rank := _RANK.search(line):
             if len(self.ranks) < _MOST_RANKS:
-                self.ranks.append(
-                    RankLine(rank=int(rank[1]), host=rank[3], group=int(rank[2] or 0))
-                )
+                self._take_rank(rank)
         elif preamble := _PREAMBLE.search(line):
             self._take_preamble(preamble)
         elif starting := _STARTING.search(line):
             self.collective = starting[1]
         else:
             self._feed_footer(line)
+
+    def _take_rank(self, found: re.Match[str]) -> None:
+        rank, group, host, gpu = found.groups(default="")
+        self.ranks.append(RankLine(rank=int(rank), host=host, group=int(group or 0), gpu=gpu))
+        self.paths.take_name(host)
+        if gpu:
+            place = whole[0] if (whole := _WHOLE_BUS_ID.search(gpu)) else gpu
+            self.paths.take_gpu("list", f"{host} {place}", f"{group} {rank}")
 
     def _take_preamble(self, preamble: re.Match[str]) -> None:
         by = int(preamble[3])
@@ -151,6 +164,8 @@ class Run:
 
     def set_share(self, line: str) -> None:
         """What of a size counts, once the collective and its ranks are known (hypercube.cu)."""
+        if self.collective == "alltoallv_perf":
+            self.table.share = None  # the busiest rank's part (alltoallv.cu, AlltoAllvGetBw)
         if "hypercube_perf" in line and not self.collective:
             self.collective = "hypercube_perf"
         if "hypercube" in self.collective:
@@ -168,6 +183,11 @@ def is_comment(line: str) -> bool:
     return any(start in line for start in _STARTS)
 
 
+def is_nccl(line: str) -> bool:
+    """Is it a line of NCCL itself, not one of a script that names it?"""
+    return "NCCL INFO" in line or "NCCL WARN" in line or "NCCL version" in line
+
+
 def _part_of(line: str) -> int | None:
     """The place in a run of a comment of nccl-tests."""
     for part, pattern in enumerate((_VERSION_LINE, _STARTING, _PREAMBLE, _RANK)):
@@ -182,6 +202,16 @@ def _part_of(line: str) -> int | None:
 _MARKUP = re.compile(r"\s*(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+")
 """A numbered or bulleted sentence: no program prints two of them."""
 _LEAST_MARKUP: Final = 2
+_PAGE = re.compile(
+    r"\s*(?:#{2,6}\s+[A-Z]|```|~~~|\.\. [a-z-]+::|</?(?:p|pre|code|h[1-6]|li|div|td)\b"
+    r"|(?:\d{1,2}\.|[-*+])\s+[A-Z][a-z]+ \w+|.{0,400}\]\(https?://)"
+)
+"""Markup of Markdown, reStructuredText and HTML."""
+_SENTENCE = re.compile(r"\s*[A-Z][a-z']+(?:,? [\w'`()/-]+){6,60}.{0,400}[.:]$")
+_BANNER = re.compile(r"[-=*]{20,}$")
+"""Around sentences of launchers."""
+_LEAST_PAGE: Final = 3
+"""Sentences, of which markup counts two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
     {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler"}
     | {"no_device", "missing_program", "host_key", "ssh_login", "dns"}
@@ -196,14 +226,18 @@ class _Reader:
 
     runs: list[Run] = field(default_factory=lambda: [Run()])
     markup: int = 0
+    page: int = 0
+    in_banner: bool = False
 
     def feed(self, stream: str, text: str) -> None:
         """Takes one line of one writer."""
-        if self.runs[-1].paths.feed_channel(text):
-            return
-        if is_comment(text) and self.runs[-1].begins_again(text):
-            self._begin(text)
         run = self.runs[-1]
+        if " via " in text and run.paths.feed_channels(text):
+            run.finder.started = True
+            return
+        if is_comment(text) and run.begins_again(text):
+            self._begin(text)
+            run = self.runs[-1]
         for part in run.table.feed(stream, text):
             self._feed_part(run, part)
 
@@ -215,17 +249,28 @@ class _Reader:
             self.runs.append(Run())
 
     def _feed_part(self, run: Run, part: str) -> None:
-        run.finder.feed(part)
         if "NCCL" in part or " via " in part or "Using network" in part:
             run.paths.feed(part)
         if is_comment(part):
             run.feed_comment(part)
         elif "busbw" in part:
             run.feed_own_row(part)
+        run.finder.started = run.finder.started or run.is_nccl_tests or is_nccl(part)
+        run.finder.feed(part)
         if self.markup < _LEAST_MARKUP and _MARKUP.match(part):
             self.markup += 1
-        if "hypercube" in part or "hypercube" in run.collective:
+        if self.page < _LEAST_PAGE:
+            self._feed_page(part)
+        if "hypercube" in part or run.collective.startswith(("hypercube", "alltoallv")):
             run.set_share(part)
+
+    def _feed_page(self, part: str) -> None:
+        if _BANNER.match(part):
+            self.in_banner = not self.in_banner
+        elif _PAGE.match(part):
+            self.page += 2
+        elif part.endswith((".", ":")) and not self.in_banner and not is_nccl(part):
+            self.page += _SENTENCE.match(part) is not None
 
 
 def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
@@ -250,7 +295,9 @@ def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
 def _conclude(reader: _Reader) -> NcclLog | ParseProblem:
     for run in reader.runs:
         run.table.finish()
-    logs = [_log(run, in_document=reader.markup >= _LEAST_MARKUP) for run in reader.runs]
+    in_document, is_page = reader.markup >= _LEAST_MARKUP, reader.page >= _LEAST_PAGE
+    marks = {"in_document": in_document, "is_page": in_document or is_page}
+    logs = [_log(run).model_copy(update=marks) for run in reader.runs]
     known = [log for run, log in zip(reader.runs, logs, strict=True) if _is_known(run, log)]
     if not known:
         return ParseProblem(
@@ -265,13 +312,17 @@ def _is_known(run: Run, log: NcclLog) -> bool:
     return run.is_nccl_tests or bool(run.paths.counts["nccl"] or log.rows) or said
 
 
-def _log(run: Run, *, in_document: bool) -> NcclLog:
+def _log(run: Run) -> NcclLog:
     paths = run.paths
     paths.settle({line.host for line in run.ranks})
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,
-        nccl_version=paths.version,
+        nccl_version=next(iter(paths.versions), ""),
+        other_versions=tuple(paths.versions)[1:],
+        is_rccl=paths.is_rccl,
+        gpus_known=len(paths.gpus),
+        shared_gpus=tuple(paths.shared_gpus),
         has_preamble=bool(run.counts["sizes"] or run.counts["name"]),
         has_footer=run.out_of_bounds is not None and run.average is not None,
         max_bytes=run.sizes.most_bytes if run.sizes else None,
@@ -299,6 +350,5 @@ def _log(run: Run, *, in_document: bool) -> NcclLog:
         providers=tuple(paths.providers),
         gpu_links=tuple(paths.gpu_links),
         multi_node_nvlink=paths.counts["mnnvl"] > 0,
-        in_document=in_document,
         overlaps=run.overlaps,
     )

@@ -36,10 +36,19 @@ class _Half(_Part):
     nwrong: int | float | str | None = None
 
 
+class _Iterations(_Part):
+    max_us: float | None = None
+    cv_pct: float | None = None
+    skipped_iterations: int = Field(default=0, ge=0)
+    per_process_max_times_us: tuple[tuple[float, ...], ...] = ()
+
+
 class _Result(_Part):
     size: int = Field(ge=0)
     out_of_place: _Half
+    out_of_place_per_iter: _Iterations = _Iterations()
     in_place: _Half | None = None
+    in_place_per_iter: _Iterations = _Iterations()
 
 
 class _Device(_Part):
@@ -107,13 +116,13 @@ def _log(document: _Document) -> NcclLog:
         document.out_of_bounds,
         document.average_bus_bandwidth,
     )
-    share = 1.0
+    share = None if "alltoallv" in name else 1.0
     if "hypercube" in name and config.devices:
         share = (len(config.devices) - 1) / len(config.devices)
     return NcclLog(
         program="nccl-tests",
         collective=name,
-        nccl_version=str(document.nccl_version),
+        nccl_version=release_of(document.nccl_version),
         has_preamble=True,
         has_footer=bounds is not None and document.end_time is not None,
         max_bytes=config.maximum_bytes,
@@ -134,9 +143,22 @@ def _log(document: _Document) -> NcclLog:
     )
 
 
-def _contradictions(results: Iterable[_Result], share: float) -> Iterator[str]:
-    for result in results:
-        size = result.size * share
+_NEW_CODES: Final = 10_000
+"""From 2.9 on, a code is X*10000 + Y*100 + Z, before X*1000 + Y*100 + Z (nccl.h, NCCL_VERSION)."""
+
+
+def release_of(code: int | str) -> str:
+    """The release of an NCCL_VERSION_CODE: 2.18.3 of 21803; a text that is none as it is."""
+    text = str(code)
+    if not (text.isascii() and text.isdecimal()) or not int(text):
+        return "" if text == "0" else text
+    major, rest = divmod(int(text), _NEW_CODES if int(text) >= _NEW_CODES else _NEW_CODES // 10)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def _contradictions(results: Iterable[_Result], share: float | None) -> Iterator[str]:
+    for result in results if share is not None else ():
+        size = result.size * (share or 1.0)
         for half in (result.out_of_place, result.in_place):
             if half is None or (half.time is None and half.cpu_time is not None):
                 continue  # the processor's own time says nothing of the size
@@ -198,17 +220,21 @@ def _first_fault(error: Exception) -> str:
 def _row(result: _Result) -> NcclRow:
     return NcclRow(
         size_bytes=result.size,
-        out_of_place=_half(result.out_of_place),
-        in_place=_half(result.in_place) if result.in_place else None,
+        out_of_place=_half(result.out_of_place, result.out_of_place_per_iter),
+        in_place=_half(result.in_place, result.in_place_per_iter) if result.in_place else None,
     )
 
 
-def _half(half: _Half) -> Measure:
+def _half(half: _Half, each: _Iterations) -> Measure:
+    processes = [times[each.skipped_iterations :] for times in each.per_process_max_times_us]
     return Measure(
         time_us=half.time or half.cpu_time or 0.0,
         algbw_gb_s=half.alg_bw,
         busbw_gb_s=half.bus_bw,
         wrong=_count(half.nwrong),
+        slowest_us=each.max_us,
+        varies_percent=each.cv_pct,
+        process_us=tuple(sum(times) / len(times) for times in processes if times),
     )
 
 

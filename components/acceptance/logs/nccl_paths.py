@@ -12,27 +12,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.acceptance.logs.causes import has_hint
 from components.acceptance.logs.log_model import Channels, Hca, HostNetwork
 
 _PREFIX = re.compile(
     r"([\w.-]{1,253}):\d{1,12}:\d{1,12} \[\d{1,6}\] (?:\S{1,120} (?:\([^)]{0,80}\) )?)?"
     r"NCCL (?:INFO|WARN|ERROR) ?"
 )
+_HEAD: Final = r"([\w.-]{1,253}):\d{1,12}:\d{1,12} \[\d{1,6}\] NCCL INFO "
+_RANK_AT: Final = r"(\d{1,9})(?:\[[0-9a-f]{1,16}\])?"
 _CHANNEL = re.compile(
-    r"\b(?:Channel|Ring|Tree|CollNet|NVLS)\w{0,12} \d{1,4}(?:/\d{1,4})? : "
-    r"(\d{1,9})(?:\[[0-9a-f]{1,16}\])?(?: -> (\d{1,9})(?:\[[0-9a-f]{1,16}\])?)?"
-    r"(?: \[(?:send|receive)\])? via (\S.{0,80})"
+    rf"(?:{_HEAD})?\b(?:Channel|Ring|Tree|Coll)\w{{0,12}} \d{{1,4}}(?:/\d{{1,4}})? : {_RANK_AT}"
+    rf"(?: -> {_RANK_AT})?(?: \[(?:send|receive)\])? via (?:"
+    r"(P2P|CUMEM|SHM|direct)(?: shared memory|(?:/(?:IPC|CUMEM|MNNVL|CE|read|direct pointer|direct"
+    r"|common device|indirect/\d{1,9}\[[0-9a-f]{1,16}\])){0,4})"
+    r"|((?:COLL)?NET/[\w .-]{1,60}?)/(\d{1,4})(?:\(\d{1,9}\))?(/GDRDMA(?:\(\w{1,8}\))?)?"
+    r"(?:/Shared)?|([^\s/]{1,40}))"
 )
-_WHOLE_CHANNEL = re.compile(
-    r"([\w.-]{1,253}):\d{1,12}:\d{1,12} \[\d{1,6}\] NCCL INFO Channel \d{1,4}/\d{1,4} : "
-    r"(\d{1,9})\[[0-9a-f]{1,16}\] -> (\d{1,9})\[[0-9a-f]{1,16}\](?: \[(?:send|receive)\])? via "
-    r"((?:P2P|SHM)(?:/(?:IPC|CUMEM|CE|direct|read)){1,3}"
-    r"|NET/(?:IB(?:ext)?(?:_v\d{1,2})?|Socket)/\d{1,4}(?:/GDRDMA)?(?:/Shared)?)"
-)
-"""A line that is one message of a channel and nothing else: most of a long log."""
-_NET = re.compile(r"(?:COLL)?NET/([\w .-]{1,60}?)/(\d{1,4})(?:\(\d{1,9}\))?(/GDRDMA)?")
-_COLLNET: Final = "COLLNET/"
-_LOCAL = re.compile(r"(P2P|SHM|NVLS|CUMEM|direct)\b")
+"""One message of a channel. Most of a long log are lines that are one and nothing else."""
 _USING = re.compile(r"NET/([\w .-]{1,60}?)\s{0,4}: Using (.{0,4000})")
 _HCA = re.compile(
     r"(?:\[(\d{1,4})\]=?\{?)?\s{0,2}(?:\[\d{1,4}\] )?([\w.-]{1,64}):\d{1,4}"
@@ -40,18 +37,27 @@ _HCA = re.compile(
 )
 _OOB = re.compile(r";\s{0,4}OOB\b")
 _NETWORK = re.compile(r"Using network (\S.{0,60})")
-_VERSION = re.compile(r"NCCL version (\d{1,3}\.\d{1,3}[\w.+-]{0,40})")
+_VERSION = re.compile(r"(?:NCCL version|local:|remote) (\d{1,3}\.\d{1,3}[\w.+-]{0,40})")
+_RCCL = re.compile(r"\bRCCL version|\b(?:HIP|ROCm) version|NCCL version \S{1,40}\+hip")
 _NRANKS = re.compile(r"\brank (\d{1,9}) n[rR]anks (\d{1,9})\b(?: nNodes (\d{1,9}))?")
 _MNNVL = re.compile(r"\bMNNVL 1\b")
+_GPU_OF_RANK = re.compile(
+    r"\brank (\d{1,9}) n[rR]anks (\d{1,9}) cudaDev \d{1,4}(?: nvmlDev \d{1,4})?"
+    r" busId ([0-9a-f]{1,16})(?: commId (\w{1,20}))? - Init"
+)
 _TOPOLOGY = re.compile(r"NCCL_TOPO_FILE set by environment to (\S{1,400}?)\.?$")
 _NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S{1,400})")
 _ALGORITHM = re.compile(
     r"NCCL_ALGO set by environment to \^?([A-Za-z,;:]{1,80})|-> Algo(?:rithm)? ([A-Za-z_]{1,20})\b"
 )
 _PROVIDER = re.compile(r"[Ss]elected [Pp]rovider is (\w{1,40})")
-_GPU_LINK = re.compile(r"\btype (NVL|PIX|PXB|PXN|PHB|SYS|NODE|C2C|P2C)/")
+_GPU_LINK = re.compile(
+    r"\bnChannels [1-9].{0,60}\btype (NVL|NVB|PIX|PXB|PXN|PHB|SYS|NODE|C2C|P2C)/"
+)
+"""A pattern without channels names the best pair of the machine and proves nothing (search.cc)."""
 _MOST: Final = 4096
 """Different hosts, and ranks at the ends of network channels, that are kept."""
+_MOST_ENDS: Final = 16 * _MOST
 _FEW: Final = 64
 _GLUED: Final = 2
 _LEAST_OWN: Final = 2
@@ -61,8 +67,8 @@ _LEAST_OWN: Final = 2
 def messages(text: str) -> Iterator[tuple[str, str]]:
     """The messages in a line, each with its host: lines of ranks are glued where one lost its end.
 
-    A message begins at its host's name. Where that is glued to the word before it, the name is
-    too long, and the word is read with what is left of it.
+    A message begins at its host's name. If that is glued to the word before it, the name is too
+    long, and the word is read with what is left of it.
     """
     if text.count("NCCL ") < _GLUED and (only := _PREFIX.match(text)):
         yield only[1], text[only.end() :]
@@ -78,15 +84,36 @@ def messages(text: str) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(slots=True)
+class Way:
+    """What the channel lines of one host say.
+
+    Attributes:
+        counts: Lines by `P2P`, `SHM` or the name of a network; of them, `GDR` and `MNNVL`.
+        devices: Of the networks, by number.
+        ranks: At both ends of network channels.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+    devices: set[int] = field(default_factory=set[int])
+    ranks: set[str] = field(default_factory=set[str])
+
+    def add(self, other: Way) -> None:
+        """Adds what lines under another form of the host's name say."""
+        self.counts += other.counts
+        self.devices |= other.devices
+        self.ranks |= other.ranks
+
+
+@dataclass(slots=True)
 class Paths:
     """What was found so far of one run."""
 
-    version: str = ""
     counts: Counter[str] = field(default_factory=Counter[str])
-    nets: Counter[str] = field(default_factory=Counter[str])
+    ways: dict[str, Way] = field(default_factory=dict[str, Way])
+    """By the host whose lines they are."""
+    nets: set[str] = field(default_factory=set[str])
     networks: Counter[str] = field(default_factory=Counter[str])
     other: dict[str, None] = field(default_factory=dict[str, None])
-    devices: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     hosts: dict[str, HostNetwork] = field(default_factory=dict[str, HostNetwork])
     topology: dict[str, None] = field(default_factory=dict[str, None])
     topology_unread: dict[str, None] = field(default_factory=dict[str, None])
@@ -98,34 +125,43 @@ class Paths:
     host_of: dict[int, str] = field(default_factory=dict[int, str])
     starts: Counter[str] = field(default_factory=Counter[str])
     """Names that lines begin with."""
-    net_ranks: set[int] = field(default_factory=set[int])
+    odd_names: set[str] = field(default_factory=set[str])
+    """Names of hosts that look like a word of failure."""
+    gpus: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """Communicator, and host with bus id, to the rank."""
+    shared_gpus: dict[str, None] = field(default_factory=dict[str, None])
+    is_rccl: bool = False
+    versions: dict[str, None] = field(default_factory=dict[str, None])
 
     def feed(self, text: str) -> None:
-        """Takes a line of one or more messages."""
+        """Takes a line of one or more messages, without those of channels."""
         self.counts["nccl"] += 1
         for number, (host, message) in enumerate(messages(text)):
             if number == 0:
-                self._count_start(host)
-            if " via " in message:
-                self._feed_channels(host, message)
-            elif "Using" in message:
+                self.take_name(host)
+            if "Using" in message:
                 self._feed_network(host, message)
             else:
                 self._feed_rest(host, message)
 
-    def feed_channel(self, line: str) -> bool:
-        """Takes a line that is one message of a channel; False if it is another."""
-        whole = _WHOLE_CHANNEL.fullmatch(line) if " via " in line else None
-        if whole is None:
-            return False
-        self.counts["nccl"] += 1
-        self._count_start(whole[1])
-        self._take_channel(whole[1], (whole[2], whole[3]), whole[4])
-        return True
+    def feed_channels(self, line: str) -> bool:
+        """Takes the channels of a line; is it one message of a channel and nothing else?"""
+        if (whole := _CHANNEL.match(line)) and whole[1] and whole.end() == len(line):
+            self.counts["nccl"] += 1
+            self._take_channel(whole)
+            return True
+        for found in _CHANNEL.finditer(line):
+            self._take_channel(found)
+        return False
 
-    def _count_start(self, name: str) -> None:
-        if name and (name in self.starts or len(self.starts) < _MOST):
+    def take_name(self, name: str) -> None:
+        """Takes the name of a host, with which a line begins."""
+        if name in self.starts:
             self.starts[name] += 1
+        elif name and len(self.starts) < _MOST:
+            self.starts[name] = 1
+            if has_hint(name):
+                self.odd_names.add(name)
 
     def settle(self, listed: Iterable[str]) -> None:
         """Gives hosts their own names: a glued one has the end of another message before it.
@@ -135,38 +171,49 @@ class Paths:
         """
         own = {*listed, *(name for name, count in self.starts.items() if count >= _LEAST_OWN)}
         self.host_of = {rank: _own_name(host, own) for rank, host in self.host_of.items()}
-        devices: dict[str, set[int]] = {}
-        for host, used in self.devices.items():
-            devices.setdefault(_own_name(host, own), set()).update(used)
-        self.devices = devices
-        networks = [
-            each.model_copy(update={"host": _own_name(host, own)})
+        ways: dict[str, Way] = {}
+        for host, way in self.ways.items():
+            ways.setdefault(_own_name(host, own), Way()).add(way)
+        self.ways = ways
+        names = {host: _own_name(host, own) for host in self.hosts}
+        self.hosts = {
+            names[host]: each.model_copy(update={"host": names[host]})
             for host, each in self.hosts.items()
-        ]
-        self.hosts = {each.host: each for each in networks}
+        }
 
-    def _feed_channels(self, host: str, message: str) -> None:
-        for channel in _CHANNEL.finditer(message):
-            self._take_channel(host, (channel[1], channel[2] or channel[1]), channel[3])
-
-    def _take_channel(self, host: str, ends: tuple[str, str], way: str) -> None:
-        if net := _NET.match(way):
-            name = f"{_COLLNET if way.startswith(_COLLNET) else ''}{net[1]}"
-            self._take_net(host, name, net)
-            if len(self.net_ranks) < _MOST:
-                self.net_ranks.update(int(end) for end in ends)
-        elif local := _LOCAL.match(way):
-            names = {"SHM": "shared_memory", "NVLS": "nvls"}
-            self.counts[names.get(local[1], "peer")] += 1
+    def _take_channel(self, found: re.Match[str]) -> None:
+        host, rank, other_rank, local, net, device, gdr, other = found.groups(default="")
+        if host:
+            self.take_name(host)
+        way = self.ways.get(host)
+        if way is None:
+            way = Way()
+            if len(self.ways) < _MOST:
+                self.ways[host] = way
+        if local:
+            shared = local == "SHM" or found[0].endswith("shared memory")
+            way.counts["SHM" if shared else "P2P"] += 1
+            if "/MNNVL" in found[0]:
+                way.counts["MNNVL"] += 1
+        elif net:
+            self._take_net(way, net, gdr)
+            way.devices.add(int(device))
+            self._take_ends(way, rank, other_rank)
         else:
-            _add(self.other, way.partition("/")[0][:40])
+            _add(self.other, other)
 
-    def _take_net(self, host: str, name: str, net: re.Match[str]) -> None:
-        if name in self.nets or len(self.nets) < _FEW:
-            self.nets[name] += 1
-        self.counts["gdr"] += net[3] is not None
-        if host in self.devices or len(self.devices) < _MOST:
-            self.devices.setdefault(host, set()).add(int(net[2]))
+    def _take_net(self, way: Way, net: str, gdr: str) -> None:
+        if gdr:
+            way.counts["GDR"] += 1
+        if net in self.nets or len(self.nets) < _FEW:
+            self.nets.add(net)
+            way.counts[net] += 1
+
+    def _take_ends(self, way: Way, *ranks: str) -> None:
+        for rank in ranks:
+            if rank and rank not in way.ranks and self.counts["ends"] < _MOST_ENDS:
+                self.counts["ends"] += 1
+                way.ranks.add(rank)
 
     def _feed_network(self, host: str, message: str) -> None:
         if network := _NETWORK.search(message):
@@ -190,12 +237,16 @@ class Paths:
             self.hosts[host] = HostNetwork(host=host, hcas=tuple(hcas), relaxed_ordering=relaxed)
 
     def _feed_rest(self, host: str, message: str) -> None:
-        if version := _VERSION.search(message):
-            self.version = self.version or version[1]
+        if "ersion" in message:
+            self.is_rccl = self.is_rccl or _RCCL.search(message) is not None
+            for version in _VERSION.finditer(message):
+                _add(self.versions, version[1])
         self.counts["init"] += message.count("- Init COMPLETE")
         self.counts["destroy"] += message.count("- Destroy COMPLETE")
         if ranks := _NRANKS.search(message):
             self._take_rank(host, ranks)
+            if gpu := _GPU_OF_RANK.search(message):
+                self.take_gpu(gpu[4] or gpu[2], f"{host} {gpu[3]}", gpu[1])
             self.counts["mnnvl"] += _MNNVL.search(message) is not None
         if "set by environment" in message or "topology" in message:
             if topology := _TOPOLOGY.search(message):
@@ -211,6 +262,13 @@ class Paths:
         if host and len(self.host_of) < _MOST:
             self.host_of[int(ranks[1])] = host
 
+    def take_gpu(self, comm: str, gpu: str, rank: str) -> None:
+        """Takes the GPU of a rank; one that has two ranks carries their data inside its memory."""
+        if (comm, gpu) not in self.gpus and len(self.gpus) < _MOST:
+            self.gpus[comm, gpu] = rank
+        elif self.gpus.get((comm, gpu), rank) != rank:
+            _add(self.shared_gpus, gpu)
+
     def _feed_choices(self, message: str) -> None:
         if "lgo" in message or "ALGO" in message:
             for algorithm in _ALGORITHM.finditer(message):
@@ -220,23 +278,37 @@ class Paths:
         if "type " in message and (link := _GPU_LINK.search(message)):
             _add(self.gpu_links, link[1])
 
-    def channels(self, host_of: dict[int, str]) -> Channels:
-        """What the channel lines say.
+    def channels(self, listed: dict[int, str]) -> Channels:
+        """What the channel lines of this run say, not those of another job in the same file.
 
         Args:
-            host_of: Rank to host, by the list of nccl-tests; NCCL's own lines fill it up.
+            listed: Rank to host, by the list of nccl-tests; NCCL's own lines fill it up.
         """
-        known = self.host_of | host_of
-        ends = {known[rank] for rank in self.net_ranks if rank in known}
+        hosts = {*listed.values(), ""}
+        own = {host: way for host, way in self.ways.items() if not listed or host in hosts}
+        total = Way()
+        for way in own.values():
+            total.add(way)
+        known = self.host_of | listed
+        ranks = {int(rank) for rank in total.ranks}
+        alien = sorted(rank for rank in ranks if listed and rank > max(listed))
+        devices = {host: tuple(sorted(way.devices)) for host, way in own.items() if way.devices}
+        ends = {known[rank] for rank in ranks if rank in known} | {*devices} - {""}
+        apart = ("P2P", "SHM", "GDR", "MNNVL")
         return Channels(
-            net=dict(self.nets),
-            gdr=self.counts["gdr"],
-            peer=self.counts["peer"],
-            shared_memory=self.counts["shared_memory"],
-            nvls=self.counts["nvls"],
+            net={
+                name.removeprefix("NET/"): count
+                for name, count in total.counts.items()
+                if name not in apart
+            },
+            gdr=total.counts["GDR"],
+            peer=total.counts["P2P"],
+            mnnvl=total.counts["MNNVL"],
+            shared_memory=total.counts["SHM"],
             other=tuple(self.other),
-            hosts_on_net=tuple(sorted(ends | {each for each in self.devices if each})),
-            devices_by_host={host: tuple(sorted(found)) for host, found in self.devices.items()},
+            hosts_on_net=tuple(sorted(ends)),
+            devices_by_host=devices,
+            strangers=(*sorted({*self.ways} - {*own}), *(f"rank {rank}" for rank in alien[:1])),
         )
 
 

@@ -69,8 +69,9 @@ class Table:
     """A reader of the tables of one run; feed it line by line."""
 
     columns: tuple[str, ...] = ()
-    share: float = 1.0
-    """Of a size, which counts for its bandwidth: hypercube_perf leaves out the rank's own part."""
+    share: float | None = 1.0
+    """Of a size, which counts for its bandwidth: hypercube_perf leaves out the rank's own part.
+    None: it is not shown."""
     is_open: bool = False
     """Rows may come: a header was there, and no footer since."""
     tables: int = 0
@@ -191,19 +192,24 @@ def has_type(text: str) -> bool:
     return any(start in text for start in _TYPE_STARTS)
 
 
-def parse_row(names: Sequence[str], words: Sequence[str], share: float = 1.0) -> NcclRow | None:
+def parse_row(
+    names: Sequence[str], words: Sequence[str], share: float | None = 1.0
+) -> NcclRow | None:
     """One row by its column names; None when it does not fit them or contradicts itself.
 
     Args:
         names: Of the columns.
         words: The cells.
-        share: Of the size, which counts for the bandwidth.
+        share: Of the size, which counts for the bandwidth; None if that is not known.
     """
     size, count = int(words[0]), int(words[1])
     starts = [index for index, name in enumerate(names) if name in _TIMES]
     ends = [*starts[1:], len(names)]
     halves = [
-        _parse_half(dict(zip(names[start:end], words[start:end], strict=True)), size * share)
+        _parse_half(
+            dict(zip(names[start:end], words[start:end], strict=True)),
+            None if share is None else size * share,
+        )
         for start, end in zip(starts, ends, strict=False)
     ]
     whole = [half for half in halves if half is not None]
@@ -223,7 +229,7 @@ def _counts(size: int, part: int) -> bool:
     return size == 0 if part == 0 else size % part == 0 and size > 0
 
 
-def _parse_half(words: Mapping[str, str], size: float) -> Measure | None:
+def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
     shown = next(name for name in words if name in _TIMES)
     time, algbw, busbw = (_number(words.get(name, "")) for name in (shown, "algbw", "busbw"))
     if time is None or algbw is None or busbw is None or min(time, algbw, busbw) < 0:
@@ -235,10 +241,12 @@ def _parse_half(words: Mapping[str, str], size: float) -> Measure | None:
         busbw_gb_s=busbw,
         wrong=_whole(wrong),
         error=_number(words.get("error", "")),
+        slowest_us=_number(words.get("i_max", "")),
+        varies_percent=_number(words.get("i_cv%", "")),
     )
     if half.wrong is None and wrong != "N/A":
         return None
-    if shown == _PROCESSOR_TIME:
+    if shown == _PROCESSOR_TIME or size is None:
         return half
     unsure, digits = _unit(words[shown]) / 2, _unit(words["algbw"]) / 2
     return half if fits(size, (time - unsure, time + unsure), algbw, digits) else None

@@ -14,13 +14,14 @@ from itertools import chain
 from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
-from components.acceptance.logs.failures import perftest_finder
 from components.acceptance.logs.lines import first_text, is_json, read_lines, whole_text
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 from components.acceptance.logs.perftest_json import Document, parse_perftest_json
+from components.acceptance.logs.perftest_words import perftest_finder
 
 _COLUMN = re.compile(
-    r"#(bytes|sl|iterations)|BW (peak|average)\[([^\]\s]{1,20})\]|(MsgRate)\[Mpps\]"
+    r"#(bytes|sl|iterations)|BW (peak|average|Port[12])\[([^\]\s]{1,20})\]"
+    r"|(MsgRate(?: Port[12])?)\[Mpps\]"
     r"|(CPU_Util)\[%\]|(t_min|t_max|t_typical|t_avg|t_stdev)\[usec\]"
     r"|(99(?:\.9{1,4})?)% percentile\[usec\]|(tps) average(?:\[\w{1,10}\])?"
 )
@@ -33,7 +34,9 @@ _NO_CLOCK = re.compile(r"Correlation coefficient r\^2: \S{1,20} < 0\.9")
 """Of counter and time, over 200 samples; then its clock is 0 MHz (perftest, src/get_clock.c)."""
 _RULE = re.compile(r"-{40,}")
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?")
-_TITLE = re.compile(r"\b((?:RDMA_Write|RDMA_Read|Send|RDMA_Atomic|Atomic)\b.{0,30}? Test)\b")
+_TITLE = re.compile(
+    r"\b((?:(?:RDMA_Write|Send)(?:_imm)?|RDMA_Read|RDMA_Atomic|Atomic)\b.{0,30}? Test)\b"
+)
 _FIELDS: Final = {
     "device": re.compile(r"\bDevice\s{0,20}:\s{0,20}([\w.-]{1,64})"),
     "mtu": re.compile(r"\bMtu\s{0,20}:\s{0,20}(\d{1,6})\s{0,4}\[B\]"),
@@ -43,18 +46,28 @@ _FIELDS: Final = {
     "gid": re.compile(r"\bGID index\s{0,20}:\s{0,20}(\d{1,6})"),
     "cm": re.compile(r"\brdma_cm QPs\s{0,20}:\s{0,20}(ON|OFF)"),
     "test": _TITLE,
+    "call": re.compile(r"\b(ib_(?:write|read|send|atomic)_bw\b.{0,200})"),
 }
+_BOTH_WAYS = re.compile(r"\s(?:-[a-zA-Z]*b[a-zA-Z]*|--bidirectional)\b")
 _OF_BOTH_ENDS: Final = ("link", "transport", "connection", "test")
 """Fields that two ends of one run must show alike."""
-_GID = re.compile(r"\bGID:\s{0,4}((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})")
+_GID = re.compile(
+    r"\b(local|remote) address:|\bGID:\s{0,4}((?:[0-9a-fA-F]{1,3}:){15}[0-9a-fA-F]{1,3})"
+)
 _GBIT_PER_UNIT: Final = {"Gb/sec": 1.0, "MB/sec": 8 * 2**20 / 1e9, "MiB/sec": 8 * 2**20 / 1e9}
 """perftest's MB is 2^20 bytes under both names."""
 _JSON_UNITS: Final = ("Gb/sec", "MB/sec")
 """JSON has no unit: it is the one in which bandwidth is size times rate."""
+_PORTS: Final = ("Port1", "Port2")
+"""Columns of `--report-per-port`."""
 _RATE_SLACK: Final = 0.001
 _MOST_ROWS: Final = 1000
 _MOST_RUNS: Final = 200
 _MOST_GIDS: Final = 64
+_ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
+"""A client's script prints it around each call; `: the server is not ready` before another one."""
+_NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected"})
+"""What perftest says of a server that does not listen yet."""
 
 
 @dataclass(slots=True)
@@ -71,7 +84,9 @@ class _Run:
     latencies: list[LatencyRow] = field(default_factory=list[LatencyRow])
     bad: list[str] = field(default_factory=list[str])
     pending: list[str] = field(default_factory=list[str])
-    gids: list[str] = field(default_factory=list[str])
+    gids: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
+    """End and GID; the many connections of a test have the same two."""
+    end: str = ""
     notes: dict[str, None] = field(default_factory=dict[str, None])
     no_clock: bool = False
     finder: FailureFinder = field(default_factory=perftest_finder)
@@ -101,14 +116,16 @@ class _Run:
             self.inside, self.ended = False, True
 
     def _feed_fields(self, line: str) -> None:
-        if ":" in line or "Test" in line:
+        if ":" in line or "Test" in line or "_bw" in line:
             for name, pattern in _FIELDS.items():
                 if match := pattern.search(line):
                     known = self.fields.setdefault(name, match[1])
                     if known != match[1] and name in _OF_BOTH_ENDS:
                         self.contradictions[f"{known} and {match[1]}"] = None
-        if "GID:" in line and len(self.gids) < _MOST_GIDS:
-            self.gids += _GID.findall(line)
+        for end, gid in _GID.findall(line) if " address:" in line or "GID:" in line else ():
+            self.end = end or self.end
+            if gid and len(self.gids) < _MOST_GIDS:
+                self.gids[self.end or str(len(self.gids)), gid] = None
         if "BW peak won't be measured" in line:
             self.notes["duration mode: no peak is measured"] = None
         self.no_clock = self.no_clock or _NO_CLOCK.search(line) is not None
@@ -183,7 +200,10 @@ class _Run:
             self.add_bad(cells.values())
             return
         size = int(cells["bytes"])
-        self.latencies.append(LatencyRow(size_bytes=size, typical_us=typical, average_us=average))
+        tail = float(cells["99.9"]) if "99.9" in cells else None
+        self.latencies.append(
+            LatencyRow(size_bytes=size, typical_us=typical, average_us=average, tail_us=tail)
+        )
 
 
 def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProblem:
@@ -199,6 +219,9 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     is_empty = True
     for _, text in read_lines(chain((head,), chunks)):
         is_empty = False
+        if attempt := _ATTEMPT.match(text):
+            _end_attempt(runs, waits=attempt[2] is not None)
+            continue
         for line in _without_noise(runs[-1], text):
             if _begins_again(runs[-1], line) and len(runs) < _MOST_RUNS:
                 runs.append(_Run())
@@ -213,6 +236,13 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
         )
     logs = [_log(run) for run in measured]
     return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
+
+
+def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
+    """Forget an attempt that found no server yet. One that failed in another way still counts."""
+    said = {failure.kind for failure in runs[-1].finder.failures}
+    if waits and said <= _NOT_READY and not runs[-1].has_result:
+        runs[-1] = _Run(notes={"the client waited for its server": None})
 
 
 def _parse_json(head: str, chunks: Iterable[str]) -> PerftestLog | ParseProblem:
@@ -270,8 +300,10 @@ def _log(run: _Run) -> PerftestLog:
         gid_index=int(shown["gid"]) if "gid" in shown else None,
         rdma_cm=shown["cm"] == "ON" if "cm" in shown else None,
         unit=run.unit,
-        bidirectional="Bidirectional" in shown.get("test", ""),
-        gids=tuple(run.gids),
+        call=shown.get("call", ""),
+        bidirectional="Bidirectional" in shown.get("test", "")
+        or _BOTH_WAYS.search(shown.get("call", "")) is not None,
+        gids=tuple(gid for _, gid in run.gids),
         rows=tuple(run.rows.values()),
         latency=tuple(run.latencies),
         bad_rows=tuple(run.bad),
@@ -300,6 +332,7 @@ def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
         average_gbit_s=float(cells["average"]) * scale,
         rate_mpps=rate,
         cpu_percent=float(cells["CPU_Util"]) if "CPU_Util" in cells else None,
+        ports_gbit_s=tuple(float(cells[name]) * scale for name in _PORTS if name in cells),
     )
     if rate is None:
         return row

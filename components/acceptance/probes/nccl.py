@@ -15,6 +15,7 @@ from components.jobs.deepspeed import (
 )
 from components.jobs.environment import mpirun_command, program_path
 from components.jobs.mpi import launched_job, mpi_job
+from components.jobs.templates import fit_name
 from components.model.acceptance import Collective, DeepSpeedScan
 from components.model.cluster import ClusterSpec
 from components.model.jobs import DeepSpeed
@@ -70,9 +71,12 @@ def nccl_job(
         collective=collective,
         rates=other_rates(spec, kind.speeds),
     )
+    # The operator refuses a job if its last worker's name is no DNS label (`validateMPIJobName` of
+    # kubeflow/mpi-operator), and a kind may be called as its first host is.
+    job = fit_name(name, f"-worker-{len(kind.hosts) - 1}")
     return ProbeJob(
         probe,
-        (launched_job(spec, name, kind, command, spec.jobs.image),),
+        (launched_job(spec, job, kind, command, spec.jobs.image),),
         watched=0,
         command=command,
         image=spec.jobs.image,

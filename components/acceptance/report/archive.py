@@ -170,6 +170,19 @@ def write_whole(path: Path, text: str) -> None:
         raise
 
 
+def last_accepted(stack: str, before: int) -> Evidence | None:
+    """The evidence of the newest run that passed as a whole, apart from the one that goes on."""
+    now = run_folder(stack, before).name
+    for path in [each for each in _newest_first(stack) if each.parent.name != now][:MOST_RUNS]:
+        try:
+            evidence = parse_evidence(path.read_text())
+        except (UsageError, OSError):
+            continue  # of another release, or no longer readable: it is not compared with
+        if judge_evidence(evidence).verdict == "passed":
+            return evidence
+    return None
+
+
 MOST_RUNS: Final = 50
 """How many runs are read, the newest first; what none of them proved counts as never proven."""
 

@@ -19,7 +19,7 @@ STYLE = """\
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
+main { max-width: 1240px; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
 h1 { font-size: 1.7rem; margin: 0 0 .4rem; } h1 small { font-weight: 400; color: var(--soft); }
 h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; }
 small, figcaption { color: var(--soft); font-size: .86rem; }
@@ -32,19 +32,22 @@ code { overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; border: 1px solid var(--rule); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .45rem .7rem;
-  border-bottom: 1px solid var(--rule); }
+  border-bottom: 1px solid var(--rule); overflow-wrap: anywhere; }
 tr:last-child > * { border-bottom: 0; }
 thead th { background: var(--card); color: var(--soft); font-weight: 600; font-size: .86rem; }
-.name { white-space: nowrap; }
+.name { min-width: 9em; }
 .number { font-variant-numeric: tabular-nums; }
 .badge { display: inline-block; min-width: 4.6em; text-align: center; padding: .05rem .5rem;
   border: 1.5px solid currentColor; border-radius: 999px; font-weight: 600; font-size: .84rem; }
 .passed { color: var(--passed); } .failed { color: var(--failed); }
 .error { color: var(--error); } .skipped { color: var(--skipped); }
-figure { margin: 0; } figure svg { width: 100%; height: auto; }
-figure svg text { font-family: inherit !important; }
+figure { margin: 0 0 1rem; } figure svg { width: 100%; height: auto; }
 details { border-top: 1px solid var(--rule); padding: .4rem 0; }
-summary { cursor: pointer; } li { margin: .35rem 0; }
+summary { cursor: pointer; } li { margin: .35rem 0; overflow-wrap: anywhere; }
+summary h2 { display: inline; } details { padding: .8rem 0; }
+@media (max-width: 640px) { main { padding: 1rem .8rem 3rem; } thead { display: none; }
+  tr { display: block; border-bottom: 1px solid var(--rule); padding: .4rem 0; }
+  th, td { display: block; border: 0; padding: .12rem .7rem; } }
 """
 
 
@@ -59,8 +62,10 @@ def page(title: str, parts: Iterable[str], style: str = "") -> str:
     )
 
 
-def section(title: str, *parts: str) -> str:
-    """A heading, which is HTML, and what is below it."""
+def section(title: str, *parts: str, folded: bool = False) -> str:
+    """A heading, which is HTML, and what is below it, which may be folded away."""
+    if folded:
+        return f"<details><summary><h2>{title}</h2></summary>{''.join(parts)}</details>"
     return f"<section><h2>{title}</h2>{''.join(parts)}</section>"
 
 

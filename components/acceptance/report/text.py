@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
+from xml.sax.saxutils import escape, quoteattr
 
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import GROUP, MEASURES, UNPROVEN, Finding, Verdict
@@ -39,7 +40,8 @@ def render_table(report: Report) -> str:
         if finding.check in _OF_HOSTS
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
+    lines = suspect_lines(report)
+    lines += [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
@@ -54,8 +56,22 @@ def render_table(report: Report) -> str:
     lines += unproven_lines(report)
     lines += waivers_of(report)
     lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    lines.append(f"acceptance {report.verdict}: {report.planned} probes planned{_unproven(report)}")
+    lines.append(f"{headline_of(report)}: {report.planned} probes planned{_unproven(report)}")
     return "\n".join(lines) + "\n"
+
+
+def headline_of(report: Report) -> str:
+    """The verdict; a pass of a part is not `PASSED_LINE`, so that the next update proves all."""
+    scope = report.evidence.scope
+    return f"acceptance of {scope} {report.verdict}" if scope else f"acceptance {report.verdict}"
+
+
+def suspect_lines(report: Report) -> list[str]:
+    """What to replace or mend first."""
+    return [
+        f"{'Most likely' if item.parts else 'Unclear'}: {item.text}: {item.next_step}"
+        for item in report.suspects
+    ]
 
 
 def _unproven(report: Report) -> str:
@@ -126,7 +142,7 @@ def render_markdown(report: Report) -> str:
         lines.append("| " + " | ".join(map(code_cell, cells)) + " |")
     unsettled = _unsettled(report)
     if unsettled:
-        lines += ["", "## What to do next", ""]
+        lines += ["", "## What to do next", "", *_items(suspect_lines(report))]
         lines += _items(
             f"{item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
         )
@@ -181,6 +197,80 @@ def render_ctrf(report: Report) -> str:
         },
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+_JUNIT: dict[Verdict, str] = {"failed": "failure", "error": "error", "skipped": "skipped"}
+
+
+def render_junit(report: Report) -> str:
+    """Render the report as JUnit's XML: one case a finding, one suite for the whole."""
+    cases: list[str] = []
+    for item in report.findings:
+        place = f"classname={quoteattr(item.subject)} name={quoteattr(item.check)}"
+        kind = _JUNIT.get(item.verdict)
+        body = escape(" ".join(part for part in (item.detail, item.next_step) if part))
+        inside = f"<{kind} message={quoteattr(item.text)}>{body}</{kind}>" if kind else ""
+        cases.append(f"  <testcase {place}>{inside}</testcase>")
+    verdicts = [item.verdict for item in report.findings]
+    counts = f'tests="{len(cases)}" failures="{verdicts.count("failed")}"'
+    counts += f' errors="{verdicts.count("error")}" skipped="{verdicts.count("skipped")}"'
+    name = quoteattr(f"{report.evidence.cluster} acceptance")
+    head = f"<testsuite name={name} timestamp={quoteattr(report.evidence.started_at)} {counts}>"
+    return "\n".join(('<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""))
+
+
+class Compared(NamedTuple):
+    """One probe in two runs."""
+
+    probe: str
+    verdict_before: Verdict
+    before: str
+    verdict: Verdict
+    now: str
+    change: str
+    """Of the bandwidth in percent; empty if one of the runs has no number."""
+
+
+def compare_runs(report: Report, before: Report) -> list[Compared]:
+    """Put the probes of two runs side by side, what changed most for the worse first."""
+    names = dict.fromkeys(
+        item.probe.name for each in (report, before) for item in each.evidence.probes
+    )
+    rows: list[tuple[float, Compared]] = []
+    for name in names:
+        old, new = _actual(before, name), _actual(report, name)
+        share = _number(new) / _number(old) - 1 if _number(old) and _number(new) else 0.0
+        change = f"{share:+.1%}" if _number(old) and _number(new) else ""
+        verdicts = before.verdict_of(name), report.verdict_of(name)
+        fell = verdicts[0] == "passed" != verdicts[1]
+        row = Compared(name, verdicts[0], old, verdicts[1], new, change)
+        rows.append((share - fell, row))
+    return [row for _, row in sorted(rows, key=lambda each: each[0])]
+
+
+def compare_lines(report: Report, before: Report) -> list[str]:
+    """The same for a terminal: what changed its verdict, or its speed by 3 % and more."""
+    lines = [f"against run {before.evidence.run} of {before.evidence.finished_at}:"]
+    for each in compare_runs(report, before):
+        moved = abs(float(each.change.rstrip("%") or 0)) >= 3  # noqa: PLR2004 - runs differ by less
+        if moved or each.verdict != each.verdict_before:
+            then = f"{each.verdict_before} {each.before}".strip()
+            now = f"{each.verdict} {each.now} {each.change}".strip()
+            lines.append(f"  {each.probe}: {then} -> {now}")
+    return lines if len(lines) > 1 else [*lines, "  no verdict changed, and no speed by 3 %"]
+
+
+def _actual(report: Report, probe: str) -> str:
+    """What a probe measured, if it did."""
+    wanted = (each for each in report.findings if each.subject == probe)
+    return next((each.actual for each in wanted if each.check in MEASURES), "")
+
+
+def _number(actual: str) -> float:
+    try:
+        return float(actual.split(" ", maxsplit=1)[0])
+    except ValueError:
+        return 0.0
 
 
 def _unsettled(report: Report) -> list[Finding]:

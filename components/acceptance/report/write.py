@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Final
 
 from components.acceptance.evidence import Hop, ProbeEvidence, dump_evidence
 from components.acceptance.judge.amount import show_size
-from components.acceptance.judge.nccl import nccl_floor, nccl_limit
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import MEASURES, Finding
 from components.acceptance.report.archive import write_whole
+from components.acceptance.report.figures import heat_maps, plots, topology
 from components.acceptance.report.html_parts import bullets, page, section, table
-from components.acceptance.report.plot import Level, draw_busbw
+from components.acceptance.report.pictures import STYLE
 from components.acceptance.report.text import (
+    compare_runs,
     places_not_proven,
     render_ctrf,
+    render_junit,
     render_markdown,
     unproven_lines,
     waivers_of,
@@ -26,34 +30,43 @@ from components.core.plain_text import plain_text
 _ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
 
 
-def render_html(report: Report) -> str:
-    """Renders a report: verdicts first, what to do next, then the evidence."""
+def render_html(report: Report, before: Report | None = None) -> str:
+    """Render a report: verdict and what to do first, pictures, then the evidence, folded.
+
+    Args:
+        report: Of this run.
+        before: Another run of the same site, to compare with.
+    """
     evidence = report.evidence
     title = f"{evidence.cluster}: acceptance {report.verdict}"
     parts = (
         _head(report),
         _lab_banner(report),
-        _probe_table(report),
         _next_steps(report),
-        _plots(report),
-        _finding_table(report),
-        _hop_table(report),
+        _probe_table(report),
         _unproven(report),
+        topology(report),
+        heat_maps(report),
+        plots(report, before.evidence if before else None),
+        _compared(report, before),
         _warnings(report),
         _waivers(report),
+        _finding_table(report),
+        _hop_table(report),
         _logs(report),
         _inventory(report),
     )
-    return page(title, parts)
+    return page(title, parts, STYLE)
 
 
 def _head(report: Report) -> str:
     evidence = report.evidence
     passed = sum(report.verdict_of(item.probe.name) == "passed" for item in evidence.probes)
+    badge = _badge(report.verdict, "partly proven" if passed else "")
     return (
         f"<header><h1>{escape(evidence.cluster)} <small>acceptance</small></h1>"
-        f"<p>{_badge(report.verdict)} <strong>{passed} of {report.planned}</strong> planned probes "
-        f"passed · run {evidence.run} · {escape(evidence.started_at)} to "
+        f"<p>{badge} <strong>{passed} of {report.planned}</strong> planned probes passed"
+        f" · run {evidence.run} · {escape(evidence.started_at)} to "
         f"{escape(evidence.finished_at)} · plan <code>{escape(evidence.plan_digest)}</code></p>"
         "</header>"
     )
@@ -69,18 +82,27 @@ def _lab_banner(report: Report) -> str:
     )
 
 
+_LISTED: Final = 40
+"""So many probes are listed open; of more, those that did not pass, and the others folded."""
+
+
 def _probe_table(report: Report) -> str:
     probes = sorted(
         report.evidence.probes, key=lambda item: _ORDER[report.verdict_of(item.probe.name)]
     )
-    rows = [_probe_row(report, item) for item in probes]
+    wrong = [item for item in probes if report.verdict_of(item.probe.name) != "passed"]
+    shown = probes if len(probes) <= _LISTED else wrong[:_LISTED]
+    rows = [_probe_row(report, item) for item in shown]
     rows += [
         f"<tr><td>{_badge(item.verdict)}</td><td class=name>{escape(item.subject)}</td>"
         f"<td>{escape(item.check)}</td><td>{escape(item.text)}</td></tr>"
         for item in report.findings
         if item.check in {"reachable", "memlock", "allocatable"}
     ]
-    return section("Verdicts", table(("verdict", "probe", "measured", "why"), rows))
+    heads = ("verdict", "probe", "measured", "why")
+    rest = [_probe_row(report, item) for item in probes[len(shown) :]]
+    more = section(f"{len(rest)} more probes", table(heads, rest), folded=True) if rest else ""
+    return section("Verdicts", table(heads, rows), more)
 
 
 def _probe_row(report: Report, item: ProbeEvidence) -> str:
@@ -100,6 +122,16 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
     )
 
 
+_NAMED: Final = 6
+"""So many names fit under an advice; of more the number is given."""
+
+
+def _some(names: Mapping[str, None]) -> str:
+    shown = [*names][:_NAMED]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
 def _unproven(report: Report) -> str:
     lines = unproven_lines(report)
     if not lines:
@@ -116,32 +148,34 @@ def _next_steps(report: Report) -> str:
     if not steps:
         return ""
     items = "".join(
-        f"<li>{escape(step)}<br><small>{escape(', '.join(dict.fromkeys(of)))}</small></li>"
+        f"<li><strong>{'Most likely' if each.parts else 'Unclear'}: {escape(each.text)}</strong>"
+        f"<br>{escape(each.next_step)}</li>"
+        for each in report.suspects
+    )
+    items += "".join(
+        f"<li>{escape(step)}<br><small>{escape(_some(dict.fromkeys(of)))}</small></li>"
         for step, of in steps.items()
     )
     return section("What to do next", f"<ol>{items}</ol>")
 
 
-def _plots(report: Report) -> str:
-    parts: list[str] = []
-    for item in report.evidence.probes:
-        rows = [row for row in item.nccl.rows if row.size_bytes] if item.nccl else []
-        if not rows or item.probe.kind != "nccl":
-            continue
-        limits = report.evidence.limits
-        floor, origin = nccl_floor(limits, item.probe)
-        limit = nccl_limit(limits, item.probe)
-        svg = draw_busbw(rows, Level("floor", floor), Level("line rate", limit))
-        caption = f"Floor: {escape(origin)}. Rows from 1 GiB on are judged."
-        figure = f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
-        parts.append(section(f"Bandwidth over size: {escape(item.probe.name)}", figure))
-    return "".join(parts)
+def _compared(report: Report, before: Report | None) -> str:
+    if before is None:
+        return ""
+    rows = (
+        f"<tr><td class=name>{escape(each.probe)}</td><td>{_badge(each.verdict_before)} "
+        f"{escape(each.before)}</td><td>{_badge(each.verdict)} {escape(each.now)}</td>"
+        f"<td class=number>{escape(each.change)}</td></tr>"
+        for each in compare_runs(report, before)
+    )
+    title = f"Against run {before.evidence.run} of {escape(before.evidence.finished_at)}"
+    return section(title, table(("probe", "then", "now", "change"), rows), folded=True)
 
 
 def _finding_table(report: Report) -> str:
     ordered = sorted(report.findings, key=lambda item: _ORDER[item.verdict])
     heads = ("verdict", "probe", "check", "expected", "actual")
-    return section("All checks", table(heads, map(_finding_row, ordered)))
+    return section("All checks", table(heads, map(_finding_row, ordered)), folded=True)
 
 
 def _finding_row(item: Finding) -> str:
@@ -162,6 +196,7 @@ def _hop_table(report: Report) -> str:
         "<p><small>Growth during the probe. NICs and switch ingress count by priority (p), switch"
         " egress by traffic class (tc).</small></p>",
         table(("probe", "rail, direction", "hop", "bytes", "by class", "lost"), rows),
+        folded=True,
     )
 
 
@@ -225,7 +260,7 @@ def _logs(report: Report) -> str:
             f"<code>{escape(item.log_sha256)}</code>{kept}</small></p>"
             f"<pre>{escape(tail)}</pre></details>"
         )
-    return section("Ends of the logs", *parts)
+    return section("Ends of the logs", *parts, folded=True)
 
 
 def _inventory(report: Report) -> str:
@@ -236,11 +271,13 @@ def _inventory(report: Report) -> str:
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
         for name, value in sorted(facts.items())
     )
-    return section("Inventory", table((), rows))
+    return section("Inventory", table((), rows), folded=True)
 
 
-def _badge(verdict: str) -> str:
-    return f'<span class="badge {verdict}">{verdict}</span>'
+def _badge(verdict: str, skipped: str = "") -> str:
+    """The verdict in its colour; `skipped` is what to call that one."""
+    words = skipped if verdict == "skipped" and skipped else verdict
+    return f'<span class="badge {verdict}">{words}</span>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +287,17 @@ class ReportFiles:
     html: Path
     markdown: Path
     ctrf: Path
+    junit: Path
     evidence: Path
 
 
-def write_report(report: Report, folder: Path) -> ReportFiles:
-    """Writes all forms of a report into a folder, which is made if it is absent.
+def write_report(report: Report, folder: Path, before: Report | None = None) -> ReportFiles:
+    """Write all forms of a report into a folder, which is made if it is absent.
+
+    Args:
+        report: Of this run.
+        folder: Where its files go.
+        before: The run to compare with: mostly the last one that was accepted.
 
     Raises:
         OSError: The folder cannot be written.
@@ -264,11 +307,13 @@ def write_report(report: Report, folder: Path) -> ReportFiles:
         html=folder / "report.html",
         markdown=folder / "report.md",
         ctrf=folder / "report.ctrf.json",
+        junit=folder / "report.junit.xml",
         evidence=folder / "evidence.json",
     )
     if not files.evidence.exists():  # the state names it by its digest: it is never written again
         write_whole(files.evidence, dump_evidence(report.evidence))
     write_whole(files.ctrf, render_ctrf(report))
+    write_whole(files.junit, plain_text(render_junit(report)))
     write_whole(files.markdown, plain_text(render_markdown(report)))
-    write_whole(files.html, plain_text(render_html(report)))
+    write_whole(files.html, plain_text(render_html(report, before)))
     return files

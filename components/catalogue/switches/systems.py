@@ -55,7 +55,7 @@ SWITCH_SYSTEMS: Final[dict[str, SystemEntry]] = {
 }
 """By the name that the site file uses, in the order in which refusals list them."""
 FOREIGN_SYSTEMS: Final = frozenset(
-    {"dnos", "enterprise-sonic", "enterprise_sonic", "exos", "ios", "nx-os", "nxos", "onos"}
+    {"dnos", "enterprise-sonic", "enterprise_sonic", "exos", "ios", "nvos", "nx-os", "nxos", "onos"}
 )
 """Systems that Railyard does not set and whose names look like a slip of one of the above."""
 FOREIGN_RELEASES: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {

@@ -75,7 +75,7 @@ class PauseCounters:
     """The port paused what its neighbour sends."""
 
 
-CounterWay = Literal["rx", "tx", "marked", "discards", "pauses", "storms"]
+CounterWay = Literal["rx", "tx", "marked", "discards", "errors", "pauses", "storms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ class PortCounters:
     """By priority; one that the system does not count is not in it."""
     storms: Mapping[int, int] = field(default_factory=dict[int, int])
     """By traffic class: how often the PFC watchdog found its queue stuck; likewise."""
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Frames that arrived broken, by the system's name of each kind; likewise."""
     unread: tuple[Unread, ...] = ()
     """What of it could not be read; the rest counts."""
 

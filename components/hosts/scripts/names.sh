@@ -119,6 +119,7 @@ write_network_manager() { # PCI off|absent|managed
 
 refuse_managed() { # what NetworkManager set up on a card, and the file does not have, would not be there after a boot
   ! grep -m 1 '\.network_manager=managed,' "$work/actual" >"$work/nm_kept" ||
-    fail "$(cat "$work/nm_kept"), from NetworkManager: delete its profile of the card, with the address in" \
-      'hosts[].nics[].address if it shall stay, or set host_defaults.manage.network_manager: false'
+    fail "$(cat "$work/nm_kept"), from NetworkManager: give the host another way first if it is reached over the" \
+      'card, then delete its profile of the card, with the address in hosts[].nics[].address if it shall stay,' \
+      'or set host_defaults.manage.network_manager: false'
 }

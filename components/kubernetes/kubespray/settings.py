@@ -24,6 +24,8 @@ whole at every run, and without this line the runtime would be lost (kubespray i
 KUBELET: Final = "kubelet_config_extra_args"
 """Fields of a kubelet's file. It is a variable of each worker, since the control plane runs no
 jobs; kubespray had one of its own for workers until v2.26 (tests/kubernetes/variables.yaml)."""
+LEFT: Final = {"kubelet_node_config_extra_args": ("v2.27.0", KUBELET)}
+"""Variables that a release took out, and what replaced each: kubespray reads no other name."""
 WORKERS_KUBELET: Final = "railyard_workers_kubelet"
 """Where the settings keep them until the inventory is written."""
 _KUBELET_FIGHTS: Final = frozenset(

@@ -22,10 +22,11 @@ _WORKLOADS: Final = {
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _REFUSED: Final = 403
 _CILIUM: Final = "/api/v1/namespaces/kube-system/configmaps/cilium-config"
-_MESHES: Final = ("kuma.io/sidecar-injection=enabled",)
+_MESHES: Final = tuple(f"kuma.io/sidecar-injection={on}" for on in ("enabled", "true", "yes"))
 """Labels of a namespace by which a mesh takes pods that do not decline it. Ours decline Istio and
 Linkerd (components/jobs/templates.py). Kuma's releases differ in how a pod declines it, by a label
-or by an annotation (kumahq/kuma, `pkg/plugins/runtime/k8s/metadata/annotations.go`)."""
+or by an annotation; each of them takes three words for yes (kumahq/kuma,
+`pkg/plugins/runtime/k8s/metadata/annotations.go`)."""
 
 
 @dataclass(frozen=True, slots=True)

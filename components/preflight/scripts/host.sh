@@ -112,14 +112,23 @@ look_ipoib() { # the InfiniBand functions without a network device, which a sele
   done | sed 's,.*/,,' | paste -s -d ' ' -)"
 }
 
-look_files() { # which files of this host set up its cards, by name or MAC address, and what cloud-init writes
+sets_up() { # NETDEV MAC : the files that name a card; else the one by which networkd has it, as with `Name=en*`
+  grep -l -s -i -E "^[^#]*\\<($1|$2)\\>" /etc/netplan/*.yaml \
+    /etc/network/interfaces /etc/network/interfaces.d/* /etc/systemd/network/*.network \
+    /etc/sysconfig/network-scripts/ifcfg-* /etc/NetworkManager/system-connections/* |
+    while IFS= read -r file; do
+      grep -q -i -x 'Unmanaged=\(yes\|true\|on\|1\)' "$file" || echo "$file"
+    done | grep . && return
+  # networkd calls this file private, so no more than a warning depends on it.
+  state=/run/systemd/netif/links/$(first_line "/sys/class/net/$1/ifindex")
+  grep -q -s '^ADMIN_STATE=unmanaged' "$state" || sed -n 's/^NETWORK_FILE=//p' "$state" 2>/dev/null
+}
+
+look_files() { # which files of this host set up its cards, and what cloud-init writes
   for net in /sys/bus/pci/devices/*/net/*; do
     pci=${net%/net/*}
     if [ ! -e "$net" ] || [ -e "$pci/physfn" ]; then continue; fi # VFs are many
-    names=${net##*/}$(sed 's/^/|/' "$net/address" 2>/dev/null)
-    fact "files.${pci##*/}" "$(grep -l -s -i -E "^[^#]*\\<($names)\\>" /etc/netplan/*.yaml \
-      /etc/network/interfaces /etc/network/interfaces.d/* /etc/systemd/network/*.network \
-      /etc/sysconfig/network-scripts/ifcfg-* /etc/NetworkManager/system-connections/* | paste -s -d ' ' -)"
+    fact "files.${pci##*/}" "$(sets_up "${net##*/}" "$(first_line "$net/address" || echo none)" | paste -s -d ' ' -)"
   done
   [ -e /etc/cloud/cloud.cfg ] && [ ! -e /etc/cloud/cloud-init.disabled ] || return 0
   for setting in manage_etc_hosts preserve_hostname; do # the last one counts

@@ -245,7 +245,8 @@ def cma_roce_tos(call: ToolCall) -> ToolResult:
 
 COUNTERS: tuple[str, ...] = (
     "rx_bytes", "tx_bytes", "rx_packets", "tx_packets", "rx_out_of_buffer",
-    "rx_discards_phy", "tx_discards_phy", "rx_errors_phy",
+    "rx_discards_phy", "tx_discards_phy", "rx_crc_errors_phy", "rx_symbol_err_phy",
+    "rx_pcs_symbol_err_phy", "link_down_events_phy", "tx_pause_storm_error_events",
 )  # fmt: skip
 PRIORITY_COUNTERS = ("bytes", "packets", "pause", "discards")
 
@@ -302,7 +303,9 @@ def _show_driver(model: HostModel, nic: Nic) -> str:
 
 def _show_statistics(nic: Nic) -> str:
     names = [*counter_names(), *sorted(set(nic.counters) - set(counter_names()))]
-    lines = [f"     {name}: {nic.counters.get(name, 0)}\n" for name in names]
+    downs = {"link_down_events_phy": nic.carrier_down_count}
+    counted = {name: nic.counters.get(name, 0) + downs.get(name, 0) for name in names}
+    lines = [f"     {name}: {value}\n" for name, value in counted.items()]
     return "NIC statistics:\n" + "".join(lines)
 
 

@@ -174,6 +174,14 @@ def _discards(switch: EosSwitch, name: str) -> Tree:
     return {"interfaces": port, "inDiscardsTotal": lost, "outDiscardsTotal": 0}
 
 
+def _errors(switch: EosSwitch, name: str) -> Tree:
+    """As ANTA's VerifyInterfaceErrors reads it (sources.md#eos)."""
+    kinds = ("alignmentErrors", "symbolErrors", "frameTooShorts", "frameTooLongs", "outErrors")
+    broken = switch.counted(name).fcs_errors
+    port = dict.fromkeys(kinds, 0) | {"fcsErrors": broken, "inErrors": broken}
+    return {"interfaceErrorCounters": {name: port}}
+
+
 def _queues(switch: EosSwitch, name: str) -> Tree:
     held = switch.counted(name)
     classes: Tree = {}
@@ -277,6 +285,7 @@ TREES: Final[dict[str, Callable[..., Tree]]] = {
     "lldp neighbors detail": _lldp_detail,
     "interfaces <port> counters": _totals,
     "interfaces <port> counters discards": _discards,
+    "interfaces <port> counters errors": _errors,
     "interfaces <port> counters queue detail": _queues,
     "qos interfaces <port> ecn counters queue": _marked,
     "ip bgp summary": _bgp_summary,

@@ -11,10 +11,11 @@ import pytest
 
 from components.catalogue.cluster_parts import PARTS, Part, part_of_image, version_in
 from components.core.finding import Finding
+from components.kubernetes.calls import Answer
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
 from components.kubernetes.parts.judge import attachment_differences, judge_parts
-from components.kubernetes.parts.look import PartsAsked, PartsLook, Workload
+from components.kubernetes.parts.look import PartsAsked, PartsLook, Workload, look_at_parts
 from components.model.cluster_parts import Owner
 
 MULTUS = Workload(
@@ -351,6 +352,27 @@ def test_a_cilium_that_takes_multus_away_is_named() -> None:
     assert judge_parts(asked({}), exclusive) == (), "no pod gets a network by Multus"
     for other in ({"cni-exclusive": "false"}, {"ipam": "kubernetes"}, {}):
         assert "cilium-exclusive problem" not in causes(judge_parts(wanted, look(cilium=other)))
+
+
+class Labelled:
+    """A cluster with one namespace that has a label, and nothing else."""
+
+    def __init__(self, label: str) -> None:
+        key, _, value = label.partition("=")
+        self.namespace = {"metadata": {"name": "default", "labels": {key: value}}}
+
+    def call(self, method: str, path: str, body: object = None) -> Answer:
+        assert (method, body) == ("GET", None), "a look changes nothing"
+        of_namespaces = path.startswith("/api/v1/namespaces?") or path == "/api/v1/namespaces"
+        return Answer(200, json.dumps({"items": [self.namespace] if of_namespaces else []}))
+
+
+@pytest.mark.parametrize(("word", "on"), [("enabled", 1), ("true", 1), ("yes", 1), ("false", 0)])
+def test_kuma_is_seen_by_each_word_that_it_takes_for_yes(word: str, on: int) -> None:
+    """`GetBooleanWithDefault` in kumahq/kuma, pkg/plugins/runtime/k8s/metadata/annotations.go."""
+    label = f"kuma.io/sidecar-injection={word}"
+    seen = look_at_parts(Labelled(label), asked({}, namespace="default"))
+    assert dict(seen.meshed) == ({"default": label} if on else {})
 
 
 def test_a_service_mesh_in_the_namespace_of_jobs_is_named() -> None:

@@ -27,6 +27,7 @@ _WAITING: Final = re.compile(r'"commitTimerSessionName": *"([^"]+)"')
 COUNTERS: Final[Mapping[base.CounterWay, str]] = {
     "rx": "show interfaces {port} counters | json",
     "discards": "show interfaces {port} counters discards | json",
+    "errors": "show interfaces {port} counters errors | json",
     "tx": "show interfaces {port} counters queue detail | json",
     "marked": "show qos interfaces {port} ecn counters queue | json",
     "pauses": "show priority-flow-control counters detail | json",
@@ -181,6 +182,12 @@ def parse_storms(answer: Answer) -> dict[int, int]:
     return dict.fromkeys(QUEUES, 0) | counts
 
 
+def parse_errors(answer: Answer) -> dict[str, int]:
+    """Frames of a port that arrived broken; one that is too long is no fault of a cable."""
+    path = ("interfaceErrorCounters", answer.port)
+    return {kind: answer.find(_INT, *path, kind) for kind in ("fcsErrors", "symbolErrors")}
+
+
 def port_counters(port: str, answers: Mapping[str, str]) -> base.PortCounters:
     """One port, as far as its answers can be read; received bytes are those of all priorities."""
     soft = base.SoftReader()
@@ -197,6 +204,7 @@ def port_counters(port: str, answers: Mapping[str, str]) -> base.PortCounters:
         rx_bytes=soft.read("rx", lambda: ask["rx"].find(_INT, "interfaces", port, "inOctets")),
         pauses=soft.read("pauses", lambda: parse_pauses(ask["pauses"])) or {},
         storms=soft.read("storms", lambda: parse_storms(ask["storms"])) or {},
+        errors=soft.read("errors", lambda: parse_errors(ask["errors"])) or {},
         unread=soft.found,
     )
 

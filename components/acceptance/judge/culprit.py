@@ -1,0 +1,400 @@
+"""Names the part to replace or mend, from which tests between pairs are bad and which are right.
+
+Every test passes through parts: two hosts, a NIC with its cable and switch port at each end,
+leaves, uplinks, a rail, and with `--use_cuda` two GPUs. A bad part makes the tests through it bad
+and leaves the others alone. So the part is named that explains most bad tests and spoils fewest
+right ones (group testing); then the next one for what is left. Parts that explain the same are
+named together, because pairs cannot tell them apart.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log
+from typing import Final, NamedTuple
+
+from components.acceptance.evidence import Hop, Limits, ProbeEvidence
+from components.acceptance.judge.halves import next_collectives
+from components.acceptance.judge.verdict import Finding
+from components.acceptance.seen import Seen
+
+SLOW: Final = 0.85
+"""A test below this share of its siblings' median is slow. A link that lost 20 % must be found, and
+tests of one link differ by about 3 %: a limit of 0.80 would miss half of such links."""
+FEWEST_SIBLINGS: Final = 3
+"""Fewer have no median that one bad link among them leaves alone."""
+BY_CHANCE: Final = 0.005
+"""Share of tests through sound parts that are bad all the same: a choice, on the high side."""
+_ALWAYS: Final = 0.98
+"""Share of tests that a broken part makes bad: not 1, so that one odd test does not acquit it."""
+_MARGIN: Final = 2.0
+"""Parts whose odds differ by less than e^2, about 7 to 1, are named together."""
+_COUNTED: Final = 3.0
+"""What an error counter of a part adds to its log odds: sound ports rarely count any."""
+_WHOLE: Final = 0.9
+"""A part with this share of bad tests spoils all of them, but for a test or two at the limit."""
+_WEIGHT: Final = 0.25
+"""A part that spoils all its tests comes before one that spoils some, unless it explains less than
+this share of what the other explains: two dead links are no half-bad leaf."""
+_MOST_ALIKE: Final = 5
+_MOST_SUSPECTS: Final = 10
+
+
+class Part(NamedTuple):
+    """One thing that may be bad; `kind` is a key of KINDS."""
+
+    kind: str
+    name: str
+
+
+class Kind(NamedTuple):
+    """How parts of a kind are named and mended.
+
+    `least` is the least share of bad tests through one: an uplink takes some flows of a test, a
+    flapping NIC fails now and then, while a bad host or leaf spoils nearly all.
+    """
+
+    label: str
+    least: float
+    step: str
+
+
+_SWAP = (
+    "the tests cannot say which of the three: reseat the cable, then swap it with that of a good"
+    " neighbour and run acceptance again; a fault that stays with the host is the NIC, one that"
+    " stays with the port is the switch, and one that moves is the cable"
+)
+_GPU = "host memory is fast there: look at"
+KINDS: Final[Mapping[str, Kind]] = {
+    "link": Kind("the NIC, cable or switch port of {}", 0.15, _SWAP),
+    "host": Kind("host {}", _WHOLE, "all its rails are bad: look at PCIe, power, BIOS and drivers"),
+    "gpu": Kind("the GPU beside the NIC of {}", 0.5, f"{_GPU} that GPU's PCIe width, and at ACS"),
+    "gpus": Kind("GPUDirect RDMA on {}", _WHOLE, f"{_GPU} nvidia-peermem or DMA-BUF, and at ACS"),
+    "leaf": Kind("leaf {}", _WHOLE, "compare its MTU, PFC, ECN and buffers with another leaf"),
+    "uplink": Kind("uplink {}", 0.5, "reseat or replace its cable and the transceivers of it"),
+    "uplinks": Kind("an uplink of {}", 0.1, "read the error counters of its uplinks at both ends"),
+    "between": Kind("what joins the leaves of {}", 0.5, "look at its spines and routes"),
+    "rail": Kind("a setting of {}", _WHOLE, "compare its MTU, VLAN and QoS with another rail"),
+    "site": Kind("what all paths share", _WHOLE, "look at the image, limits of pods and QoS"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """One test from a sender to a receiver on one rail.
+
+    Attributes:
+        share: Bandwidth over line rate; None if it ended without one.
+        failed: It failed by its own findings.
+        test: Tool and message size: only alike tests are compared.
+        gpu_memory: Its data was in GPU memory.
+        leaves: Of sender and receiver, as far as known.
+        ports: Switch ports of sender and receiver, `leaf-3 swp7`.
+        uplinks: `leaf-3 swp51`, if it is known that all its bytes took them.
+        elsewhere: Its hosts whose NIC counted the bytes while their switch port did not.
+    """
+
+    probe: str
+    sender: str
+    receiver: str
+    rail: str
+    share: float | None
+    failed: bool = False
+    test: str = ""
+    gpu_memory: bool = False
+    leaves: tuple[str, str] = ("", "")
+    ports: tuple[str, str] = ("", "")
+    uplinks: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+    @property
+    def crosses(self) -> bool:
+        """It goes from one leaf to another."""
+        return all(self.leaves) and self.leaves[0] != self.leaves[1]
+
+    def parts(self) -> Iterator[Part]:
+        """All that it passes through, each once."""
+        ends = (self.sender, self.receiver)
+        yield Part("site", "")
+        yield Part("rail", self.rail)
+        yield from (Part("leaf", leaf) for leaf in dict.fromkeys(self.leaves) if leaf)
+        yield from (Part("uplink", port) for port in self.uplinks)
+        if self.crosses:
+            yield Part("between", self.rail)
+            yield from (Part("uplinks", leaf) for leaf in self.leaves)
+        for host in ends:
+            yield Part("host", host)
+            yield Part("link", f"{host} {self.rail}")
+            if self.gpu_memory:
+                yield Part("gpus", host)
+                yield Part("gpu", f"{host} {self.rail}")
+
+
+class Suspect(Seen):
+    """What most likely is bad; several parts where the tests cannot separate them."""
+
+    parts: tuple[tuple[str, str], ...] = ()
+    """Kind and name; none if no part explains the bad tests."""
+    text: str
+    next_step: str
+
+
+Marks = Mapping[Part, str]
+"""Parts to what their counters or their host's health say against them."""
+
+
+def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
+    """Which results are bad, and their share of the median of their siblings, if that is why.
+
+    Siblings are like tests on the same rail, all within a leaf or all between leaves. A rail that
+    is slow as a whole is compared with all rails.
+    """
+    by_key: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
+    for each in results:
+        if each.share is not None:
+            for key in _keys(each):
+                by_key[key].append(each.share)
+    for shares in by_key.values():
+        shares.sort()
+    found: dict[int, float | None] = {}
+    for index, each in enumerate(results):
+        least = SLOW * max(_usual(by_key[key], each.share or 0.0) for key in _keys(each))
+        if each.failed:
+            found[index] = None
+        elif each.share is not None and each.share < least:
+            found[index] = each.share / least * SLOW
+    return found
+
+
+def _keys(each: PairResult) -> tuple[tuple[object, ...], ...]:
+    kind = (each.crosses, each.test, each.gpu_memory)
+    return (kind, (*kind, each.rail))
+
+
+def _usual(shares: Sequence[float], own: float) -> float:
+    """The median of all others; 0 if they are too few."""
+    if len(shares) <= FEWEST_SIBLINGS:
+        return 0.0
+    at = bisect_left(shares, own)
+    left, odd = divmod(len(shares) - 1, 2)
+    others = (left,) if odd else (left - 1, left)
+    return sum(shares[place + (place >= at)] for place in others) / len(others)
+
+
+def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect, ...]:
+    """The fewest parts that explain the bad tests, the likeliest first."""
+    through: defaultdict[Part, set[int]] = defaultdict(set)
+    for index, each in enumerate(results):
+        for part in each.parts():
+            through[part].add(index)
+    all_bad = frozenset(find_bad(results))
+    left, found = set(all_bad), list(_misplugged(results))
+    sizes = Counter(part.kind for part in through)
+    while left and len(found) < _MOST_SUSPECTS:
+        near = {part for index in left for part in results[index].parts()}
+        bad = {part: through[part] & left for part in near}
+        right = {part: through[part] - all_bad for part in near}
+        odds = {part: _odds(part, len(bad[part]), len(right[part]), sizes) for part in near}
+        best = _choose({part: each for part, each in odds.items() if each > 0}, bad, right, marks)
+        if not best:
+            break
+        found.append(_suspect(best, through[best[0]], all_bad, marks, results))
+        left -= through[best[0]]
+    return (*found, *_unclear(results, sorted(left)))
+
+
+def _odds(part: Part, bad: int, right: int, sizes: Mapping[str, int]) -> float:
+    """Log odds that the part is bad over chance, less what it takes to pick it from its kind."""
+    share = min(bad / (bad + right), _ALWAYS)
+    if share < KINDS[part.kind].least:
+        return 0.0
+    gain = bad * log(share / BY_CHANCE) + right * log((1 - share) / (1 - BY_CHANCE))
+    return gain - log(sizes[part.kind]) - 1
+
+
+def _choose(
+    odds: Mapping[Part, float],
+    bad: Mapping[Part, set[int]],
+    right: Mapping[Part, set[int]],
+    marks: Marks,
+) -> list[Part]:
+    """The likeliest part, and those that explain the same tests about as well."""
+    whole = {p: v for p, v in odds.items() if len(bad[p]) >= _WHOLE * len(bad[p] | right[p])}
+    top = max(odds.values(), default=0.0)
+    pool = whole if max(whole.values(), default=0.0) > _WEIGHT * top else odds
+    weighed = {
+        part: value + _COUNTED * (part in marks or bool(_marked_uplinks(part, marks)))
+        for part, value in pool.items()
+    }
+    ranked = sorted(weighed, key=lambda part: (-weighed[part], part))
+    close = [part for part in ranked if weighed[ranked[0]] - weighed[part] < _MARGIN]
+    first = bad[close[0]] if close else set[int]()
+    return [part for part in close if 2 * len(bad[part] & first) >= len(first)]
+
+
+def _suspect(
+    alike: Sequence[Part],
+    seen: set[int],
+    all_bad: frozenset[int],
+    marks: Marks,
+    results: Sequence[PairResult],
+) -> Suspect:
+    alike = [*dict.fromkeys(_by_counters(part, marks) for part in alike)]
+    ports = _ports([results[index] for index in seen])
+    names = [
+        KINDS[part.kind].label.format(part.name) + ports.get(part, "")
+        for part in alike[:_MOST_ALIKE]
+    ]
+    names += [f"{len(alike) - len(names)} other parts"] if len(alike) > len(names) else []
+    counted = "".join(f"; {marks[part]}" for part in alike if part in marks)
+    step = KINDS[alike[0].kind].step
+    if len(alike) > 1:
+        step = f"the tests that ran cannot tell these apart: pair each with others; then {step}"
+    return Suspect(
+        parts=tuple(alike),
+        text=f"{' or '.join(names)} ({len(seen & all_bad)} of {len(seen)} tests through it are bad,"
+        f" of all others {len(all_bad - seen)} of {len(results) - len(seen)}{counted})",
+        next_step=step,
+    )
+
+
+def _by_counters(part: Part, marks: Marks) -> Part:
+    """One uplink that counts errors is the culprit; three or more are a setting of their leaf."""
+    ports = _marked_uplinks(part, marks)
+    if len(ports) == 1:
+        return ports[0]
+    return Part("leaf", part.name) if len(ports) >= FEWEST_SIBLINGS else part
+
+
+def _marked_uplinks(part: Part, marks: Marks) -> list[Part]:
+    of = f"{part.name} " if part.kind == "uplinks" else "-"
+    return [each for each in marks if each.kind == "uplink" and each.name.startswith(of)]
+
+
+def _ports(results: Sequence[PairResult]) -> dict[Part, str]:
+    return {
+        Part("link", f"{host} {each.rail}"): f" at {port}"
+        for each in results
+        for host, port in zip((each.sender, each.receiver), each.ports, strict=True)
+        if port
+    }
+
+
+def _misplugged(results: Sequence[PairResult]) -> Iterator[Suspect]:
+    """Links that work, but at another port than the planned one."""
+    links = {Part("link", f"{host} {each.rail}") for each in results for host in each.elsewhere}
+    if links:
+        ports = _ports(results)
+        names = " and ".join(f"{each.name}{ports.get(each, '')}" for each in sorted(links))
+        yield Suspect(
+            parts=tuple(sorted(links)),
+            text=f"the cable of {names} is in another port: the planned one counted no bytes of it",
+            next_step="compare the cables with the site file (lldpctl), and plug them as planned",
+        )
+
+
+def _unclear(results: Sequence[PairResult], left: Sequence[int]) -> Iterator[Suspect]:
+    """Bad tests that no part explains better than chance."""
+    if left:
+        first = results[left[0]]
+        yield Suspect(
+            text=f"no part explains {first.probe} and {len(left) - 1} other bad tests",
+            next_step=f"run it again; pair {first.sender} and {first.receiver} with other hosts",
+        )
+
+
+def judge_pairs(
+    probes: Sequence[ProbeEvidence], findings: Sequence[Finding], limits: Limits
+) -> tuple[list[Finding], tuple[Suspect, ...]]:
+    """The tests that passed and are slower than their siblings, and what explains all bad ones."""
+    results = pair_results(probes, findings, limits)
+    bad = find_bad(results)
+    slow = [
+        Finding(
+            check="siblings",
+            subject=results[index].probe,
+            verdict="failed",
+            expected=f"at least {SLOW:.0%} of the median of like tests",
+            actual=f"{share:.0%} of it",
+            next_step="compare what the report says is most likely",
+        )
+        for index, share in bad.items()
+        if share is not None
+    ]
+    if results and not bad and (said := next_collectives(probes, findings)):
+        return slow, (*_misplugged(results), Suspect(text=said[0], next_step=said[1]))
+    return slow, find_suspects(results, _marks(probes, findings))
+
+
+def _marks(probes: Sequence[ProbeEvidence], findings: Sequence[Finding]) -> dict[Part, str]:
+    """What counters say against a port, and probes of one host against that host."""
+    alone = {each.probe.name: each.probe.nodes[0] for each in probes if len(each.probe.nodes) == 1}
+    marks = {
+        Part("host", alone[found.subject]): f"{found.check}: {found.actual}"
+        for found in findings
+        if found.verdict == "failed" and found.subject in alone
+    }
+    for hop in (hop for item in probes for hop in item.hops if hop.discards or hop.errors):
+        sender, _, receiver = hop.direction.partition(" -> ")
+        near = hop.role in {"sender_nic", "switch_ingress"}
+        far = hop.role in {"receiver_nic", "switch_egress"}
+        part = Part("link", f"{sender if near else receiver} {hop.rail}")
+        part = part if near or far else Part("uplink", hop.place)
+        errors = f"counted {', '.join(hop.errors)}, as with a bad cable"
+        said = errors if hop.errors else "discarded packets, as with a wrong MTU or without PFC"
+        marks[part] = f"{hop.place} {said}"
+    return marks
+
+
+def pair_results(
+    probes: Sequence[ProbeEvidence], findings: Sequence[Finding], limits: Limits
+) -> list[PairResult]:
+    """What the tests between two hosts on one rail came to; those that did not run are left out."""
+    rates = {rail.name: rail.line_rate_gbit_s for rail in limits.rails}
+    wrong = [each for each in findings if each.verdict == "failed"]
+    failed = {each.subject for each in wrong if each.check in {"run", "bandwidth"}}
+    return [
+        replace(_pair_result(item, rates), failed=item.probe.name in failed)
+        for item in probes
+        if item.probe.kind == "perftest"
+        and item.outcome in {"completed", "failed", "timed_out"}
+        and (len(item.probe.nodes), len(item.probe.rails)) == (2, 1)
+    ]
+
+
+def _pair_result(item: ProbeEvidence, rates: Mapping[str, float]) -> PairResult:
+    (sender, receiver), (rail,) = item.probe.nodes, item.probe.rails
+    way = [hop for hop in item.hops if hop.direction == f"{sender} -> {receiver}"]
+    roles = Counter(hop.role for hop in way)
+    # A bond has several ports: which of them the bytes take is the host's or the switch's choice.
+    hops = {hop.role: hop for hop in way if roles[hop.role] == 1}
+    ends = [hops.get("switch_ingress"), hops.get("switch_egress")]
+    nics = [hops.get("sender_nic"), hops.get("receiver_nic")]
+    up = [hop.place for hop in way if hop.role == "uplink_egress" and hop.total_bytes]
+    log = item.perftest if item.outcome == "completed" else None
+    row = max(log.rows, key=lambda each: each.size_bytes, default=None) if log else None
+    rate = item.probe.rates.get(rail) or rates.get(rail, 0.0)
+    missed = zip(item.probe.nodes, nics, ends, strict=True) if row else ()
+    return PairResult(
+        probe=item.probe.name,
+        sender=sender,
+        receiver=receiver,
+        rail=rail,
+        share=row.average_gbit_s / rate if row and rate else None,
+        test=f"{log.test} {row.size_bytes} {log.bidirectional}" if log and row else "",
+        gpu_memory="--use_cuda" in item.command,
+        leaves=(ends[0].device if ends[0] else "", ends[1].device if ends[1] else ""),
+        ports=(ends[0].place if ends[0] else "", ends[1].place if ends[1] else ""),
+        uplinks=tuple(up) if len(up) == 1 else (),
+        elsewhere=tuple(host for host, nic, port in missed if _misses(nic, port)),
+    )
+
+
+def _misses(nic: Hop | None, port: Hop | None) -> bool:
+    """The NIC counted a test's bytes, and its planned port less than half of them."""
+    if nic is None or port is None or {nic.status, port.status} != {"observed"}:
+        return False
+    return (nic.total_bytes or 0) > 2 * (port.total_bytes or 0)

@@ -1,0 +1,136 @@
+"""Finds the smallest group of hosts whose collective fails while all pairs pass: by halves.
+
+The running side keeps what each group came to and asks again until nothing is left to run:
+
+    results = {frozenset(hosts): False}
+    while (step := next_halves(hosts, results)).runs:
+        results |= {frozenset(group): <the collective over group passed> for group in step.runs}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from components.acceptance.evidence import ProbeEvidence
+from components.acceptance.judge.verdict import Finding
+from components.acceptance.seen import Seen
+
+Results = Mapping[frozenset[str], bool]
+"""Groups of hosts to whether a collective over them passed."""
+Group = tuple[str, ...]
+
+
+class Halving(Seen):
+    """What to run next, or what was found."""
+
+    runs: tuple[Group, ...] = ()
+    """Hosts of the next collectives; they may run at once, except where they share a host."""
+    found: tuple[Group, ...] = ()
+    """Smallest failing groups: a host alone, or hosts that fail only together."""
+
+    @property
+    def text(self) -> str:
+        """What was found, in a sentence."""
+        each = [
+            f"every collective with {group[0]} fails"
+            if len(group) == 1
+            else f"{', '.join(group)} fail together, and no smaller group of them was seen to fail"
+            " (a fault that comes and goes looks the same: run them again)"
+            for group in self.found
+        ]
+        return "; ".join(each)
+
+
+def next_collectives(
+    probes: Sequence[ProbeEvidence], findings: Sequence[Finding]
+) -> tuple[str, str] | None:
+    """What the collectives of a run say together, and which to run next; None if they passed."""
+    wrong = {each.subject for each in findings if each.verdict == "failed"}
+    ran = [
+        item.probe
+        for item in probes
+        if item.probe.kind == "nccl" and item.outcome not in {"skipped", "not_run"}
+    ]
+    failed = [probe for probe in ran if probe.name in wrong and len(probe.nodes) > 2]  # noqa: PLR2004 - two hosts are a pair
+    if not failed:
+        return None
+    whole = max(failed, key=lambda probe: len(probe.nodes))
+    alike = [probe for probe in ran if probe.collective == whole.collective]
+    step = next_halves(
+        whole.nodes,
+        {frozenset(probe.nodes): probe.name not in wrong for probe in alike},
+    )
+    runs = " and over ".join(", ".join(run) for run in step.runs)
+    said = f"; {step.text}" if step.found else ""
+    todo = f"run {whole.collective} over {runs}" if runs else "look at what is said of these hosts"
+    return f"{whole.name} fails and all pairs pass{said}", todo
+
+
+class _Ask(NamedTuple):
+    """A group whose result is not known."""
+
+    hosts: Group
+
+
+def next_halves(hosts: Sequence[str], results: Results) -> Halving:
+    """The next collectives to run after one over all hosts failed; log2 n steps for one bad host.
+
+    A half of one host is run with a host of a group that passed, because a collective of one host
+    does not use the network. Where both halves pass, the hosts are found that fail together.
+
+    Args:
+        hosts: All hosts of the collective that failed, best sorted by leaf.
+        results: What groups came to so far.
+    """
+    said = [*_search(tuple(hosts), results)]
+    return Halving(
+        runs=tuple(dict.fromkeys(each.hosts for each in said if isinstance(each, _Ask))),
+        found=tuple(each for each in said if not isinstance(each, _Ask)),
+    )
+
+
+def _search(group: Group, results: Results) -> Iterator[_Ask | Group]:
+    halves = (group[: len(group) // 2], group[len(group) // 2 :])
+    asked = [_group_to_run(half, group, results) for half in halves]
+    if len(group) == 1 or not any(asked):
+        yield group
+        return
+    passed = [results.get(frozenset(each)) if each else True for each in asked]
+    for half, run, good in zip(halves, asked, passed, strict=True):
+        if good is None:
+            yield _Ask(run)
+        elif not good:
+            yield from _search(half, results)
+    if all(passed):
+        yield from _together(*halves, results)
+
+
+def _group_to_run(half: Group, group: Group, results: Results) -> Group:
+    """The half itself, or its only host with one that is good; empty without such a host."""
+    if len(half) > 1:
+        return half
+    good = sorted({host for run, passed in results.items() if passed for host in run} - {*group})
+    ran = (host for host in good if frozenset((*half, host)) in results)
+    return (*half, next(ran, good[0])) if half and good else ()
+
+
+def _together(one: Group, other: Group, results: Results) -> Iterator[_Ask | Group]:
+    """Narrows down each side beside the whole of the other, as long as they fail together."""
+    sides = [one, other]
+    for place in (0, 1):
+        while len(sides[place]) > 1:
+            half = len(sides[place]) // 2
+            parts = (sides[place][:half], sides[place][half:])
+            for part in parts:
+                run = (*part, *sides[1 - place])
+                passed = results.get(frozenset(run))
+                if passed is None:
+                    yield _Ask(run)
+                    return
+                if not passed:
+                    sides[place] = part
+                    break
+            if sides[place] not in parts:
+                break
+    yield (*sides[0], *sides[1])

@@ -1,0 +1,262 @@
+"""Judges what the GPUs of one node said before, during and after a load. Pure.
+
+A finding names the GPU by index and bus ID, and says what to do with it. What the driver or the
+image does not tell is a row that says so, and never a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Final
+
+from components.acceptance.evidence import ProbeEvidence
+from components.acceptance.judge.nccl import judge_load
+from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
+from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
+
+SLOWED: Final[Mapping[int, str]] = {
+    0x08: "hardware slowdown",
+    0x20: "the driver lowers the clock because of heat",
+    0x40: "the hardware lowers the clock because of heat",
+    0x80: "power brake: the power supply or the rack asked for less",
+}
+"""Bits of nvml.h (CUDA 13.0), `nvmlClocksEventReason*`, that say something is wrong. The power cap
+(0x04) is no fault: an H200 at full load has it all the time (recorded: 692 of 700 W, 1470 MHz)."""
+PCIE_GBYTE_S: Final[Mapping[int, float]] = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+"""By generation, of one lane and direction: PCI-SIG's rate less its line code."""
+PCIE_FRACTION: Final = 0.75
+"""Least copy between host and GPU over what its link can carry. An H200 in a virtual machine has
+0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks 0e0a1ac);
+the rest is left for slower hosts."""
+SIBLING_FRACTION: Final = 0.80
+"""Least of the median of the node's other GPUs: 20 % below them is a fault of this one."""
+_FEWEST: Final = 3
+"""GPUs from which on a median says which of them is slow."""
+
+
+def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
+    """All findings about the GPUs of one node."""
+    load = [] if item.nccl is None else judge_load(item, item.nccl, _nvlink_gbyte_s(log))
+    rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
+    return load + [each.model_copy(update={"subject": item.probe.name}) for each in rows]
+
+
+def _nvlink_gbyte_s(log: NodeLog) -> float:
+    """What the NVLinks of each GPU carry at the speed of its best, and of those the least."""
+    links: dict[str, list[float]] = {}
+    for look in log.looks:
+        for place, rate in look.links.items():
+            links.setdefault(place.partition(" link ")[0] + look.phase, []).append(rate)
+    return min((max(rates) * len(rates) for rates in links.values()), default=0.0)
+
+
+def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
+    before, after = log.of("before"), log.of("after")
+    if not before or not before[0].gpus:
+        said = "; ".join(log.said[:3]) or f"absent from the image: {', '.join(log.absent)}"
+        verdict: Verdict = "failed" if log.said else "error"
+        step = "run nvidia-smi on the node: a GPU that fell off the bus ends it"
+        yield row("gpus", "", verdict, f"{gpus} GPUs", said, step)
+        return
+    counts = sorted({len(look.gpus) for look in (*before, *log.of("load"), *after)})
+    right = counts == [gpus] and bool(after)
+    shown = " and ".join(map(str, counts)) + ("" if after else ", and no look after the load")
+    step = (
+        "look for `NVRM: Xid` in the node's kernel log: a GPU that is gone needs a reset or repair"
+    )
+    yield row("gpus", "", verdict_for(right), f"{gpus} GPUs in each look", shown, step)
+    yield _memory_row(before[-1], (after or before)[-1])
+    yield _link_row(log)
+    yield from _clock_rows(log)
+    yield from _nvlink_rows(before[-1], (after or before)[-1])
+    if log.said:
+        yield row("gpu texts", "", "skipped", "known texts only", "; ".join(log.said[:3]))
+
+
+def _name(gpu: GpuLook) -> str:
+    return f"GPU {gpu.index} ({gpu.bus_id})"
+
+
+def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
+    """Errors that ECC could not correct, rows to replace, and what the driver asks for."""
+    found: list[str] = []
+    for gpu in after.gpus:
+        rows, asked = after.remapped.get(gpu.bus_id), after.recovery.get(gpu.bus_id, "None")
+        found += (
+            [f"{_name(gpu)}: {gpu.uncorrected} errors not corrected"] if gpu.uncorrected else []
+        )
+        if rows is not None and rows.failure:
+            found.append(f"{_name(gpu)}: no spare row is left: replace it")
+        elif rows is not None and rows.pending:
+            found.append(f"{_name(gpu)}: rows wait to be replaced: reset it")
+        if asked not in ("None", "[N/A]", "N/A"):
+            found.append(f"{_name(gpu)}: the driver asks for: {asked}")
+    untold = not any(gpu.uncorrected is not None for gpu in after.gpus)
+    if untold and not found:
+        return row("gpu memory", "", "skipped", "no errors", "the driver does not tell: is ECC on?")
+    step = "drain the node, and reset or replace the GPU that is named"
+    shown = "; ".join(found) or f"none{_corrected(before, after)}"
+    return row(
+        "gpu memory", "", verdict_for(not found), "no error that ECC cannot correct", shown, step
+    )
+
+
+def _corrected(before: NodeLook, after: NodeLook) -> str:
+    old = {gpu.bus_id: gpu.corrected or 0 for gpu in before.gpus}
+    grown = sum(max((gpu.corrected or 0) - old.get(gpu.bus_id, 0), 0) for gpu in after.gpus)
+    return f"; {grown} corrected in this run" if grown else ""
+
+
+def _link_row(log: NodeLog) -> Finding:
+    """The generation counts under load alone: an idle link may be slow to save power."""
+    found: dict[str, None] = {}
+    for look in log.looks:
+        for gpu in look.gpus:
+            if None in (gpu.pcie_width, gpu.pcie_width_max):
+                continue
+            if (gpu.pcie_width or 0) < (gpu.pcie_width_max or 0):
+                found[f"{_name(gpu)}: {gpu.pcie_width} of {gpu.pcie_width_max} lanes"] = None
+            if look.phase == "load" and (gpu.pcie_gen or 0) < (gpu.pcie_gen_max or 0):
+                found[f"{_name(gpu)}: PCIe {gpu.pcie_gen} of {gpu.pcie_gen_max}"] = None
+    step = "reseat the GPU or its riser; look at the slot's errors: `lspci -vv`, `dmesg | grep AER`"
+    shown = "; ".join(found) or "so it is"
+    return row(
+        "gpu pcie", "", verdict_for(not found), "all lanes, and full speed under load", shown, step
+    )
+
+
+def _clock_rows(log: NodeLog) -> Iterator[Finding]:
+    loaded = [gpu for look in log.of("load") for gpu in look.gpus]
+    if not loaded:
+        yield row(
+            "gpu clocks", "", "skipped", "full clocks under load", "there was no load to look at"
+        )
+        return
+    found: dict[str, None] = {}
+    for gpu in loaded:
+        for bit, meaning in SLOWED.items():
+            if (gpu.reasons or 0) & bit:
+                heat = f" at {gpu.temperature_c:g} °C" if gpu.temperature_c else ""
+                found[f"{_name(gpu)}: {meaning}{heat}"] = None
+    clocks: dict[str, list[float]] = {}
+    for gpu in loaded:
+        clocks.setdefault(_name(gpu), []).append(gpu.clock_mhz or 0.0)
+    middle = {name: median(seen) for name, seen in clocks.items()}
+    found |= dict.fromkeys(f"{each} MHz" for each in below_siblings(middle))
+    step = "look at fans, air or water, power supplies and the rack's power limit"
+    shown = "; ".join(found) or ", ".join(
+        f"{name} {value:.0f} MHz" for name, value in middle.items()
+    )
+    yield row("gpu clocks", "", verdict_for(not found), "no slowdown under load", shown, step)
+
+
+def below_siblings(values: Mapping[str, float]) -> list[str]:
+    """Those that are 20 % and more below the median of all, with both numbers."""
+    if len(values) < _FEWEST:
+        return []
+    middle = median(values.values())
+    return [
+        f"{name}: {value:.4g}, the median is {middle:.4g}"
+        for name, value in values.items()
+        if value < SIBLING_FRACTION * middle
+    ]
+
+
+def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
+    if not after.links:
+        return
+    best = max(after.links.values())
+    slow = [
+        f"{place} {'is down' if not rate else f'has {rate:g} of {best:g} GB/s'}"
+        for place, rate in after.links.items()
+        if rate < SIBLING_FRACTION * best
+    ]
+    step = "reset the GPUs; if it stays, the GPU's board or the NVSwitch: `nvidia-smi nvlink -s`"
+    shown = "; ".join(slow) or f"{len(after.links)} links at {best:g} GB/s"
+    yield row("nvlink", "", verdict_for(not slow), "every NVLink up at one speed", shown, step)
+    grown = {
+        place: count - before.link_errors.get(place, 0)
+        for place, count in after.link_errors.items()
+        if count > before.link_errors.get(place, 0)
+    }
+    # A replay is how NVLink mends a bit error; a recovery trains the link anew while it is used.
+    hard = [f"{place}: {count}" for place, count in grown.items() if not place.endswith("Replay")]
+    shown = "; ".join(hard) or f"none; {sum(grown.values())} replays"
+    yield row(
+        "nvlink errors", "", verdict_for(not hard), "no recovery and no CRC error", shown, step
+    )
+
+
+_LABELS: Final = {
+    "host_to_device_memcpy_ce": "host to GPU",
+    "device_to_host_memcpy_ce": "GPU to host",
+    "device_to_device_memcpy_read_ce": "GPU to GPU",
+}
+
+
+def _copy_rows(log: NodeLog) -> Iterator[Finding]:
+    if "nvbandwidth" in " ".join(log.absent) or not log.bandwidths:
+        why = "the image has no nvbandwidth" if log.absent else "nvbandwidth said nothing"
+        yield row(
+            "gpu copies", "", "skipped", "bandwidth between host and GPUs", f"not proven: {why}"
+        )
+        return
+    gpus = {gpu.index: gpu for look in log.looks for gpu in look.gpus}
+    for test in log.bandwidths:
+        yield _copy_row(test, _LABELS.get(test.name, test.name), gpus)
+
+
+def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Finding:
+    check = f"copy {label}"
+    if test.status == "Waived":
+        return row(
+            check, "", "skipped", "a bandwidth", "nvbandwidth: it does not apply to this node"
+        )
+    if test.status != "Passed" or not test.gbyte_s:
+        step = "run nvbandwidth by hand on that node"
+        return row(check, "", "failed", "nvbandwidth: Passed", test.status or "nothing", step)
+    cells = {
+        _place(test, row, column): value
+        for row, values in enumerate(test.gbyte_s)
+        for column, value in enumerate(values)
+        if value is not None
+    }
+    slow = below_siblings(cells)
+    floor = 0.0
+    if len(test.gbyte_s) == 1:
+        floor = min((_pcie_floor(gpu) for gpu in gpus.values()), default=0.0)
+        slow += [f"{place}: {value:.1f}" for place, value in cells.items() if value < floor]
+    asked = f"at least {floor:.1f} GB/s, " if floor else ""
+    low, high = min(cells.values()), max(cells.values())
+    shown = "; ".join(dict.fromkeys(slow)) or f"{low:.1f} to {high:.1f} GB/s"
+    step = "look at the GPU's slot, at the memory of its CPU, and at ACS on PCIe switches"
+    return row(check, "", verdict_for(not slow), f"{asked}none 20 % below the others", shown, step)
+
+
+def _place(test: Bandwidths, row: int, column: int) -> str:
+    return f"GPU {column}" if len(test.gbyte_s) == 1 else f"GPU {row} and GPU {column}"
+
+
+def _pcie_floor(gpu: GpuLook) -> float:
+    """0 if the driver does not tell its link: then there is no floor, and siblings alone count."""
+    lane = PCIE_GBYTE_S.get(gpu.pcie_gen_max or 0, 0.0)
+    return PCIE_FRACTION * lane * (gpu.pcie_width_max or 0)
+
+
+_GOOD: Final = ("pass", "skip", "not run")
+"""DCGM's words, in the letters of 3.x (`PASS`, `Pass`) and 4.x."""
+
+
+def _diagnosis_rows(log: NodeLog) -> Iterator[Finding]:
+    if not log.diagnosed:
+        return
+    wrong: Sequence[str] = [
+        f"{test} of GPU {gpu}: {status}"
+        for test, gpu, status in log.diagnosed
+        if status not in _GOOD
+    ]
+    passed = sum(status == "pass" for _, _, status in log.diagnosed)
+    shown = "; ".join(wrong) or f"{passed} of {len(log.diagnosed)} passed, the others were skipped"
+    step = "run `dcgmi diag -r 3` on that node, and follow what it advises"
+    yield row("dcgm", "", verdict_for(not wrong and passed > 0), "no test that fails", shown, step)

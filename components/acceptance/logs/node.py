@@ -1,0 +1,279 @@
+"""What the GPUs of one node said before, during and after a load (`node_health.sh`).
+
+Forms: nvidia-smi 580.159.04 and nvbandwidth 0.8 on an H200 (tests/acceptance/recorded/node),
+`nvidia-smi nvlink` on an H100 as stas00/ml-engineering prints it, DCGM 3.3 and 4.4's JSON by
+`nvvs/include/NvvsJsonStrings.h` at these tags.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, cast
+
+from components.acceptance.logs.log_model import ParseProblem
+from components.acceptance.seen import Seen
+
+MARK: Final = "railyard-node: "
+Phase = Literal["before", "load", "after"]
+_LINK: Final = re.compile(r"\s*Link (\d+): (?:(<?inactive>?|[\d.]+ GB/s)|([\w ]+) Errors: (\d+))")
+_GPU: Final = re.compile(r"GPU (\d+): ")
+_MOST_SAID: Final = 20
+"""Lines that are kept of what no form fits: enough to see what went wrong."""
+
+
+class GpuLook(Seen):
+    """One GPU, as nvidia-smi showed it once. A number is None if the driver does not tell it."""
+
+    index: int
+    bus_id: str
+    name: str
+    pcie_gen: int | None = None
+    pcie_gen_max: int | None = None
+    """The highest that this GPU and its slot have together."""
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    clock_mhz: float | None = None
+    clock_max_mhz: float | None = None
+    corrected: int | None = None
+    """ECC errors that were corrected since the driver was loaded."""
+    uncorrected: int | None = None
+    reasons: int | None = None
+    """Bits of `clocks_event_reasons.active`, why the clock is not higher."""
+
+
+class RowsRemapped(Seen):
+    """Rows of a GPU's memory that were replaced."""
+
+    correctable: int
+    uncorrectable: int
+    pending: bool
+    """They are replaced at the next reset."""
+    failure: bool
+    """No spare row was left."""
+
+
+class NodeLook(Seen):
+    """One look at all GPUs of a node."""
+
+    phase: Phase
+    gpus: tuple[GpuLook, ...] = ()
+    remapped: Mapping[str, RowsRemapped] = {}
+    """Bus ID to its rows."""
+    recovery: Mapping[str, str] = {}
+    """Bus ID to what the driver asks for: `None`, `Reset`, `Reboot`, `Drain P2P`."""
+    links: Mapping[str, float] = {}
+    """`GPU 0 link 3` to GB/s; 0 if it is inactive."""
+    link_errors: Mapping[str, int] = {}
+    """`GPU 0 link 3 CRC` to a count since the driver was loaded."""
+
+
+class Bandwidths(Seen):
+    """One test of nvbandwidth."""
+
+    name: str
+    status: str
+    """`Passed`, `Waived` (it does not apply here), `Failed`, `Error`."""
+    gbyte_s: tuple[tuple[float | None, ...], ...] = ()
+    """By row and column; None on the diagonal."""
+
+
+class NodeLog(Seen):
+    """All that a log of a node says of its GPUs."""
+
+    looks: tuple[NodeLook, ...] = ()
+    bandwidths: tuple[Bandwidths, ...] = ()
+    diagnosed: tuple[tuple[str, str, str], ...] = ()
+    """DCGM: test, GPU, and status in lower case."""
+    absent: tuple[str, ...] = ()
+    """Programs that the image does not have."""
+    said: tuple[str, ...] = ()
+    """Lines that fit no form."""
+    complete: bool = False
+
+    def of(self, phase: Phase) -> tuple[NodeLook, ...]:
+        """The looks of one phase."""
+        return tuple(look for look in self.looks if look.phase == phase)
+
+
+def parse_node_log(text: str) -> NodeLog | ParseProblem:
+    """Read the marked lines of a log; others are the load's own."""
+    lines = [line.removeprefix(MARK) for line in text.splitlines() if line.startswith(MARK)]
+    if not lines:
+        last = (text.strip().splitlines() or ["nothing"])[-1]
+        kind = "unrecognised" if text.strip() else "empty"
+        return ParseProblem(kind=kind, what=f"the pod said nothing of its GPUs, but: {last}")
+    reader = _Reader()
+    for line in lines:
+        kind, _, value = line.partition(" ")
+        reader.feed(kind, value)
+    return reader.close()
+
+
+class _Reader:
+    """One line after the other."""
+
+    def __init__(self) -> None:
+        self._looks: list[dict[str, object]] = []
+        self._texts: dict[str, list[str]] = {"nvbandwidth": [], "dcgm": []}
+        self._absent: list[str] = []
+        self._said: list[str] = []
+        self._complete = False
+        self._gpu = ""
+
+    def feed(self, kind: str, value: str) -> None:
+        if kind == "phase":
+            self._begin(value)
+        elif kind == "absent":
+            self._absent.append(value)
+        elif kind in self._texts:
+            self._texts[kind].append(value)
+        elif value.strip() and not (self._looks and self._read(kind, value)):
+            self._said.append(f"{kind}: {value}")
+
+    def _begin(self, value: str) -> None:
+        begun = value.removeprefix("begin ")
+        self._complete = value == "end"
+        if begun in ("before", "load", "after"):
+            self._looks.append({"phase": begun, "gpus": [], "remapped": {}, "recovery": {}})
+            self._looks[-1] |= {"links": {}, "link_errors": {}}
+
+    def _read(self, kind: str, value: str) -> bool:
+        look, cells = self._looks[-1], [cell.strip() for cell in value.split(",")]
+        if kind == "gpu" and (gpu := _gpu(cells)):
+            cast("list[GpuLook]", look["gpus"]).append(gpu)
+        elif kind == "remap" and len(cells) == len(RowsRemapped.model_fields) + 1:
+            rows = _remapped(cells)
+            cast("dict[str, RowsRemapped]", look["remapped"]).update(rows)
+            return bool(rows) or "N/A" in value
+        elif kind == "recovery":
+            cast("dict[str, str]", look["recovery"])[_bus(cells[0])] = cells[-1]
+        elif kind == "nvlink":
+            return self._read_link(value, look)
+        else:
+            return False
+        return True
+
+    def _read_link(self, value: str, look: dict[str, object]) -> bool:
+        if gpu := _GPU.match(value):
+            self._gpu = gpu[1]
+            return True
+        found = _LINK.match(value)
+        if found is None:
+            return False
+        place = f"GPU {self._gpu} link {found[1]}"
+        if found[2]:
+            rate = 0.0 if "inactive" in found[2] else float(found[2].split()[0])
+            cast("dict[str, float]", look["links"])[place] = rate
+        else:
+            cast("dict[str, int]", look["link_errors"])[f"{place} {found[3]}"] = int(found[4])
+        return True
+
+    def close(self) -> NodeLog:
+        bandwidths, other = _bandwidths("\n".join(self._texts["nvbandwidth"]))
+        diagnosed, more = _diagnosed("\n".join(self._texts["dcgm"]))
+        return NodeLog(
+            looks=tuple(NodeLook.model_validate(look) for look in self._looks),
+            bandwidths=bandwidths,
+            diagnosed=diagnosed,
+            absent=tuple(self._absent),
+            said=(*self._said, *other, *more)[:_MOST_SAID],
+            complete=self._complete,
+        )
+
+
+def _bus(text: str) -> str:
+    """`00000000:19:00.0` as `19:00.0`: nvidia-smi prints the domain, people do not."""
+    return text.lower().removeprefix("00000000:")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _gpu(cells: list[str]) -> GpuLook | None:
+    fields = [*GpuLook.model_fields]
+    if len(cells) != len(fields) or not cells[0].isdigit():
+        return None
+    index, bus_id, name, *numbers, reasons = cells
+    found: dict[str, float | int | None] = dict(
+        zip(fields[3:-1], map(_number, numbers), strict=True)
+    )
+    bits = int(reasons, 16) if reasons.startswith("0x") else None
+    values = {"index": int(index), "bus_id": _bus(bus_id), "name": name, "reasons": bits}
+    return GpuLook.model_validate(found | values)
+
+
+def _remapped(cells: list[str]) -> dict[str, RowsRemapped]:
+    bus_id, correctable, uncorrectable, pending, failure = cells
+    if not (correctable.isdigit() and uncorrectable.isdigit()):
+        return {}  # `[N/A]`: before Ampere pages are retired, and no rows replaced.
+    rows = RowsRemapped(
+        correctable=int(correctable),
+        uncorrectable=int(uncorrectable),
+        pending=pending == "Yes",
+        failure=failure == "Yes",
+    )
+    return {_bus(bus_id): rows}
+
+
+def _json(text: str) -> tuple[object, list[str]]:
+    """The JSON in a text that may have lines before and behind, or what was there in its place."""
+    begin, end = text.find("{"), text.rfind("}")
+    try:
+        return json.loads(text[begin : end + 1]) if 0 <= begin < end else None, []
+    except (ValueError, RecursionError):
+        return None, text.strip().splitlines()[-3:]
+
+
+def _walk(value: object) -> Iterator[Mapping[str, object]]:
+    """Every object in a JSON value, from the outside in."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop(0)
+        if isinstance(each, dict):
+            found = cast("dict[str, object]", each)
+            yield found
+            waiting += found.values()
+        elif isinstance(each, list):
+            waiting += cast("list[object]", each)
+
+
+def _bandwidths(text: str) -> tuple[tuple[Bandwidths, ...], list[str]]:
+    found, other = _json(text)
+    tests = tuple(
+        Bandwidths(
+            name=str(each["name"]),
+            status=str(each["status"]),
+            gbyte_s=_matrix(each.get("bandwidth_matrix")),
+        )
+        for each in _walk(found)
+        if "name" in each and "status" in each
+    )
+    return tests, other if found is not None or not text else text.strip().splitlines()[-3:]
+
+
+def _matrix(value: object) -> tuple[tuple[float | None, ...], ...]:
+    rows = cast("list[list[str]]", value) if isinstance(value, list) else []
+    return tuple(tuple(_number(str(cell)) for cell in row) for row in rows)
+
+
+def _diagnosed(text: str) -> tuple[tuple[tuple[str, str, str], ...], list[str]]:
+    """DCGM's results: of 3.x by `gpu_ids`, of 4.x by `entity_id`."""
+    found, other = _json(text)
+    results: list[tuple[str, str, str]] = []
+    for test in _walk(found):
+        for each in _walk(test.get("results")):
+            if "status" in each:
+                gpu = str(each.get("gpu_ids", each.get("gpu_id", each.get("entity_id", ""))))
+                results.append((str(test.get("name", "")), gpu, str(each["status"]).lower()))
+    return tuple(results), other if found is not None or not text else text.strip().splitlines()[
+        -3:
+    ]

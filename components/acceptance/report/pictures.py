@@ -1,0 +1,351 @@
+"""The pictures of a report, as SVG that takes its colours from the page.
+
+Bandwidth over size, a heat map of pairs for each rail, and the devices on the way of the probes,
+with the parts marked that no probe got through. Every picture is drawn from plain values, so that
+the same evidence always gives the same text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final, Literal
+
+from components.acceptance.judge.nccl_findings import show_bytes
+from components.acceptance.logs.log_model import NcclRow
+
+STYLE: Final = """\
+svg text { font-size: 12px; fill: var(--ink); font-family: inherit; }
+svg .soft { fill: var(--soft); } svg .grid { stroke: var(--rule); stroke-width: 1; }
+svg .line { fill: none; stroke-width: 2.2; } svg .a { stroke: var(--series); }
+svg .b { stroke: var(--series-2); stroke-dasharray: 3 3; }
+svg .last { stroke: var(--soft); stroke-dasharray: 7 4; } svg .dot { fill: var(--series); }
+svg .floor { stroke: var(--failed); } svg .limit { stroke: var(--soft); stroke-dasharray: 5 4; }
+svg text.floor { fill: var(--failed); stroke: none; }
+svg text.limit { fill: var(--soft); stroke: none; }
+svg .box { fill: var(--card); stroke: var(--soft); } svg .way { fill: none; stroke-width: 1.6; }
+svg .good { stroke: var(--passed); } svg .untried { stroke: var(--rule); stroke-dasharray: 4 3; }
+svg .doubt { stroke: var(--error); stroke-width: 2.4; }
+svg .bad { stroke: var(--failed); stroke-width: 4; } svg .box.bad { stroke-width: 3; }
+svg text.bad { fill: var(--failed); font-weight: 600; stroke: var(--page); stroke-width: 4;
+  paint-order: stroke; }
+svg .cell { stroke: var(--page); } svg .none { fill: var(--card); }
+svg .low { fill: var(--failed); }
+svg .slow { fill: var(--error); } svg .fine { fill: var(--passed); }
+svg text.in { fill: var(--page); font-size: 11px; font-weight: 600; }
+"""
+"""What the pictures need of the page's sheet."""
+State = Literal["good", "doubt", "bad", "untried"]
+
+
+def _svg(width: float, height: float, label: str, parts: Iterable[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" style="max-width:{width * 1.2:g}px" role="img" '
+        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}"'
+    return f"<text {place}>{escape(words)}</text>"
+
+
+def _line(ends: tuple[float, float, float, float], kind: str, title: str = "") -> str:
+    x1, y1, x2, y2 = ends
+    hint = f"<title>{escape(title)}</title>" if title else ""
+    place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line {place} class="{kind}">{hint}</line>'
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A horizontal line: a limit or a floor."""
+
+    label: str
+    busbw_gb_s: float
+
+
+_WIDTH, _HEIGHT = 560.0, 320.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 24.0, 48.0
+_HEADROOM: Final = 1.15
+_MOST_TICKS: Final = 5
+_STEPS: Final = (1, 2, 2.5, 5, 10)
+"""Of these, times a power of ten, are the distances of the lines on the scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """From message sizes and GB/s to places on the picture."""
+
+    first: float
+    last: float
+    top: float
+
+    def x(self, size_bytes: float) -> float:
+        share = (math.log2(size_bytes) - self.first) / ((self.last - self.first) or 1)
+        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, gbyte_s: float) -> float:
+        return _HEIGHT - _BOTTOM - gbyte_s / self.top * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def draw_busbw(
+    rows: Sequence[NcclRow], floor: Level, limit: Level, before: Sequence[NcclRow] = ()
+) -> str:
+    """Draw one collective's bus bandwidth over its message sizes.
+
+    Args:
+        rows: Of this run; each has a size.
+        floor: Below it the verdict is failed.
+        limit: What the links can carry.
+        before: Of the last accepted run.
+    """
+    sizes = [row.size_bytes or 1 for row in rows]
+    best = [row.worst_busbw_gb_s for row in (*rows, *before)]
+    top = _HEADROOM * max(floor.busbw_gb_s, limit.busbw_gb_s, *best, 1e-9)
+    scale = _Scale(math.log2(min(sizes)), math.log2(max(sizes)), top)
+    first = [row.out_of_place.busbw_gb_s for row in rows]
+    second = [row.in_place.busbw_gb_s for row in rows if row.in_place]
+    series = [("a", "out of place", rows, first)]
+    if len(second) == len(rows) and first != second:
+        series.append(("b", "in place", rows, second))
+    if before:
+        series.append(
+            ("last", "last accepted run", before, [row.worst_busbw_gb_s for row in before])
+        )
+    parts = [*_grid(scale, sizes)]
+    for number, (kind, label, of, values) in enumerate(series):
+        parts += [_curve(scale, of, values, kind), *_key(number, kind, label)]
+    parts += [
+        f'<circle cx="{scale.x(size):.1f}" cy="{scale.y(value):.1f}" r="3" class="dot"/>'
+        for size, value in zip(sizes, first, strict=True)
+    ]
+    parts += [*_level(scale, limit, "limit"), *_level(scale, floor, "floor")]
+    return _svg(_WIDTH, _HEIGHT, "bus bandwidth over message size", parts)
+
+
+def _grid(scale: _Scale, sizes: Sequence[int]) -> Iterable[str]:
+    power = 10.0 ** math.floor(math.log10(scale.top / 5))
+    step = next(each * power for each in _STEPS if each * power * 5 >= scale.top * 0.99)
+    for number in range(int(scale.top / step) + 1):
+        place = scale.y(number * step)
+        yield _line((_LEFT, place, _WIDTH - _RIGHT, place), "grid")
+        yield _text(_LEFT - 8, place + 4, f"{number * step:g}", "soft", "end")
+    for size in sizes[:: -max(len(sizes) // _MOST_TICKS, 1)]:
+        anchor = "end" if size == max(sizes) else "middle"
+        yield _text(scale.x(size), _HEIGHT - _BOTTOM + 18, show_bytes(size), "soft", anchor)
+    yield _text((_LEFT + _WIDTH) / 2, _HEIGHT - 8, "message size", "soft", "middle")
+    yield _text(4, 14, "GB/s", "soft")
+
+
+def _curve(scale: _Scale, rows: Sequence[NcclRow], values: Sequence[float], kind: str) -> str:
+    points = [
+        f"{scale.x(row.size_bytes or 1):.1f},{scale.y(value):.1f}"
+        for row, value in zip(rows, values, strict=True)
+    ]
+    return f'<polyline points="{" ".join(points)}" class="line {kind}"/>'
+
+
+def _key(number: int, kind: str, label: str) -> tuple[str, str]:
+    y = _HEIGHT / 2 + 20 * number
+    line = f'<polyline points="{_LEFT + 12},{y} {_LEFT + 40},{y}" class="line {kind}"/>'
+    return line, _text(_LEFT + 48, y + 4, label)
+
+
+def _level(scale: _Scale, level: Level, kind: str) -> tuple[str, str]:
+    y = scale.y(level.busbw_gb_s)
+    words = f"{level.label}: {level.busbw_gb_s:.2f} GB/s"
+    return (
+        _line((_LEFT, y, _WIDTH - _RIGHT, y), kind),
+        _text(_LEFT + 6, y - 5, words, kind),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What one pair reached on a rail; None: the probe failed before it had a number."""
+
+    sender: str
+    receiver: str
+    gbit_s: float | None
+    floor_gbit_s: float
+    is_right: bool
+
+
+MOST_HOSTS: Final = 128
+"""Hosts of one heat map: with more, cells are smaller than a pixel on a phone."""
+_NUMBERED: Final = 17
+"""Up to so many hosts a cell has room for its number."""
+_SLOW: Final = 0.97
+"""Below this share of the rail's best pair a cell is shown as slow, above the floor too."""
+
+
+def draw_heat(rail: str, pairs: Sequence[Pair]) -> str:
+    """Draw who reached what to whom on one rail; a pair that was measured twice shows its worst."""
+    hosts = list(dict.fromkeys(end for pair in pairs for end in (pair.sender, pair.receiver)))
+    hosts = sorted(hosts)[:MOST_HOSTS]
+    found: dict[tuple[str, str], Pair] = {}
+    for pair in sorted(pairs, key=lambda each: -math.inf if each.gbit_s is None else each.gbit_s):
+        found.setdefault((pair.sender, pair.receiver), pair)
+    side = 46.0 if len(hosts) < _NUMBERED else max(5.0, 736 / len(hosts))
+    every = max(1, math.ceil(14 / side))
+    left = 12 + 7.4 * max(len(host) for host in hosts)
+    best = max((pair.gbit_s or 0.0 for pair in pairs), default=0.0)
+    parts: list[str] = []
+    for row, sender in enumerate(hosts):
+        y = 26 + row * side
+        if row % every == 0:
+            parts.append(_text(left - 6, y + side / 2 + 4, sender, "soft", "end"))
+        if len(hosts) < _NUMBERED:
+            parts.append(_text(left + (row + 0.5) * side, 18, _short(sender), "soft", "middle"))
+        for column, receiver in enumerate(hosts):
+            cell = found.get((sender, receiver))
+            parts.append(_cell(cell, (left + column * side, y, side), best))
+    size = left + len(hosts) * side + 8
+    return _svg(size, 34 + len(hosts) * side, f"pairs of {rail}", parts)
+
+
+def _short(host: str) -> str:
+    """The end of a name: on top of a narrow column the beginning, which all share, is left out."""
+    return host if len(host) <= len("gpu001") else f"…{host[-5:]}"
+
+
+def _cell(pair: Pair | None, place: tuple[float, float, float], best: float) -> str:
+    x, y, side = place
+    kind = "none" if pair is None else _shade(pair, best)
+    hint = "" if pair is None else f"{pair.sender} to {pair.receiver}: {_amount(pair)}"
+    title = f"<title>{escape(hint)}</title>" if hint else ""
+    share = 1.0 if pair is None or kind != "fine" else (pair.gbit_s or 0.0) / (best or 1.0)
+    box = (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" '
+        f'class="cell {kind}" fill-opacity="{share:.2f}">{title}</rect>'
+    )
+    if pair is None or side < 30:  # noqa: PLR2004 - pixels that a number needs
+        return box
+    words = "none" if pair.gbit_s is None else f"{pair.gbit_s:.0f}"
+    return box + _text(x + side / 2, y + side / 2 + 4, words, "in", "middle")
+
+
+def _shade(pair: Pair, best: float) -> str:
+    if not pair.is_right or pair.gbit_s is None:
+        return "low"
+    return "slow" if pair.gbit_s < _SLOW * best else "fine"
+
+
+def _amount(pair: Pair) -> str:
+    if pair.gbit_s is None:
+        return "failed"
+    return f"{pair.gbit_s:.1f} Gb/s, floor {pair.floor_gbit_s:.1f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One link between two devices, with its end on each."""
+
+    near: str
+    near_end: str
+    far: str
+    far_end: str
+    state: State
+
+    @property
+    def label(self) -> str:
+        """The link as a person names it."""
+        return f"{self.near} {self.near_end} to {self.far} {self.far_end}"
+
+
+_WORST: Final[Mapping[State, int]] = {"bad": 0, "doubt": 1, "untried": 2, "good": 3}
+MOST_DRAWN: Final = 12
+"""Devices in one row: of more, those with the worst links are drawn."""
+_STEP, _ROW = 112.0, 150.0
+_ASIDE: Final = 7.0
+"""Between two links of the same devices."""
+
+
+def draw_topology(layers: Sequence[Sequence[str]], ways: Sequence[Way]) -> tuple[str, int]:
+    """Draw the devices in layers, the hosts lowest, and each link in its state.
+
+    Args:
+        layers: Names of devices, the lowest layer first.
+        ways: Links between devices of two layers.
+
+    Returns:
+        The picture, and how many devices it leaves out for want of room.
+    """
+    rank = {name: _WORST["good"] for layer in layers for name in layer}
+    for way in ways:
+        for name in (way.near, way.far):
+            rank[name] = min(rank.get(name, 3), _WORST[way.state])
+    drawn = [
+        sorted(sorted(layer, key=lambda name: (rank[name], name))[:MOST_DRAWN]) for layer in layers
+    ]
+    widest = max(len(layer) for layer in drawn)
+    width, height = max(widest * _STEP, 420.0) + 24, len(drawn) * _ROW - 70
+    places: dict[str, tuple[float, float]] = {}
+    for level, layer in enumerate(drawn):
+        for number, name in enumerate(layer):
+            x = 12 + (number + 0.5) * (width - 24) / len(layer)
+            places[name] = (x, height - 40 - level * _ROW)
+    shown = [way for way in ways if way.near in places and way.far in places]
+    shown.sort(key=lambda way: -_WORST[way.state])
+    twins: dict[tuple[str, str], int] = {}
+    parts: list[str] = []
+    for way in shown:
+        number = twins[way.near, way.far] = twins.get((way.near, way.far), -1) + 1
+        aside = (number + 1) // 2 * _ASIDE * (-1) ** number
+        parts += _draw_way(way, places, aside)
+    parts += [_box(name, place, rank[name]) for name, place in places.items()]
+    left_out = sum(map(len, layers)) - len(places)
+    return _svg(width, height, "devices on the way of the probes", parts), left_out
+
+
+def _draw_way(way: Way, places: Mapping[str, tuple[float, float]], aside: float) -> Iterable[str]:
+    (x1, y1), (x2, y2) = places[way.near], places[way.far]
+    x1, x2 = x1 + aside, x2 + aside
+    yield _line((x1, y1 - 14, x2, y2 + 14), f"way {way.state}", way.label)
+    if way.state == "bad":
+        share = 0.3
+        x, y = x1 + share * (x2 - x1), y1 - 14 + share * (y2 - y1 + 28)
+        yield _text(x + 6, y, way.near_end, "bad")
+        yield _text(x + 6, y - 15, f"to {way.far_end}", "bad")
+
+
+def _box(name: str, place: tuple[float, float], rank: int) -> str:
+    x, y = place
+    kind = "box bad" if rank == _WORST["bad"] else "box"
+    half = _STEP / 2 - 8
+    words = name if len(name) <= 13 else f"{name[:5]}…{name[-6:]}"  # noqa: PLR2004 - what fits
+    return (
+        f'<rect x="{x - half:.1f}" y="{y - 14:.1f}" width="{2 * half:.1f}" height="28" rx="5" '
+        f'class="{kind}"><title>{escape(name)}</title></rect>'
+        + _text(x, y + 4, words, "", "middle")
+    )
+
+
+def states_of(passed: Iterable[Sequence[str]], failed: Iterable[Sequence[str]]) -> dict[str, State]:
+    """The state of each part by the probes that went through it.
+
+    A part is bad if all probes through it failed, and the failed ones have no other such part that
+    more of them share. It is in doubt if it shares its failed probes with a bad part.
+
+    Args:
+        passed: The parts on the way of each probe that passed.
+        failed: The same of those that failed.
+    """
+    right = {part for way in passed for part in way}
+    found: dict[str, State] = dict.fromkeys(right, "good")
+    counts: dict[str, int] = {}
+    ways = [tuple(dict.fromkeys(way)) for way in failed]
+    for way in ways:
+        for part in way:
+            counts[part] = counts.get(part, 0) + 1
+    for way in ways:
+        wrong = [part for part in way if part not in right]
+        most = max((counts[part] for part in wrong), default=0)
+        for part in wrong:
+            state: State = "bad" if counts[part] == most else "doubt"
+            if found.get(part) != "bad":
+                found[part] = state
+    return found

@@ -1,0 +1,218 @@
+"""GPUs of a node: logs recorded on an H200, and the same with one fault in each.
+
+The texts of NVLink are those of an H100 in stas00/ml-engineering (compute/accelerator/nvidia),
+those of DCGM follow `nvvs/include/NvvsJsonStrings.h` at v3.3.9 and v4.4.2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import Limits, Probe, ProbeEvidence
+from components.acceptance.judge.node import below_siblings, judge_node
+from components.acceptance.judge.site import judge_probe
+from components.acceptance.judge.verdict import overall_verdict
+from components.acceptance.logs.log_model import ParseProblem
+from components.acceptance.logs.node import NodeLog, parse_node_log
+
+RECORDED = Path(__file__).with_name("recorded") / "node"
+GOOD = (RECORDED / "node_burn.log").read_text()
+_ROW = "gpu 0, 00000000:00:06.0, NVIDIA H200, 5, 5, 16, 16,"
+
+
+def _rows(text: str, gpus: int = 1) -> Mapping[str, tuple[str, str]]:
+    log = parse_node_log(text)
+    assert isinstance(log, NodeLog)
+    probe = Probe(name="node-gpu01", kind="node", rails=(), nodes=("gpu01",), ranks=gpus)
+    found = judge_node(ProbeEvidence(probe=probe, outcome="completed"), log)
+    return {row.check: (row.verdict, row.actual) for row in found}
+
+
+def _many(text: str, gpus: int) -> str:
+    """The recorded log as if the node had several of these GPUs."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        many = range(gpus) if " gpu 0, " in line or ":00:06.0, " in line else range(1)
+        for index in many:
+            one = line.replace("gpu 0, ", f"gpu {index}, ")
+            lines.append(one.replace(":00:06.0", f":{index:02x}:00.0" if gpus > 1 else ":00:06.0"))
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", ["node_burn", "node_nccl", "node_no_tools", "node_load_fails"])
+def test_a_recorded_healthy_gpu_has_no_fault(name: str) -> None:
+    rows = _rows((RECORDED / f"{name}.log").read_text())
+    assert {verdict for verdict, _ in rows.values()} <= {"passed", "skipped"}
+    assert rows["gpus"] == ("passed", "1")
+    assert rows["gpu memory"][0] == "passed"
+
+
+def _judged(name: str, text: str, gpus: int) -> list[tuple[str, str]]:
+    probe = Probe(name=name, kind="node", rails=(), nodes=("gpu01",), ranks=gpus)
+    item = digest_log(probe, text, outcome="completed")
+    return [(row.check, row.verdict) for row in judge_probe(item, Limits())]
+
+
+def test_a_load_that_failed_hides_nothing_that_the_gpus_said() -> None:
+    rows = _judged("node-gpu01", (RECORDED / "node_load_fails.log").read_text(), 4)
+    assert rows[:3] == [("run", "failed"), ("gpus", "failed"), ("gpu memory", "passed")]
+
+
+def test_nccl_between_two_gpus_is_held_to_their_nvlinks() -> None:
+    """The collective was recorded on two H200, the looks on another machine with one."""
+    load = (RECORDED.parent / "nccl" / "all_reduce_nvlink.txt").read_text()
+    both = [text + text.replace("GPU 0", "GPU 1") for text in (LINKS, ERRORS)]
+    whole = _with_links(_many(GOOD, 2), *both).replace("burnt\n", load)
+    rows = dict(_judged("node-gpu01", whole, 2))
+    assert rows["transport"] == "passed"
+    assert rows["bandwidth"] == "passed"
+
+
+def test_the_power_cap_of_a_loaded_h200_is_no_fault() -> None:
+    rows = _rows(GOOD)
+    assert "0x0000000000000004" in GOOD
+    assert rows["gpu clocks"] == ("passed", "GPU 0 (00:06.0) 1410 MHz")
+    assert rows["copy host to GPU"] == ("passed", "54.3 to 54.3 GB/s")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "said"),
+    [
+        ("0, 0, No, No", "0, 1, Yes, No", "gpu memory", "rows wait to be replaced: reset it"),
+        ("0, 0, No, No", "0, 9, No, Yes", "gpu memory", "no spare row is left"),
+        ("06.0, None", "06.0, Reset", "gpu memory", "the driver asks for: Reset"),
+        ("1980, 0, 0, 0x", "1980, 0, 3, 0x", "gpu memory", "3 errors not corrected"),
+        (f"{_ROW} 62", _ROW.replace("16, 16", "8, 16") + " 62", "gpu pcie", "8 of 16 lanes"),
+        (f"{_ROW} 62", _ROW.replace("5, 5", "1, 5") + " 62", "gpu pcie", "PCIe 1 of 5"),
+        ("0x0000000000000004", "0x0000000000000044", "gpu clocks", "because of heat at 62 °C"),
+        ("0x0000000000000004", "0x0000000000000080", "gpu clocks", "power brake"),
+        ('"54.3', '"24.2', "copy host to GPU", "GPU 0: 24."),
+        ('"status" : "Passed"', '"status" : "Failed"', "copy GPU to host", "Failed"),
+    ],
+)
+def test_one_fault_fails_one_row_and_names_the_gpu(
+    old: str, new: str, check: str, said: str
+) -> None:
+    assert old in GOOD
+    verdict, actual = _rows(GOOD.replace(old, new))[check]
+    assert verdict == "failed"
+    assert said in actual
+
+
+def test_a_gpu_that_is_gone_after_the_load_is_missed() -> None:
+    whole = _many(GOOD, 8)
+    assert _rows(whole, 8)["gpus"] == ("passed", "8")
+    before, after = whole.rsplit("begin after", 1)
+    gone = before + "begin after" + re.sub(r"railyard-node: gpu 7.*\n", "", after)
+    assert _rows(gone, 8)["gpus"] == ("failed", "7 and 8")
+
+
+def test_a_gpu_off_the_bus_is_not_taken_for_a_missing_tool() -> None:
+    said = "Unable to determine the device handle for GPU0000:06:00.0: Unknown Error"
+    rows = _rows(f"railyard-node: phase begin before\nrailyard-node: gpu {said}\n", 8)
+    assert rows["gpus"] == ("failed", f"gpu: {said}")
+
+
+def test_an_image_without_nvidia_smi_cannot_be_judged() -> None:
+    rows = _rows("railyard-node: absent nvidia-smi\nrailyard-node: phase end\n", 8)
+    assert rows["gpus"] == ("error", "absent from the image: nvidia-smi")
+
+
+def _with_links(text: str, links: str, errors: str) -> str:
+    block = "".join(f"railyard-node: nvlink {line}\n" for line in (links + errors).splitlines())
+    return re.sub(r"(railyard-node: recovery .*\n)", lambda found: found[1] + block, text)
+
+
+LINKS = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)\n" + "".join(
+    f"         Link {number}: 26.562 GB/s\n" for number in range(18)
+)
+ERRORS = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)\n" + "".join(
+    f"         Link {number}: {kind} Errors: 0\n"
+    for number in range(18)
+    for kind in ("Replay", "Recovery", "CRC")
+)
+
+
+def test_eighteen_links_at_one_speed_pass() -> None:
+    rows = _rows(_with_links(GOOD, LINKS, ERRORS))
+    assert rows["nvlink"] == ("passed", "18 links at 26.562 GB/s")
+    assert rows["nvlink errors"] == ("passed", "none; 0 replays")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("<inactive>", "GPU 0 link 7 is down"), ("1.562 GB/s", "link 7 has 1.562 of 26.562 GB/s")],
+)
+def test_a_link_that_is_down_or_slow_is_named(state: str, said: str) -> None:
+    links = LINKS.replace("Link 7: 26.562 GB/s", f"Link 7: {state}")
+    verdict, actual = _rows(_with_links(GOOD, links, ERRORS))["nvlink"]
+    assert verdict == "failed"
+    assert said in actual
+
+
+def test_errors_of_a_link_count_only_as_far_as_they_grew() -> None:
+    old = _with_links(GOOD, LINKS, ERRORS.replace("Link 7: CRC Errors: 0", "Link 7: CRC Errors: 5"))
+    assert _rows(old)["nvlink errors"][0] == "passed"
+    before, after = old.rsplit("begin after", 1)
+    grown = before + "begin after" + after.replace("Link 7: CRC Errors: 5", "Link 7: CRC Errors: 9")
+    assert _rows(grown)["nvlink errors"] == ("failed", "GPU 0 link 7 CRC: 4")
+
+
+def test_a_gpu_20_percent_below_its_siblings_fails_above_the_floor() -> None:
+    values = {f"GPU {number}": 100.0 for number in range(8)}
+    assert below_siblings(values) == []
+    assert below_siblings(values | {"GPU 3": 79.0}) == ["GPU 3: 79, the median is 100"]
+    assert below_siblings({"GPU 0": 100.0, "GPU 1": 10.0}) == []
+
+
+def _dcgm(value: object) -> str:
+    lines = json.dumps(value, indent=1).splitlines()
+    block = "".join(f"railyard-node: dcgm {line}\n" for line in lines)
+    return GOOD.replace("railyard-node: absent dcgmi\n", block)
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        ({"gpu_ids": "0,1", "status": "PASS"}, "passed"),
+        ({"gpu_ids": "1", "status": "Fail", "warnings": [{"warning": "x"}]}, "failed"),
+        ({"entity_group": "GPU", "entity_id": 1, "status": "Pass"}, "passed"),
+        ({"entity_group": "GPU", "entity_id": 1, "status": "Fail"}, "failed"),
+        ({"entity_group": "GPU", "entity_id": 1, "status": "Skip"}, "failed"),
+    ],
+)
+def test_dcgm_of_both_generations(result: object, verdict: str) -> None:
+    tests = [{"name": "memory", "results": [result]}]
+    whole = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}}
+    assert _rows(_dcgm(whole))["dcgm"][0] == verdict
+
+
+def test_no_cut_of_a_good_log_is_a_pass() -> None:
+    """A log that ends early has no look after the load."""
+    lines = GOOD.splitlines()
+    last = max(place for place, line in enumerate(lines) if "begin after" in line)
+    for end in range(1, last + 1, 3):
+        log = parse_node_log("\n".join(lines[:end]))
+        assert isinstance(log, NodeLog)
+        probe = Probe(name="n", kind="node", rails=(), nodes=("gpu01",), ranks=1)
+        found = judge_node(ProbeEvidence(probe=probe, outcome="completed"), log)
+        assert overall_verdict(found) in ("failed", "error")
+
+
+@pytest.mark.parametrize("text", ["", "nothing of the kind\n", "\x00" * 50])
+def test_a_log_without_marks_is_a_problem(text: str) -> None:
+    assert isinstance(parse_node_log(text), ParseProblem)
+
+
+@pytest.mark.parametrize("text", ["{", "{]}", '{"a":' * 3000, "ERROR: no device"])
+def test_broken_json_is_said_and_fails_nothing_by_itself(text: str) -> None:
+    block = "".join(f"railyard-node: dcgm {line}\n" for line in text.splitlines())
+    rows = _rows(GOOD.replace("railyard-node: absent dcgmi\n", block))
+    assert "dcgm" not in rows
+    assert rows["gpu texts"][0] == "skipped"
