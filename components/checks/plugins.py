@@ -239,7 +239,7 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
 
     The operator runs a device plugin of its own. Two of them register the same resource, and the
     later one takes it from the other. Without one, pods that ask for GPUs stay Pending; an existing
-    cluster may have a plugin that the file does not name, and gets a warning.
+    cluster may have a plugin that the file does not name, so nothing is said of it.
     """
     operators = spec.operators
     defaults = spec.host_defaults
@@ -250,14 +250,14 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
         for h, host in enumerate(spec.hosts)
         if host.role == "worker" and host.gpus
     ]
-    if with_gpus and spec.kubernetes and none and "operator" not in asked:  # else others say so
+    ours = spec.kubernetes is not None and spec.kubernetes.plane != "existing"
+    if with_gpus and ours and none and "operator" not in asked:  # else others say so
         yield Finding(
             "workers have GPUs, and nothing publishes them as nvidia.com/gpu: their pods stay "
             "Pending.",
             tuple(with_gpus),
             "set operators.gpu, or operators.gpu_device_plugin for hosts that have NVIDIA's "
             "container toolkit.",
-            "warning" if spec.kubernetes.plane == "existing" else "error",
         )
     if operators.gpu is not None and operators.gpu_device_plugin is not None:
         path: SpecPath = ("operators", "gpu_device_plugin", "chart", "chart")
