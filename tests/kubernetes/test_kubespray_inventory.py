@@ -91,6 +91,19 @@ def test_the_control_plane_is_in_its_own_order(spec: ClusterSpec) -> None:
     assert text.count("etcd_member_name: ") == 3
 
 
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [("v2.26.0", "v1.34.7"), ("v2.27.1", "v1.34.7"), ("v2.28.0", "1.34.7"), ("v2.31.0", "1.34.7")],
+)
+def test_the_version_has_the_form_of_the_release(
+    spec: ClusterSpec, release: str, version: str
+) -> None:
+    """Keys of `kubelet_checksums` at these tags of kubernetes-sigs/kubespray."""
+    request = plan_request(spec, "dev")
+    found = render_inventory(replace(request.wanted, release=release), request.endpoints)
+    assert yaml.safe_load(found[VARIABLES])["kube_version"] == version
+
+
 def test_variables_follow_from_the_file(spec: ClusterSpec) -> None:
     found = files(spec)[VARIABLES]
     assert found["kube_version"] == "1.34.7"

@@ -20,6 +20,9 @@ SECRETS: Final = "railyard_secrets"
 """Variable with the folder of this run's private keys; it is in no file that stays."""
 BECOME: Final = "railyard_become"
 """Variable with the passwords that `sudo` asks for, by node; in no file that stays."""
+_WITHOUT_V: Final = (2, 28)
+"""The first kubespray whose `kubelet_checksums` have no `v` (roles/kubespray_defaults/vars/main; at
+v2.27.1 `v1.31.9` is a key, and the URL has `kube_version` as it is)."""
 _HEAD: Final = "# Written by Railyard from the site file: an edit here stops the next run.\n"
 
 
@@ -40,7 +43,10 @@ def render_inventory(wanted: Wanted, endpoints: Mapping[str, Endpoint]) -> dict[
         for group, members in groups.items()
     }
     inventory: dict[str, JsonValue] = {"all": {"hosts": hosts, "children": children}}
-    variables = {**wanted.settings, "kube_version": wanted.version.removeprefix("v")}
+    version = wanted.version
+    if tuple(map(int, wanted.release.removeprefix("v").split(".")[:2])) >= _WITHOUT_V:
+        version = version.removeprefix("v")
+    variables = {**wanted.settings, "kube_version": version}
     variables.pop(WORKERS_KUBELET, None)
     return {HOSTS: _render(inventory), VARIABLES: _render(dict(sorted(variables.items())))}
 
