@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final, Literal, cast
 
 from components.acceptance.logs.log_model import ParseProblem
@@ -227,10 +228,10 @@ def _remapped(cells: list[str]) -> dict[str, RowsRemapped]:
 def _json(text: str) -> tuple[object, list[str]]:
     """The JSON in a text that may have lines before and behind, or what was there in its place."""
     begin, end = text.find("{"), text.rfind("}")
-    try:
-        return json.loads(text[begin : end + 1]) if 0 <= begin < end else None, []
-    except (ValueError, RecursionError):
-        return None, text.strip().splitlines()[-3:]
+    with suppress(ValueError, RecursionError):
+        if 0 <= begin < end:
+            return json.loads(text[begin : end + 1]), []
+    return None, text.strip().splitlines()[-3:]
 
 
 def _walk(value: object) -> Iterator[Mapping[str, object]]:
@@ -257,7 +258,7 @@ def _bandwidths(text: str) -> tuple[tuple[Bandwidths, ...], list[str]]:
         for each in _walk(found)
         if "name" in each and "status" in each
     )
-    return tests, other if found is not None or not text else text.strip().splitlines()[-3:]
+    return tests, other
 
 
 def _matrix(value: object) -> tuple[tuple[float | None, ...], ...]:
@@ -274,6 +275,4 @@ def _diagnosed(text: str) -> tuple[tuple[tuple[str, str, str], ...], list[str]]:
             if "status" in each:
                 gpu = str(each.get("gpu_ids", each.get("gpu_id", each.get("entity_id", ""))))
                 results.append((str(test.get("name", "")), gpu, str(each["status"]).lower()))
-    return tuple(results), other if found is not None or not text else text.strip().splitlines()[
-        -3:
-    ]
+    return tuple(results), other

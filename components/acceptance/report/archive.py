@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -172,15 +173,17 @@ def write_whole(path: Path, text: str) -> None:
 
 def last_accepted(stack: str, before: int) -> Evidence | None:
     """The evidence of the newest run that passed as a whole, apart from the one that goes on."""
+    earlier = _earlier(stack, before)
+    return next((each for each in earlier if judge_evidence(each).verdict == "passed"), None)
+
+
+def _earlier(stack: str, before: int) -> Iterator[Evidence]:
+    """The newest runs apart from the one that goes on, each read when it is asked for."""
     now = run_folder(stack, before).name
     for path in [each for each in _newest_first(stack) if each.parent.name != now][:MOST_RUNS]:
-        try:
-            evidence = parse_evidence(path.read_text())
-        except (UsageError, OSError):
-            continue  # of another release, or no longer readable: it is not compared with
-        if judge_evidence(evidence).verdict == "passed":
-            return evidence
-    return None
+        # Of another release, or no longer readable: it proves nothing here.
+        with suppress(UsageError, OSError):
+            yield parse_evidence(path.read_text())
 
 
 MOST_RUNS: Final = 50
@@ -216,17 +219,11 @@ def last_proofs(stack: str, before: int, wanted: Collection[str]) -> dict[str, s
         wanted: Subjects, as `subjects_of` names them.
     """
     found: dict[str, str] = {}
-    now = run_folder(stack, before).name
-    earlier = [path for path in _newest_first(stack) if path.parent.name != now]
-    for path in earlier[:MOST_RUNS]:
-        if wanted and set(wanted) <= found.keys():
-            break
-        try:
-            evidence = parse_evidence(path.read_text())
-        except (UsageError, OSError):
-            continue  # of another release, or no longer readable: it proves nothing here
+    for evidence in _earlier(stack, before):
         for subject in _proven(evidence):
             found.setdefault(subject, evidence.finished_at)
+        if wanted and set(wanted) <= found.keys():
+            break
     return {subject: date for subject, date in found.items() if subject in wanted}
 
 

@@ -81,28 +81,29 @@ def _states(report: Report, links: Mapping[str, Sequence[Way]]) -> dict[str, Sta
         for way in links[item.probe.name]
     }
     parts = {name for each in report.suspects for _, name in each.parts}
+    blamed = _blamed(report)
     for way in (way for found in links.values() for way in found):
         ends = {
             f"{way.near} {rails[way.label]}",
             f"{way.near} {way.near_end}",
             f"{way.far} {way.far_end}",
         }
-        if parts & ends or _blamed(report, way):
+        if (parts | blamed) & ends:
             states[way.label] = "bad"
     return states
 
 
-def _blamed(report: Report, way: Way) -> bool:
-    """Does a failed finding name one end of the link?"""
-    ends = (f"{way.near} {way.near_end}", f"{way.far} {way.far_end}")
-    return any(
-        re.search(rf"\b{re.escape(end)}(?!\w|/\d)", text)
+def _blamed(report: Report) -> set[str]:
+    """The ports on the way of a probe that a failed finding about it names."""
+    places = {item.probe.name: {hop.place for hop in item.hops} for item in report.evidence.probes}
+    return {
+        place
         for item in report.findings
         if item.verdict == "failed"
         for text in (item.detail, item.next_step)
-        for end in ends
-        if end in text
-    )
+        for place in places.get(item.subject, ())
+        if place in text and re.search(rf"\b{re.escape(place)}(?!\w|/\d)", text)
+    }
 
 
 def heat_maps(report: Report) -> str:
