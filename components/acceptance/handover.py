@@ -152,9 +152,11 @@ def as_of(report: Report, now: datetime, asked: str = "") -> Report:
     if asked and asked != evidence.plan_digest:
         actual = f"plan {evidence.plan_digest}"
         found.append(_no_proof(evidence, f"a proof of plan {asked}", actual))
+    if not found:
+        return report
     findings = (*report.findings, *found)
-    verdict = overall_verdict(findings) if found else report.verdict
-    return report.model_copy(update={"findings": findings, "verdict": verdict})
+    changed = {"findings": findings, "verdict": overall_verdict(findings)}
+    return Report.model_validate(dict(report) | changed)
 
 
 def _no_proof(evidence: Evidence, expected: str, actual: str) -> Finding:

@@ -8,6 +8,7 @@ wrong path is a failure; what was not observed is not believed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from components.acceptance.evidence import (
@@ -41,6 +42,7 @@ from components.acceptance.judge.pauses import judge_storms, name_paused, warn_p
 from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
 from components.acceptance.judge.verdict import (
     EXIT_CODES,
+    MEASURES,
     Finding,
     Verdict,
     find_failure,
@@ -138,7 +140,23 @@ class Report(Seen):
 
     def verdict_of(self, probe: str) -> Verdict:
         """The verdict of one probe."""
-        return overall_verdict(item for item in self.findings if item.subject == probe)
+        return overall_verdict(self.about(probe))
+
+    def about(self, subject: str) -> tuple[Finding, ...]:
+        """The findings about one probe, host or device, in their order."""
+        return tuple(self._by_subject.get(subject, ()))
+
+    def measure_of(self, probe: str) -> Finding | None:
+        """The finding whose actual value is the number of one probe."""
+        return next((each for each in self.about(probe) if each.check in MEASURES), None)
+
+    @cached_property
+    def _by_subject(self) -> Mapping[str, Sequence[Finding]]:
+        """Sorted once: a report asks several times of each of thousands of probes."""
+        found: dict[str, list[Finding]] = {}
+        for item in self.findings:
+            found.setdefault(item.subject, []).append(item)
+        return found
 
 
 def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:

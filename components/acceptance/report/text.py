@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from components.acceptance.judge.site import Report
-from components.acceptance.judge.verdict import GROUP, MEASURES, UNPROVEN, Finding, Verdict
+from components.acceptance.judge.verdict import GROUP, UNPROVEN, Finding, Verdict
 from components.core.plain_text import code_cell, code_span
 
 _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
@@ -262,8 +262,8 @@ def compare_lines(report: Report, before: Report) -> list[str]:
 
 def _actual(report: Report, probe: str) -> str:
     """What a probe measured, if it did."""
-    wanted = (each for each in report.findings if each.subject == probe)
-    return next((each.actual for each in wanted if each.check in MEASURES), "")
+    found = report.measure_of(probe)
+    return found.actual if found else ""
 
 
 def _number(actual: str) -> float:
@@ -292,7 +292,5 @@ def _headline(finding: Finding) -> str:
 
 
 def _measured(report: Report, probe: str) -> str:
-    for finding in report.findings:
-        if finding.subject == probe and finding.check in MEASURES:
-            return f"{finding.actual} ({finding.expected})"
-    return "not measured"
+    found = report.measure_of(probe)
+    return f"{found.actual} ({found.expected})" if found else "not measured"

@@ -107,8 +107,7 @@ def _probe_table(report: Report) -> str:
 
 def _probe_row(report: Report, item: ProbeEvidence) -> str:
     name = item.probe.name
-    findings = [finding for finding in report.findings if finding.subject == name]
-    findings.sort(key=lambda finding: _ORDER[finding.verdict])
+    findings = sorted(report.about(name), key=lambda finding: _ORDER[finding.verdict])
     bandwidth = next((found.actual for found in findings if found.check in MEASURES), "-")
     worst = findings[0] if findings else None
     if worst is None or worst.verdict == "passed":
