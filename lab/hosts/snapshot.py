@@ -52,9 +52,12 @@ def _nic(nic: Nic) -> dict[str, object]:
 
 
 def _vf(vf: Vf, nic: Nic) -> dict[str, object]:
-    """An Ethernet VF's GUID is made of its MAC, and never becomes zero again."""
-    made = () if nic.is_ib else ("node_guid", "active_guid")
-    return {name: value for name, value in asdict(vf).items() if name not in made}
+    """What a VF counted is left out, as it is of its card, and so are GUIDs of Ethernet.
+
+    Such a GUID is made of the VF's MAC, and never becomes zero again.
+    """
+    left_out = ("hw_counters",) if nic.is_ib else ("hw_counters", "node_guid", "active_guid")
+    return {name: value for name, value in asdict(vf).items() if name not in left_out}
 
 
 def _walk(root: Path) -> list[str]:
