@@ -16,6 +16,7 @@ from lab.cloud.machines import Machines, Yard
 from lab.hosts import fuse_server
 from lab.hosts.compiled import CLIENT, compiled
 from lab.hosts.faults import cause_fault
+from lab.hosts.gpu_calls import call_on_gpus, gpu_pod
 from lab.hosts.host import LabHost
 from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
@@ -82,6 +83,7 @@ class Lab:
             "routes": self._routes,
             "nics": self._nics,
             "ports": self._ports,
+            "gpu_call": self._gpu_call,
         }
 
     async def start(self) -> None:
@@ -205,6 +207,10 @@ class Lab:
     def _nics(self, request: Mapping[str, object]) -> Answer:
         views = self.host(str(request.get("host"))).nic_views()
         return {"nics": [plain_view(view) for view in views]}
+
+    def _gpu_call(self, request: Mapping[str, object]) -> Answer:
+        pod = gpu_pod(request)
+        return call_on_gpus(self.host(pod.node).model, pod, loaded=request.get("loaded") is True)
 
     def _routes(self, request: Mapping[str, object]) -> Answer:
         router = self.routing.routers.get(str(request.get("switch"))) if self.routing else None
