@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -169,6 +169,45 @@ def test_a_gpu_20_percent_below_its_siblings_fails_above_the_floor() -> None:
     assert below_siblings(values) == []
     assert below_siblings(values | {"GPU 3": 79.0}) == ["GPU 3: 79, the median is 100"]
     assert below_siblings({"GPU 0": 100.0, "GPU 1": 10.0}) == []
+
+
+MESH = (
+    "x1122...", "1x21.2..", "12x2..1.", "212x...1", "2...x112", ".2..1x21", "..1.12x2", "...1212x",
+)  # fmt: skip
+"""NVLinks between two GPUs of a DGX-1, which has no NVSwitch."""
+SWITCHED = tuple("8" * n + "x" + "8" * (7 - n) for n in range(8))
+
+
+def _copies(links: Sequence[str], slow_from: int = 8, slow_to: int = 8) -> tuple[str, str]:
+    """The verdict on copies between GPUs: 20 GB/s of each NVLink, 12 of a slow GPU's."""
+    matrix = [
+        [
+            str((12 if row == slow_from or column == slow_to else 20) * int(each))
+            if each.isdigit()
+            else "N/A"
+            for column, each in enumerate(line)
+        ]
+        for row, line in enumerate(links)
+    ]
+    test = {"name": "device_to_device_memcpy_read_ce", "status": "Passed"}
+    text = json.dumps({"testcases": [{**test, "bandwidth_matrix": matrix}]})
+    looks = _many(re.sub(r"railyard-node: nvbandwidth .*\n", "", GOOD), 8)
+    return _rows(f"{looks}\nrailyard-node: nvbandwidth {text}\n", 8)["copy GPU to GPU"]
+
+
+def test_gpus_of_a_mesh_share_one_nvlink_or_two() -> None:
+    assert _copies(MESH) == ("passed", "20.0 to 40.0 GB/s")
+    assert _copies(SWITCHED) == ("passed", "160.0 to 160.0 GB/s")
+
+
+@pytest.mark.parametrize("links", [MESH, SWITCHED], ids=["mesh", "switched"])
+@pytest.mark.parametrize("slow", [(3, 8), (8, 3), (3, 3)], ids=["from", "to", "both"])
+def test_a_slow_gpu_of_a_mesh_or_a_switch_is_named(
+    links: Sequence[str], slow: tuple[int, int]
+) -> None:
+    verdict, actual = _copies(links, *slow)
+    assert verdict == "failed"
+    assert all("GPU 3" in part for part in actual.split("; "))
 
 
 def _dcgm(value: object) -> str:

@@ -222,7 +222,7 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
         for column, value in enumerate(values)
         if value is not None
     }
-    slow = below_siblings(cells)
+    slow = [text for alike in _alike(test) for text in below_siblings(alike)]
     floor = 0.0
     if len(test.gbyte_s) == 1:
         floor = min((_pcie_floor(gpu) for gpu in gpus.values()), default=0.0)
@@ -232,6 +232,21 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
     shown = "; ".join(dict.fromkeys(slow)) or f"{low:.1f} to {high:.1f} GB/s"
     step = "look at the GPU's slot, at the memory of its CPU, and at ACS on PCIe switches"
     return row(check, "", verdict_for(not slow), f"{asked}none 20 % below the others", shown, step)
+
+
+def _alike(test: Bandwidths) -> Iterator[Mapping[str, float]]:
+    """The slowest copy of each GPU, then the second slowest of each, and so on; both ways.
+
+    Without NVSwitch some pairs of GPUs share two NVLinks and others one, as in a DGX-1.
+    """
+    named = [
+        [(value, _place(test, row, column)) for column, value in enumerate(values)]
+        for row, values in enumerate(test.gbyte_s)
+    ]
+    for lines in (named, zip(*named, strict=True)):
+        copies = ([(value, place) for value, place in line if value is not None] for line in lines)
+        for group in zip(*map(sorted, copies), strict=False):
+            yield {place: value for value, place in group}
 
 
 def _place(test: Bandwidths, row: int, column: int) -> str:
