@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lab.cluster.attach import plugins_of
 from lab.cluster.devices import Card
 from lab.cluster.document import Doc, Json, at, docs_at, number_at, text_at, texts_at
+from lab.cluster.image_files import GpuAccess
 from lab.cluster.images import Image, find_image
 from lab.cluster.ipam import with_file
 from lab.cluster.pod_shell import Container, Gid, ShownDevice
@@ -163,12 +165,15 @@ def _ip(status: Doc) -> str:
     return ips[0].partition("/")[0] if ips else ""
 
 
-def container_of(pod: Pod, world: World, **more: Mapping[str, str]) -> Container:
+def container_of(
+    pod: Pod, world: World, control: Path | None = None, **more: Mapping[str, str]
+) -> Container:
     """What a pod's script finds in its container.
 
     Args:
         pod: The pod.
         world: What is around it.
+        control: Socket of the lab daemon, for programs that run on the pod's GPUs.
         more: `files` and `names` of the container.
     """
     node = world.nodes.get(pod.node)
@@ -184,6 +189,7 @@ def container_of(pod: Pod, world: World, **more: Mapping[str, str]) -> Container
         files=more.get("files", {}),
         names=more.get("names", {}),
         hostname=pod.hostname,
+        gpus=GpuAccess(control, probe_pod(pod, world)) if control and pod.requested(GPU) else None,
     )
 
 

@@ -16,12 +16,11 @@ from lab.cluster.allocate import awaits_devices
 from lab.cluster.document import Doc, Json, text_at
 from lab.cluster.lab_link import LabLink
 from lab.cluster.launcher import JOB_ROLE, run_launcher
-from lab.cluster.pod_probe import GPU, World, addresses_of, container_of, probe_pod
+from lab.cluster.pod_probe import World, addresses_of, container_of, probe_pod
 from lab.cluster.pod_shell import run_script, script_of
 from lab.cluster.pod_view import EXIT_CODE, Pod
 from lab.cluster.probe_end import Ended, finish
 from lab.cluster.torch_pods import is_torch, run_torch
-from lab.hosts.cards import A100, H100, V100
 
 _NOT_FOUND_CODE = 127
 _LAUNCHER_RUN_S = 2.0
@@ -94,10 +93,10 @@ def _run(pod: Pod, world: World, link: LabLink, now: dt.datetime) -> list[Ended]
         return _run_perftest(pod, world, link, now)
     if is_torch(pod):
         return run_torch(pod, world, link)
-    return [_run_plain(pod, world, command)]
+    return [_run_plain(pod, world, command, link)]
 
 
-def _run_plain(pod: Pod, world: World, command: str) -> Ended:
+def _run_plain(pod: Pod, world: World, command: str, link: LabLink) -> Ended:
     """A pod that is no part of a probe between nodes."""
     node = world.nodes.get(pod.node)
     word = pod.command[0] if pod.command else "(the image's default command)"
@@ -107,7 +106,9 @@ def _run_plain(pod: Pod, world: World, command: str) -> Ended:
         limit = node.devices.memlock_kib
         ended = Ended(pod, f"{'unlimited' if limit is None else limit}\n", 0)
     elif node and "nvidia-smi" in command:
-        ended = _nvidia_smi(pod, node.devices.gpu_device)
+        script = pod.command if script_of(pod.command) else ("sh", "-c", shlex.join(pod.command))
+        look = run_script(script, container_of(pod, world, link.control))
+        ended = Ended(pod, look.output, look.exit_code)
     elif _LOOK in command:
         look = run_script(pod.command, container_of(pod, world))
         ended = Ended(pod, look.output, look.exit_code)
@@ -119,15 +120,6 @@ def _run_plain(pod: Pod, world: World, command: str) -> Ended:
 def _inner(command: Sequence[str]) -> str:
     """The script of `sh -c SCRIPT`, or the command itself."""
     return script_of(command).strip() or shlex.join(command)
-
-
-def _nvidia_smi(pod: Pod, device: str) -> Ended:
-    name = next((gpu.name for gpu in (A100, H100) if gpu.device == device), V100.name)
-    count = pod.requested(GPU)
-    if not count:
-        return Ended(pod, "Failed to initialize NVML: Unknown Error\n", 255)
-    lines = [f"GPU {number}: {name}" for number in range(count)]
-    return Ended(pod, "\n".join(lines) + "\n", 0)
 
 
 def _run_perftest(client: Pod, world: World, link: LabLink, now: dt.datetime) -> list[Ended]:

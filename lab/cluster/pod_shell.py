@@ -9,18 +9,22 @@ physics to play.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.cluster.image_files import lay_out, path_of
+from lab.cluster.image_files import GpuAccess, lay_gpu_programs, lay_out, path_of
 from lab.cluster.images import PROBE, Image
 
 _TIMEOUT_S = 20
+_GPU_TIMEOUT_S = 90
+"""A look at GPUs before, during and after a load asks the lab daemon some twenty times."""
 _SHELLS = {"sh", "bash"}
 _SCRIPT_WORDS = 3
 WRAPPER_WORDS = 4
@@ -81,6 +85,8 @@ class Container:
     """What it is made of."""
     hostname: str = ""
     """What `hostname` prints; empty for the name of this machine, as in the host's network."""
+    gpus: GpuAccess | None = None
+    """Its programs run on GPUs as they are called; None: a call is written down, and ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +157,8 @@ def _furnish(root: Path, container: Container) -> None:
         (root / folder).mkdir(parents=True)
     (root / "etc/ssh/ssh_config").write_text("Host *\n")
     lay_out(container.image, root)
+    if container.gpus is not None:
+        lay_gpu_programs(container.gpus, root)
     for device in container.devices:
         _show_device(root, device)
     for path, text in container.files.items():
@@ -169,23 +177,13 @@ def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
         "RAILYARD_LAB_OUT": str(root / "out"),
         "RAILYARD_LAB_NAMES": str(root / "names"),
     }
-    try:
-        with (root / "out").open("ab") as out:
-            done = subprocess.run(
-                ["/bin/sh", "-c", *words],
-                env={**container.env, **ours},
-                cwd=root,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-    except subprocess.TimeoutExpired:
-        return ScriptRun((), f"the script called no tool within {_TIMEOUT_S} s\n", 124)
+    limit_s = _GPU_TIMEOUT_S if container.gpus else _TIMEOUT_S
+    exit_code = _run_group(words, {**container.env, **ours}, root, limit_s)
+    if exit_code is None:
+        return ScriptRun((), f"the script called no tool within {limit_s} s\n", 124)
     printed = (root / "out").read_text()
     if not call.exists():
-        return ScriptRun((), printed.replace(str(root), ""), done.returncode)
+        return ScriptRun((), printed.replace(str(root), ""), exit_code)
     first = Path(f"{call}.first")
     before = _words(first, root) if first.exists() else ()
     at = int(Path(f"{call}.at").read_text()) if before else 0
@@ -194,6 +192,29 @@ def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
     first_output, output = (part.replace(str(root), "") for part in (printed[:at], printed[at:]))
     conf = _nccl_conf(root / "etc/nccl.conf")
     return ScriptRun(_words(call, root), output, 0, env, before, first_output, conf)
+
+
+def _run_group(
+    words: Sequence[str], env: Mapping[str, str], root: Path, limit_s: int
+) -> int | None:
+    """Run a script until it ends; None if it did not, and then all that it started is ended."""
+    with (
+        (root / "out").open("ab") as out,
+        subprocess.Popen(
+            ["/bin/sh", "-c", *words],
+            env=env,
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        ) as process,
+    ):
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None
 
 
 def _nccl_conf(file: Path) -> dict[str, str]:
