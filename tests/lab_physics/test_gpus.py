@@ -16,19 +16,10 @@ from lab.physics.nvbandwidth import run_nvbandwidth
 from lab.physics.one_host import run_one_host
 from lab.physics.request import ProbePod
 from lab.views import GpuView
+from tests.lab_physics.examples import gpu_views
 
 TESTS = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_read_ce")
 RECORDED = Path(__file__).parents[1] / "acceptance/recorded/node/node_nccl.log"
-
-
-def views(gpu: Gpu = H100, count: int = 8) -> tuple[GpuView, ...]:
-    return tuple(
-        GpuView(
-            index, f"00000000:{index + 6:02X}:00.0", gpu.name, gpu.pcie_gen, gpu.pcie_gen, 16, 16,
-            gpu.nvlinks, gpu.nvlink_gb_s, gpu.bus_gb_s,
-        )
-        for index in range(count)
-    )  # fmt: skip
 
 
 def copies(gpus: tuple[GpuView, ...]) -> dict[str, Bandwidths]:
@@ -51,7 +42,7 @@ def load(gpus: tuple[GpuView, ...], *, asked: int = 8) -> NcclLog:
 
 
 def test_the_json_has_the_lines_of_the_real_tool() -> None:
-    pod = ProbePod("vm", "", ("nvbandwidth", "-j", "-t", *TESTS), gpu_views=views(count=1))
+    pod = ProbePod("vm", "", ("nvbandwidth", "-j", "-t", *TESTS), gpu_views=gpu_views(H100, 1))
     mark = "railyard-node: nvbandwidth "
     real = [line.removeprefix(mark) for line in RECORDED.read_text().splitlines() if mark in line]
     values = ("54.", "55.", "H200", "580.")
@@ -65,7 +56,7 @@ def test_the_json_has_the_lines_of_the_real_tool() -> None:
 
 
 def test_a_narrow_link_slows_the_copies_of_its_gpu_alone() -> None:
-    gpus = views()
+    gpus = gpu_views(H100)
     broken = (*gpus[:3], replace(gpus[3], pcie_width=8), *gpus[4:])
     (row,) = copies(broken)["host_to_device_memcpy_ce"].gbyte_s
     assert row[3] == pytest.approx(27.06, abs=0.01)
@@ -73,22 +64,22 @@ def test_a_narrow_link_slows_the_copies_of_its_gpu_alone() -> None:
 
 
 def test_two_gpus_of_a_mesh_share_one_link_two_or_none() -> None:
-    matrix = copies(views(V100))["device_to_device_memcpy_read_ce"].gbyte_s
+    matrix = copies(gpu_views(V100))["device_to_device_memcpy_read_ce"].gbyte_s
     assert [sum(cell or 0 for cell in row) for row in matrix] == pytest.approx([131.48] * 8, 0.001)
     assert [cell is None for cell in matrix[0]] == [True, *[False] * 4, *[True] * 3]
-    assert copies(views(V100, 1))["device_to_device_memcpy_read_ce"].status == "Waived"
+    assert copies(gpu_views(V100, 1))["device_to_device_memcpy_read_ce"].status == "Waived"
 
 
 @pytest.mark.parametrize(("gpu", "least"), [(H100, 470), (V100, 128)])
 def test_the_gpus_of_a_host_go_over_nvlink(gpu: Gpu, least: float) -> None:
-    log = load(views(gpu))
+    log = load(gpu_views(gpu))
     assert len(log.ranks) == 8
     assert log.rows[0].worst_busbw_gb_s > least
     assert log.channels.peer == 24 * 8
 
 
 def test_a_gpu_off_the_bus_is_not_counted() -> None:
-    gpus = views()
+    gpus = gpu_views(H100)
     log = load((*gpus[:7], replace(gpus[7], lost=True)))
     assert "8 requested but only 7" in " ".join(each.line for each in log.failures)
 
@@ -96,4 +87,4 @@ def test_a_gpu_off_the_bus_is_not_counted() -> None:
 @pytest.mark.parametrize("words", ["nvbandwidth", "nvbandwidth -j -t all_to_one_write_ce"])
 def test_another_call_of_nvbandwidth_is_refused(words: str) -> None:
     with pytest.raises(UsageError, match="the lab plays nvbandwidth"):
-        run_nvbandwidth(ProbePod("pod", "gpu01", tuple(words.split()), gpu_views=views()))
+        run_nvbandwidth(ProbePod("pod", "gpu01", tuple(words.split()), gpu_views=gpu_views(H100)))
