@@ -27,6 +27,8 @@ _RECORD: Final = """
 [ ! -e "$RAILYARD_LAB_CALL" ] || cp "$RAILYARD_LAB_CALL" "$RAILYARD_LAB_CALL.first"
 [ -e "$RAILYARD_LAB_CALL" ] || wc -c <"$RAILYARD_LAB_OUT" >"$RAILYARD_LAB_CALL.at"
 for word in "${0##*/}" "$@"; do printf '%s\\0' "$word"; done >"$RAILYARD_LAB_CALL"
+printf '%s\\0' $(wc -c <"$RAILYARD_LAB_OUT") $(($# + 1)) >>"$RAILYARD_LAB_CALL.all"
+cat "$RAILYARD_LAB_CALL" >>"$RAILYARD_LAB_CALL.all"
 env | grep -E '^(NCCL|UCX)_' >"$RAILYARD_LAB_CALL.env"
 exit 0
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab.cluster.attach import plugins_of
@@ -56,11 +56,12 @@ def probe_pod(pod: Pod, world: World) -> Doc:
 
 
 def addresses_of(pod: Pod, world: World) -> set[str]:
-    """The addresses at which a pod is reached on the rails, without prefix lengths."""
+    """The addresses at which a pod is reached, on rails and else, without prefix lengths."""
     node = world.nodes.get(pod.node)
+    own = {text_at(pod.document, "status", "podIP")} - {""}
     if pod.host_network and node:
-        return {ip for card in node.devices.cards for ip in card.addresses}
-    return {address.partition("/")[0] for address in pod.addresses()}
+        return own | {ip for card in node.devices.cards for ip in card.addresses}
+    return own | {address.partition("/")[0] for address in pod.addresses()}
 
 
 def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
@@ -180,7 +181,11 @@ def container_of(
     if node is None:
         return Container(pod.env, memlock_kib=0, image=image_of(pod), hostname=pod.hostname)
     env = {**_device_env(pod, node), **pod.env}
-    shown = _shown_devices(pod, node, world)
+    folders = node.devices.folders
+    shown = [
+        replace(each, folder=folders.get(each.rdma, ""))
+        for each in _shown_devices(pod, node, world)
+    ]
     return Container(
         env,
         shown,
@@ -189,6 +194,7 @@ def container_of(
         files=more.get("files", {}),
         names=more.get("names", {}),
         hostname=pod.hostname,
+        gpu_folders=node.devices.gpu_folders,
         gpus=GpuAccess(control, probe_pod(pod, world)) if control and pod.requested(GPU) else None,
     )
 

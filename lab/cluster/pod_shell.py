@@ -67,6 +67,8 @@ class ShownDevice:
     link_layer: str = "Ethernet"
     state: str = "4: ACTIVE"
     rate: str = "100 Gb/sec (4X EDR)"
+    folder: str = ""
+    """Of its PCI function under /sys; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,20 @@ class Container:
     """What it is made of."""
     hostname: str = ""
     """What `hostname` prints; empty for the name of this machine, as in the host's network."""
+    gpu_folders: Sequence[str] = ()
+    """Of the machine's GPUs under /sys, which every container sees."""
     gpus: GpuAccess | None = None
     """Its programs run on GPUs as they are called; None: a call is written down, and ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of a tool that is written down."""
+
+    words: tuple[str, ...]
+    """The tool and its arguments."""
+    before: str
+    """What the script printed before it, and after the call before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,10 @@ class ScriptRun:
     """The call before this one, where a script makes two; both begin with the same variables."""
     first_output: str = ""
     """What the script printed before that."""
+    calls: tuple[Called, ...] = ()
+    """All calls, of a script that makes several."""
+    rest: str = ""
+    """What the script printed after the last one."""
     conf: Mapping[str, str] = field(default_factory=dict[str, str])
     """What /etc/nccl.conf says, read as NCCL reads it (`setEnvFile` of its src/misc/param.cc)."""
 
@@ -149,7 +167,7 @@ def _start(command: Sequence[str], image: Image) -> ScriptRun:
     if command and not image.has(command[0]):
         text = f'exec: "{command[0]}": executable file not found in $PATH: unknown\n'
         return ScriptRun((), text, _NOT_FOUND)
-    return ScriptRun(tuple(command))
+    return ScriptRun(tuple(command), calls=(Called(tuple(command), ""),))
 
 
 def _furnish(root: Path, container: Container) -> None:
@@ -161,6 +179,8 @@ def _furnish(root: Path, container: Container) -> None:
         lay_gpu_programs(container.gpus, root)
     for device in container.devices:
         _show_device(root, device)
+    for folder in container.gpu_folders:
+        _show_function(root, folder, {"vendor": "0x10de", "class": "0x030200"})
     for path, text in container.files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +211,23 @@ def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
     env = {name: value for name, _, value in pairs}
     first_output, output = (part.replace(str(root), "") for part in (printed[:at], printed[at:]))
     conf = _nccl_conf(root / "etc/nccl.conf")
-    return ScriptRun(_words(call, root), output, 0, env, before, first_output, conf)
+    calls, rest = _calls(Path(f"{call}.all"), printed, root)
+    return ScriptRun(
+        _words(call, root), output, 0, env, before, first_output, conf=conf, calls=calls, rest=rest
+    )
+
+
+def _calls(file: Path, printed: str, root: Path) -> tuple[tuple[Called, ...], str]:
+    """Each call with what was printed before it, and what was printed after the last."""
+    words = file.read_text().split("\0")[:-1]
+    data, found, end = printed.encode(), list[Called](), 0
+    while words:
+        place, count = int(words[0]), int(words[1])
+        text = data[end:place].decode(errors="replace").replace(str(root), "")
+        called = tuple(word.replace(str(root), "") for word in words[2 : 2 + count])
+        found.append(Called(called, text))
+        words, end = words[2 + count :], place
+    return tuple(found), data[end:].decode(errors="replace").replace(str(root), "")
 
 
 def _run_group(
@@ -233,6 +269,10 @@ def _show_device(root: Path, device: ShownDevice) -> None:
     if device.interface:
         own = root / "sys/class/net" / device.interface / "device/infiniband" / device.rdma
         own.mkdir(parents=True, exist_ok=True)
+    if device.folder:
+        shown = _show_function(root, device.folder, {"vendor": "0x15b3", "class": "0x020000"})
+        (root / "sys/class/infiniband" / device.rdma).mkdir(parents=True, exist_ok=True)
+        (root / "sys/class/infiniband" / device.rdma / "device").symlink_to(shown)
     port = root / "sys/class/infiniband" / device.rdma / "ports/1"
     for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
         (port / folder).mkdir(parents=True)
@@ -249,6 +289,19 @@ def _show_device(root: Path, device: ShownDevice) -> None:
                 file.symlink_to(_INVALID)
             else:
                 file.write_text(f"{text}\n")
+
+
+def _show_function(root: Path, folder: str, files: Mapping[str, str]) -> Path:
+    """A PCI function where the machine has it, and in the list of all."""
+    place = root / "sys" / folder
+    place.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (place / name).write_text(f"{text}\n")
+    entry = root / "sys/bus/pci/devices" / place.name
+    if not entry.exists():
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.symlink_to(place)
+    return place
 
 
 def _gid_table(device: ShownDevice) -> Iterator[Gid]:
