@@ -49,7 +49,10 @@ class GpuLab:
         """Run the node's probe of the plan, as a pod of its Job or as a Pod alone."""
         worker = spec.workers[0]
         body: Any = number_objects(node_job(spec, worker).objects, 1)[0]
-        within: dict[str, Any] = {**body["spec"]["template"]["spec"], "nodeName": worker.name}
+        within: dict[str, Any] = {
+            **body["spec"].get("template", body)["spec"],
+            "nodeName": worker.name,
+        }
         if image:
             within["containers"][0]["image"] = image
         metadata: dict[str, Any] = {"name": "node-gpu01", "namespace": "default", "uid": "1"}
