@@ -276,9 +276,11 @@ class Played:
         if "ib_read_bw" in probe.command:
             hosts.reverse()
         client, server = hosts
-        address = SERVER_IP.findall(" ".join(probe.command))[-1]
-        call = tuple(word for word in probe.command if word != address)
-        pods = (self.pod(server, call, address), self.pod(client, probe.command))
+        *call, address = probe.command
+        known = SERVER_IP.fullmatch(address) is not None
+        (rail,) = [each for each in self.spec.rails if each.name == probe.probe.rails[0]]
+        address = address if known else str(pool_of(self.spec, rail, server).probe)
+        pods = (self.pod(server, tuple(call), address), self.pod(client, (*call, address)))
         return ProbeRequest("perftest", pods)
 
     def _counters(self, moved: Mapping[tuple[str, str], Counter[str]]) -> Snapshot:
@@ -315,7 +317,7 @@ class Played:
                 probes=tuple(
                     self.play(probe)
                     for probe in chosen
-                    if probe.probe.kind not in ("mpi_hosts", "mpi_gpus")
+                    if probe.probe.kind not in ("mpi_hosts", "mpi_gpus", "node")
                 ),
                 allocatable=plan.limits.allocatable,
             )

@@ -12,7 +12,7 @@ from itertools import groupby
 from math import ceil, inf
 from typing import Final, get_args
 
-from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence
+from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence, sends_back
 from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
 from components.acceptance.judge.pauses import other_pauses
 from components.acceptance.judge.verdict import Finding, Verdict
@@ -215,7 +215,7 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
     """Did as much pass as the probe may have sent?"""
     if hop.total_bytes is None:
         return None
-    sent = sent_bytes(item)
+    sent = sent_bytes(item, back=sends_back(item.probe, hop.direction))
     mtus = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name == hop.rail]
     seen = [item.perftest.mtu_bytes] if item.perftest and item.perftest.mtu_bytes else []
     # Ports between two leaves carry the other ways of the probe too.

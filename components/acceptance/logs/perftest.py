@@ -66,7 +66,7 @@ _MOST_RUNS: Final = 200
 _MOST_GIDS: Final = 64
 _ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
 """A client's script prints it around each call; `: the server is not ready` before another one."""
-_NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected"})
+NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected"})
 """What perftest says of a server that does not listen yet."""
 
 
@@ -241,7 +241,7 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
 def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
     """Forget an attempt that found no server yet. One that failed in another way still counts."""
     said = {failure.kind for failure in runs[-1].finder.failures}
-    if waits and said <= _NOT_READY and not runs[-1].has_result:
+    if waits and said <= NOT_READY and not runs[-1].has_result:
         runs[-1] = _Run(notes={"the client waited for its server": None})
 
 
