@@ -115,6 +115,8 @@ def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> F
     verdict = verdict_for(worst.worst_busbw_gb_s >= floor_gb_s)
     actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
     look = "compare ib_write_bw of each rail; look for a slow or lost rail"
+    if len({line.host for line in log.ranks}) == 1:
+        look = "look at `nvidia-smi` on that host: other programs, clocks, NVLinks"
     found = row("bandwidth", subject, verdict, expected, actual, look)
     return found.because(f"{basis}; floor: {origin}")
 

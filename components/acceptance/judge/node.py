@@ -39,6 +39,10 @@ def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
     """All findings about the GPUs of one node."""
     load = [] if item.nccl is None else judge_load(item, item.nccl, _nvlink_gbyte_s(log))
     rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
+    if log.exit_code:
+        step = "read its lines in the log: 127 is a program that the image lacks, 137 a kill"
+        actual = f"it ended with {log.exit_code}"
+        rows.append(row("load", "", "failed", "a load that ends with 0", actual, step))
     return load + [each.model_copy(update={"subject": item.probe.name}) for each in rows]
 
 
@@ -60,8 +64,9 @@ def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
         yield row("gpus", "", verdict, f"{gpus} GPUs", said, step)
         return
     counts = sorted({len(look.gpus) for look in (*before, *log.of("load"), *after)})
-    right = counts == [gpus] and bool(after)
-    shown = " and ".join(map(str, counts)) + ("" if after else ", and no look after the load")
+    right = counts == [gpus] and bool(after) and log.complete
+    lacks = "" if log.complete else ", and the log is cut off"
+    shown = " and ".join(map(str, counts)) + (lacks if after else ", and no look after the load")
     step = (
         "look for `NVRM: Xid` in the node's kernel log: a GPU that is gone needs a reset or repair"
     )
@@ -164,10 +169,15 @@ def below_siblings(values: Mapping[str, float]) -> list[str]:
 
 
 def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
-    if not after.links:
+    links = {**before.links, **after.links}
+    best = max(links.values(), default=0.0)
+    if links and not best:
+        why = f"not proven: all {len(links)} are inactive, as on cards without a bridge"
+        yield row("nvlink", "", "skipped", "every NVLink up at one speed", why)
+    if not best:
         return
-    best = max(after.links.values())
-    slow = [
+    slow = [f"{place} is not shown any more" for place in links if place not in after.links]
+    slow += [
         f"{place} {'is down' if not rate else f'has {rate:g} of {best:g} GB/s'}"
         for place, rate in after.links.items()
         if rate < SIBLING_FRACTION * best
@@ -189,6 +199,7 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
 
 
 _LABELS: Final = {
+    "": "of any kind",
     "host_to_device_memcpy_ce": "host to GPU",
     "device_to_host_memcpy_ce": "GPU to host",
     "device_to_device_memcpy_read_ce": "GPU to GPU",
@@ -196,8 +207,9 @@ _LABELS: Final = {
 
 
 def _copy_rows(log: NodeLog) -> Iterator[Finding]:
-    if "nvbandwidth" in " ".join(log.absent) or not log.bandwidths:
-        why = "the image has no nvbandwidth" if log.absent else "nvbandwidth said nothing"
+    lacks = "nvbandwidth" in " ".join(log.absent)
+    if lacks or not log.bandwidths:
+        why = "the image has no nvbandwidth" if lacks else "nvbandwidth said nothing"
         yield row(
             "gpu copies", "", "skipped", "bandwidth between host and GPUs", f"not proven: {why}"
         )

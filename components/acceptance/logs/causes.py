@@ -58,7 +58,7 @@ _HINTS: Final = (
     "socketprogress",    "retcode", "no such", "was unable", "zero",
     "no active", "no roce", "disconnect", "memlimit", "runlimit", "speed change", "mixed",
     "cqe", "probing", "resiliency", "outstanding", "duplicate gpu",
-    "prevstate", "different number",
+    "prevstate", "different number", "already filled", "as root", "algorithm/",
     "using the same", "net/mlx: call", "no usable", "no transport", "no interface", "mismatch",
 )  # fmt: skip
 """A line with none of them, in small letters, matches no row: a cheap look before the patterns."""

@@ -34,6 +34,7 @@ LAUNCHERS: tuple[Cause, ...] = (
     cause(r"Permission denied \([a-z,-]{3,80}\)",
           "ssh_login", "the job's key is not let in on that host"),
     cause(r"unable to find the specified executable|: not found: this image has none on its PATH"
+          r"|specified application as it could not (?:access|find)"
           r"|/(?:orted|prted): No such file|(?:orted|prted): command not found",
           "missing_program",
           "the image of that host lacks the program, or has it in another folder"),
@@ -68,7 +69,12 @@ LAUNCHERS: tuple[Cause, ...] = (
     cause(r"ssh: connect to host \S{1,253} port \d{1,5}: |kex_exchange_identification"
           r"|Connection (?:reset|closed) by \S{1,253} port \d|client_loop: send disconnect",
           "launcher", "no sshd answers on that host, or the login ended"),
-    cause(r"There are not enough slots available", "slots", "more ranks than GPU slots"),
+    cause(r"There are not enough slots available|nodes which are allocated .{1,40} already filled",
+          "slots", "more ranks than GPU slots"),
+    cause(r"has detected an attempt to run as root", "launcher",
+          "mpirun as root asks for --allow-run-as-root"),
+    cause(r"exited on signal (?:4|7|8|9|11)\b", "crash",
+          "that rank crashed, or was killed: 9 comes from a limit of memory, or from outside"),
     cause(  # mpirun, prterun; its banner breaks the sentence after "returned".
           r"(?i:exited with non-?zero|non-?zero (?:exit )?(?:status|code)|job\s{1,3}terminated "
           r"normally, but \d)|noticed that process rank \d|MPI_ABORT was invoked|exiting improperly"

@@ -214,7 +214,7 @@ _LEAST_PAGE: Final = 3
 """Sentences, of which markup counts two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
     {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler"}
-    | {"no_device", "missing_program", "host_key", "ssh_login", "dns"}
+    | {"no_device", "missing_program", "host_key", "ssh_login", "dns", "usage"}
 )
 """Failures by which a log without a line of NCCL is still that of a run: it ended before."""
 _MOST_RUNS: Final = 200
@@ -257,19 +257,19 @@ class _Reader:
             run.feed_own_row(part)
         run.finder.started = run.finder.started or run.is_nccl_tests or is_nccl(part)
         run.finder.feed(part)
-        if self.markup < _LEAST_MARKUP and _MARKUP.match(part):
-            self.markup += 1
-        if self.page < _LEAST_PAGE:
-            self._feed_page(part)
+        self._feed_page(part)
         if "hypercube" in part or run.collective.startswith(("hypercube", "alltoallv")):
             run.set_share(part)
 
     def _feed_page(self, part: str) -> None:
         if _BANNER.match(part):
             self.in_banner = not self.in_banner
-        elif _PAGE.match(part):
+        if self.in_banner or (self.page >= _LEAST_PAGE and self.markup >= _LEAST_MARKUP):
+            return
+        self.markup += _MARKUP.match(part) is not None
+        if _PAGE.match(part):
             self.page += 2
-        elif part.endswith((".", ":")) and not self.in_banner and not is_nccl(part):
+        elif part.endswith((".", ":")) and not is_nccl(part):
             self.page += _SENTENCE.match(part) is not None
 
 
