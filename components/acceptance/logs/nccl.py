@@ -36,9 +36,10 @@ _RANK = re.compile(
 _WHOLE_BUS_ID = re.compile(r"\[[0-9a-f]{1,8}:[0-9a-f:.]{1,12}\]", re.IGNORECASE)
 """Older lists show the bus alone, which GPUs of several PCI domains share."""
 _PREAMBLE = re.compile(
-    r"(?:#|\b)\s{0,20}nThread \d{1,9} .{0,80}?minBytes (\d{1,18}) maxBytes (\d{1,18}) "
-    r"step:? ?(\d{1,18})\s?\((factor|bytes)\)(?:.{0,80}?\biters: \d{1,9} iters: (\d{1,9}))?"
+    r"(?:#|\b)\s{0,20}nThreads?:? \d{1,9} .{0,80}?minBytes:? (\d{1,18}) maxBytes:? (\d{1,18}) "
+    r"step:? ?(\d{1,18})\s?\((factor|bytes)\)(?:.{0,80}?[iI]ters: \d{1,9} iters: (\d{1,9}))?"
 )
+"""rccl-tests before 2024 put a colon behind each name."""
 _REDUCED = re.compile(r"(?:#|\b)\s{0,20}Reducing maxBytes to (\d{1,18})")
 _VERSION_LINE = re.compile(r"(?:#|\b)\s{0,20}nccl-tests version ")
 _STARTING = re.compile(r"(?:#|\b)\s{0,20}Collective test starting: (\w{1,80})")
@@ -164,7 +165,7 @@ class Run:
 
     def set_share(self, line: str) -> None:
         """What of a size counts, once the collective and its ranks are known (hypercube.cu)."""
-        if self.collective == "alltoallv_perf":
+        if self.collective.startswith("alltoallv_perf"):
             self.table.share = None  # the busiest rank's part (alltoallv.cu, AlltoAllvGetBw)
         if "hypercube_perf" in line and not self.collective:
             self.collective = "hypercube_perf"
