@@ -10,6 +10,56 @@ from components.acceptance.logs.log_model import NcclLog
 from components.acceptance.logs.nccl import parse_nccl_log
 from tests.acceptance.recordings import FOLDER, load_nccl
 
+GOOD = load_nccl("h100x2_all_reduce")
+GAVE_UP = "gpu01: Test NCCL failure common.cu:958 'internal error / '\n"
+CAUSES = [
+    # sparticlesteve/podman-nccl-testing, podman-nccl-tests-30743802.out: Slingshot in a container
+    ("NET/OFI Unable to register memory (type = 2) for device 3. RC: -22", "ibv_memory"),
+    # aws/aws-ofi-nccl issue 346 and the plugin's sources
+    ("NET/OFI Request 0x7f completed with error. RC: 5. Error: 7", "completion_error"),
+    ("NET/OFI Couldn't enable endpoint. RC: -12, ERROR: No memory", "libfabric"),
+    # NVIDIA/nccl-tests issue 166; misc/shmutils.cc of 2.18 and 2.28
+    ("Error while creating shared memory segment /dev/shm/nccl-x (size 7)", "shm"),
+    ("Error: failed to extend /dev/shm/nccl-x to 96 bytes, error: No space (28)", "shm"),
+    # NVIDIA/nccl-tests issue 294, NVIDIA/nccl graph/topo.cc: no row of the table has these
+    ("Net : connecting to address  with family 33621 is neither A nor B", "nccl_warning"),
+    ("Fusing NET devices from different NUMA domains is no option", "nccl_warning"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "kind"), CAUSES)
+def test_a_failed_run_is_explained_by_the_warning_before_it(line: str, kind: str) -> None:
+    ended = "srun: error: gpu01: task 3: Exited with exit code 3\n"
+    verdict = judge_nccl_text(f"gpu01:1:2 [3] x.cc:1 NCCL WARN {line}\n{GAVE_UP}{ended}")
+    assert verdict.exit_code == 1
+    assert f"actual {kind}: gpu01:1:2 [3] " in verdict.lines[1]
+    assert "on gpu01" in verdict.lines[2]
+
+
+def test_a_rank_that_lost_another_is_not_explained_by_its_own_warnings() -> None:
+    """NVIDIA/nccl issue 1814 and others: what the living ranks warn of is no cause."""
+    lost = "gpu01:1:2 [0] x.cc:1 NCCL WARN socketProgress: Connection closed by remote peer gpu02\n"
+    verdict = judge_nccl_text(f"gpu01:1:2 [0] x.cc:1 NCCL WARN strange\n{lost}{GAVE_UP}")
+    assert "actual peer_lost: " in verdict.lines[1]
+
+
+def test_a_failed_run_without_warnings_says_how_to_get_them() -> None:
+    """xxrjun/nccl-tests-cluster has 23 such logs."""
+    verdict = judge_nccl_text(GAVE_UP)
+    assert (verdict.exit_code, "NCCL_DEBUG=WARN" in verdict.lines[-1]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NCCL TRACE NET/OFI fi_setopt(FI_OPT_MAX_MSG_SIZE) RC: -92",
+        "NCCL INFO NET/OFI Set endpoint option FI_OPT_EFA_X. optval: 0, RC: -92, ERROR: no option",
+        'init.cc:125 NCCL WARN Missing "amd_iommu=on" from kernel command line which can lead to',
+    ],
+)
+def test_an_option_that_libfabric_lacks_is_no_failure(line: str) -> None:
+    assert judge_nccl_text(f"{GOOD}gpu01:1:2 [0] {line}\n").exit_code == 0
+
 
 @pytest.mark.parametrize("suffix", ["_mpi", "_mpi_cuda13"])
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ def cause(pattern: str, kind: str, meaning: str, *, late: bool = False) -> Cause
 
 HARMLESS: Final = "harmless"
 """The kind of a line that looks like a failure and comes from runs that were good."""
+_GAVE_UP: Final = frozenset({"nccl_failure", "unhandled", "framework", "aborted", "test_failure"})
+"""Kinds of lines that only say that NCCL gave up."""
 
 
 _HINTS: Final = (
@@ -110,6 +112,16 @@ class FailureFinder:
                 return
         if self.warning and self.warning in line and len(self.warnings) < _MOST_WARNINGS:
             self.warnings[line.strip()[:_LONGEST_LINE]] = None
+
+    def explained(self) -> tuple[LogFailure, ...]:
+        """The failures; where they only say that NCCL gave up, its unknown warnings come first."""
+        kinds = {each.kind for each in self.failures if not each.is_before_run}
+        if kinds & _GAVE_UP and kinds <= {*_GAVE_UP, "rank_failed", "scheduler"}:
+            told, self.failures = self.failures, []
+            for line in self.warnings:
+                self.add("nccl_warning", line, "NCCL warned of it before it gave up")
+            self.failures += told
+        return tuple(self.failures)
 
     def add(self, kind: str, line: str, meaning: str, *, late: bool = False) -> None:
         """Takes down a failure."""

@@ -343,7 +343,7 @@ def _log(run: Run) -> NcclLog:
         channels=paths.channels({line.rank: line.host for line in run.ranks}),
         topology_files=tuple(paths.topology),
         topology_unread=tuple(paths.topology_unread),
-        failures=tuple(run.finder.failures),
+        failures=run.finder.explained(),
         warnings=tuple(run.finder.warnings),
         sizes=run.sizes,
         nodes=paths.nodes,
