@@ -36,6 +36,41 @@ def test_a_failed_run_is_explained_by_the_warning_before_it(line: str, kind: str
     assert "on gpu01" in verdict.lines[2]
 
 
+STARTS = [
+    # NVIDIA/nccl issue 1611, and malloc.c of glibc
+    ("free(): corrupted unsorted chunks", "crash"),
+    ("malloc(): unaligned tcache chunk detected", "crash"),
+    ("corrupted size vs. prev_size", "crash"),
+    ("[gpu01:77] *** Process received signal ***", "crash"),
+    # NVIDIA/nccl-tests issue 92 (MPICH), Open MPI's help-mpi-runtime.txt
+    (
+        "Abort(3712399) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other MPI error",
+        "mpi",
+    ),
+    ("It looks like MPI_INIT failed for some reason; your parallel process is", "mpi"),
+    # ld.so, shells, Open MPI
+    ("all_reduce_perf: error while loading shared libraries: libnccl.so.2: no", "missing_library"),
+    ("/x/all_reduce_perf: symbol lookup error: /x/all_reduce_perf: x", "missing_library"),
+    ("/x/perf: /lib/libc.so.6: version `GLIBC_2.34' not found (required by /x)", "missing_library"),
+    ("bash: line 1: all_reduce_perf_mpi: command not found", "missing_program"),
+    ("mpirun was unable to launch it as it could not find an executable:", "missing_program"),
+    # ROCm/rccl-tests src/common.h, ROCm/rccl issue 908
+    ("gpu01: Test HIP failure common.cu:963 'hipErrorInvalidDevice'", "cuda"),
+    ("gpu01:1:2 [0] p2p.cc:220 NCCL WARN hipIpcGetMemHandle failed : invalid argument", "p2p"),
+    # pytorch/pytorch before 2.1
+    ("RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:825, invalid usage", "framework"),
+]
+
+
+@pytest.mark.parametrize(("line", "kind"), STARTS)
+def test_a_run_without_a_table_says_why(line: str, kind: str) -> None:
+    begun = (
+        "# nThread 1 nGpus 8 minBytes 8 maxBytes 128 step: 2(factor) warmup iters: 5 iters: 20\n"
+    )
+    verdict = judge_nccl_text(f"{begun}{line}\n")
+    assert (verdict.exit_code, f"actual {kind}: " in verdict.lines[1]) == (1, True)
+
+
 def test_a_rank_that_lost_another_is_not_explained_by_its_own_warnings() -> None:
     """NVIDIA/nccl issue 1814 and others: what the living ranks warn of is no cause."""
     lost = "gpu01:1:2 [0] x.cc:1 NCCL WARN socketProgress: Connection closed by remote peer gpu02\n"
@@ -55,9 +90,12 @@ def test_a_failed_run_without_warnings_says_how_to_get_them() -> None:
         "NCCL TRACE NET/OFI fi_setopt(FI_OPT_MAX_MSG_SIZE) RC: -92",
         "NCCL INFO NET/OFI Set endpoint option FI_OPT_EFA_X. optval: 0, RC: -92, ERROR: no option",
         'init.cc:125 NCCL WARN Missing "amd_iommu=on" from kernel command line which can lead to',
+        "init.cc:132 NCCL WARN Missing HSA_FORCE_FINE_GRAIN_PCIE=1 from environment, instablity",
+        "NCCL INFO NET/Plugin: x.so: /lib/libc.so: version `GLIBC_2.34' not found (required by x)",
+        "mca_base_component_repository_open: mca_pml_ucx.so: undefined symbol: ucp_nbx (ignored)",
     ],
 )
-def test_an_option_that_libfabric_lacks_is_no_failure(line: str) -> None:
+def test_what_good_runs_say_too_is_no_failure(line: str) -> None:
     assert judge_nccl_text(f"{GOOD}gpu01:1:2 [0] {line}\n").exit_code == 0
 
 

@@ -60,7 +60,7 @@ _HINTS: Final = (
     "socketprogress",    "retcode", "no such", "was unable", "zero",
     "no active", "no roce", "disconnect", "memlimit", "runlimit", "speed change", "mixed",
     "cqe", "probing", "resiliency", "outstanding", "duplicate gpu",
-    "prevstate", "different number",
+    "prevstate", "different number", "corrupt", "alloc()", "free()", "chunk()", "received s",
     "using the same", "net/mlx: call", "no usable", "no transport", "no interface", "mismatch",
 )  # fmt: skip
 """A line with none of them, in small letters, matches no row: a cheap look before the patterns."""

@@ -25,6 +25,7 @@ _STATUS = r"Got completion .{0,200}(?:status=|error )(?:[\w ()-]{1,60}\()?"
 """`error 12` (2.4), `status=12` (2.20), `status=transport retry counter exceeded(12)` (2.28)."""
 _EARLIER = "an earlier line says why"
 _GAVE_UP = f"NCCL gave up; {_EARLIER}, or none without NCCL_DEBUG=WARN"
+_GPU = "the GPU or its driver failed"
 _PIN = "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem"
 _ARRIVE = "packets of that rail do not arrive: MTU of a switch port, VLAN, GID, or loss"
 _REACH = "the NIC may not reach GPU memory: nvidia_peermem, ACS or IOMMU"
@@ -35,7 +36,7 @@ NCCL: tuple[Cause, ...] = _rows(
      HARMLESS, "NCCL, misc/ibvwrap.cc: optional since 2.19, or tried again (2.30)"),
     ("", "", r"NCCL (?:INFO|TRACE) .{0,80}NET/OFI ", HARMLESS, "aws/aws-ofi-nccl: options tried"),
     ("", "", r"iommu=(?:pt|on)", HARMLESS, "NCCL's own advice: graph/topo.cc and RCCL's init.cc"),
-    ("", "", r"NUMA auto balancing", HARMLESS, "RCCL's advice, init.cc"),
+    ("", "", r"NUMA auto balancing|HSA_FORCE_FINE_GRAIN_PCIE", HARMLESS, "RCCL's advice, init.cc"),
     ("", "", r"Could not find: libnccl", HARMLESS, "NCCL's INFO without a plugin, plugin/net.cc"),
     ("", "", r"disabling NCHANNELS", HARMLESS, "NCCL, transport/nvls.cc"),
     ("", "", r"OpenFabrics device",
@@ -108,7 +109,7 @@ NCCL: tuple[Cause, ...] = _rows(
      "nvlink", "NVLink between hosts does not work: IMEX and its channels"),
     ("2.27.3", "2.30.7", r"Failed to bind NVLink SHARP",
      "nvlink", "NVSwitch's multicast does not work: Fabric Manager, or NVSwitch"),
-    ("2.4.2", "2.30.7", (r"[Ff]ailed to peer with device|cudaIpcGetMemHandle failed"
+    ("2.4.2", "2.30.7", (r"[Ff]ailed to peer with device|(?:cuda|hip)IpcGetMemHandle failed"
      r"|failed to (?:get|open) CUDA IPC handle"),
      "p2p", "a GPU cannot reach another one of its host: ACS, IOMMU, or /dev/shm"),
     ("2.4.2", "2.30.7",
@@ -135,9 +136,9 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.4.2", "2.30.7",
      r"NCCL WARN .{0,200}[Cc]uda failure.{0,20}out of memory|CUDA out of memory",
      "memory", "no memory was left on the GPU or for the process: `nvidia-smi` names who has it"),
-    ("2.4.2", "2.30.7", r"NCCL WARN .{0,200}(?:[Cc]uda failure|CUDA failure|Cuda error)",
-     "cuda", "the GPU or its driver failed"),
-    ("", "", r"Test CUDA failure|CUDA error:", "cuda", "the GPU or its driver failed"),
+    ("2.4.2", "2.30.7", r"NCCL WARN .{0,200}(?:(?:[Cc]uda|CUDA|HIP) failure|Cuda error)",
+     "cuda", _GPU),
+    ("", "", r"Test (?:CUDA|HIP) failure|(?:CUDA|HIP) error:", "cuda", _GPU),
     ("", "", r"Test NCCL failure", "late nccl_failure", _GAVE_UP),
     ("", "", r"unhandled (?:system|cuda) error", "late unhandled", _EARLIER),
     ("", "", r"Test timeout \(\d+s\)", "timeout", "the test hung"),
@@ -148,8 +149,8 @@ NCCL: tuple[Cause, ...] = _rows(
      "versions", "hosts run different releases of NCCL: compare their images"),
     ("", "", r"Incompatible NCCL versions", "versions", "built with one NCCL, run with another"),
     ("", "", r"Invalid number of GPUs", "gpus", "fewer GPUs in the pod than asked for"),
-    ("", "", (r"torch\.distributed\.\w*Error|DistBackendError|ncclSystemError|ncclInternalError"
-     r"|ncclRemoteError|ncclUnhandledCudaError"),
+    ("", "", (r"torch\.distributed\.\w*Error|DistBackendError|NCCL error in: |ncclSystemError"
+     r"|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError"),
      "late framework", "the framework's NCCL call failed"),
 )  # fmt: skip
 """Rows of NCCL's sources name the first and the last release that has their texts, by

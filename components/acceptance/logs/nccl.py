@@ -215,7 +215,7 @@ _LEAST_PAGE: Final = 3
 """Sentences, of which markup counts two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
     {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler"}
-    | {"no_device", "missing_program", "host_key", "ssh_login", "dns"}
+    | {"no_device", "missing_program", "missing_library", "mpi", "host_key", "ssh_login", "dns"}
 )
 """Failures by which a log without a line of NCCL is still that of a run: it ended before."""
 _MOST_RUNS: Final = 200
