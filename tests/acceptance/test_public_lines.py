@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from components.acceptance.judge.log import judge_nccl_text
+from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
 from components.acceptance.judge.nccl_findings import judge_hcas
 from components.acceptance.logs.log_model import NcclLog
 from components.acceptance.logs.nccl import parse_nccl_log
-from tests.acceptance.recordings import FOLDER, load_nccl
+from tests.acceptance.recordings import FOLDER, load_nccl, load_perftest
 
 GOOD = load_nccl("h100x2_all_reduce")
 GAVE_UP = "gpu01: Test NCCL failure common.cu:958 'internal error / '\n"
@@ -138,3 +140,12 @@ def test_adapters_that_no_channel_uses_are_not_named() -> None:
     log = parse_nccl_log("".join(f"w1:1:2 [0] NCCL INFO {each}\n" for each in (using, channel)))
     assert isinstance(log, NcclLog)
     assert judge_hcas(log, "log", 1).actual == "1 on each of 1 hosts: mlx5_2"
+
+
+def test_an_ethernet_port_that_is_shown_as_infiniband_proves_none() -> None:
+    """Two DGX Sparks: `ib_write_bw -d rocep1s0f1 -R --force-link IB` prints `Link type : IB`."""
+    whole = load_perftest("rxe_between_pods")
+    forced = re.sub(r"(?m)^ GID.*\n", "", whole).replace("type       : Ethernet", "type : IB")
+    assert judge_perftest_text(whole, "roce").exit_code == 0
+    assert judge_perftest_text(forced, "ib").exit_code == 4
+    assert judge_perftest_text(forced.replace("LID 0000", "LID 0x18"), "ib").exit_code == 0
