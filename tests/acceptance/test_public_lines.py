@@ -7,6 +7,7 @@ import re
 import pytest
 
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
+from components.acceptance.judge.nccl_checks import NcclAsked
 from components.acceptance.judge.nccl_findings import judge_hcas
 from components.acceptance.logs.log_model import NcclLog
 from components.acceptance.logs.nccl import parse_nccl_log
@@ -149,3 +150,26 @@ def test_an_ethernet_port_that_is_shown_as_infiniband_proves_none() -> None:
     assert judge_perftest_text(whole, "roce").exit_code == 0
     assert judge_perftest_text(forced, "ib").exit_code == 4
     assert judge_perftest_text(forced.replace("LID 0000", "LID 0x18"), "ib").exit_code == 0
+
+
+@pytest.mark.parametrize(("least", "code"), [("2.28.7", 0), ("2.29", 1)])
+def test_the_release_that_nccl_tests_asked_for_counts(least: str, code: int) -> None:
+    """xxrjun/nccl-tests-cluster: 403 logs without NCCL_DEBUG, all with `nccl-library=`."""
+    lines = [line for line in GOOD.splitlines() if "NCCL" not in line]
+    assert not any("NCCL version" in line for line in lines)
+    text = re.sub(r"nccl-library=\d+", "nccl-library=22807", "\n".join(lines))
+    asked = NcclAsked.of([f"version={least}"])
+    assert judge_nccl_text(text, asked=asked).exit_code == code
+    unknown = text.replace("nccl-library=22807", "")
+    assert judge_nccl_text(unknown, asked=asked).exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "line", ["RCCL version 2.17.1+hip5.7 HEAD:cbbb3d8+", "rccl-tests: Version develop:5272cd1"]
+)
+def test_a_library_of_amd_is_known_by_its_own_lines(line: str) -> None:
+    """ROCm/rccl issue 908 and hisohara/ai-scripts, whose list of 16 MI355X names no GPU."""
+    text = re.sub(r"(device +\d+ \[\S+\]).*", r"\1", GOOD)
+    assert judge_nccl_text(text, "nvlink").exit_code == 0
+    verdict = judge_nccl_text(f"{line}\n{text}", "nvlink")
+    assert (verdict.exit_code, "AMD's xGMI" in "\n".join(verdict.lines)) == (1, True)

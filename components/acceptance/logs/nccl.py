@@ -24,7 +24,7 @@ from components.acceptance.logs.log_model import (
     RankLine,
     Sizes,
 )
-from components.acceptance.logs.nccl_json import parse_nccl_json
+from components.acceptance.logs.nccl_json import parse_nccl_json, release_of
 from components.acceptance.logs.nccl_paths import Paths
 from components.acceptance.logs.nccl_table import Table
 
@@ -41,7 +41,9 @@ _PREAMBLE = re.compile(
 )
 """rccl-tests before 2024 put a colon behind each name."""
 _REDUCED = re.compile(r"(?:#|\b)\s{0,20}Reducing maxBytes to (\d{1,18})")
-_VERSION_LINE = re.compile(r"(?:#|\b)\s{0,20}nccl-tests version ")
+_VERSION_LINE = re.compile(
+    r"(?:#|\b)\s{0,20}nccl-tests version (?:.{0,80}?nccl-library=(\d{4,6})\b)?"
+)
 _STARTING = re.compile(r"(?:#|\b)\s{0,20}Collective test starting: (\w{1,80})")
 _CONCLUDED = re.compile(r"(?:#|\b)\s{0,20}Collective test concluded")
 _BOUNDS = re.compile(
@@ -71,6 +73,8 @@ class Run:
     paths: Paths = field(default_factory=Paths)
     finder: FailureFinder = field(default_factory=nccl_finder)
     collective: str = ""
+    library: str = ""
+    """The release of NCCL, as nccl-tests asked the library for it."""
     sizes: Sizes | None = None
     iterations: int | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -120,6 +124,8 @@ class Run:
             self._take_preamble(preamble)
         elif starting := _STARTING.search(line):
             self.collective = starting[1]
+        elif (version := _VERSION_LINE.search(line)) and version[1]:
+            self.library = release_of(int(version[1]))
         else:
             self._feed_footer(line)
 
@@ -250,7 +256,7 @@ class _Reader:
             self.runs.append(Run())
 
     def _feed_part(self, run: Run, part: str) -> None:
-        if "NCCL" in part or " via " in part or "Using network" in part:
+        if "CCL" in part or " via " in part or "Using network" in part or "rccl-tests" in part:
             run.paths.feed(part)
         if is_comment(part):
             run.feed_comment(part)
@@ -319,7 +325,7 @@ def _log(run: Run) -> NcclLog:
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,
-        nccl_version=next(iter(paths.versions), ""),
+        nccl_version=next(iter(paths.versions), run.library),
         other_versions=tuple(paths.versions)[1:],
         is_rccl=paths.is_rccl,
         gpus_known=len(paths.gpus),
