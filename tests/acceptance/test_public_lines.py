@@ -85,6 +85,7 @@ def test_a_failed_run_without_warnings_says_how_to_get_them() -> None:
     """xxrjun/nccl-tests-cluster has 23 such logs."""
     verdict = judge_nccl_text(GAVE_UP)
     assert (verdict.exit_code, "NCCL_DEBUG=WARN" in verdict.lines[-1]) == (1, True)
+    assert "on gpu01; the first cause" in verdict.lines[2]
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ class FailureFinder:
 _PLACES: Final = {
     "host": re.compile(
         r"^([\w.-]{1,253}):\d{1,12}:\d{1,12} \[|\bon node ([\w.-]{1,253})"
-        r"|\bsrun: error: ([\w.-]{1,253}):"
+        r"|\bsrun: error: ([\w.-]{1,253}):|^([\w.-]{1,253}): Test \w{2,9} failure"
     ),
     "device": re.compile(
         r"NET/IB ?: ([\w.-]{1,64}:\d{1,4}) |\bhca ([\w.-]{1,64}(?::\d{1,4})?)"
