@@ -9,6 +9,7 @@ import pytest
 from components.acceptance.judge.log import judge_nccl_text, judge_perftest_text
 from components.acceptance.judge.nccl_checks import NcclAsked
 from components.acceptance.judge.nccl_findings import judge_hcas
+from components.acceptance.judge.perftest_findings import PerftestAsked
 from components.acceptance.logs.log_model import NcclLog
 from components.acceptance.logs.nccl import parse_nccl_log
 from tests.acceptance.recordings import FOLDER, load_nccl, load_perftest
@@ -174,3 +175,16 @@ def test_a_library_of_amd_is_known_by_its_own_lines(line: str) -> None:
     assert judge_nccl_text(text, "nvlink").exit_code == 0
     verdict = judge_nccl_text(f"{line}\n{text}", "nvlink")
     assert (verdict.exit_code, "AMD's xGMI" in "\n".join(verdict.lines)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("least_gbit_s", "most_us", "code"), [(190.0, 6.0, 0), (199.0, 6.0, 1), (190.0, 5.0, 1)]
+)
+def test_bandwidth_and_latency_in_one_log_are_each_asked_for_their_own(
+    least_gbit_s: float, most_us: float, code: int
+) -> None:
+    """A page of two ConnectX-3 hosts shows ib_read_bw, ib_read_lat and ib_atomic_lat in turn."""
+    text, asked = load_perftest("aks_write_bw"), PerftestAsked(most_us=most_us)
+    both = f"{text}\n{load_perftest('aks_read_lat')}"
+    assert judge_perftest_text(both, None, least_gbit_s, asked).exit_code == code
+    assert judge_perftest_text(text, None, 190.0, asked).exit_code == 4

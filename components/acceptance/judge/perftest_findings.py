@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
 from typing import Final, Literal
@@ -318,10 +318,16 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
 
 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
-    """The findings of every run of a log, each under its own name."""
+    """The findings of every run of a log, each under its own name.
+
+    Where some runs show bandwidths and others latencies, each is asked for its own.
+    """
     runs = log.runs
+    both = any(run.rows for run in runs) and any(run.latency for run in runs)
+    of_rate = replace(asked, most_us=None, most_tail_us=None) if both else asked
+    of_time = replace(asked, floor_gbit_s=None) if both else asked
     found: list[Finding] = []
     for number, run in enumerate(runs, 1):
         name = subject if len(runs) == 1 else f"{subject}, run {number} of {len(runs)}"
-        found += judge_perftest_run(run, name, asked)
+        found += judge_perftest_run(run, name, of_time if run.latency else of_rate)
     return found
