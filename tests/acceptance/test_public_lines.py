@@ -94,6 +94,7 @@ def test_a_failed_run_without_warnings_says_how_to_get_them() -> None:
     [
         "NCCL TRACE NET/OFI fi_setopt(FI_OPT_MAX_MSG_SIZE) RC: -92",
         "NCCL INFO NET/OFI Set endpoint option FI_OPT_EFA_X. optval: 0, RC: -92, ERROR: no option",
+        "NCCL INFO [rocprofiler-sdk-rccl][ = 0 ] rocprofiler-register returned code = 7 : none",
         'init.cc:125 NCCL WARN Missing "amd_iommu=on" from kernel command line which can lead to',
         "init.cc:132 NCCL WARN Missing HSA_FORCE_FINE_GRAIN_PCIE=1 from environment, instablity",
         "NCCL INFO NET/Plugin: x.so: /lib/libc.so: version `GLIBC_2.34' not found (required by x)",

@@ -34,7 +34,8 @@ _CONNECT = "no TCP connection between the two hosts: route, firewall, NCCL_SOCKE
 NCCL: tuple[Cause, ...] = _rows(
     ("", "", r"NCCL INFO .{0,80}Call to (?:ibv|mlx5dv)_\w+ failed",
      HARMLESS, "NCCL, misc/ibvwrap.cc: optional since 2.19, or tried again (2.30)"),
-    ("", "", r"NCCL (?:INFO|TRACE) .{0,80}NET/OFI ", HARMLESS, "aws/aws-ofi-nccl: options tried"),
+    ("", "", r"NCCL (?:INFO|TRACE) .{0,300}(?:\bRC: |returned code = )",
+     HARMLESS, "aws/aws-ofi-nccl: options tried; RCCL, misc/api_trace.cc: no profiler"),
     ("", "", r"iommu=(?:pt|on)", HARMLESS, "NCCL's own advice: graph/topo.cc and RCCL's init.cc"),
     ("", "", r"NUMA auto balancing|HSA_FORCE_FINE_GRAIN_PCIE", HARMLESS, "RCCL's advice, init.cc"),
     ("", "", r"Could not find: libnccl", HARMLESS, "NCCL's INFO without a plugin, plugin/net.cc"),
