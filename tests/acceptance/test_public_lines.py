@@ -61,7 +61,12 @@ STARTS = [
     # ROCm/rccl-tests src/common.h, ROCm/rccl issue 908
     ("gpu01: Test HIP failure common.cu:963 'hipErrorInvalidDevice'", "cuda"),
     ("gpu01:1:2 [0] p2p.cc:220 NCCL WARN hipIpcGetMemHandle failed : invalid argument", "p2p"),
-    # pytorch/pytorch before 2.1
+    # modelscope/ms-swift issue 7992, om-ai-lab/VLM-R1 issue 257
+    ("[rank4]:[E] ProcessGroupNCCL's watchdog got stuck for 480 seconds without", "watchdog"),
+    ("[rank6]:[F] Terminating the process after dump, due to ProcessGroupNCCL", "watchdog"),
+    # pytorch/pytorch, ProcessGroupNCCL.cpp and socket.cpp; the last one before 2.1
+    ("[E socket.cpp:922] [c10d] The client socket has timed out after 60s", "socket"),
+    ("RuntimeError: [2] is setting up NCCL communicator and retrieving ncclUniqueId", "socket"),
     ("RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:825, invalid usage", "framework"),
 ]
 

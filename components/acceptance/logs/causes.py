@@ -59,7 +59,7 @@ _HINTS: Final = (
     "kex_", "eturn", "double free", "gpus", "got ", "does not", "addr_", "wrong", "no socket",
     "socketprogress",    "retcode", "no such", "was unable", "zero",
     "no active", "no roce", "disconnect", "memlimit", "runlimit", "speed change", "mixed",
-    "cqe", "probing", "resiliency", "outstanding", "duplicate gpu",
+    "cqe", "probing", "resiliency", "outstanding", "duplicate gpu", "uniqueid",
     "prevstate", "different number", "corrupt", "alloc()", "free()", "chunk()", "received s",
     "using the same", "net/mlx: call", "no usable", "no transport", "no interface", "mismatch",
 )  # fmt: skip

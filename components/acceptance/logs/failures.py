@@ -125,6 +125,7 @@ NCCL: tuple[Cause, ...] = _rows(
      r"|Call to (?:recv|send|connect|accept|bind|poll)\b.{0,300}failed"
      r"|exceeded (?:error )?(?:retr|timeouts)|Accept failed)"),
      "socket", _CONNECT),
+    ("", "", r"client socket has timed out|retrieving ncclUniqueId", "socket", _CONNECT),
     ("2.4.2", "2.30.7",
      r"Connection closed by remote peer|socketProgress|socket progress error|retcode [1-9]",
      "late peer_lost", "another rank died first: read its log"),

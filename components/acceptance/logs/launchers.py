@@ -52,7 +52,8 @@ LAUNCHERS: tuple[Cause, ...] = (
           r"|timed out waiting for",
           "deadline", "the run was ended from outside, by its deadline"),
     cause(r"[Ww]atchdog caught collective operation timeout|atchdog thread terminated"
-          r"|[Hh]eartbeat monitor timed out|before timing out|operations have failed or timed out",
+          r"|[Hh]eartbeat monitor timed out|before timing out|operations have failed or timed out"
+          r"|atchdog got stuck|due to ProcessGroupNCCL",
           "watchdog", "a collective hung: another rank died, or the network lost it"),
     cause(r"soft lockup|hard LOCKUP|blocked for more than \d+ seconds|NETDEV WATCHDOG"
           r"|rcu\w* (?:self-)?detected stall",
