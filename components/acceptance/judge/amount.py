@@ -144,7 +144,7 @@ def _of_messages(
     ranks, is_ring = world
     here = ranks / max(len(item.probe.nodes), 1)
     rails = max(len(item.probe.rails), 1)
-    name = collective.removesuffix("_perf")
+    name = collective.partition("_perf")[0]
     if name.startswith(("alltoall", "all_to_all")):
         # Every rank of a host sends each rank of the others its part, whatever the algorithm.
         least = most = here * (ranks - here) / ranks

@@ -264,17 +264,18 @@ def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = (
         count: InfiniBand adapters of every host.
         wanted: Names that must be among them; empty for any.
     """
-    problems, unseen = list[str](), list[str]()
+    problems, unseen, shown = list[str](), list[str](), list[HostNetwork]()
     for host in log.hosts:
         used = in_use(log, host)
         seen = host.model_copy(update={"hcas": used}) if used else host
+        shown.append(seen)
         problems += [text] if (text := _adapter_problem(seen, count, wanted)) else []
         unseen += [host.host or "a host"] if not used and not log.in_document else []
     verdict: Verdict = verdict_for(not problems) if log.hosts else "error"
     if unseen and verdict == "passed":
         verdict, problems = "error", [f"no channel line shows the adapters of {unseen[0]}"]
     names = f" with {', '.join(wanted)}" if wanted else ""
-    good = f"{count} on each of {len(log.hosts)} hosts: " + _names(log.hosts)
+    good = f"{count} on each of {len(log.hosts)} hosts: " + _names(shown)
     expected = f"{count} InfiniBand adapters{names} and [RO] on every host"
     actual = "; ".join(problems) or (good if log.hosts else "not shown")
     look = "look at ibstat on that host: an adapter is missing, down, or of a lower rate"

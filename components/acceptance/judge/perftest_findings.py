@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
 from typing import Final, Literal
@@ -150,11 +150,14 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
         return "failed", *found
     if log.link_type != wanted:
         return "failed", log.link_type, ""
+    doubt = ""
     if not log.transport_type:
-        return "error", log.link_type, "no line 'Transport type' says that it is not iWARP"
-    if log.connection_type or log.test.startswith(_NEVER_RAW):
-        return "passed", log.link_type, ""
-    return "error", log.link_type, "no line 'Connection type' says that it is not raw Ethernet"
+        doubt = "no line 'Transport type' says that it is not iWARP"
+    elif log.has_no_lid and wanted == LINK_TYPES["ib"]:
+        doubt = "a port has no LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
+    elif not (log.connection_type or log.test.startswith(_NEVER_RAW)):
+        doubt = "no line 'Connection type' says that it is not raw Ethernet"
+    return "error" if doubt else "passed", log.link_type, doubt
 
 
 def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
@@ -315,10 +318,16 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
 
 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
-    """The findings of every run of a log, each under its own name."""
+    """The findings of every run of a log, each under its own name.
+
+    Where some runs show bandwidths and others latencies, each is asked for its own.
+    """
     runs = log.runs
+    both = any(run.rows for run in runs) and any(run.latency for run in runs)
+    of_rate = replace(asked, most_us=None, most_tail_us=None) if both else asked
+    of_time = replace(asked, floor_gbit_s=None) if both else asked
     found: list[Finding] = []
     for number, run in enumerate(runs, 1):
         name = subject if len(runs) == 1 else f"{subject}, run {number} of {len(runs)}"
-        found += judge_perftest_run(run, name, asked)
+        found += judge_perftest_run(run, name, of_time if run.latency else of_rate)
     return found

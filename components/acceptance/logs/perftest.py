@@ -44,6 +44,7 @@ _FIELDS: Final = {
     "transport": re.compile(r"\bTransport type\s{0,20}:\s{0,20}(\w{1,40})"),
     "connection": re.compile(r"\bConnection type\s{0,20}:\s{0,20}(\w{1,40})"),
     "gid": re.compile(r"\bGID index\s{0,20}:\s{0,20}(\d{1,6})"),
+    "no_lid": re.compile(r"\baddress:\s{0,20}LID (0000)\b"),
     "cm": re.compile(r"\brdma_cm QPs\s{0,20}:\s{0,20}(ON|OFF)"),
     "test": _TITLE,
     "call": re.compile(r"\b(ib_(?:write|read|send|atomic)_bw\b.{0,200})"),
@@ -299,6 +300,7 @@ def _log(run: _Run) -> PerftestLog:
         contradictions=tuple(run.contradictions),
         gid_index=int(shown["gid"]) if "gid" in shown else None,
         rdma_cm=shown["cm"] == "ON" if "cm" in shown else None,
+        has_no_lid="no_lid" in shown,
         unit=run.unit,
         call=shown.get("call", ""),
         bidirectional="Bidirectional" in shown.get("test", "")
