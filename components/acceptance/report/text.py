@@ -56,7 +56,8 @@ def render_table(report: Report) -> str:
     lines += unproven_lines(report)
     lines += waivers_of(report)
     lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    lines.append(f"{headline_of(report)}: {report.planned} probes planned{_unproven(report)}")
+    probes = counted(report.planned, "probe")
+    lines.append(f"{headline_of(report)}: {probes} planned{_unproven(report)}")
     return "\n".join(lines) + "\n"
 
 
