@@ -14,6 +14,7 @@ from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.nccl import judge_load
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
+from components.core.plain_text import counted
 
 SLOWED: Final[Mapping[int, str]] = {
     0x08: "hardware slowdown",
@@ -183,7 +184,7 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
         if rate < SIBLING_FRACTION * best
     ]
     step = "reset the GPUs; if it stays, the GPU's board or the NVSwitch: `nvidia-smi nvlink -s`"
-    shown = "; ".join(slow) or f"{len(after.links)} links at {best:g} GB/s"
+    shown = "; ".join(slow) or f"{counted(len(after.links), 'link')} at {best:g} GB/s"
     yield row("nvlink", "", verdict_for(not slow), "every NVLink up at one speed", shown, step)
     grown = {
         place: count - before.link_errors.get(place, 0)

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from components.acceptance.evidence import RailLimit
 from components.acceptance.judge.verdict import Finding, Verdict, find_failure, row, verdict_for
 from components.acceptance.logs.log_model import LatencyRow, PerftestLog
+from components.core.plain_text import counted
 
 PerftestLink = Literal["ib", "roce"]
 LINK_TYPES: Final = {"ib": "IB", "roce": "Ethernet"}
@@ -52,7 +53,7 @@ def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
         return "error", problem, ""
     if still:
         return "failed", "a row in which no message arrived", ""
-    return "passed", f"{count} row{'s' if count > 1 else ''}", "; ".join(log.notes)
+    return "passed", counted(count, "row"), "; ".join(log.notes)
 
 
 def _problem(log: PerftestLog) -> str:
