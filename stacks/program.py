@@ -20,9 +20,9 @@ from components.artefacts.lock import Lock
 from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Reach
 from components.artefacts.store import charts_away, fetch_ahead
-from components.checks.pins import refused_unpinned
 from components.checks.render import render_problem
 from components.checks.site import CheckedSite, check_config_value, load_checked_site
+from components.checks.site_files import refused_unpinned
 from components.core.errors import RailyardError
 from components.core.plain_text import plain_text
 from components.core.problem import Json

@@ -52,14 +52,12 @@ def check_firmware_vfs(spec: ClusterSpec) -> Findings:
     for path, firmware, _ in firmware_asked(spec):
         guests = bool(spec.hypervisors)  # of those `firmware-guests` tells
         if firmware.num_of_vfs is not None and not firmware.manage and not guests:
-            yield Finding(
-                f"{firmware.num_of_vfs} VFs are to be offered, and the firmware is not managed.",
-                (
-                    at((*path, "num_of_vfs"), firmware.num_of_vfs),
-                    at((*path, "manage"), firmware.manage),
-                ),
-                "set manage to true, or remove num_of_vfs.",
+            what = f"{firmware.num_of_vfs} VFs are to be offered, and the firmware is not managed."
+            where = (
+                at((*path, "num_of_vfs"), firmware.num_of_vfs),
+                at((*path, "manage"), firmware.manage),
             )
+            yield Finding(what, where, "set manage to true, or remove num_of_vfs.")
     for h, host in enumerate(spec.hosts):
         firmware = spec.settings_of(host).firmware
         if firmware.manage and firmware.num_of_vfs is not None:
@@ -79,11 +77,8 @@ def _offered_findings(host: Host, h: int, count: int) -> Findings:
             )
         else:
             continue
-        yield Finding(
-            what,
-            (at(("hosts", h, *place, "vfs"), vfs),),
-            "correct firmware.num_of_vfs, or remove it: each card then offers what it needs.",
-        )
+        fix = "correct firmware.num_of_vfs, or remove it: each card then offers what it needs."
+        yield Finding(what, (at(("hosts", h, *place, "vfs"), vfs),), fix)
 
 
 def check_firmware_floor(spec: ClusterSpec) -> Findings:
@@ -99,25 +94,18 @@ def check_firmware_floor(spec: ClusterSpec) -> Findings:
             place = (*path, "min_versions", number)
             family = CARDS[floor.model].firmware_family
             if version_number(floor.version)[0] != family:
-                yield Finding(
-                    f"{floor.version} is not for a {floor.model}: its releases are {family}.x.",
-                    (at((*place, "version"), floor.version),),
-                    "write a release of that family, as the firmware's release notes name it.",
-                )
+                what = f"{floor.version} is not for a {floor.model}: its releases are {family}.x."
+                fix = "write a release of that family, as the firmware's release notes name it."
+                yield Finding(what, (at((*place, "version"), floor.version),), fix)
             if models and floor.model not in models:
-                yield Finding(
-                    f"min_versions names {floor.model}, but none of its hosts has such a card.",
-                    (at((*place, "model"), floor.model),),
-                    f"correct the model ({', '.join(sorted(models))}), or remove the entry.",
-                    "warning",
-                )
+                what = f"min_versions names {floor.model}, but none of its hosts has such a card."
+                fix = f"correct the model ({', '.join(sorted(models))}), or remove the entry."
+                yield Finding(what, (at((*place, "model"), floor.model),), fix, "warning")
             first = seen.setdefault(floor.model, place)
             if first != place:
-                yield Finding(
-                    f"two oldest releases are named for {floor.model}.",
-                    (at((*first, "model"), floor.model), at((*place, "model"), floor.model)),
-                    "keep one of them.",
-                )
+                where = (at((*first, "model"), floor.model), at((*place, "model"), floor.model))
+                fix = "keep one of them."
+                yield Finding(f"two oldest releases are named for {floor.model}.", where, fix)
 
 
 def check_port_function(spec: ClusterSpec) -> Findings:
@@ -174,11 +162,9 @@ def check_hca_settings(spec: ClusterSpec) -> Findings:
         hcas = at(("hosts", h, "hcas"), host.hcas)
         path, driver = _written(spec, host, "driver"), spec.settings_of(host).driver
         if spec.cloud is not None and driver.is_installed:
-            yield Finding(
-                f"{driver.kind} would not be installed: the cloud's image brings the driver.",
-                (at((*path, "kind"), driver.kind), hcas),
-                "choose an image that has the driver, and set driver.kind to present.",
-            )
+            what = f"{driver.kind} would not be installed: the cloud's image brings the driver."
+            fix = "choose an image that has the driver, and set driver.kind to present."
+            yield Finding(what, (at((*path, "kind"), driver.kind), hcas), fix)
         if not host.nics:
             for finding in _unset(spec, host):
                 yield Finding(finding.what, (*finding.where, hcas), finding.fix)
@@ -197,17 +183,13 @@ def _unset(spec: ClusterSpec, host: Host) -> Findings:
                 "no VFs); hosts that differ are a group of host_groups.",
             )
     if settings.firmware.min_versions:
-        yield Finding(
-            "min_versions goes by card model, and the file has no model of InfiniBand adapters.",
-            (at((*path, "min_versions")),),
-            "remove min_versions, or move it to a group of host_groups whose hosts have nics.",
-        )
+        what = "min_versions goes by card model, and the file has no model of InfiniBand adapters."
+        fix = "remove min_versions, or move it to a group of host_groups whose hosts have nics."
+        yield Finding(what, (at((*path, "min_versions")),), fix)
     if settings.qos != HostQos():
-        yield Finding(
-            "qos is RoCE's, and these hosts have InfiniBand adapters alone.",
-            (at(_written(spec, host, "qos")),),
-            "remove qos, or move it to a group of host_groups whose hosts have nics.",
-        )
+        where = (at(_written(spec, host, "qos")),)
+        fix = "remove qos, or move it to a group of host_groups whose hosts have nics."
+        yield Finding("qos is RoCE's, and these hosts have InfiniBand adapters alone.", where, fix)
 
 
 def _written(spec: ClusterSpec, host: Host, block: str) -> SpecPath:
@@ -228,15 +210,10 @@ def check_guest_ats(spec: ClusterSpec) -> Findings:
         setting = render_path((*path, "ats"))
         place = at((*path, "ats"), firmware.ats)
         if firmware.ats and not spec.hypervisors:
-            yield Finding(
-                "ATS is for virtual machines on ESXi, and this site has no hypervisors.",
-                (place,),
-                f"remove {setting}, or describe the hypervisors with environment kind esxi.",
-            )
+            what = "ATS is for virtual machines on ESXi, and this site has no hypervisors."
+            fix = f"remove {setting}, or describe the hypervisors with environment kind esxi."
+            yield Finding(what, (place,), fix)
         if spec.hypervisors and hosts and not firmware.ats:
-            yield Finding(
-                "the hosts are virtual machines, and ATS of their cards is off.",
-                (place,),
-                f"set {setting} to true, unless you measure without GPUDirect on purpose.",
-                "warning",
-            )
+            what = "the hosts are virtual machines, and ATS of their cards is off."
+            fix = f"set {setting} to true, unless you measure without GPUDirect on purpose."
+            yield Finding(what, (place,), fix, "warning")

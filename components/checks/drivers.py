@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Final
 
-from components.catalogue.driver_versions import (
-    MLNX_OFED_LAST,
-    SYSTEMS,
-    parse_driver_version,
-)
+from components.catalogue.driver_versions import MLNX_OFED_LAST, SYSTEMS, parse_driver_version
 from components.catalogue.operator_versions import show_version
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_nics
@@ -52,17 +48,12 @@ def _present_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     given = [key for key in ("flavour", "at_least") if key in driver.model_fields_set]
     where = tuple(at((*path, key), getattr(driver, key)) for key in given)
     if given and driver.kind != "present":
-        yield Finding(
-            f"{' and '.join(given)} {_be(given)} set, and the driver is {driver.kind}.",
-            (*where, at((*path, "kind"), driver.kind)),
-            f"remove {' and '.join(given)}, or set kind to present.",
-        )
+        what = f"{' and '.join(given)} {_be(given)} set, and the driver is {driver.kind}."
+        fix = f"remove {' and '.join(given)}, or set kind to present."
+        yield Finding(what, (*where, at((*path, "kind"), driver.kind)), fix)
     elif driver.at_least is not None and not driver.is_ofed:
-        yield Finding(
-            f"at_least is a version of NVIDIA's packages, and the flavour is {driver.flavour}.",
-            where,
-            "remove at_least, or set flavour to ofed or doca.",
-        )
+        what = f"at_least is a version of NVIDIA's packages, and the flavour is {driver.flavour}."
+        yield Finding(what, where, "remove at_least, or set flavour to ofed or doca.")
 
 
 def _own_findings(path: SpecPath, driver: DriverPackage) -> Findings:
@@ -78,14 +69,12 @@ def _own_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     if extra:
         keys = ", ".join(extra)
         what = "inbox driver comes with" if driver.kind == "inbox" else "driver is present in"
-        yield Finding(
-            f"the {what} the system, and {keys} {_be(extra)} set.",
-            (
-                *(at((*path, key), value) for key, value in extra.items()),
-                at((*path, "kind"), driver.kind),
-            ),
-            f"remove {keys}, or choose the kind of the package: doca_ofed or mlnx_ofed.",
+        where = (
+            *(at((*path, key), value) for key, value in extra.items()),
+            at((*path, "kind"), driver.kind),
         )
+        fix = f"remove {keys}, or choose the kind of the package: doca_ofed or mlnx_ofed."
+        yield Finding(f"the {what} the system, and {keys} {_be(extra)} set.", where, fix)
 
 
 def _be(keys: Sized) -> str:
@@ -111,23 +100,19 @@ def _missing_findings(path: SpecPath, driver: DriverPackage) -> Findings:
         given = {"source": driver.source, "sha256": driver.sha256}
         keys = [key for key, value in given.items() if value]
         name = "a source" if driver.source else "a checksum of a source"
-        yield Finding(
-            f"the driver has {name} and a repository, and it can come from one of them only.",
-            (
-                at((*path, keys[0]), given[keys[0]]),
-                at((*path, "repository", "url"), driver.repository.url),
-            ),
-            f"remove {' and '.join(keys)}, or repository.",
+        what = f"the driver has {name} and a repository, and it can come from one of them only."
+        where = (
+            at((*path, keys[0]), given[keys[0]]),
+            at((*path, "repository", "url"), driver.repository.url),
         )
+        yield Finding(what, where, f"remove {' and '.join(keys)}, or repository.")
 
 
 def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     if driver.packages and driver.repository is None:
-        yield Finding(
-            "packages names what to install from a repository, and there is none.",
-            (at((*path, "packages"), driver.packages),),
-            "add repository, or remove packages.",
-        )
+        what = "packages names what to install from a repository, and there is none."
+        fix = "add repository, or remove packages."
+        yield Finding(what, (at((*path, "packages"), driver.packages),), fix)
     ends = _FILES[driver.kind]
     if driver.source is not None and not driver.source.endswith(ends):
         yield Finding(
@@ -137,11 +122,9 @@ def _file_findings(path: SpecPath, driver: DriverPackage) -> Findings:
             "name the package of that form, or correct kind; of an .iso there is a .tgz as well.",
         )
     if driver.add_kernel_support and not (driver.source or "").endswith(".tgz"):
-        yield Finding(
-            "add_kernel_support is for MLNX_OFED's installer, and the source is not its .tgz.",
-            (at((*path, "add_kernel_support"), driver.add_kernel_support),),
-            "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel.",
-        )
+        what = "add_kernel_support is for MLNX_OFED's installer, and the source is not its .tgz."
+        fix = "remove it: rebuild, which is on by default, builds DOCA's modules for the kernel."
+        yield Finding(what, (at((*path, "add_kernel_support"), driver.add_kernel_support),), fix)
 
 
 def check_driver_version(spec: ClusterSpec) -> Findings:
@@ -159,11 +142,9 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
         place = at((*path, key), version)
         found = parse_driver_version(version)
         if found is None:
-            yield Finding(
-                f"{version} is no version of an RDMA driver that is known here.",
-                (place,),
-                "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0.",
-            )
+            what = f"{version} is no version of an RDMA driver that is known here."
+            fix = "write what `ofed_info -s` says, as 24.10-1.1.4.0, or a DOCA release, as 3.2.0."
+            yield Finding(what, (place,), fix)
             continue
         if driver.kind == "present":
             continue
@@ -174,11 +155,9 @@ def check_driver_version(spec: ClusterSpec) -> Findings:
                 f"set kind to {found.family}, or correct the version.",
             )
         elif driver.kind == "mlnx_ofed" and found.numbers > MLNX_OFED_LAST:
-            yield Finding(
-                f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}.",
-                (place,),
-                "choose kind doca_ofed, which goes on from there, or a 24.10 release.",
-            )
+            what = f"MLNX_OFED ended with {show_version(MLNX_OFED_LAST)}, before {driver.version}."
+            fix = "choose kind doca_ofed, which goes on from there, or a 24.10 release."
+            yield Finding(what, (place,), fix)
         yield from _card_findings(spec, path, driver)
         yield from _named_findings(path, driver)
 
@@ -210,17 +189,11 @@ def _named_findings(path: SpecPath, driver: DriverPackage) -> Findings:
     exact = named.exact is not None and wanted.exact is not None
     if named.line != wanted.line or (exact and named.exact != wanted.exact):
         holds = named.exact or f"a {named.line} driver"
-        yield Finding(
-            f"the package {name} holds {holds}, and the version is {driver.version}.",
-            where,
-            "correct the one or the other, and the checksum with it.",
-        )
+        what = f"the package {name} holds {holds}, and the version is {driver.version}."
+        yield Finding(what, where, "correct the one or the other, and the checksum with it.")
     known = SYSTEMS.get(named.line)
     system = named.system or ""
     if known is not None and system.startswith("ubuntu") and system not in known:
-        yield Finding(
-            f"a {named.line} driver is built for {', '.join(known)}, not for {system}.",
-            where[:1],
-            "read the release notes of that driver first, or choose another line.",
-            "warning",
-        )
+        what = f"a {named.line} driver is built for {', '.join(known)}, not for {system}."
+        fix = "read the release notes of that driver first, or choose another line."
+        yield Finding(what, where[:1], fix, "warning")

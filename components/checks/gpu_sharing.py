@@ -72,12 +72,9 @@ def _sliced(values: JsonValue, path: SpecPath, keys: tuple[str, ...]) -> Finding
     if shared is not None:
         yield _refuse(f"the device plugin shares GPUs ({shared}): {_SLICED}", path, keys, None)
     elif config.get("name") and not (config.get("create") or config.get("map")):
-        yield Finding(
-            f"the device plugin uses the ConfigMap {config['name']}, which is not read here.",
-            (at((*path, *keys, "name"), config["name"]),),
-            "see that it neither shares nor cuts GPUs.",
-            "warning",
-        )
+        what = f"the device plugin uses the ConfigMap {config['name']}, which is not read here."
+        fix = "see that it neither shares nor cuts GPUs."
+        yield Finding(what, (at((*path, *keys, "name"), config["name"]),), fix, "warning")
 
 
 def _refuse(what: str, path: SpecPath, keys: tuple[str, ...], value: str | None) -> Finding:
@@ -98,11 +95,9 @@ def check_gdrcopy(spec: ClusterSpec) -> Findings:
     """
     operator = spec.operators.gpu
     if operator is not None and operator.gdrcopy and operator.driver == "host":
-        yield Finding(
-            "the GPU operator brings GDRCopy with its driver, but the hosts own the GPU driver.",
-            places(spec, "operators.gpu.gdrcopy", "operators.gpu.driver"),
-            "remove gdrcopy and install gdrdrv on the hosts, or set driver to operator.",
-        )
+        what = "the GPU operator brings GDRCopy with its driver, but the hosts own the GPU driver."
+        fix = "remove gdrcopy and install gdrdrv on the hosts, or set driver to operator."
+        yield Finding(what, places(spec, "operators.gpu.gdrcopy", "operators.gpu.driver"), fix)
 
 
 _PATH: SpecPath = ("host_defaults", "toolkit")
@@ -131,17 +126,11 @@ def check_container_toolkit(spec: ClusterSpec) -> Findings:
                 "remove toolkit, or let the hosts own the GPU driver (operators.gpu.driver: host).",
             )
     elif operator is None:
-        yield Finding(
-            "the GPU operator shall bring the container toolkit, and there is no GPU operator.",
-            (where,),
-            "add operators.gpu, or set kind to present or host.",
-        )
+        what = "the GPU operator shall bring the container toolkit, and there is no GPU operator."
+        yield Finding(what, (where,), "add operators.gpu, or set kind to present or host.")
     elif runs_docker(spec):
-        yield Finding(
-            "the GPU operator's toolkit works through containerd, and containers run in Docker.",
-            (where,),
-            "set kind to present or host.",
-        )
+        what = "the GPU operator's toolkit works through containerd, and containers run in Docker."
+        yield Finding(what, (where,), "set kind to present or host.")
 
 
 def _unpinned_findings(spec: ClusterSpec) -> Findings:

@@ -63,12 +63,9 @@ def check_sysctl_name(spec: ClusterSpec) -> Findings:
     for block in _blocks(spec):
         for name, value in block.kernel.sysctls.items():
             if _is_slip(name):
-                yield Finding(
-                    f'"{name}" is nearly the name of a common kernel setting.',
-                    (at((*block.path, "sysctls", name), value),),
-                    f"compare it with sysctl -a.{did_you_mean(name, KNOWN_SETTINGS)}",
-                    "warning",
-                )
+                what = f'"{name}" is nearly the name of a common kernel setting.'
+                fix = f"compare it with sysctl -a.{did_you_mean(name, KNOWN_SETTINGS)}"
+                yield Finding(what, (at((*block.path, "sysctls", name), value),), fix, "warning")
 
 
 def _is_slip(name: str) -> bool:
@@ -159,14 +156,13 @@ def check_hugepages(spec: ClusterSpec) -> Findings:
         for size, (total, nodes) in sizes.items():
             total_mib += _MIB[size] * ((total or 0) + sum(nodes))
             if total is not None and nodes:
-                yield Finding(
-                    f"hugepages_{size} is {total}, and its per_node is {sum(nodes)} in all.",
-                    (
-                        at((*block.path, f"hugepages_{size}"), total),
-                        at((*block.path, f"hugepages_{size}_per_node"), nodes),
-                    ),
-                    "keep one of the two: per_node where pods ask for pages of their card's node.",
+                what = f"hugepages_{size} is {total}, and its per_node is {sum(nodes)} in all."
+                where = (
+                    at((*block.path, f"hugepages_{size}"), total),
+                    at((*block.path, f"hugepages_{size}_per_node"), nodes),
                 )
+                fix = "keep one of the two: per_node where pods ask for pages of their card's node."
+                yield Finding(what, where, fix)
         yield from _too_many(spec, block, total_mib)
 
 
@@ -176,11 +172,9 @@ def _too_many(spec: ClusterSpec, block: _Block, total_mib: int) -> Findings:
         for place, machine in enumerate(hypervisor.vms):
             if machine.name in names and total_mib >= machine.memory_mib:
                 path = ("environment", "hypervisors", number, "vms", place, "memory_mib")
-                yield Finding(
-                    f"huge pages take {total_mib} of {machine.memory_mib} MiB of {machine.name}.",
-                    (at(block.path, block.kernel), at(path, machine.memory_mib)),
-                    "ask for fewer pages; half of the memory is much.",
-                )
+                what = f"huge pages take {total_mib} of {machine.memory_mib} MiB of {machine.name}."
+                where = (at(block.path, block.kernel), at(path, machine.memory_mib))
+                yield Finding(what, where, "ask for fewer pages; half of the memory is much.")
 
 
 def check_guest_kernel(spec: ClusterSpec) -> Findings:
@@ -201,11 +195,9 @@ def check_guest_kernel(spec: ClusterSpec) -> Findings:
         }
         for key in (key for key, is_asked in asked.items() if is_asked):
             value = getattr(block.kernel, key)
-            yield Finding(
-                f"{key} is {value}, and the hosts are virtual machines of {kind}.",
-                (at((*block.path, key), value),),
-                f"remove {key}: it belongs to the machine below.",
-            )
+            what = f"{key} is {value}, and the hosts are virtual machines of {kind}."
+            fix = f"remove {key}: it belongs to the machine below."
+            yield Finding(what, (at((*block.path, key), value),), fix)
 
 
 def check_passed_vfs(spec: ClusterSpec) -> Findings:
@@ -217,11 +209,9 @@ def check_passed_vfs(spec: ClusterSpec) -> Findings:
         passed = [nic.netdev for host in block.hosts for nic in host.nics if nic.passes_vfs]
         for key in ("acs", "iommu"):
             if passed and getattr(block.kernel, key) == "off":
-                yield Finding(
-                    f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false).",
-                    (at((*block.path, key), "off"),),
-                    f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe.",
-                )
+                what = f"{key} is off, but VMs take the VFs of {passed[0]} (autoprobe is false)."
+                fix = f"set {key} to {'keep' if key == 'acs' else 'pt'}, or remove autoprobe."
+                yield Finding(what, (at((*block.path, key), "off"),), fix)
 
 
 def check_rdma_netns(spec: ClusterSpec) -> Findings:

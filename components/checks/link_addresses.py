@@ -78,11 +78,8 @@ def _misplaced(port: PlacedPort) -> Finding:
     what, fix = "leads to a host", "remove address: the port follows the address of the card."
     if port.port.peer is not None:
         what, fix = "is a trunk", "set mode: routed at both ends, or remove address."
-    return Finding(
-        f"{named} {what}, and an address is one of a routed link.",
-        (port.at("address"),),
-        fix,
-    )
+    where = (port.at("address"),)
+    return Finding(f"{named} {what}, and an address is one of a routed link.", where, fix)
 
 
 def _why_taken(spec: ClusterSpec, network: IPv4Network) -> str | None:
@@ -117,11 +114,8 @@ def check_routed_port(spec: ClusterSpec) -> Findings:
     for r, rail in enumerate(spec.rails):
         key = "leaves" if rail.leaves else "gateway"
         if rail.name in names and (rail.leaves or rail.gateway):
-            yield Finding(
-                f"{rail.name} has {key}, but its routed ports have networks of their own.",
-                (at(("rails", r, key)),),
-                f"remove {key}, or the ports' mode.",
-            )
+            what = f"{rail.name} has {key}, but its routed ports have networks of their own."
+            yield Finding(what, (at(("rails", r, key)),), f"remove {key}, or the ports' mode.")
 
 
 def is_able_to_route(switch: Switch) -> bool:

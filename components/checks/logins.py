@@ -71,27 +71,21 @@ def _none(spec: ClusterSpec, h: int, host: Host) -> Findings:
     place = at((*path, "login"), host.login)
     foreign, guests = isinstance(spec.kubernetes, ExistingPlane), isinstance(spec.environment, Esxi)
     if host.ssh is not None:
-        yield Finding(
-            f"{host.name} has an ssh, and login: none says that nothing logs in to it.",
-            (place, at((*path, "ssh", "address"), host.ssh.address)),
-            "remove one of the two.",
-        )
+        what = f"{host.name} has an ssh, and login: none says that nothing logs in to it."
+        fix = "remove one of the two."
+        yield Finding(what, (place, at((*path, "ssh", "address"), host.ssh.address)), fix)
     elif host.role != "worker":
-        yield Finding(
-            f"{host.name} is a {host.role.replace('_', ' ')} host, and nothing logs in to it.",
-            (place, at((*path, "role"), host.role)),
-            "add its ssh: login: none is for workers of an existing cluster.",
-        )
+        what = f"{host.name} is a {host.role.replace('_', ' ')} host, and nothing logs in to it."
+        fix = "add its ssh: login: none is for workers of an existing cluster."
+        yield Finding(what, (place, at((*path, "role"), host.role)), fix)
     elif not foreign or guests:
         ours = (
             "its virtual machine" if foreign else "its cluster" if spec.kubernetes else "its work"
         )
         kind = at(("environment", "kind"), spec.environment.kind)
-        yield Finding(
-            f"nothing logs in to {host.name}, and {ours} is Railyard's to set up.",
-            (place, kind if foreign else _plane(spec)),
-            "add its ssh; or use plane: existing if someone else runs the cluster.",
-        )
+        what = f"nothing logs in to {host.name}, and {ours} is Railyard's to set up."
+        fix = "add its ssh; or use plane: existing if someone else runs the cluster."
+        yield Finding(what, (place, kind if foreign else _plane(spec)), fix)
 
 
 def _plane(spec: ClusterSpec) -> Place:

@@ -30,11 +30,9 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
         return
     owner = at((*_NETWORK, "vfs"), network.vfs)
     if not vfs_by_operator(spec):
-        yield Finding(
-            f"the network operator makes VFs, but pods of mode {spec.pod_network.mode} get none.",
-            (owner, at(("pod_network", "mode"), spec.pod_network.mode)),
-            "set operators.network.vfs to host, or pod_network.mode to sriov.",
-        )
+        what = f"the network operator makes VFs, but pods of mode {spec.pod_network.mode} get none."
+        fix = "set operators.network.vfs to host, or pod_network.mode to sriov."
+        yield Finding(what, (owner, at(("pod_network", "mode"), spec.pod_network.mode)), fix)
         return
     yield from _needs_drain(spec, owner, "makes VFs")
     yield from _of_hosts(spec, owner)
@@ -43,11 +41,9 @@ def check_vf_maker(spec: ClusterSpec) -> Findings:
 
 def _needs_drain(spec: ClusterSpec, owner: Place, does: str) -> Findings:
     if spec.disruption.reboots == "deny":
-        yield Finding(
-            f"hosts may not be drained or rebooted, but the operator that {does} may do both.",
-            (owner, at(("disruption", "reboots"), spec.disruption.reboots)),
-            "set disruption.reboots to allow, or leave it to the hosts, which wait for you.",
-        )
+        what = f"hosts may not be drained or rebooted, but the operator that {does} may do both."
+        fix = "set disruption.reboots to allow, or leave it to the hosts, which wait for you."
+        yield Finding(what, (owner, at(("disruption", "reboots"), spec.disruption.reboots)), fix)
 
 
 def _of_hosts(spec: ClusterSpec, owner: Place) -> Findings:
@@ -61,19 +57,15 @@ def _of_hosts(spec: ClusterSpec, owner: Place) -> Findings:
         }
         for path, value in values.items():
             if value is not None:
-                yield Finding(
-                    f"{nic} has {path[-1]}, and the network operator makes its VFs.",
-                    (at(path, value), owner),
-                    f"remove {path[-1]}, or set operators.network.vfs to host.",
-                )
+                what = f"{nic} has {path[-1]}, and the network operator makes its VFs."
+                fix = f"remove {path[-1]}, or set operators.network.vfs to host."
+                yield Finding(what, (at(path, value), owner), fix)
     for h, host in enumerate(spec.hosts):
         for p, port in enumerate(host.hca_sriov):
             if port.guids and host.role == "worker":
-                yield Finding(
-                    f"{host.name} {port.pci} has GUIDs for VFs, but the operator sets others.",
-                    (at(("hosts", h, "hca_sriov", p, "guids")), owner),
-                    "remove guids, or set operators.network.vfs to host.",
-                )
+                what = f"{host.name} {port.pci} has GUIDs for VFs, but the operator sets others."
+                fix = "remove guids, or set operators.network.vfs to host."
+                yield Finding(what, (at(("hosts", h, "hca_sriov", p, "guids")), owner), fix)
 
 
 def _slots(spec: ClusterSpec, owner: Place) -> Findings:
@@ -107,11 +99,9 @@ def check_firmware_setter(spec: ClusterSpec) -> Findings:
         if host.role != "worker" or not (host.nics or host.hca_sriov):
             continue
         if not asked.manage:
-            yield Finding(
-                f"the firmware of {host.name} is the operator's, and the file asks for none.",
-                (owner, at(("host_defaults", "firmware"))),
-                "set firmware.manage, or operators.network.firmware to host.",
-            )
+            what = f"the firmware of {host.name} is the operator's, and the file asks for none."
+            fix = "set firmware.manage, or operators.network.firmware to host."
+            yield Finding(what, (owner, at(("host_defaults", "firmware"))), fix)
             continue
         yield from _cards(spec, h, owner)
 
@@ -120,25 +110,19 @@ def _cards(spec: ClusterSpec, h: int, owner: Place) -> Findings:
     host = spec.hosts[h]
     asked = spec.settings_of(host).firmware
     for p, port in enumerate(host.hca_sriov):
-        yield Finding(
-            f"{host.name} {port.pci} (hca_sriov) has no model, which a template needs.",
-            (at(("hosts", h, "hca_sriov", p, "pci"), port.pci), owner),
-            "set operators.network.firmware to host.",
-        )
+        what = f"{host.name} {port.pci} (hca_sriov) has no model, which a template needs."
+        fix = "set operators.network.firmware to host."
+        yield Finding(what, (at(("hosts", h, "hca_sriov", p, "pci"), port.pci), owner), fix)
     for n, nic in enumerate(host.nics):
         path: SpecPath = ("hosts", h, "nics", n)
         if nic.pf_device is None:
-            yield Finding(
-                f"the PCI device id of a {nic.model} is not known, and a template names it.",
-                (at((*path, "model"), nic.model), owner),
-                "write pci_id under nic_models, or set operators.network.firmware to host.",
-            )
+            what = f"the PCI device id of a {nic.model} is not known, and a template names it."
+            fix = "write pci_id under nic_models, or set operators.network.firmware to host."
+            yield Finding(what, (at((*path, "model"), nic.model), owner), fix)
         if not offered_vfs(asked, host, nic):
-            yield Finding(
-                f"{host.name} {nic.netdev} needs no VFs, and a template would switch SR-IOV off.",
-                (at((*path, "vfs"), nic.vfs), owner),
-                "write firmware.num_of_vfs, or set operators.network.firmware to host.",
-            )
+            what = f"{host.name} {nic.netdev} needs no VFs, and a template would switch SR-IOV off."
+            fix = "write firmware.num_of_vfs, or set operators.network.firmware to host."
+            yield Finding(what, (at((*path, "vfs"), nic.vfs), owner), fix)
 
 
 _BY_KEY: Final[Mapping[Part, str]] = {
@@ -163,23 +147,16 @@ def check_cluster_part(spec: ClusterSpec) -> Findings:
         owner = written_owner(spec, part)
         title = TABLE[part].title
         if owner == "none" and needs(spec, part):
-            yield Finding(
-                f"{title} is none, and the site needs it.",
-                (_place(part, owner), *_asking(spec, part)),
-                "write theirs if it is there, or ours.",
-            )
+            where = (_place(part, owner), *_asking(spec, part))
+            fix = "write theirs if it is there, or ours."
+            yield Finding(f"{title} is none, and the site needs it.", where, fix)
         elif owner == "ours" and not needs(spec, part):
-            yield Finding(
-                f"{title} is to be ours, and nothing in this file asks for it.",
-                (_place(part, owner),),
-                _fix_of_unasked(part),
-            )
+            what = f"{title} is to be ours, and nothing in this file asks for it."
+            yield Finding(what, (_place(part, owner),), _fix_of_unasked(part))
         elif owner == "theirs" and part in _BY_KEY and needs(spec, part):
-            yield Finding(
-                f"{title} is theirs, and operators.{_BY_KEY[part]} installs another one.",
-                (_place(part, owner), *_asking(spec, part)),
-                f"remove operators.{_BY_KEY[part]}, or write ours.",
-            )
+            what = f"{title} is theirs, and operators.{_BY_KEY[part]} installs another one."
+            fix = f"remove operators.{_BY_KEY[part]}, or write ours."
+            yield Finding(what, (_place(part, owner), *_asking(spec, part)), fix)
     yield from _two_publishers(spec)
 
 
@@ -208,8 +185,6 @@ def _two_publishers(spec: ClusterSpec) -> Findings:
     for theirs, ours in (pair, pair[::-1]):
         if (owners[theirs], owners[ours]) != ("theirs", "ours"):
             continue
-        yield Finding(
-            f"{TABLE[theirs].title} (theirs) and operators.{_BY_KEY[ours]} both publish GPUs.",
-            (_place(theirs, "theirs"), *_asking(spec, ours)),
-            f"remove operators.{_BY_KEY[ours]}.",
-        )
+        what = f"{TABLE[theirs].title} (theirs) and operators.{_BY_KEY[ours]} both publish GPUs."
+        fix = f"remove operators.{_BY_KEY[ours]}."
+        yield Finding(what, (_place(theirs, "theirs"), *_asking(spec, ours)), fix)

@@ -7,16 +7,16 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at
-from components.checks.tiers import (
+from components.checks.topology import (
     LEAF,
     SPINE,
     joined_by_routes,
     leaves_below,
+    list_ports,
     reachable,
     tiers_of,
     units_of,
 )
-from components.checks.topology import list_ports
 from components.core.problem import SpecPath
 from components.fabric.links import switches_of_rails
 from components.model.cluster import ClusterSpec
@@ -86,17 +86,12 @@ def _named(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Fin
                 "name the switch into which the hosts of that subnet are plugged.",
             )
         elif leaf not in holders and leaf not in odd:
-            yield Finding(
-                f"{rail.name} has a subnet on {leaf}, but no host of it is plugged in there.",
-                where,
-                "remove it, or add the ports of its hosts to the switch.",
-            )
+            what = f"{rail.name} has a subnet on {leaf}, but no host of it is plugged in there."
+            yield Finding(what, where, "remove it, or add the ports of its hosts to the switch.")
         elif leaf in holders and not is_routed(switches[leaf]):
-            yield Finding(
-                f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed.",
-                where,
-                "add routing: {asn: 65101, router_id: 10.255.0.1}, and links with mode: routed.",
-            )
+            what = f"{rail.name} has a subnet on {leaf}, and {leaf} is not routed."
+            fix = "add routing: {asn: 65101, router_id: 10.255.0.1}, and links with mode: routed."
+            yield Finding(what, where, fix)
 
 
 def is_routed(switch: Switch) -> bool:
@@ -146,11 +141,10 @@ def _parts(spec: ClusterSpec, r: int, rail: Rail) -> Findings:
             )
     for group in _overlapping(rail):
         parts = [f"on {leaf}, {rail.leaves[leaf].subnet}" for leaf in group]
-        yield Finding(
-            f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them.",
-            tuple(at(_path(r, leaf, "subnet"), rail.leaves[leaf].subnet) for leaf in group),
-            f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}.",
-        )
+        what = f"{rail.name} has overlapping subnets {in_words(parts)}: both leaves announce them."
+        where = tuple(at(_path(r, leaf, "subnet"), rail.leaves[leaf].subnet) for leaf in group)
+        fix = f"choose separate parts, for example {suggest_leaves(rail, [*rail.leaves])}."
+        yield Finding(what, where, fix)
 
 
 def _overlapping(rail: Rail) -> Iterator[list[str]]:
@@ -173,17 +167,13 @@ def _ways(spec: ClusterSpec, r: int, rail: Rail, holders: Sequence[str]) -> Find
     for leaf in leaves[1:]:
         where = (at(_path(r, leaves[0])), at(_path(r, leaf)))
         if leaf in reachable(spec, rail.name, leaves[0]):
-            yield Finding(
-                f"a trunk joins {leaves[0]} and {leaf}, two subnets of {rail.name}.",
-                where,
-                f"set mode: routed at both ends, or leave {rail.name} out of the link's rails.",
-            )
+            what = f"a trunk joins {leaves[0]} and {leaf}, two subnets of {rail.name}."
+            fix = f"set mode: routed at both ends, or leave {rail.name} out of the link's rails."
+            yield Finding(what, where, fix)
         elif leaf not in joined.get(leaves[0], frozenset()):
-            yield Finding(
-                f"no routed links join {leaves[0]} and {leaf}, which both have {rail.name}.",
-                where,
-                f"write links with mode: routed from {leaf} to the spines of {leaves[0]}.",
-            )
+            what = f"no routed links join {leaves[0]} and {leaf}, which both have {rail.name}."
+            fix = f"write links with mode: routed from {leaf} to the spines of {leaves[0]}."
+            yield Finding(what, where, fix)
 
 
 def check_spine_link(spec: ClusterSpec) -> Findings:

@@ -8,27 +8,22 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-from components.checks import pins, stack_keys
+from components.checks import site_files
 from components.checks.rule import Rule, rule_of
 
 _MODULES: Final = (
-    "mtu",
-    "traffic",
+    "packets",
     "cabling",
     "links",
-    "loops",
     "link_addresses",
     "routing",
     "rail_leaves",
     "capability",
-    "splits",
     "lacks",
     "asked",
     "naming",
     "addresses",
     "access",
-    "reach",
-    "vendors",
     "machines",
     "vfs",
     "card_firmware",
@@ -38,21 +33,16 @@ _MODULES: Final = (
     "kernel",
     "plugins",
     "pod_networks",
-    "pod_pools",
     "partitions",
     "operator_owners",
     "hypervisors",
-    "containers",
     "software",
     "planes",
     "logins",
     "jobs",
-    "kubespray",
     "sources",
     "cloud",
     "infiniband",
-    "ib_links",
-    "acceptance",
 )
 """The modules of this folder that have rules, in the order of the reference."""
 
@@ -88,10 +78,7 @@ FILE_RULES: Final = (
         "truth value.",
     ),
     FileRule("unknown-choice", "Where there are a few choices, the value is one of them."),
-    FileRule(
-        "out-of-range",
-        "A number, or the length of a list, is within the limits of its key.",
-    ),
+    FileRule("out-of-range", "A number, or the length of a list, is within the limits of its key."),
     FileRule(
         "malformed",
         "A value has the form of its key, and is one that its key can have: a name, an address, a "
@@ -116,10 +103,7 @@ FILE_RULES: Final = (
         "an example that is another one on every site, such as addresses, host keys and PCI "
         "addresses; a value that happens to be right stays, and its mark goes.",
     ),
-    FileRule(
-        "secret-value",
-        inspect.getdoc(stack_keys.check_secret_value) or "",
-    ),
+    FileRule("secret-value", inspect.getdoc(site_files.check_secret_value) or ""),
     FileRule(
         "waiver",
         """A waiver names a rule that may be wrong for a site's hardware, and hides something.
@@ -130,9 +114,9 @@ report. Rules of safety, and those without which no plan can be made, cannot be 
 says so of each.""",
     ),
     FileRule("lock-file", "The lock beside the site is one that `railyard pin` wrote."),
-    FileRule("lock-entry", inspect.getdoc(pins.check_lock_entry) or ""),
-    FileRule("bundle", inspect.getdoc(pins.check_bundle) or ""),
-    FileRule("project-path", inspect.getdoc(pins.check_project_path) or ""),
-    FileRule("stack-key", inspect.getdoc(stack_keys.check_stack_key) or ""),
+    FileRule("lock-entry", inspect.getdoc(site_files.check_lock_entry) or ""),
+    FileRule("bundle", inspect.getdoc(site_files.check_bundle) or ""),
+    FileRule("project-path", inspect.getdoc(site_files.check_project_path) or ""),
+    FileRule("stack-key", inspect.getdoc(site_files.check_stack_key) or ""),
 )
 """The rules on the text, and on the stack file around the site."""

@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from components.artefacts.lock import Lock, read_lock
-from components.checks.pins import (
+from components.checks.registry import RULES
+from components.checks.render import render_text
+from components.checks.site_files import (
     Unpinned,
     check_bundle,
     check_lock_entry,
     check_project_path,
+    check_secret_value,
+    check_stack_key,
     find_unpinned,
 )
-from components.checks.registry import RULES
-from components.checks.render import render_text
-from components.checks.stack_keys import check_secret_value, check_stack_key
 from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath

@@ -55,12 +55,9 @@ def check_waiver(spec: ClusterSpec, waived: Sequence[Waived] | None) -> Findings
             yield Finding(why, (at(("waive", rule), reason),), "remove the waiver.")
     for each in waived or ():
         if not each.hides:
-            yield Finding(
-                f"the waiver of {each.rule} hides nothing: the site keeps to that rule.",
-                (at(("waive", each.rule), each.reason),),
-                "remove the waiver, so that it does not hide a later mistake.",
-                "warning",
-            )
+            what = f"the waiver of {each.rule} hides nothing: the site keeps to that rule."
+            fix = "remove the waiver, so that it does not hide a later mistake."
+            yield Finding(what, (at(("waive", each.rule), each.reason),), fix, "warning")
 
 
 def _why_not(rule: str) -> str | None:

@@ -16,7 +16,7 @@ from components.artefacts.logins import docker_logins
 from components.artefacts.naming import in_registry, registry_host
 from components.artefacts.registry import RegistryClient
 from components.artefacts.web import Access, Login
-from components.checks.pins import find_unpinned
+from components.checks.site_files import find_unpinned
 from components.cli.app import say
 from components.cli.pin import load_pinnable, reach_of
 from components.core.errors import Bug, UsageError

@@ -17,9 +17,9 @@ from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Pinned, Reach, pin_site
 from components.artefacts.resolve import merged
 from components.checks.access import list_secrets
-from components.checks.pins import MENDED_BY_FETCHING
 from components.checks.render import render_text
 from components.checks.site import check_loaded
+from components.checks.site_files import MENDED_BY_FETCHING
 from components.cli.app import command_app, say
 from components.cli.stack import read_config
 from components.core.errors import SpecError, UsageError

@@ -10,7 +10,7 @@ from components.artefacts.naming import sends_files
 from components.artefacts.pin import Reach, chart_archive_of
 from components.artefacts.reference import parse_image
 from components.artefacts.web import FetchError, length_of, measure
-from components.checks.pins import refused_unpinned
+from components.checks.site_files import refused_unpinned
 from components.core.finding import Finding
 from components.core.placeholder import has_placeholder
 from components.model.cluster import ClusterSpec

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from components.checks.docs import render_rules_page
+from components.checks.render import render_rules_page
 from components.checks.site import CheckedSite, check_site, load_checked_site
 from components.reading.load import parse_site
 from tests.checks.cases import (

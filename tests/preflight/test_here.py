@@ -16,7 +16,7 @@ import yaml
 from components.artefacts import listing
 from components.artefacts.lock import Lock
 from components.artefacts.pin import Reach
-from components.checks.pins import refused_unpinned
+from components.checks.site_files import refused_unpinned
 from components.core.finding import Finding
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
