@@ -9,16 +9,16 @@ from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import SpecPath
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
-from components.model.containers import Containers
 from components.model.fabric import Switch
-from components.model.instances import crusoe_of
+from components.model.jobs import Containers
 from components.model.jump_hosts import JumpError, ReachedSsh, hops_of
 from components.model.kubernetes import ExistingPlane
-from components.model.name_lists import fold_names
 from components.model.reach import how_to_pin
 from components.model.sources import Sources
+from components.model.texts import fold_names
 from components.model.units import SecretRef, Ssh
 from components.model.ways import default_way, each_ssh
+from components.model.worker_kinds import crusoe_of
 from components.reading.wording import did_you_mean
 from components.remote.endpoint import endpoint_of
 

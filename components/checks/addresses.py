@@ -10,7 +10,7 @@ from typing import Final
 
 from components.checks.rule import Finding, Findings, at, places, unique
 from components.checks.topology import PlacedNic, list_nics, reachable
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.core.problem import Place, SpecPath
 from components.fabric.links import switches_of_rails
 from components.model.cluster import ClusterSpec

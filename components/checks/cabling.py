@@ -14,7 +14,7 @@ from components.checks.topology import (
     reachable,
 )
 from components.core.problem import SpecPath
-from components.fabric.splits import splits_of
+from components.fabric.ports import splits_of
 from components.fabric.systems import driver_of, system_of
 from components.model.cluster import ClusterSpec
 from components.reading.wording import did_you_mean

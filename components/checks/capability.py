@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
-from components.catalogue.other_vendors import why_unplanned
+from components.catalogue.cards import why_unplanned
 from components.catalogue.switches import MODELS
 from components.catalogue.switches.switch_model import SwitchModel
 from components.catalogue.switches.systems import FOREIGN_RELEASES, SWITCH_SYSTEMS
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import Cable, PlacedPort, list_all_ports, list_cables
 from components.core.problem import Place, SpecPath
-from components.fabric.queues import link_speed
-from components.fabric.splits import PortSplit, splits_of
+from components.fabric.ports import PortSplit, link_speed, splits_of
 from components.fabric.systems import driver_of, least_release, system_of
 from components.fabric.systems.switch_system import RoceProfile
 from components.model.cluster import ClusterSpec

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Final
 
-from components.catalogue.instance_types import GPU_TYPES, InstanceType, find_type, fits_image
+from components.catalogue.environments import GPU_TYPES, InstanceType, find_type, fits_image
 from components.checks.planes import with_role
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import Place, SpecPath
-from components.model.cloud import CrusoeProvision, InstancePool
 from components.model.cluster import ClusterSpec
-from components.model.instances import crusoe_of, instance_names
+from components.model.environments import CrusoeProvision, InstancePool
+from components.model.worker_kinds import crusoe_of, instance_names
 from components.reading.wording import did_you_mean
 
 _INSTANCES: Final = ("environment", "instances")

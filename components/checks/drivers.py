@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Final
 
-from components.catalogue.driver_versions import MLNX_OFED_LAST, SYSTEMS, parse_driver_version
-from components.catalogue.operator_versions import show_version
+from components.catalogue.operator_versions import (
+    MLNX_OFED_LAST,
+    SYSTEMS,
+    parse_driver_version,
+    show_version,
+)
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_nics
 from components.core.problem import SpecPath
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage
 
 _FILES: Final = {"doca_ofed": (".deb", ".rpm"), "mlnx_ofed": (".tgz",)}
 """Kind to the packages that NVIDIA offers of it."""

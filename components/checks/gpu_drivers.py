@@ -6,21 +6,23 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from components.catalogue.driver_versions import (
+from components.catalogue.operator_versions import (
+    GPU_DRIVER_LEAST,
     NV_PEER_MEM_LEAST,
     OPEN_MODULES_LEAST,
     PEERMEM_LEAST,
     gpu_branch,
     parse_driver_version,
+    parse_numbers,
+    show_version,
 )
-from components.catalogue.operator_versions import GPU_DRIVER_LEAST, parse_numbers, show_version
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import list_nics
 from components.core.problem import SpecPath
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage
 from components.model.hosts import Host, HostDefaults, HostGroup
-from components.model.operator_owned import gpu_driver_owner, gpu_paths
+from components.model.owners import gpu_driver_owner, gpu_paths
 
 
 def check_gpu_direct(spec: ClusterSpec) -> Findings:

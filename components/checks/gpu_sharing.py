@@ -10,9 +10,9 @@ from pydantic import JsonValue
 from components.artefacts.listing import charts_by_release
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
+from components.model.cards import ContainerToolkit
 from components.model.cluster import ClusterSpec
-from components.model.drivers import ContainerToolkit
-from components.model.operator_owned import runs_docker, toolkit_owner
+from components.model.owners import runs_docker, toolkit_owner
 
 _SHARING: Final = ("timeSlicing", "mps")
 """Keys of the device plugin's `sharing` (k8s-device-plugin v0.19.3, README)."""

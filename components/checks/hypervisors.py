@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from components.catalogue.esxi_releases import parse_release
+from components.catalogue.environments import parse_release
 from components.checks.rule import Finding, Findings, at, places, unique
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec

@@ -10,9 +10,8 @@ from components.checks.rule import Finding, Findings, at
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
-from components.model.instances import crusoe_of
-from components.model.kernel import KernelSettings
-from components.model.sysctls import KNOWN_SETTINGS
+from components.model.kernel import KNOWN_SETTINGS, KernelSettings
+from components.model.worker_kinds import crusoe_of
 from components.reading.wording import did_you_mean
 
 _NEARLY: Final = 2

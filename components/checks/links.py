@@ -8,12 +8,11 @@ from typing import Final
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import PlacedPort, list_all_ports, list_cables, list_link_ports
 from components.core.problem import Place
-from components.fabric.queues import link_speed
-from components.fabric.splits import part_speeds, speeds_of, splits_by_speed, splits_of
+from components.fabric.ports import link_speed, part_speeds, speeds_of, splits_by_speed, splits_of
 from components.fabric.systems import driver_of, system_of
 from components.fabric.systems.switch_system import LinkForm
 from components.model.cluster import ClusterSpec
-from components.model.switch_ports import Fec, LinkSettings
+from components.model.switch_models import Fec, LinkSettings
 from components.reading.wording import did_you_mean, show_value
 
 

@@ -14,7 +14,7 @@ from components.model.environments import Esxi
 from components.model.hosts import Host
 from components.model.kernel import KernelSettings
 from components.model.kubernetes import ExistingPlane
-from components.model.operator_owned import firmware_by_operator, vfs_by_operator
+from components.model.owners import firmware_by_operator, vfs_by_operator
 
 Asks = Callable[[Any], bool]
 """Whether a value asks for something to be set on the host, or to be looked at there."""

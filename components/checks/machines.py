@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from components.catalogue.cards import CARDS
-from components.catalogue.other_vendors import (
+from components.catalogue.cards import (
+    CARDS,
     gpu_vendor,
     nic_vendor,
     prefix_vendor,

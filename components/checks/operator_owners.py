@@ -11,8 +11,13 @@ from components.checks.topology import list_nics
 from components.core.problem import Place, SpecPath
 from components.hosts.firmware import offered_vfs
 from components.model.cluster import ClusterSpec
-from components.model.operator_owned import firmware_by_operator, vfs_by_operator
-from components.model.owners import needs, owners_of, written_owner
+from components.model.owners import (
+    firmware_by_operator,
+    needs,
+    owners_of,
+    vfs_by_operator,
+    written_owner,
+)
 
 _NETWORK: SpecPath = ("operators", "network")
 

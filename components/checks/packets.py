@@ -17,7 +17,7 @@ from components.checks.topology import (
 )
 from components.core.problem import SpecPath
 from components.fabric.links import link_addresses
-from components.fabric.queues import marking_of, port_marking
+from components.fabric.ports import marking_of, port_marking
 from components.fabric.systems import system_of
 from components.fabric.systems.switch_system import ONE_SHOT_PRIORITY
 from components.model.cluster import ClusterSpec

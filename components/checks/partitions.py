@@ -9,10 +9,9 @@ from components.checks.rule import Finding, Findings, at, places, repeated, uniq
 from components.core.problem import Place, SpecPath
 from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
-from components.model.cni import way_of
 from components.model.infiniband import IbPartition, IbRail, InfiniBand
-from components.model.operator_owned import vfs_by_operator
 from components.model.operators import IbKubernetes
+from components.model.owners import vfs_by_operator, way_of
 from components.pod_network.ib_rails import rail_ports
 from components.pod_network.matrix import WAYS
 from components.reading.wording import did_you_mean

@@ -7,7 +7,7 @@ from typing import Final
 from components.catalogue.operator_versions import parse_numbers
 from components.checks.addresses import as_ipv4
 from components.checks.rule import Finding, Findings, at, places
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.core.problem import SpecPath
 from components.kubernetes.kubespray.settings import LEFT, fights_ours
 from components.kubernetes.planes.alignment import kubelet_fields

@@ -13,8 +13,8 @@ from components.checks.software import known_with
 from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.cni import way_of
 from components.model.fabric import Rail
+from components.model.owners import way_of
 from components.model.rail_subnets import subnet_of
 from components.pod_network.attachment import hca_count, takes_nic
 

@@ -24,10 +24,10 @@ from components.checks.site_files import (
 from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
-from components.fabric.splits import splits_of
+from components.fabric.ports import splits_of
 from components.model.cluster import ClusterSpec
-from components.model.instances import written_at
 from components.model.once import without_collector
+from components.model.worker_kinds import written_at
 from components.reading import port_ranges
 from components.reading.load import Loaded, load_config_value, load_site
 from components.reading.site_path import find_project

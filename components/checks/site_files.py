@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from components.artefacts.bundle import INDEX, open_bundle, wanted_of
 from components.artefacts.listing import Artefact, artefacts_of
-from components.artefacts.lock import Entry, Lock
+from components.artefacts.lock import INDEX, Entry, Lock, open_bundle, wanted_of
 from components.checks.access import list_secrets
 from components.checks.rule import Finding, Findings, at, places
 from components.core.errors import SpecError

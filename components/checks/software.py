@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from components.catalogue.cni_folders import DISTRIBUTIONS, FIRST_K3S
+from components.catalogue.cluster_parts import DISTRIBUTIONS, FIRST_K3S
 from components.catalogue.operator_versions import (
     CONTAINERD,
     GPU_OPERATOR,
@@ -29,11 +29,9 @@ from components.checks.planes import with_role
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, uses_multus
-from components.model.containers import DOCKER_HUB, registry_of
-from components.model.operator_owned import runs_docker, toolkit_owner
-from components.model.operators import ChartSource
-from components.model.version_sets import VERSION_PATHS, versions_of
+from components.model.jobs import DOCKER_HUB, registry_of
+from components.model.operators import VERSION_PATHS, ChartSource, versions_of
+from components.model.owners import cni_paths, runs_docker, toolkit_owner, uses_multus
 from components.operators.network import container_tag
 
 _CLOSED: Final = (DOCKER_HUB, "nvcr.io", "ghcr.io", "quay.io")
@@ -258,7 +256,7 @@ def check_k3s_cni(spec: ClusterSpec) -> Findings:
     Older releases keep their programs in a folder whose name changes at every upgrade. They do not
     look into the folder that Multus and the other plugins are copied to: pods with a rail stay in
     ContainerCreating. The first releases with the folder are in
-    components/catalogue/cni_folders.py.
+    components/catalogue/cluster_parts.py.
     """
     plane = spec.kubernetes
     k3s = parse_k3s(plane.version) if plane else None

@@ -11,7 +11,7 @@ from components.artefacts.listing import artefacts_of, charts_by_release
 from components.checks.rule import Finding, Findings, at, places
 from components.core.problem import SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.instances import crusoe_of
+from components.model.worker_kinds import crusoe_of
 from components.operators.plan import chart_values
 
 _ZEROS: Final = "0" * 64

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from components.catalogue import upstream
-from components.model.containers import RegistryLogin
+from components.model.jobs import RegistryLogin
 from components.model.texts import LocalPath
 from components.model.units import Frozen, PinnedImage
 

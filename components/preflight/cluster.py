@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Final, cast
 
 from components.core.errors import DeviceError, UnreachableError
-from components.core.finding import Finding
 from components.core.limits import Deadline, end_within
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.kubernetes.calls import TRIES, Calls, KubernetesCalls
 from components.kubernetes.client import make_client

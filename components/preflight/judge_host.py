@@ -13,7 +13,7 @@ from components.catalogue.upstream import (
     PROBE_DRIVERS,
     PROBE_DRIVERS_SINCE,
 )
-from components.core.finding import Finding, Severity
+from components.core.problem import Finding, Level
 from components.preflight.artefacts import LATER, judge_files, judge_images
 from components.preflight.wants import DRIVER_ROOM_KIB, HostWants
 
@@ -58,7 +58,7 @@ class _Case:
         actual: str,
         wanted: str,
         fix: str,
-        severity: Severity = "problem",
+        severity: Level = "problem",
     ) -> Finding:
         return Finding(self.wants.device, cause, what, actual, wanted, fix, severity)
 
@@ -228,7 +228,7 @@ def _disk(case: _Case) -> Iterator[Finding]:
     for folder, (kib, severity) in needs.items():
         free = case.fact(f"disk.{folder}")
         if free.isdigit() and int(free) < kib:
-            full: Severity = "problem" if severity == "problem" or not int(free) else "warning"
+            full: Level = "problem" if severity == "problem" or not int(free) else "warning"
             what = f"there is little room in {folder}."
             wanted = f"{kib >> 10} MiB free"
             clean = "dnf clean all" if case.installer == "dnf" else "apt-get clean"

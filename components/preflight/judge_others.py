@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from components.catalogue.esxi_releases import FIRST_ATS, parse_release
-from components.core.finding import Finding, Severity
+from components.catalogue.environments import FIRST_ATS, parse_release
+from components.core.problem import Finding, Level
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable
 from components.fabric.cabling import RoutedLinks
-from components.fabric.drift import lost_ways, networks_of
+from components.fabric.edit import lost_ways, networks_of
 from components.fabric.identity import Identity
 from components.fabric.parts import Sessions
 from components.fabric.plan import SwitchPlan
@@ -32,7 +32,7 @@ _SLOW: Final = re.compile(r"accepted the login, but did not finish")
 _REFUSAL: Final = re.compile(
     r"(?P<topic>[\w-]+): (?P<what>.*?)\n  where  (?P<where>.*?)\n  fix    (?P<fix>.*)", re.DOTALL
 )
-_SEVERITIES: Final[dict[str, Severity]] = {
+_SEVERITIES: Final[dict[str, Level]] = {
     "lost": "warning",
     "unread": "unreachable",
     "unsaid": "warning",
@@ -99,7 +99,12 @@ def judge_session(device: str, failed: Unreachable) -> Finding:
 
 
 def _session(
-    device: str, cause: str, what: str, actual: str, fix: str, severity: Severity = "unreachable"
+    device: str,
+    cause: str,
+    what: str,
+    actual: str,
+    fix: str,
+    severity: Level = "unreachable",
 ) -> Finding:
     return Finding(device, cause, what, actual, "a session that reads", fix, severity)
 

@@ -17,10 +17,16 @@ from components.core.problem import Place, Problem, SpecPath, render_path
 from components.model.texts import REFUSED
 from components.model.units import SecretRef
 from components.reading.key_docs import docs_of
-from components.reading.members import Owner, models_at, owner_of, pattern_of, quoted_words
-from components.reading.patterns import PATTERNS, mend_text, offer_number, words_of
-from components.reading.secret_wording import no_source, open_secret, secret_path
-from components.reading.unions import NO_KIND
+from components.reading.members import NO_KIND, Owner, models_at, owner_of, pattern_of, quoted_words
+from components.reading.patterns import (
+    PATTERNS,
+    mend_text,
+    no_source,
+    offer_number,
+    open_secret,
+    secret_path,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

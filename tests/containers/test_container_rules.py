@@ -7,7 +7,7 @@ import pytest
 from components.checks import software
 from components.checks.access import list_secrets
 from components.checks.rule import rule_of
-from components.model.containers import ImageBuild
+from components.model.jobs import ImageBuild
 from tests.containers.site import load_spec
 
 RULES = (

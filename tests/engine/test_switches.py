@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 import pulumi
-from components.fabric.drift import asked_of_switch, drift_of_switch
+from components.fabric.edit import asked_of_switch, drift_of_switch
 from components.update.refusals import exec_notes
 from components.fabric import Fabric
 from components.fabric.device import observe_switch

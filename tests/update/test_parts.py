@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from components.checks.site import load_checked_site
-from components.core.finding import Finding, Severity
+from components.core.problem import Finding, Severity
 from components.drift.applied import Applied
 from components.kubernetes.parts.look import PartsAsked
 from components.plan.make import make_plan
