@@ -118,32 +118,18 @@ def _judge_switch(switch: Switch, identity: Identity) -> Iterator[Finding]:
     system = system_of(switch.os)
     yield from _silent(switch, identity)
     if identity.release and _numbers(switch, identity.release) != _numbers(switch, switch.release):
-        yield Finding(
-            switch.name,
-            "switch-release",
-            "the switch runs another release than the file says, which decides what it can do.",
-            identity.release,
-            switch.release,
-            f"write the release that it runs, such as {system.a_release}, or update it",
-        )
+        what = "the switch runs another release than the file says, which decides what it can do."
+        fix = f"write the release that it runs, such as {system.a_release}, or update it"
+        yield Finding(switch.name, "switch-release", what, identity.release, switch.release, fix)
     if identity.model and not _same_model(identity.model, switch.model):
-        yield Finding(
-            switch.name,
-            "switch-model",
-            "the switch is another model than the file says.",
-            identity.model,
-            switch.model,
-            "write its model in switches[].model, or correct the address",
-        )
+        what = "the switch is another model than the file says."
+        fix = "write its model in switches[].model, or correct the address"
+        yield Finding(switch.name, "switch-model", what, identity.model, switch.model, fix)
     if identity.rights:
-        yield Finding(
-            switch.name,
-            "switch-rights",
-            "the switch does not let this login configure it.",
-            identity.rights,
-            f"a user who may configure {system.driver.title}",
-            "give the user the role that configures, or name another one in ssh.user",
-        )
+        what = "the switch does not let this login configure it."
+        wanted = f"a user who may configure {system.driver.title}"
+        fix = "give the user the role that configures, or name another one in ssh.user"
+        yield Finding(switch.name, "switch-rights", what, identity.rights, wanted, fix)
 
 
 def judge_ufm(ufm: Ufm, identity: Identity) -> Iterator[Finding]:

@@ -287,15 +287,11 @@ def _missing_secrets(spec: ClusterSpec, secrets: Mapping[str, str]) -> Iterator[
 
 def _unknown_images(spec: ClusterSpec, lock: Lock) -> Iterator[Finding]:
     for chart in charts_without_images(spec, lock):
-        yield Finding(
-            HERE,
-            "chart-images",
-            "the images of a chart are not known, so that their registries were not asked.",
-            f"{chart.name} {chart.version} is not in the lock",
-            "a chart whose images the lock names",
-            "run `railyard pin SITE`; of a chart in the project's own folder, pull them by hand",
-            "warning",
-        )
+        what = "the images of a chart are not known, so that their registries were not asked."
+        actual = f"{chart.name} {chart.version} is not in the lock"
+        wanted = "a chart whose images the lock names"
+        fix = "run `railyard pin SITE`; of a chart in the project's own folder, pull them by hand"
+        yield Finding(HERE, "chart-images", what, actual, wanted, fix, "warning")
 
 
 def _judge(

@@ -240,13 +240,10 @@ def _stand_ins(engine: Engine) -> Iterator[Finding]:
     what = "the plugin {} is a stand-in of the lab, which was tried on emulated devices alone."
     for plugin in engine.plugins:
         if plugin.program is not None and is_stand_in(plugin.program):
-            yield _lack(
-                f"stand-in-{plugin.name}",
-                what.format(plugin.name),
-                str(plugin.program),
-                f"Pulumi's own {plugin.name} {plugin.version}",
-                f"open a shell that has not sourced the lab's env.sh, and: {plugin.install}",
-            )
+            actual = str(plugin.program)
+            wanted = f"Pulumi's own {plugin.name} {plugin.version}"
+            fix = f"open a shell that has not sourced the lab's env.sh, and: {plugin.install}"
+            yield _lack(f"stand-in-{plugin.name}", what.format(plugin.name), actual, wanted, fix)
     if engine.language is not None and is_stand_in(engine.language):
         yield _lack(
             "stand-in-language",
