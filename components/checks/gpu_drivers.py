@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
 from components.catalogue.operator_versions import (
@@ -17,7 +16,7 @@ from components.catalogue.operator_versions import (
     show_version,
 )
 from components.checks.rule import Finding, Findings, at, places
-from components.checks.topology import list_nics
+from components.checks.topology import host_blocks, list_nics
 from components.core.problem import SpecPath
 from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
@@ -68,18 +67,10 @@ def check_gpu_driver(spec: ClusterSpec) -> Findings:
         fix = "add operators.gpu with driver: operator, or set gpu_driver to host."
         yield Finding(what, places(spec, "host_defaults.gpu_driver"), fix)
     if gpu_driver_owner(spec) == "operator":
-        for path, version in _gpu_versions(spec):
+        for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
             what = f"hosts ask for GPU driver {version}, but the GPU operator brings the driver."
             fix = "remove it, or let the hosts own the driver (operators.gpu.driver: host)."
             yield Finding(what, (at(path, version),), fix)
-
-
-def _gpu_versions(spec: ClusterSpec) -> Iterator[tuple[SpecPath, str]]:
-    if spec.host_defaults.gpu_driver_version is not None:
-        yield ("host_defaults", "gpu_driver_version"), spec.host_defaults.gpu_driver_version
-    for g, group in enumerate(spec.host_groups):
-        if group.gpu_driver_version is not None:
-            yield ("host_groups", g, "gpu_driver_version"), group.gpu_driver_version
 
 
 def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
@@ -93,7 +84,7 @@ def check_gpu_driver_age(spec: ClusterSpec) -> Findings:
     if operator is None or gpu_driver_owner(spec) != "host":
         return
     least = GPU_DRIVER_LEAST.get(parse_numbers(operator.chart.version)[:2])
-    for path, version in _gpu_versions(spec):
+    for path, version, _ in host_blocks(spec, "gpu_driver_version", str):
         branch = gpu_branch(version)
         if least is not None and branch is not None and branch < least:
             yield Finding(
@@ -302,10 +293,6 @@ def check_pcie_rate(spec: ClusterSpec) -> Findings:
         limit = speed * width * (_OLD_CODING if speed <= _OLD_GT_S else _CODING)
         if limit < nic.nic.speed_gbit_s:
             what = f"{nic} runs at {nic.nic.speed_gbit_s} Gbit/s, but its PCIe link at {limit:.0f}."
-            where = (
-                at((*nic.path, "link_width"), width),
-                at((*nic.path, "link_gt_s"), speed),
-                nic.at("speed_gbit_s"),
-            )
+            where = tuple(map(nic.at, ("link_width", "link_gt_s", "speed_gbit_s")))
             fix = f"use a wider or newer slot, or expect at most {limit:.0f} Gbit/s."
             yield Finding(what, where, fix, "warning")

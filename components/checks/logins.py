@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from components.checks.rule import Finding, Findings, at
+from components.checks.topology import block_path
 from components.core.problem import Place, SpecPath
 from components.model.cards import Firmware, HostQos, Sriov
 from components.model.cluster import ClusterSpec
@@ -122,9 +123,9 @@ def _of_settings(spec: ClusterSpec, host: Host) -> _Asked:
         path = keys.split(".")
         if asks(value := attrgetter(keys)(settings)):
             shown = value if isinstance(value, str) else None
-            yield (*_owner(spec, host, path[0]), *path), shown, words
+            yield (*block_path(spec, host, path[0]), *path[1:]), shown, words
     if _sets_firmware(spec, settings.firmware):
-        yield (*_owner(spec, host, "firmware"), "firmware"), None, "firmware of its cards"
+        yield block_path(spec, host, "firmware"), None, "firmware of its cards"
     for key, words, asks in _OF_ALL:
         if asks(getattr(settings, key)):
             yield ("host_defaults", key), None, words
@@ -135,14 +136,6 @@ def _of_settings(spec: ClusterSpec, host: Host) -> _Asked:
 def _sets_firmware(spec: ClusterSpec, asked: Firmware) -> bool:
     sets = asked.sets_anything and not firmware_by_operator(spec)
     return sets or bool(asked.min_versions)
-
-
-def _owner(spec: ClusterSpec, host: Host, key: str) -> SpecPath:
-    """Who says it: the host's group, or the defaults of all."""
-    for g, group in enumerate(spec.host_groups):
-        if group.name == host.group and getattr(group, key) is not None:
-            return ("host_groups", g)
-    return ("host_defaults",)
 
 
 def _of_identity(spec: ClusterSpec) -> _Asked:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import (
-    Cable,
     PlacedNic,
+    PlacedPort,
     list_all_ports,
     list_cables,
     list_link_ports,
     list_nics,
 )
-from components.core.problem import SpecPath
+from components.core.problem import Place, SpecPath
 from components.fabric.links import link_addresses
 from components.fabric.ports import marking_of, port_marking
 from components.fabric.systems import system_of
@@ -30,38 +30,33 @@ class _Hop:
     mtu_bytes: int
     path: SpecPath
 
+    @property
+    def place(self) -> Place:
+        return at(self.path, self.mtu_bytes)
 
-def _site_mtu(spec: ClusterSpec, name: str) -> _Hop:
-    return _Hop(name, spec.rdma.mtu_bytes, ("rdma", "mtu_bytes"))
+
+def _hop(
+    spec: ClusterSpec, name: str, own: int | None, path: SpecPath, site_key: str = "mtu_bytes"
+) -> _Hop:
+    """One hop with an MTU of its own, or with the site's."""
+    if own is None:
+        return _Hop(name, getattr(spec.rdma, site_key), ("rdma", site_key))
+    return _Hop(name, own, path)
 
 
 def _pf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
-    mtu_bytes = nic.nic.mtu_bytes
-    if mtu_bytes is None:
-        return _site_mtu(spec, "PF")
-    return _Hop("PF", mtu_bytes, (*nic.path, "mtu_bytes"))
+    return _hop(spec, "PF", nic.nic.mtu_bytes, (*nic.path, "mtu_bytes"))
 
 
 def _vf(spec: ClusterSpec, nic: PlacedNic) -> _Hop:
-    mtu_bytes = nic.nic.vf_mtu_bytes
-    if mtu_bytes is None:
-        pf = _pf(spec, nic)
-        return _Hop("VF", pf.mtu_bytes, pf.path)
-    return _Hop("VF", mtu_bytes, (*nic.path, "vf_mtu_bytes"))
+    if nic.nic.vf_mtu_bytes is None:
+        return replace(_pf(spec, nic), name="VF")
+    return _Hop("VF", nic.nic.vf_mtu_bytes, (*nic.path, "vf_mtu_bytes"))
 
 
-def _pod(spec: ClusterSpec) -> _Hop:
-    mtu_bytes = spec.pod_network.mtu_bytes
-    if mtu_bytes is None:
-        return _site_mtu(spec, "pod interface")
-    return _Hop("pod interface", mtu_bytes, ("pod_network", "mtu_bytes"))
-
-
-def _port(spec: ClusterSpec, cable: Cable) -> _Hop:
-    mtu_bytes = cable.port.port.mtu_bytes
-    if mtu_bytes is None:
-        return _Hop("switch port", spec.rdma.port_mtu_bytes, ("rdma", "port_mtu_bytes"))
-    return _Hop("switch port", mtu_bytes, (*cable.port.path, "mtu_bytes"))
+def _port(spec: ClusterSpec, port: PlacedPort) -> _Hop:
+    path = (*port.path, "mtu_bytes")
+    return _hop(spec, "switch port", port.port.mtu_bytes, path, "port_mtu_bytes")
 
 
 def check_mtu_chain(spec: ClusterSpec) -> Findings:
@@ -70,10 +65,12 @@ def check_mtu_chain(spec: ClusterSpec) -> Findings:
     A NIC never fragments an RDMA packet. A hop with a smaller MTU drops the large ones silently:
     ping works, and RDMA hangs in retries.
     """
+    own = spec.pod_network.mtu_bytes
+    pod = _hop(spec, "pod interface", own, ("pod_network", "mtu_bytes"))
     for nic in list_nics(spec):
-        yield from _compare(_pod(spec), _vf(spec, nic), _pf(spec, nic))
+        yield from _compare(pod, _vf(spec, nic), _pf(spec, nic))
     for cable in list_cables(spec):
-        yield from _compare(_pf(spec, cable.nic), _port(spec, cable))
+        yield from _compare(_pf(spec, cable.nic), _port(spec, cable.port))
 
 
 def _compare(*chain: _Hop) -> Findings:
@@ -82,7 +79,7 @@ def _compare(*chain: _Hop) -> Findings:
             yield Finding(
                 f"the {inner.name}'s MTU of {inner.mtu_bytes} is larger than the {outer.name}'s "
                 f"{outer.mtu_bytes}.",
-                (at(inner.path, inner.mtu_bytes), at(outer.path, outer.mtu_bytes)),
+                (inner.place, outer.place),
                 f"raise the {outer.name} to {inner.mtu_bytes} or more, or lower the {inner.name} "
                 f"to {outer.mtu_bytes} or less.",
             )
@@ -94,9 +91,9 @@ _IPV6_BYTES: Final = 1280
 
 def _largest(spec: ClusterSpec) -> _Hop:
     """The PF with the largest MTU that its own port takes: of the others `mtu-chain` tells."""
-    cards = ((_pf(spec, cable.nic), _port(spec, cable)) for cable in list_cables(spec))
+    cards = ((_pf(spec, cable.nic), _port(spec, cable.port)) for cable in list_cables(spec))
     fit = (pf for pf, port in cards if pf.mtu_bytes <= port.mtu_bytes)
-    return max(fit, key=lambda pf: pf.mtu_bytes, default=_site_mtu(spec, "PF"))
+    return max(fit, key=lambda pf: pf.mtu_bytes, default=_hop(spec, "PF", None, ()))
 
 
 def check_link_mtu(spec: ClusterSpec) -> Findings:
@@ -112,18 +109,15 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
     for port in list_link_ports(spec):
         if is_told and port.port.mtu_bytes is None:
             continue  # `mtu-chain` tells of `rdma.port_mtu_bytes`
-        mtu, path = spec.rdma.port_mtu_bytes, ("rdma", "port_mtu_bytes")
-        if port.port.mtu_bytes is not None:
-            mtu, path = port.port.mtu_bytes, (*port.path, "mtu_bytes")
+        hop, limit = _port(spec, port), (card.place,)
         bare = port.port.mode == "routed" and (port.switch.name, port.name) not in numbered
         least, why = card.mtu_bytes, "the cards send packets of"
         if bare and least < _IPV6_BYTES:
-            least, why = _IPV6_BYTES, "BGP without an address of the link needs"
-        if mtu < least:
-            where = at(card.path, card.mtu_bytes)
-            what = f"the link at {port} has an MTU of {mtu}, and {why} {least}."
+            least, why, limit = _IPV6_BYTES, "BGP without an address of the link needs", ()
+        if hop.mtu_bytes < least:
+            what = f"the link at {port} has an MTU of {hop.mtu_bytes}, and {why} {least}."
             fix = f"raise it to {least} or more at both ends."
-            yield Finding(what, (at(path, mtu), *([where] if why.startswith("the") else [])), fix)
+            yield Finding(what, (hop.place, *limit), fix)
 
 
 def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
@@ -138,7 +132,7 @@ def check_rdma_path_mtu(spec: ClusterSpec) -> Findings:
         if path_mtu < LARGEST_RDMA_MTU:
             what = f"a VF MTU of {vf.mtu_bytes} gives an RDMA path MTU of only {path_mtu}."
             fix = f"set it to {FULL_RDMA_NEEDS_BYTES} or more; 9000 is usual."
-            yield Finding(what, (at(vf.path, vf.mtu_bytes),), fix, "warning")
+            yield Finding(what, (vf.place,), fix, "warning")
 
 
 def check_rail_mtu(spec: ClusterSpec) -> Findings:
@@ -154,7 +148,7 @@ def check_rail_mtu(spec: ClusterSpec) -> Findings:
         if other.mtu_bytes != vf.mtu_bytes:
             what = f"VFs of {nic} have MTU {vf.mtu_bytes}, others of the rail {other.mtu_bytes}."
             fix = f"give all NICs of {nic.nic.rail} the same MTU."
-            yield Finding(what, (at(vf.path, vf.mtu_bytes), at(other.path, other.mtu_bytes)), fix)
+            yield Finding(what, (vf.place, other.place), fix)
 
 
 def check_one_traffic_class(spec: ClusterSpec) -> Findings:

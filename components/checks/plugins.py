@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from components.catalogue.operator_versions import GPU_DEVICE_PLUGIN, NETWORK_OPERATOR
-from components.checks.drivers import list_drivers
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.software import known_with
-from components.checks.topology import PlacedNic, list_cables, list_nics, list_ports
+from components.checks.topology import PlacedNic, host_blocks, list_cables, list_nics, list_ports
 from components.core.problem import Place, SpecPath
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.owners import way_of
@@ -244,13 +244,9 @@ def check_gpu_publisher(spec: ClusterSpec) -> Findings:
             "container toolkit.",
         )
     if operators.gpu is not None and operators.gpu_device_plugin is not None:
-        path: SpecPath = ("operators", "gpu_device_plugin", "chart", "chart")
         what = "the GPU operator brings a device plugin, and gpu_device_plugin is a second one."
-        where = (
-            at(("operators", "gpu", "chart", "chart"), operators.gpu.chart.chart),
-            at(path, operators.gpu_device_plugin.chart.chart),
-        )
-        yield Finding(what, where, "remove one of them.")
+        keys = ("operators.gpu.chart.chart", "operators.gpu_device_plugin.chart.chart")
+        yield Finding(what, places(spec, *keys), "remove one of them.")
 
 
 def check_driver_owner(spec: ClusterSpec) -> Findings:
@@ -262,14 +258,12 @@ def check_driver_owner(spec: ClusterSpec) -> Findings:
     operators = spec.operators
     network, gpu = operators.network, operators.gpu
     by_operator = network is not None and network.driver == "operator"
-    for path, driver in list_drivers(spec):
-        if network is None or not by_operator or not driver.is_ofed or spec.cloud is not None:
+    for path, driver, _ in host_blocks(spec, "driver", DriverPackage):
+        if not by_operator or not driver.is_ofed or spec.cloud is not None:
             continue
         what = f"the hosts' RDMA driver is {driver.shown}; the network operator loads another one."
-        where = (
-            at(("operators", "network", "driver"), network.driver),
-            at((*path, "kind"), driver.kind),
-        )
+        owner = places(spec, "operators.network.driver")
+        where = (*owner, at((*path, "kind"), driver.kind))
         fix = "set operators.network.driver to host, or host_defaults.driver.kind to inbox."
         yield Finding(what, where, fix)
     owners = {"network": network.driver if network else "", "gpu": gpu.driver if gpu else ""}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
-from components.checks.link_addresses import is_able_to_route
-from components.checks.rail_leaves import in_words, is_routed, suggest_leaves
+from components.checks.rail_leaves import in_words, is_able_to_route, is_routed, suggest_leaves
 from components.checks.rule import Finding, Findings, at, places
 from components.checks.topology import (
     LEAF,

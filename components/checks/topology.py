@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Generic, NamedTuple, TypeVar
 
 from components.checks.rule import at
 from components.core.problem import Place, SpecPath
@@ -112,6 +113,9 @@ def units_of(spec: ClusterSpec) -> Mapping[str, frozenset[str]]:
     return {leaf: frozenset(leaves) for leaf, leaves in unit.items()}
 
 
+_T = TypeVar("_T")
+
+
 @dataclass(frozen=True, slots=True)
 class PlacedNic:
     """One NIC and its place in the file."""
@@ -168,6 +172,39 @@ class Cable:
 
     nic: PlacedNic
     port: PlacedPort
+
+
+class HostBlock(NamedTuple, Generic[_T]):
+    """Settings of hosts that the file has at one place, and the hosts that they hold for."""
+
+    path: SpecPath
+    value: _T
+    hosts: tuple[Host, ...]
+
+    def at(self, *keys: str) -> Place:
+        """Name one value of it: `block.at("buffers", "priorities")`."""
+        return at((*self.path, *keys), attrgetter(".".join(keys))(self.value))
+
+
+def host_blocks(spec: ClusterSpec, key: str, kind: type[_T]) -> Iterator[HostBlock[_T]]:
+    """What `host_defaults` and each group of `host_groups` say below one key."""
+    groups = [(group.name, getattr(group, key)) for group in spec.host_groups]
+    own = {name for name, value in groups if value is not None}
+    if isinstance(value := getattr(spec.host_defaults, key), kind):
+        hosts = tuple(host for host in spec.hosts if host.group not in own)
+        yield HostBlock(("host_defaults", key), value, hosts)
+    for g, (name, value) in enumerate(groups):
+        if isinstance(value, kind):
+            hosts = tuple(host for host in spec.hosts if host.group == name)
+            yield HostBlock(("host_groups", g, key), value, hosts)
+
+
+def block_path(spec: ClusterSpec, host: Host, key: str) -> SpecPath:
+    """Where the file has what holds for a host: at its group, or for all hosts."""
+    for g, group in enumerate(spec.host_groups):
+        if group.name == host.group and getattr(group, key) is not None:
+            return ("host_groups", g, key)
+    return ("host_defaults", key)
 
 
 @once

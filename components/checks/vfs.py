@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
-from components.checks.rule import Finding, Findings, at
-from components.checks.topology import list_cables, list_nics
+from components.checks.rule import Finding, Findings, at, places
+from components.checks.topology import host_blocks, list_cables, list_nics
 from components.core.problem import Place, SpecPath
 from components.model.cards import HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec
@@ -55,10 +54,7 @@ def check_vf_driver(spec: ClusterSpec) -> Findings:
     for nic in list_nics(spec):
         if nic.nic.sriov.autoprobe is False:
             what = f"the VFs of {nic} get no driver, and pods need their network devices."
-            where = (
-                nic.at("sriov", "autoprobe"),
-                at(("pod_network", "mode"), spec.pod_network.mode),
-            )
+            where = (nic.at("sriov", "autoprobe"), *places(spec, "pod_network.mode"))
             yield Finding(what, where, "remove autoprobe.")
 
 
@@ -125,10 +121,8 @@ def check_vf_vlan(spec: ClusterSpec) -> Findings:
         vlan, rail = nic.nic.sriov.vlan, spec.rail(nic.nic.rail)
         if vlan and rail is not None and vlan != rail.vlan:
             what = f"the VFs of {nic} are in VLAN {vlan}, and {rail.name} is VLAN {rail.vlan}."
-            where = (
-                nic.at("sriov", "vlan"),
-                at(("rails", spec.rails.index(rail), "vlan"), rail.vlan),
-            )
+            on_rail = at(("rails", spec.rails.index(rail), "vlan"), rail.vlan)
+            where = (nic.at("sriov", "vlan"), on_rail)
             fix = f"set vlan to {rail.vlan}, or remove it where the port is untagged."
             yield Finding(what, where, fix)
     for cable in list_cables(spec):
@@ -218,10 +212,8 @@ def _ethernet_port(host: Host, h: int, p: int) -> Findings:
     for n, nic in enumerate(host.nics):
         if nic.pci == pci:
             what = f"{pci} of {host.name} is a NIC on a rail and an InfiniBand port."
-            where = (
-                at(("hosts", h, "hca_sriov", p, "pci"), pci),
-                at(("hosts", h, "nics", n, "pci"), pci),
-            )
+            paths = (("hosts", h, "hca_sriov", p, "pci"), ("hosts", h, "nics", n, "pci"))
+            where = tuple(at(path, pci) for path in paths)
             fix = "keep it under nics (Ethernet), or under hca_sriov (InfiniBand)."
             yield Finding(what, where, fix)
 
@@ -231,8 +223,8 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
 
     A priority whose buffer has no bytes loses each of its packets.
     """
-    for path, qos in _qos_settings(spec):
-        buffers = qos.buffers
+    for qos_path, qos, _ in host_blocks(spec, "qos", HostQos):
+        buffers, path = qos.buffers, (*qos_path, "buffers")
         if buffers is None:
             continue
         yield from _shared_buffer(spec, path, buffers)
@@ -240,8 +232,8 @@ def check_receive_buffers(spec: ClusterSpec) -> Findings:
             if buffers.size_bytes[number] == 0:
                 what = f"priority {priority} is in receive buffer {number}, which has 0 bytes."
                 where = (
-                    at((*path, "qos", "buffers", "priorities", priority), number),
-                    at((*path, "qos", "buffers", "size_bytes", number), 0),
+                    at((*path, "priorities", priority), number),
+                    at((*path, "size_bytes", number), 0),
                 )
                 fix = "give the buffer a size or the priority another buffer, or remove buffers."
                 yield Finding(what, where, fix)
@@ -252,14 +244,7 @@ def _shared_buffer(spec: ClusterSpec, path: SpecPath, buffers: ReceiveBuffers) -
     lossless, number = spec.rdma.priority, buffers.priorities[spec.rdma.priority]
     others = [p for p, own in enumerate(buffers.priorities) if own == number and p != lossless]
     if spec.rdma.host_pfc and others:
-        place = (*path, "qos", "buffers", "priorities")
+        place = (*path, "priorities")
         what = f"lossless priority {lossless} shares receive buffer {number} with {others[0]}."
         fix = f"give priority {lossless} a buffer of its own."
         yield Finding(what, (at((*place, lossless), number), at((*place, others[0]), number)), fix)
-
-
-def _qos_settings(spec: ClusterSpec) -> Iterator[tuple[SpecPath, HostQos]]:
-    yield ("host_defaults",), spec.host_defaults.qos
-    for g, group in enumerate(spec.host_groups):
-        if group.qos is not None:
-            yield ("host_groups", g), group.qos
