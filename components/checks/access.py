@@ -11,13 +11,12 @@ from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.model.jobs import Containers
-from components.model.jump_hosts import JumpError, ReachedSsh, hops_of
 from components.model.kubernetes import ExistingPlane
+from components.model.places import default_way, each_ssh
 from components.model.reach import how_to_pin
-from components.model.sources import Sources
+from components.model.sources import JumpError, ReachedSsh, Sources, hops_of
 from components.model.texts import fold_names
 from components.model.units import SecretRef, Ssh
-from components.model.ways import default_way, each_ssh
 from components.model.worker_kinds import crusoe_of
 from components.reading.wording import did_you_mean
 from components.remote.endpoint import endpoint_of

@@ -15,8 +15,10 @@ from components.core.problem import Place, SpecPath
 from components.fabric.links import switches_of_rails
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Nic
-from components.model.rail_subnets import (
+from components.model.places import (
     RailSubnet,
+    default_way,
+    each_ssh,
     is_flat,
     routed_cards,
     shares_resource,
@@ -24,7 +26,6 @@ from components.model.rail_subnets import (
     subnets_of,
 )
 from components.model.reach import is_machine_ipv4
-from components.model.ways import default_way, each_ssh
 from components.pod_network.leaf_pools import pools_of
 
 _PODS_PER_NODE: Final = 256

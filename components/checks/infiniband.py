@@ -14,8 +14,8 @@ from components.core.problem import Place, SpecPath
 from components.fabric.parts import show_pkey
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch, SwitchPort
-from components.model.ib_switches import IbSwitch, list_ib_switches
 from components.model.once import once
+from components.model.places import IbSwitch, list_ib_switches
 from components.reading.wording import did_you_mean
 
 _BLOCK: SpecPath = ("infiniband",)

@@ -14,7 +14,7 @@ from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.jobs import ARENA_RESOURCE
-from components.model.rail_subnets import has_way
+from components.model.places import has_way
 from components.model.texts import fold_names
 from components.model.worker_kinds import fitting_kind, gpu_kinds, worker_kinds
 from components.pod_network.attachment import pod_attachment

@@ -10,7 +10,7 @@ from components.checks.rule import Finding, Findings, at, places, repeated, uniq
 from components.checks.topology import PlacedNic, list_nics, nics_by_host
 from components.core.problem import Place, SpecPath
 from components.model.cluster import ClusterSpec
-from components.model.rail_subnets import is_flat, shares_resource
+from components.model.places import is_flat, shares_resource
 from components.reading.wording import did_you_mean
 
 

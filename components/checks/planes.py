@@ -14,7 +14,7 @@ from components.kubernetes.planes.alignment import kubelet_fields
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import ExistingPlane, K3sPlane, cpus_of
-from components.model.ways import each_ssh
+from components.model.places import each_ssh
 
 _PAIR: Final = 2
 """What a balancer is for begins here; two servers are refused by etcd-members."""

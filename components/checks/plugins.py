@@ -15,7 +15,7 @@ from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.owners import way_of
-from components.model.rail_subnets import subnet_of
+from components.model.places import subnet_of
 from components.pod_network.attachment import hca_count, takes_nic
 
 

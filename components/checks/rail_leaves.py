@@ -28,7 +28,7 @@ from components.fabric.links import LinkEnd, list_links, switches_of_rails
 from components.fabric.systems import system_of
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail, Switch
-from components.model.rail_subnets import link_address, link_of, routed_cards
+from components.model.places import link_address, link_of, routed_cards
 from components.reading.wording import did_you_mean
 
 _SMALLEST: Final = 30

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from components.artefacts.lock import Lock, read_lock
-from components.checks.registry import RULES
+from components.checks.registry import RULES, Waived, check_waiver, waive
 from components.checks.render import render_text
 from components.checks.rule import named
 from components.checks.site_files import (
@@ -22,7 +22,6 @@ from components.checks.site_files import (
     check_stack_key,
     find_unpinned,
 )
-from components.checks.waivers import Waived, check_waiver, waive
 from components.core.errors import SpecError
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.fabric.ports import splits_of

@@ -11,7 +11,7 @@ from components.core.problem import Place, SpecPath
 from components.model.cards import HostQos, ReceiveBuffers, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.ib_switches import vf_guids
+from components.model.places import vf_guids
 
 _MBIT: Final = 1000
 """Mbit/s in one Gbit/s."""

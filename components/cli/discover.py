@@ -19,7 +19,7 @@ from components.discover.rename import Rename, Renaming, rename_device
 from components.discover.run import compare, look_at_hosts, render_report, replace_file, report_json
 from components.discover.site_file import SiteFile, Target, find_targets, read_site_file
 from components.drift.applied import applied_from_export
-from components.model.jump_hosts import ReachedSsh
+from components.model.sources import ReachedSsh
 from components.model.units import SecretRef
 from components.reading.site_path import config_file
 from components.remote.step import env_name, secrets_from

@@ -17,8 +17,8 @@ from components.core.limits import read_file
 from components.core.problem import Json, Lines, Place, SpecPath, render_path
 from components.discover.propose import Proposal
 from components.discover.yaml_edit import Insert, YamlText, apply_inserts
-from components.model.jump_hosts import JumpError, JumpHost, with_way
 from components.model.reach import how_to_pin
+from components.model.sources import JumpError, JumpHost, with_way
 from components.model.units import JumpNames, Ssh
 from components.reading.load import CONFIG_KEY
 from components.reading.port_ranges import spread_ports

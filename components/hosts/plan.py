@@ -33,7 +33,7 @@ from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, Nic
 from components.model.owners import runs_docker, toolkit_owner, vfs_by_operator
-from components.model.rail_subnets import subnet_of
+from components.model.places import subnet_of
 from components.model.worker_kinds import crusoe_of
 from components.remote.endpoint import host_endpoint
 from components.remote.file_plan import plan_files

@@ -18,7 +18,7 @@ from components.model.cards import GpuDirect
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ClusterParts, ExistingPlane, Owner
 from components.model.once import once
-from components.model.rail_subnets import is_flat
+from components.model.places import is_flat
 
 
 def vfs_by_operator(spec: ClusterSpec) -> bool:

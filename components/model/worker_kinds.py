@@ -22,7 +22,7 @@ from components.model.environments import CrusoeProvision, InstancePool
 from components.model.fabric import Rail
 from components.model.hosts import Host, Nic
 from components.model.once import once
-from components.model.rail_subnets import leaves_of_hosts, shares_resource
+from components.model.places import leaves_of_hosts, shares_resource
 from components.model.units import Ssh
 
 

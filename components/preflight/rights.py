@@ -16,7 +16,7 @@ from components.catalogue.cluster_parts import TABLE
 from components.kubernetes.manifest import Body, map_at, name_of
 from components.model.cluster import ClusterSpec
 from components.model.owners import owners_of
-from components.model.ways import each_ssh
+from components.model.places import each_ssh
 from components.model.worker_kinds import crusoe_of
 from components.operators.plan import OperatorsPlan
 from components.plan.make import ClusterPlan

@@ -15,7 +15,7 @@ from components.core.limits import read_text
 from components.core.problem import Json, Lines, Place, Problem, SpecPath
 from components.model.cluster import ClusterSpec
 from components.model.once import without_collector
-from components.model.ways import with_ways
+from components.model.places import with_ways
 from components.model.worker_kinds import with_instances
 from components.reading.loose import find_loose_types, find_stand_in, replace_wrong
 from components.reading.members import settle_unions

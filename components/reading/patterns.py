@@ -21,11 +21,16 @@ from components.model.fabric import RAIL_RESOURCE
 from components.model.hosts import DOMAIN_NAME
 from components.model.infiniband import IB_PORT, IPOIB_DEVICE, PARTITION_NAME
 from components.model.jobs import CASE_NAME
-from components.model.jump_hosts import NO_PROXY, PROXY_URL
 from components.model.kernel import SYSCTL_VALUE
 from components.model.kubernetes import CPU_LIST, CRON, KUBERNETES_VERSION
 from components.model.kubespray import COMMIT, KUBERNETES_RELEASE, KUBESPRAY_TAG
-from components.model.sources import HTTPS_ADDRESS, PEM_CERTIFICATES, REGISTRY_ADDRESS
+from components.model.sources import (
+    HTTPS_ADDRESS,
+    NO_PROXY,
+    PEM_CERTIFICATES,
+    PROXY_URL,
+    REGISTRY_ADDRESS,
+)
 from components.model.switch_models import PCI_ID
 from components.model.texts import (
     ABSOLUTE_PATH,

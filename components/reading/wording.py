@@ -16,8 +16,15 @@ from components.core.plain_text import one_line
 from components.core.problem import Place, Problem, SpecPath, render_path
 from components.model.texts import REFUSED
 from components.model.units import SecretRef
-from components.reading.key_docs import docs_of
-from components.reading.members import NO_KIND, Owner, models_at, owner_of, pattern_of, quoted_words
+from components.reading.members import (
+    NO_KIND,
+    Owner,
+    docs_of,
+    models_at,
+    owner_of,
+    pattern_of,
+    quoted_words,
+)
 from components.reading.patterns import (
     PATTERNS,
     mend_text,

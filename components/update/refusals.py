@@ -24,9 +24,9 @@ from components.fabric.edit import (
     render_waves,
 )
 from components.fabric.effects import interrupting, ports_of
-from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
+from components.fabric.targets import digest_of, number_of, numbered
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from components.catalogue.switches.systems import SWITCH_SYSTEMS
-from components.fabric.exec_plan import find_form
+from components.fabric.targets import find_form
 from components.model.cluster import ClusterSpec, Disruption
 from tests.engine.runner import EngineRunner, Result
 from tests.over_ssh.switch_room import SwitchRoom, switch_room

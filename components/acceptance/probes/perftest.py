@@ -27,7 +27,7 @@ from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.jobs import PerftestCase
 from components.model.owners import gpu_paths
-from components.model.rail_subnets import pod_links
+from components.model.places import pod_links
 from components.model.worker_kinds import RailPair, nic_on
 from components.pod_network.attachment import (
     PodAttachment,
