@@ -96,6 +96,8 @@ def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
     if waits:
         return waits
     jobs = [body for body in objects if body["kind"] in POD_LABELS]
+    if not jobs and all(pod.get("status", {}).get("phase") == "Running" for pod in pods):
+        return []  # the warnings of a namespace are a long list
     warned = {space: _warnings(api, space) for space in {_space(pod) for pod in (*jobs, *pods)}}
     waits = [each for pod in pods for each in _warned(pod, warned[_space(pod)])]
     return waits or [each for body in jobs for each in _refused(body, warned[_space(body)])]
