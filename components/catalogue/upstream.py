@@ -1,7 +1,7 @@
 """Where artefacts come from, and which releases a site gets if it names none.
 
 No checksum is here: `railyard pin` reads them, and the lock beside the site keeps them
-(docs/decisions/0020). A new release is one line here.
+(decision 20 in docs/decisions.md). A new release is one line here.
 
 The sources of the probes' image are here too. Its Dockerfile has the same numbers; a test holds the
 two equal.

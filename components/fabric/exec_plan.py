@@ -1,7 +1,7 @@
 """A switch whose whole configuration goes as one exec of its SSH server: pure.
 
 The switch is not read first, so the text sets every key that the file owns, whatever is there, and
-undo leads to the factory's values: docs/decisions/0013-plain-exec.md.
+undo leads to the factory's values: decision 13 in docs/decisions.md.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Proof(Frozen):
 
 
 class Table(Frozen):
-    """Proofs by what the README says: bullets, examples, and rows on what is real."""
+    """Proofs of the README's features, of the examples, and of the real parts of the lab."""
 
     claims: dict[str, tuple[Proof, ...]]
     sites: dict[str, tuple[Proof, ...]]
@@ -69,7 +69,7 @@ def load_table() -> Table:
 _HEAD: Final = """\
 # What is proven
 
-For each claim of the [README](../../README.md#what-it-does) the strongest proof there is, what
+For each claim of the [README](../../README.md#features) the strongest proof there is, what
 carries it, and what it leaves open. This page is generated from `tests/docs/proven.yaml`: edit
 that, then run `make goldens`. Tests hold that each claim has a row, that each test is there and of
 the stage that its kind of proof needs, and that each recording says where it comes from.
@@ -90,7 +90,7 @@ def render_page(table: Table) -> str:
     ]
     lines += ["", "A kind says how real the other side was, not how good the test is.", ""]
     parts = (
-        ("What it does", table.claims),
+        ("Features", table.claims),
         ("The sites", table.sites),
         ("Parts of the lab that are called real", table.lab),
     )
