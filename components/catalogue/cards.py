@@ -25,7 +25,7 @@ CardName = Literal[
 class CardModel:
     """One card model.
 
-    Sources, all in docs/explanation/sources.md#hosts: ids from pci.ids and the list of NVIDIA's
+    Sources, all in lab/sources.md#hosts: ids from pci.ids and the list of NVIDIA's
     SR-IOV operator, mst numbers from mstflint, speeds and link types from the DOCA and WinOF-2
     release notes, VF limits from the firmware release notes of each family.
     """

@@ -1,7 +1,7 @@
 """The parts that a cluster may have already: how each is recognised, and what of it we need.
 
 Names of images are those of the projects' own releases and of Rancher's hardened builds
-(docs/explanation/sources.md#parts-of-a-cluster).
+(lab/sources.md#parts-of-a-cluster).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where kubelet looks for CNI configurations and programs, by distribution of Kubernetes.
 
-Sources: docs/explanation/sources.md#cni-folders.
+Sources: lab/sources.md#cni-folders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The RDMA driver's versions in all their spellings, and what is known of each line.
 
-Sources: docs/explanation/sources.md#rdma-driver.
+Sources: lab/sources.md#rdma-driver.
 """
 
 from __future__ import annotations

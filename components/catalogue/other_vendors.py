@@ -1,7 +1,7 @@
 """Parts that Railyard refuses by name: those of other makers, and switches that it does not plan.
 
 It sets up cards by mlx5's tools and files, and GPUs by NVIDIA's operators. The names are written
-after the makers' product pages (docs/explanation/sources.md#parts-of-other-makers).
+after the makers' product pages (lab/sources.md#parts-of-other-makers).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from components.catalogue.operator_versions import MPI_OPERATOR
 Architecture = Literal["amd64", "arm64"]
 
 K3S_RELEASES: Final = "https://github.com/k3s-io/k3s/releases/download"
-"""K3s' release files: docs/explanation/sources.md#k3s."""
+"""K3s' release files: lab/sources.md#k3s."""
 K3S_SOURCE: Final = "https://raw.githubusercontent.com/k3s-io/k3s"
 """K3s' source by tag: its install script is in no release, and get.k3s.io serves the newest one."""
 _K3S_BINARY: Final = {"amd64": "k3s", "arm64": "k3s-arm64"}

@@ -45,7 +45,7 @@ class Proof(Frozen):
     recorded: tuple[str, ...] = ()
     """Files of real output."""
     sources: tuple[str, ...] = ()
-    """Headings of docs/explanation/sources.md."""
+    """Headings of lab/sources.md."""
     not_proven: str
 
 
@@ -111,5 +111,5 @@ def _rows(proofs: tuple[Proof, ...]) -> Iterator[str]:
 
 def _carriers(proof: Proof) -> str:
     shown = [f"`{test}`" for test in (*proof.recorded, *proof.tests)]
-    shown += [f"[{anchor}](sources.md#{anchor})" for anchor in proof.sources]
+    shown += [f"[{anchor}](../../lab/sources.md#{anchor})" for anchor in proof.sources]
     return "<br>".join(shown)

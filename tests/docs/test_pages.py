@@ -19,9 +19,9 @@ CITING = tuple(
     if "mirror" not in path.parts
 )
 CONFIG_PAGE = ROOT / "docs" / "reference" / "config.md"
-SOURCES = ROOT / "docs" / "explanation" / "sources.md"
+SOURCES = ROOT / "lab" / "sources.md"
 
-_CITED_PAGE = re.compile(r"\b(docs/[\w./-]+\.md)(?:#([\w-]+))?")
+_CITED_PAGE = re.compile(r"\b((?:docs|lab)/[\w./-]+\.md)(?:#([\w-]+))?")
 _CITED_SOURCE = re.compile(r"\bsources\.md#([\w-]+)")
 _CAPTURE = re.compile(r"\bcaptures? (C\d+)(?:(?:, | and |-)(C\d+))*")
 _UNREACHABLE = re.compile(

@@ -16,7 +16,7 @@ from tests.docs.proven import KINDS, PAGE, Proof, load_table, render_page
 README = ROOT / "README.md"
 EXAMPLES = ROOT / "examples" / "README.md"
 LAB = ROOT / "docs" / "explanation" / "lab.md"
-SOURCES = ROOT / "docs" / "explanation" / "sources.md"
+SOURCES = ROOT / "lab" / "sources.md"
 TABLE = load_table()
 EVERY = list(TABLE.every())
 PLAYED = {"lab", "engine", "cluster", "site", "story", "pods", "vm"}

@@ -2,7 +2,7 @@
 
 Each line acts at once. Everything is read from CONFIG_DB, which is what `config save` writes and
 the next boot loads; rows of maps and profiles that we need bear our name, so that ports which are
-not in the file keep theirs (docs/explanation/sources.md#sonic).
+not in the file keep theirs (lab/sources.md#sonic).
 
 Of a plan, what goes, goes first; then come three documents of rows, since the daemons look at some
 rows only when others come after them; fields and rows that nothing names any more go last. A port
