@@ -65,9 +65,9 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
 
 
 def _described(spec: ClusterSpec, name: str, where: Place) -> Findings:
-    known = " The catalogue knows this model, and the file's description wins." * (name in MODELS)
+    known = " The file's description replaces the catalogue's." if name in MODELS else ""
     yield Finding(
-        f"of {name} no more is known than the file says.{known} Not checked: {UNCHECKED}.",
+        f"{name} is only described by this file.{known} Not checked: {UNCHECKED}.",
         (where, at(("switch_models", name))),
         "read them in the vendor's data sheet, and waive the rule with that reason.",
         "warning",

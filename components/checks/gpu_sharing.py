@@ -132,7 +132,7 @@ def check_container_toolkit(spec: ClusterSpec) -> Findings:
             )
     elif operator is None:
         yield Finding(
-            "the GPU operator shall bring the container toolkit, and there is no GPU operator.",
+            "the GPU operator should bring the container toolkit, but the site has none.",
             (where,),
             "add operators.gpu, or set kind to present or host.",
         )

@@ -113,13 +113,13 @@ def check_link_mtu(spec: ClusterSpec) -> Findings:
             mtu, path = port.port.mtu_bytes, (*port.path, "mtu_bytes")
         bare = port.port.mode == "routed" and (port.switch.name, port.name) not in numbered
         least, why = card.mtu_bytes, "the cards send packets of"
+        places = (at(path, mtu), at(card.path, card.mtu_bytes))
         if bare and least < _IPV6_BYTES:
-            least, why = _IPV6_BYTES, "BGP without an address of the link needs"
+            least, why, places = _IPV6_BYTES, "BGP without an address of the link needs", places[:1]
         if mtu < least:
-            where = at(card.path, card.mtu_bytes)
             yield Finding(
                 f"the link at {port} has an MTU of {mtu}, and {why} {least}.",
-                (at(path, mtu), *([where] if why.startswith("the") else [])),
+                places,
                 f"raise it to {least} or more at both ends.",
             )
 

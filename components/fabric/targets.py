@@ -126,9 +126,9 @@ def _added(more: SwitchState, owned: SwitchState) -> dict[str, object]:
 def _with_one_shot_effects(
     owned: SwitchState, actual: SwitchState, baseline: SwitchState
 ) -> SwitchState:
-    """What goes back: if the one-shot does, also the queues and PFC that it reset on every port.
+    """Add what `roce` changed to what undo restores: it resets queues and PFC of every port.
 
-    A port without weights was not read, or its system has no such one-shot.
+    A port without weights was not read, or its system has no such command.
     """
     if owned.roce in {None, baseline.roce or "none"}:
         return owned

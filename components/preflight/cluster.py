@@ -65,7 +65,7 @@ def _judge_rights(denied: tuple[Right, ...]) -> Iterator[Finding]:
         yield Finding(
             CLUSTER,
             "rights",
-            "the kubeconfig's user may not do what an update does.",
+            "the kubeconfig's user lacks permissions for an update.",
             f"may not {shown}{more}",
             "the rights of `railyard rbac SITE`",
             "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator",
