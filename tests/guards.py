@@ -65,5 +65,5 @@ def render_page() -> str:
 
 
 def _cells(row: Guard) -> tuple[str, ...]:
-    ways = "ours: drift, repaired" if row.ours else ", ".join(f"`{way}`" for way in row.ways)
+    ways = "owned: drift, repaired" if row.ours else ", ".join(f"`{way}`" for way in row.ways)
     return (row.thing, row.system, f"`{row.kind}`", ways)

@@ -112,6 +112,15 @@ def test_every_page_is_in_the_index() -> None:
     assert sorted(str(page) for page in pages - listed) == []
 
 
+@pytest.mark.parametrize(
+    ("page", "lines", "words"), [("README.md", 120, 1200), ("CHANGELOG.md", 80, 700)]
+)
+def test_the_first_pages_stay_short(page: str, lines: int, words: int) -> None:
+    text = (ROOT / page).read_text()
+    assert len(text.splitlines()) <= lines
+    assert len(text.split()) <= words
+
+
 def test_pages_are_plain() -> None:
     crowded = [
         f"{page.relative_to(ROOT)}: {word}"
