@@ -5,7 +5,7 @@
 
 Each tool brings new hosts to the same state, and does it once more with nothing to do. Before a
 time counts, Railyard's look at every host must find the state as planned, whoever set it. Tools
-take turns, so that all have the same neighbours. docs/reference/performance.md says what is fair
+take turns, so that all have the same neighbours. bench/README.md says what is fair
 here and what is not.
 """
 
@@ -31,7 +31,7 @@ from bench.runner import Spent, run_measured
 from components.core.errors import UsageError
 from components.core.key_values import diff_states
 
-PAGE: Final = ROOT / "docs" / "reference" / "performance.md"
+PAGE: Final = ROOT / "bench" / "README.md"
 BEGIN: Final = "<!-- bench.hosts: begin -->"
 END: Final = "<!-- bench.hosts: end -->"
 PHASES: Final = ("first run", "nothing to do")

@@ -46,7 +46,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="print the history of the seed")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes; default: 2")
     parser.add_argument("--without", action="append", choices=sorted(GUARDS), help="a guard is off")
-    text = "add the run to docs/reference/reliability.md"
+    text = "add the run to campaign/README.md"
     parser.add_argument("--write", action="store_true", help=text)
     return parser
 

@@ -19,7 +19,7 @@ INVARIANTS: Final[dict[int, str]] = {
     9: "no secret is in an output or a file",
     10: "no process, lock or temporary file of ours is left",
 }
-"""Number to what must hold, as `docs/reference/reliability.md` lists them."""
+"""Number to what must hold, as `campaign/README.md` lists them."""
 CRASH: Final = 0
 """Not an invariant: the product raised an error that is no refusal, or the campaign did."""
 

@@ -1,4 +1,4 @@
-"""The table of runs in `docs/reference/reliability.md`, which the campaign writes itself."""
+"""The table of runs in `campaign/README.md`, which the campaign writes itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from campaign.history import INVARIANTS
 from campaign.run import Outcome
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "reliability.md"
+PAGE: Final = Path(__file__).with_name("README.md")
 HEAD: Final = "| Tier | Seeds | Played | Failed | By invariant | Seconds | Day | Commit |"
 """The heading of the table of runs: rows are written below it."""
 

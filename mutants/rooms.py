@@ -57,4 +57,4 @@ ROOMS: Final[dict[str, Room]] = {
         ("checks", "cases"),
     ),
 }
-"""Rooms by name. The goal is that nine of ten changes are noticed (docs/reference/mutants.md)."""
+"""Rooms by name. The goal is that nine of ten changes are noticed (mutants/README.md)."""

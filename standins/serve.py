@@ -2,7 +2,7 @@
 
 The engine starts `pulumi-resource-<name> ENGINE_ADDRESS`, reads one line with a port from its
 standard output and then speaks `pulumirpc.ResourceProvider` to 127.0.0.1:port
-(docs/explanation/sources.md#pulumi).
+(lab/sources.md#pulumi).
 """
 
 from __future__ import annotations

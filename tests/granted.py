@@ -1,13 +1,11 @@
-"""What a device has only when: one table of each kind of device, and the page that lists it.
+"""Tables of things that a device has only in some states: one table for each kind of device.
 
 A table is a YAML file beside its test. Each row says what a real device lacks in one state and has
-in another, and whose document says so; the test plays both. docs/explanation/lab.md lists the
-same rows, so that no row is there without being held.
+in another, and names the document that says so; the test tries both states.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +13,6 @@ from typing import Any, TypeVar, cast
 
 import yaml
 from pydantic import TypeAdapter
-
-PAGE = Path(__file__).parents[1] / "docs/explanation/lab.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +46,6 @@ def rows_of(table: Path, kind: type[RowT]) -> tuple[RowT, ...]:
     """Read a table."""
     found = cast("list[object]", yaml.safe_load(table.read_text()))
     return tuple(TypeAdapter(kind).validate_python(row) for row in found)
-
-
-def listed(heading: str) -> list[tuple[str, ...]]:
-    """The rows below a heading of the page: thing, only with, source."""
-    text = PAGE.read_text().partition(f"\n### {heading}\n")[2]
-    section = re.split(r"^##", text, maxsplit=1, flags=re.MULTILINE)[0]
-    return re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", section, re.MULTILINE)[1:]
-
-
-def columns(rows: tuple[RowT, ...]) -> list[tuple[str, ...]]:
-    """What the page has of each row."""
-    return [(row.thing, row.only_with, row.source) for row in rows]
 
 
 def hold(row: Played, attempt: Callable[[State, Path], Outcome], folder: Path) -> None:

@@ -54,17 +54,7 @@ def rows() -> tuple[Guard, ...]:
 
 
 PAGE: Final = Path(__file__).parents[1] / "docs/reference/guards.md"
-_HEAD: Final = (
-    "Setting",
-    "Layer",
-    "System",
-    "Kind",
-    "Check",
-    "Preview",
-    "Drift",
-    "Acceptance",
-    "Ways",
-)
+_HEAD: Final = ("Setting", "System", "Kind", "Ways")
 
 
 def render_page() -> str:
@@ -75,7 +65,5 @@ def render_page() -> str:
 
 
 def _cells(row: Guard) -> tuple[str, ...]:
-    layer = row.kind.partition(".")[0]
-    seen = ("no", "yes", "yes", "by its probes" if row.ours else "yes")
-    ways = "ours: drift, repaired" if row.ours else ", ".join(f"`{way}`" for way in row.ways)
-    return (row.thing, layer, row.system, f"`{row.kind}`", *seen, ways)
+    ways = "owned: drift, repaired" if row.ours else ", ".join(f"`{way}`" for way in row.ways)
+    return (row.thing, row.system, f"`{row.kind}`", ways)

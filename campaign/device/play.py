@@ -235,7 +235,7 @@ def _is_refusal(ended: Ended) -> bool:
     """The product does not want to: what the file denies, and what the switch cannot have."""
     if "refused a line" in ended.stderr:
         return "the previous values were put back" in ended.stderr
-    words = ("disruption.ports", "would interrupt", "Nothing was changed", "no line of ours")
+    words = ("disruption.ports", "would interrupt", "Nothing was changed", "Railyard cannot change")
     return any(each in ended.stderr for each in words)
 
 

@@ -3,7 +3,7 @@
 Every other table of card models derives from this one, or a test proves it equal.
 
 It sets up cards by mlx5's tools and files, and GPUs by NVIDIA's operators. The names are written
-after the makers' product pages (docs/explanation/sources.md#parts-of-other-makers).
+after the makers' product pages (lab/sources.md#parts-of-other-makers).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CardName = Literal[
 class CardModel:
     """One card model.
 
-    Sources, all in docs/explanation/sources.md#hosts: ids from pci.ids and the list of NVIDIA's
+    Sources, all in lab/sources.md#hosts: ids from pci.ids and the list of NVIDIA's
     SR-IOV operator, mst numbers from mstflint, speeds and link types from the DOCA and WinOF-2
     release notes, VF limits from the firmware release notes of each family.
     """

@@ -1,9 +1,9 @@
 """The parts that a cluster may have already, and where kubelet looks for CNI programs.
 
 Names of images are those of the projects' own releases and of Rancher's hardened builds
-(docs/explanation/sources.md#parts-of-a-cluster).
+(lab/sources.md#parts-of-a-cluster).
 
-Sources: docs/explanation/sources.md#cni-folders.
+Sources: lab/sources.md#cni-folders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The compatibility catalogue: versions of drivers and operators that are known, and who says so.
 
-Sources: docs/explanation/sources.md#rdma-driver.
+Sources: lab/sources.md#rdma-driver.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where artefacts come from, and which releases a site gets if it names none.
 
 No checksum is here: `railyard pin` reads them, and the lock beside the site keeps them
-(docs/decisions/0020). A new release is one line here.
+(decision 20 in docs/decisions.md). A new release is one line here.
 
 The sources of the probes' image are here too. Its Dockerfile has the same numbers; a test holds the
 two equal.
@@ -17,7 +17,7 @@ from components.catalogue.operator_versions import MPI_OPERATOR
 Architecture = Literal["amd64", "arm64"]
 
 K3S_RELEASES: Final = "https://github.com/k3s-io/k3s/releases/download"
-"""K3s' release files: docs/explanation/sources.md#k3s."""
+"""K3s' release files: lab/sources.md#k3s."""
 K3S_SOURCE: Final = "https://raw.githubusercontent.com/k3s-io/k3s"
 """K3s' source by tag: its install script is in no release, and get.k3s.io serves the newest one."""
 _K3S_BINARY: Final = {"amd64": "k3s", "arm64": "k3s-arm64"}

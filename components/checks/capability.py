@@ -64,8 +64,8 @@ def check_switch_model(spec: ClusterSpec) -> Findings:
 
 
 def _described(spec: ClusterSpec, name: str, where: Place) -> Findings:
-    known = " The catalogue knows this model, and the file's description wins." * (name in MODELS)
-    what = f"of {name} no more is known than the file says.{known} Not checked: {UNCHECKED}."
+    known = " The file's description replaces the catalogue's." * (name in MODELS)
+    what = f"{name} is only described by this file.{known} Not checked: {UNCHECKED}."
     fix = "read them in the vendor's data sheet, and waive the rule with that reason."
     yield Finding(what, (where, at(("switch_models", name))), fix, "warning")
     if max(spec.switch_models[name].speeds_gbit_s) < max(

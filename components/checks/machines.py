@@ -44,10 +44,10 @@ def check_nic_model(spec: ClusterSpec) -> Findings:
             continue  # of another maker's card `other-vendor` tells
         described = spec.nic_models.get(model)
         lacking = [words for key, words in _FACTS.items() if getattr(described, key, None) is None]
-        known = "no more is known than the file says" if described else "nothing is known"
+        known = "is only described by this file" if described else "is unknown"
         hint = "" if described else did_you_mean(model, list(CARDS))
         yield Finding(
-            f"of the card model {model} {known}.{hint} Not checked: "
+            f"the card model {model} {known}.{hint} Not checked: "
             f"{', '.join([*lacking, 'its firmware and its link type'])}.",
             (where,),
             "read them in its manual and describe it in nic_models, or waive the rule with that "

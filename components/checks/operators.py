@@ -313,7 +313,7 @@ def check_container_toolkit(spec: ClusterSpec) -> Findings:
                 "remove toolkit, or let the hosts own the GPU driver (operators.gpu.driver: host).",
             )
     elif operator is None:
-        what = "the GPU operator shall bring the container toolkit, and there is no GPU operator."
+        what = "the GPU operator should bring the container toolkit, but the site has none."
         yield Finding(what, (where,), "add operators.gpu, or set kind to present or host.")
     elif runs_docker(spec):
         what = "the GPU operator's toolkit works through containerd, and containers run in Docker."

@@ -1,7 +1,7 @@
 """Another name for a device in the site file: every place that names it, and no other byte.
 
 What comes out is read and checked again, and must be the same site but for the name. `renamed` in
-the file tells the program what the state has of the device (docs/decisions/0049-renames.md).
+the file tells the program what the state has of the device (decision 49 in docs/decisions.md).
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def _demand_list(file: SiteFile) -> None:
         isinstance(hosts, list) and all(isinstance(each, dict) for each in hosts)
     ):
         raise UsageError(
-            f"{file.path}:{file.line(('hosts',))}: hosts is no list of hosts; none was looked at.\n"
+            f"{file.path}:{file.line(('hosts',))}: hosts is not a list, so no host was read.\n"
             "  fix    write each as an entry of a list: `- name: gpu01`."
         )
 

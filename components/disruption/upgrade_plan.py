@@ -4,7 +4,7 @@ A step is there only from a node's first upgrade on: the state of a site that wa
 holds none, and its first install waits for no group (`chosen`).
 
 What an edit of `kubernetes.version` may ask for follows Kubernetes' version skew policy and K3s'
-documentation of upgrades (docs/explanation/sources.md#k3s).
+documentation of upgrades (lab/sources.md#k3s).
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ def why_stopped(error: Exception) -> str:
         lines = "\n          ".join((first, *_first_lines(rest)))
         return f"refused a line\n  line    {lines}\n  switch  {error.text}"
     if isinstance(error, base.Unsettable):
-        return f"has a setting that no line of ours can change\n  why     {error}"
+        return f"has a setting that Railyard cannot change\n  why     {error}"
     if isinstance(error, DeviceError):
         return f"could not be looked at again after it was changed\n  why     {error}"
     return str(error)

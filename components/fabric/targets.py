@@ -4,7 +4,7 @@ Desired and recorded states have only keys that are ours. For those keys, a targ
 that must be there afterwards, others' VLANs and classes included, so a driver need not know why.
 
 Before an exec the switch is not read, so the text sets every key that the file owns, whatever is
-there, and undo leads to the factory's values: docs/decisions/0013-plain-exec.md.
+there, and undo leads to the factory's values: decision 13 in docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -249,9 +249,9 @@ def _added(more: SwitchState, owned: SwitchState) -> dict[str, object]:
 def _with_one_shot_effects(
     owned: SwitchState, actual: SwitchState, baseline: SwitchState
 ) -> SwitchState:
-    """What goes back: if the one-shot does, also the queues and PFC that it reset on every port.
+    """Add what `roce` changed to what undo restores: it resets queues and PFC of every port.
 
-    A port without weights was not read, or its system has no such one-shot.
+    A port without weights was not read, or its system has no such command.
     """
     if owned.roce in {None, baseline.roce or "none"}:
         return owned

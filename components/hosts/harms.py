@@ -95,16 +95,21 @@ def _shared_class(card: SeenCard) -> Iterator[Harm]:
 
 
 def _groups(algorithms: tuple[str, ...]) -> tuple[int, ...]:
-    """What goes before what, as mlx5 groups the classes: the greater goes first.
+    """Rank the classes as mlx5 serves them: a greater number is served first.
 
-    `vendor` is above `strict`, of which the greater class is first, and shares are below.
+    `vendor` comes before `strict`, and `strict` before shares. The last strict class is first.
     """
-    strict = iter(range(2, 10))
-    shares = {"ets:0": 0}
-    return tuple(
-        10 if each == "vendor" else next(strict) if each == "strict" else shares.get(each, 1)
-        for each in algorithms
-    )
+    ranks: list[int] = []
+    strict = 2
+    for each in algorithms:
+        if each == "vendor":
+            ranks.append(10)
+        elif each == "strict":
+            ranks.append(strict)
+            strict += 1
+        else:
+            ranks.append(0 if each == "ets:0" else 1)
+    return tuple(ranks)
 
 
 def _starved(card: SeenCard) -> Iterator[Harm]:

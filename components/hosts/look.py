@@ -1,6 +1,6 @@
 """What `look.sh` saw of a host: its RDMA cards and GPUs, and where they sit. Pure.
 
-Sources of the files that it reads: docs/explanation/sources.md#pcie.
+Sources of the files that it reads: lab/sources.md#pcie.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The steps are those of `nvidia-smi topo -m`. Its program is not public; how a path is counted here
 is derived from its legend and from NCCL, which reads the same paths and takes a switch chip (its
-upstream and its downstream ports) as one step: docs/explanation/sources.md#pcie.
+upstream and its downstream ports) as one step: lab/sources.md#pcie.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Sources: NCCL's environment documentation and net_ib source, Open MPI's documentation, DeepOps; for
 InfiniBand in virtual machines the values of the cloud's own nccl-tests jobs
-(docs/explanation/sources.md#cloud-ib).
+(lab/sources.md#cloud-ib).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 container called `node`; in a plain Job they are set here, to the same values.
 
 Sources: torchrun's documentation; Kubernetes' documentation, "Indexed Job"; the torch plugin and
-the API of Kubeflow Trainer v2.3.0 (docs/explanation/sources.md#trainer).
+the API of Kubeflow Trainer v2.3.0 (lab/sources.md#trainer).
 """
 
 from __future__ import annotations

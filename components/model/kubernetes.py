@@ -98,7 +98,7 @@ _TAKEN: Final = {
     10257: "the controller manager",
     10259: "the scheduler",
 }
-"""Ports of a K3s server and who has them (docs/explanation/sources.md#k3s)."""
+"""Ports of a K3s server and who has them (lab/sources.md#k3s)."""
 
 
 def _service_net(network: IPv4Network) -> IPv4Network:

@@ -2,7 +2,7 @@
 
 Sources: the GPU operator's chart and documentation (platform support, RDMA, CDI pages); for the
 firmware of cards, README and definitions of nic-configuration-operator 8bfbeb3 and of network
-operator v26.4.1 (docs/explanation/sources.md#operators). Of two templates that take one card that
+operator v26.4.1 (lab/sources.md#operators). Of two templates that take one card that
 operator applies none, so each takes the cards of nodes with a label of its own.
 """
 

@@ -1,7 +1,7 @@
 """Pods on InfiniBand: a resource for each rail, VFs, and IPoIB interfaces on shared HCAs.
 
 Sources: README and source of ib-sriov-cni v1.3.0, ipoib-cni v1.2.2 and sriov-network-device-plugin
-v3.11.0 (docs/explanation/sources.md#pod-network).
+v3.11.0 (lab/sources.md#pod-network).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which pod network and which addresses work on which transport, and why others do not: data.
 
 docs/reference/pod-networks.md is made of it, and the rule `pod-network` asks it. Sources:
-docs/explanation/sources.md#pod-network.
+lab/sources.md#pod-network.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A pool has a name of its own and a label of the nodes that draw from it, so that a rail on several
 leaves has one for each of them. Sources: README, `ippool_validate.go` and the allocator of
-nvidia-k8s-ipam v0.4.0 (docs/explanation/sources.md#pod-network).
+nvidia-k8s-ipam v0.4.0 (lab/sources.md#pod-network).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """VFs by the SR-IOV network operator: a policy for each rail, and the networks of its attachments.
 
 Sources: the operator's definitions of network operator v26.4.1, and the source of
-sriov-network-operator v1.6.0 (docs/explanation/sources.md#operators).
+sriov-network-operator v1.6.0 (lab/sources.md#operators).
 """
 
 from __future__ import annotations

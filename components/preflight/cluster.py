@@ -62,7 +62,7 @@ def _judge_rights(denied: tuple[Right, ...]) -> Iterator[Finding]:
     if denied:
         shown = "; ".join(each.words() for each in denied[:_MOST])
         more = f"; and {len(denied) - _MOST} more" if len(denied) > _MOST else ""
-        what = "the kubeconfig's user may not do what an update does."
+        what = "the kubeconfig's user lacks permissions for an update."
         actual = f"may not {shown}{more}"
         fix = "railyard rbac SITE --user USER | kubectl apply -f -, as an administrator"
         yield Finding(CLUSTER, "rights", what, actual, "the rights of `railyard rbac SITE`", fix)

@@ -2,7 +2,7 @@
 
 libyaml reads the text, seven times as fast as a reader in Python. What it refuses is read once more
 by ruamel, which reads all of YAML 1.2 and says best what is wrong; where libyaml is missing, ruamel
-reads everything (docs/decisions/0017-yaml-by-libyaml.md).
+reads everything (decision 17 in docs/decisions.md).
 """
 
 from __future__ import annotations

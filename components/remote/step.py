@@ -93,7 +93,7 @@ class Endpoint:
         """What the command provider cannot do on the way to this device; empty: nothing.
 
         It takes one proxy, has no channel for a password of sudo, and offers SHA-1 alone for an RSA
-        host key (docs/decisions/0019).
+        host key (decision 19 in docs/decisions.md).
         """
         if self.sudo_secret is not None:
             return "sudo asks for a password"

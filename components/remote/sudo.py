@@ -2,7 +2,8 @@
 
 The password goes to the standard input of `sudo -S`, when sudo's own prompt has come and not
 before, and the state follows once the command has begun. So it is in no argument, no environment
-and no file of the host, and a sudo that does not ask never gets it (docs/decisions/0019).
+and no file of the host, and a sudo that does not ask never gets it (decision 19 in
+docs/decisions.md).
 """
 
 from __future__ import annotations

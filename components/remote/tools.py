@@ -2,7 +2,7 @@
 
 A tool is one text with several verbs. It lies on the host under its SHA-256
 (`/var/lib/railyard/tools/<digest>/tool`), is sent once, and what a step runs is one line that reads
-it, compares the digest of what it read, and runs exactly that (docs/decisions/0015).
+it, compares the digest of what it read, and runs exactly that (decision 15 in docs/decisions.md).
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def _refused(watched: Watched, seen: Seen, lines: Lines) -> Iterator[str]:
     if mac := found.get(ADDRESS):
         address = wanted["virtual_address"]
         yield (
-            f"virtual-address: {address} is in use: {mac} answers for it, and that is no balancer"
-            " of this site.\n"
+            f"virtual-address: {address} is already used by {mac}, which is not a balancer of this"
+            " site.\n"
             f"  where  {place_of(lines, (*_PATH, 'address'), address)}\n"
             "  fix    choose a free address of that network, or take it from that machine. Nothing"
             " was changed on any device."

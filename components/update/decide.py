@@ -170,39 +170,59 @@ def intend(
     accept: Accept,
 ) -> Intentions:
     """Decide the repair notes, the acceptance run, and what is recreated in this update."""
+    plan, drifts = _adjusted(plan, applied, seen)
+    hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
+    notes = _repair_notes(plan, applied, drifts, hosts)
+    cluster = judge_cluster(plan, applied, seen)
+    notes |= cluster_notes(plan, applied, cluster, notes)
+    if is_held(plan, cluster):
+        notes[HELD] = "the API is dead"
+        plan = hold_objects(plan, applied)
+    touched = (
+        cluster.touched
+        or any(drift.differences or drift.edited for drift in drifts)
+        or bool(forecast_departures(plan.reboots, hosts))
+        or repairs_of(notes) != proven_repairs(applied)
+    )
+    again = is_asked(plan, applied, touched=touched, accept=accept)
+    if not again:
+        notes[EVIDENCE_STEP] = UNASKED
+    run = last_run(applied) + 1 if again else last_run(applied)
+    before = notes | {drift.step: drift.last_note for drift in drifts}
+    if cluster.touched or repairs_of(before) != proven_repairs(applied):
+        return Intentions(drifts, notes, run, plan, None, cluster)
+    changed = _changed_alone(plan, applied, drifts)
+    return Intentions(drifts, notes, run, plan, changed, cluster)
+
+
+def _adjusted(
+    plan: ClusterPlan, applied: Applied, seen: Seen
+) -> tuple[ClusterPlan, tuple[DeviceDrift, ...]]:
+    """Adjust the plan to what is applied: instances, upgrades, departures, order of switches."""
     if plan.cloud:
         objects = cloud_drift(plan.cloud, applied, seen.cloud)
         plan = replace(plan, cloud=with_generations(plan.cloud, objects))
     drifts = judge_drift(plan, applied, seen)
     plan = choose_upgrades(plan, applied, seen, drifts)
     left = choose_departures(plan.departures, plan.kubernetes, applied)
-    plan = replace(plan, departures=left, switches=ordered(plan.switches, applied))
+    return replace(plan, departures=left, switches=ordered(plan.switches, applied)), drifts
+
+
+def _repair_notes(
+    plan: ClusterPlan,
+    applied: Applied,
+    drifts: tuple[DeviceDrift, ...],
+    hosts: Mapping[str, HostState],
+) -> dict[str, str]:
+    """Collect the notes by which the steps of drifted devices, tools and access run again."""
     notes = {drift.step: drift.note for drift in drifts if drift.note}
     notes |= exec_notes(plan.switches, applied, drifts)
-    hosts = {name: fact for name, fact in seen.devices.items() if isinstance(fact, HostState)}
     notes |= departure_notes(plan.reboots, hosts, applied)
     notes |= _tools_notes(plan, applied, hosts)
     access = plan.kubernetes.access if plan.kubernetes else None
     if access is not None and (note := _access_note(applied.step(access.name))):
         notes[access.name] = note
-    cluster = judge_cluster(plan, applied, seen)
-    notes |= cluster_notes(plan, applied, cluster, notes)
-    if is_held(plan, cluster):
-        notes[HELD] = "the API is dead"
-        plan = hold_objects(plan, applied)
-    touched = cluster.touched or any(drift.differences or drift.edited for drift in drifts)
-    touched = touched or bool(forecast_departures(plan.reboots, hosts))
-    touched = touched or repairs_of(notes) != proven_repairs(applied)
-    last = last_run(applied)
-    again = is_asked(plan, applied, touched=touched, accept=accept)
-    if not again:
-        notes[EVIDENCE_STEP] = UNASKED
-    run = last + 1 if again else last
-    before = notes | {drift.step: drift.last_note for drift in drifts}
-    if cluster.touched or repairs_of(before) != proven_repairs(applied):
-        return Intentions(drifts, notes, run, plan, None, cluster)
-    changed = _changed_alone(plan, applied, drifts)
-    return Intentions(drifts, notes, run, plan, changed, cluster)
+    return notes
 
 
 def _changed_alone(

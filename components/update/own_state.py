@@ -1,7 +1,7 @@
 """What this stack last applied, read from its own state before the first resource exists.
 
 `pulumi:pulumi:readStackResourceOutputs` answers in preview, in up and on an empty stack, and also
-sees resources of a run that was killed (docs/decisions/0004).
+sees resources of a run that was killed (decision 4 in docs/decisions.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What Multus and the CNI plugins of rails do for a pod: pure; `ipam.py` has the addresses.
 
 Forms: the networks annotation, network-status and the net-conf keys of sources.md#pod-network, and
-as real nodes wrote them (docs/explanation/real-pods.md). An absent part refuses the pod with the
+as real nodes wrote them (docs/howto/real-kernels.md). An absent part refuses the pod with the
 words of the real part; without Multus the annotation is only a comment, as on a real node.
 """
 

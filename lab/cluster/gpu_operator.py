@@ -2,7 +2,7 @@
 
 Nothing becomes ready by itself: the operator's Deployment must be ready, node feature discovery
 must run on the node, and the driver must be there, from the host or from the operator
-(docs/explanation/sources.md#operators).
+(lab/sources.md#operators).
 """
 
 from __future__ import annotations

@@ -118,9 +118,9 @@ HOROVOD: Final = Image(
     mpi="mpirun (Open MPI) 3.0.0",
     modules=frozenset({"tensorflow", "horovod"}),
 )
-"""docker/horovod/Dockerfile of horovod/horovod (docs/explanation/sources.md#trainer)."""
+"""docker/horovod/Dockerfile of horovod/horovod (lab/sources.md#trainer)."""
 TORCH: Final = Image(frozenset({"/usr/local/bin/torchrun", "/workspace/multinode.py"}))
-"""PyTorch with its example of training on several nodes (docs/explanation/sources.md#trainer)."""
+"""PyTorch with its example of training on several nodes (lab/sources.md#trainer)."""
 BASE: Final = Image()
 _NO_MPI: Final = replace(
     PROBE, linked=dict.fromkeys(_in("/usr/local/bin", COLLECTIVES), MPI_LIBRARIES[1:])

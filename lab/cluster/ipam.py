@@ -1,7 +1,7 @@
 """The addresses of a pod's interface: what whereabouts, nv-ipam, static and DHCP do. Pure.
 
 The texts are those of the plugins: whereabouts v0.9.4, nvidia-k8s-ipam v0.4.0, and static and dhcp
-of the reference plugins v1.6.2 (docs/explanation/sources.md#pod-network).
+of the reference plugins v1.6.2 (lab/sources.md#pod-network).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`k3s etcd-snapshot` and `k3s server --cluster-reset` of the lab, on real etcd data.
 
-Names, places, refusals and words are K3s' own (docs/explanation/sources.md#k3s): a snapshot is what
+Names, places, refusals and words are K3s' own (lab/sources.md#k3s): a snapshot is what
 etcd's maintenance API streams, and `etcdutl` restores it, as K3s does with that program's code.
 """
 

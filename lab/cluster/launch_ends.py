@@ -1,6 +1,6 @@
 """How mpirun of Open MPI 4 ends a job that fails; words and exit codes are those of real pods.
 
-They were recorded on `make lab-pods` (docs/explanation/real-pods.md).
+They were recorded on `make lab-pods` (docs/howto/real-kernels.md).
 """
 
 from __future__ import annotations

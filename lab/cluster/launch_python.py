@@ -1,7 +1,7 @@
 """How Python ends in a rank whose image lacks the script, or a module that the script imports.
 
 The words are CPython's, and the imports those of Horovod's benchmark
-(docs/explanation/sources.md#trainer).
+(lab/sources.md#trainer).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether a launcher reaches a worker over SSH: sshd, port, host key, and mpirun's daemon there.
 
 The texts and exit codes are those of OpenSSH and of Open MPI 4 in real pods, recorded on
-`make lab-pods` (docs/explanation/real-pods.md).
+`make lab-pods` (docs/howto/real-kernels.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Nothing becomes ready by itself: the operator's Deployment must be ready, a node must carry the
 label that node feature discovery sets, and the device plugin must be able to read its configuration
-(docs/explanation/sources.md#operators).
+(lab/sources.md#operators).
 """
 
 from __future__ import annotations

@@ -315,7 +315,7 @@ class NodeAgent:
             name: str(count) for name, count in wanted.items() if actual.get(name) != str(count)
         }
         gone = [n for n, count in actual.items() if "/" in n and n not in wanted and count != "0"]
-        change |= dict.fromkeys(gone, "0")  # a kubelet keeps the name (explanation/real-pods.md)
+        change |= dict.fromkeys(gone, "0")  # a kubelet keeps the name (howto/real-kernels.md)
         if change:
             body: Doc = {"status": {"capacity": change, "allocatable": dict(change)}}
             self._api.merge(f"/api/v1/nodes/{state.name}/status", body)

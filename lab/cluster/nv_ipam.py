@@ -2,7 +2,7 @@
 
 After the source of nvidia-k8s-ipam v0.4.0: `pkg/ipam-controller/allocator/allocator.go`,
 `pkg/ipam-node/allocator/allocator.go` and `handlers/allocate.go`
-(docs/explanation/sources.md#pod-network).
+(lab/sources.md#pod-network).
 """
 
 from __future__ import annotations

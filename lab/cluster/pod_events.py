@@ -14,7 +14,7 @@ _LONGEST_MESSAGE = 1024
 
 
 def sandbox_failure(pod: Pod, message: str) -> str:
-    """What a real kubelet with containerd says of a refused network (real-pods.md)."""
+    """What a real kubelet with containerd says of a refused network (real-kernels.md)."""
     sandbox = hashlib.sha256(f"{pod.uid}/sandbox".encode()).hexdigest()
     return (
         "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for"

@@ -1,7 +1,7 @@
 """How a worker's container ends that cannot start; words and codes are those of real pods.
 
 A real kubelet shows such a pod as Failed, and the MPI operator makes no launcher for its job
-(docs/explanation/real-pods.md).
+(docs/howto/real-kernels.md).
 """
 
 from __future__ import annotations

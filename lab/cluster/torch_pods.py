@@ -1,7 +1,7 @@
 """The nodes of a `torchrun`: each is a pod, which waits for all others and ends with its own log.
 
 Which variables it reads, and that all nodes meet at the address of the first one: the documentation
-of torchrun (docs/explanation/sources.md#trainer).
+of torchrun (lab/sources.md#trainer).
 """
 
 from __future__ import annotations

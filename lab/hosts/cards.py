@@ -1,6 +1,6 @@
 """What the lab knows of GPU and card models: ids, names and firmware releases.
 
-Sources: pci.ids for ids and names, mstflint for device types, docs/explanation/sources.md#hosts.
+Sources: pci.ids for ids and names, mstflint for device types, lab/sources.md#hosts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the firmware of an emulated card holds: factory values, for the next start, and for now.
 
-Sources: docs/explanation/sources.md#hosts (mstflint's database of parameters). A guess, marked
+Sources: lab/sources.md#hosts (mstflint's database of parameters). A guess, marked
 there: that PCI_WR_ORDERING shows once the card *runs* with ADVANCED_PCI_SETTINGS; the database
 only says that it is shown when that setting is true.
 """

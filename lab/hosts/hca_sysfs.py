@@ -1,6 +1,6 @@
 """/sys of InfiniBand adapters: on own switches, or VFs without a PF of a cloud.
 
-Fields and forms: docs/explanation/sources.md#hosts, and the kernel's Documentation/ABI
+Fields and forms: lab/sources.md#hosts, and the kernel's Documentation/ABI
 (sysfs-class-infiniband).
 """
 

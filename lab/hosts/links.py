@@ -1,6 +1,6 @@
 """The PCIe link of a card: what card and slot can, what it trained to, and what that carries.
 
-Form of the texts in /sys: drivers/pci/pci-sysfs.c (docs/explanation/sources.md#pcie).
+Form of the texts in /sys: drivers/pci/pci-sysfs.c (lab/sources.md#pcie).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The state of one emulated ConnectX port: what the driver and the card hold at run time.
 
-Sources: kernel SR-IOV semantics (docs/explanation/sources.md#hosts), runtime-only QoS state
+Sources: kernel SR-IOV semantics (lab/sources.md#hosts), runtime-only QoS state
 (sources.md#host-qos), PCI ids (pciids).
 """
 

@@ -1,6 +1,6 @@
 """What a host's kernel holds beside its cards: huge pages, governors, ACS, routes, command line.
 
-Sources: docs/explanation/sources.md#host-kernel.
+Sources: lab/sources.md#host-kernel.
 Addresses and capabilities of the bridges are the lab's own; a switch's upstream port has no ACS,
 its downstream ports and the root ports have (PCIe base specification, ACS).
 """

@@ -1,6 +1,6 @@
 """/sys and /proc/sys of one lab host, as a table of paths made from the host's model.
 
-Semantics: docs/explanation/sources.md#hosts and sources.md#host-qos. The `ecn`
+Semantics: lab/sources.md#hosts and sources.md#host-qos. The `ecn`
 and `tc` folders are those of NVIDIA's driver modules, which DGX OS carries.
 """
 

@@ -1,7 +1,7 @@
 """An emulated UFM Enterprise: its REST API for partitions, over real HTTPS.
 
 What it answers and refuses is what NVIDIA's REST guide says, and where that is silent what NVIDIA's
-own clients and mock of it take for granted: docs/explanation/sources.md#ufm. What its subnet
+own clients and mock of it take for granted: lab/sources.md#ufm. What its subnet
 manager makes of it says `ufm_state.py`.
 """
 

@@ -3,7 +3,7 @@
 The NIC counts by the priority it used, the switch by switch priority at ingress and by traffic
 class at egress (sources.md#acceptance). Counters always move where the packets really were;
 a flow in the wrong class is not slower between two idle nodes
-(docs/explanation/sources.md#roce-path).
+(lab/sources.md#roce-path).
 """
 
 from __future__ import annotations

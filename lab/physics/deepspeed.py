@@ -1,6 +1,6 @@
 """What DeepSpeed's communication benchmark prints over the lab's rails.
 
-The layout is that of `benchmarks/communication` (docs/explanation/sources.md#acceptance): times and
+The layout is that of `benchmarks/communication` (lab/sources.md#acceptance): times and
 bandwidths are those of the same collective in nccl-tests, its throughput counts the data twice.
 """
 

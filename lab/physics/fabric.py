@@ -2,7 +2,7 @@
 
 There is no VLAN, no DSCP and no GID table to be wrong; an adapter is there, up, and of some rate.
 A virtual machine hides the PCIe tree, so that NCCL needs the topology file to find GPU and adapter
-near each other (docs/explanation/sources.md#cloud-ib).
+near each other (lab/sources.md#cloud-ib).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What Horovod's own benchmark of TensorFlow prints, as fast as its all-reduce lets it be.
 
 Layout, defaults and that the first rank alone prints: its `tensorflow2_synthetic_benchmark.py`
-(docs/explanation/sources.md#trainer).
+(lab/sources.md#trainer).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What happens to a RoCE packet between two pods, from the state of the devices it passes.
 
-Rules and their sources: docs/explanation/sources.md#roce-path (how mismatches break, path MTU)
+Rules and their sources: lab/sources.md#roce-path (how mismatches break, path MTU)
 and sources.md#onyx (VLAN and MTU); the RDMA MTU of an interface is that of the kernel's
 `iboe_get_mtu` (the netdev MTU less 96 bytes of headers, rounded down to an RDMA MTU).
 """

@@ -2,7 +2,7 @@
 
 It is `multinode.py` of the tutorial series on DistributedDataParallel: a data set of 2048 samples
 and a layer of 21 numbers, whose gradients are summed after each step. Each node's log has the lines
-of its own ranks (docs/explanation/sources.md#trainer).
+of its own ranks (lab/sources.md#trainer).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What tf_cnn_benchmarks prints: ResNet-50 over Horovod, as fast as its all-reduce lets it be.
 
-The layout is tf_cnn_benchmarks' (docs/explanation/sources.md#acceptance). Each step computes, then
+The layout is tf_cnn_benchmarks' (lab/sources.md#acceptance). Each step computes, then
 waits for the gradients that nothing hides: on a slower network by so much longer.
 """
 

@@ -2,7 +2,7 @@
 
 The server is udhcpd of busybox (Debian's build of 1.35). It starts only once a pod asks: until then
 no server answers, and the pod waits. How a silent server ends was seen once on these nodes, after
-208 s, and is in docs/explanation/real-pods.md; the story does not wait for it.
+208 s; the story does not wait for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What bgpd is given for what a switch routes by: plain lines, and the lines of a change.
 
-NVUE writes such lines into frr.conf itself (docs/explanation/sources.md#cumulus); SONiC's frrcfgd
+NVUE writes such lines into frr.conf itself (lab/sources.md#cumulus); SONiC's frrcfgd
 gives them to vtysh, one row of its database after the other.
 """
 

@@ -1,6 +1,6 @@
 """What a switch hears of its neighbours: by LLDP, and by BGP in the forms of FRR.
 
-Sources: docs/explanation/sources.md#cumulus.
+Sources: lab/sources.md#cumulus.
 """
 
 from __future__ import annotations

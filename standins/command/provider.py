@@ -1,7 +1,7 @@
 """The provider protocol of the `command` stand-in: what pulumi-command 1.2.1 does on each call.
 
 Create and Update run nothing in a preview; Delete uses the old state; Read echoes; an error
-leaves no state (docs/explanation/sources.md#the-command-plugin).
+leaves no state (lab/sources.md#the-command-plugin).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a healthy host of `examples/quantum-ib` prints, and the same with one change.
 
-The forms are those of docs/explanation/sources.md#infiniband-diagnostics.
+The forms are those of lab/sources.md#infiniband-diagnostics.
 """
 
 from __future__ import annotations

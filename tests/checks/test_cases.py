@@ -81,13 +81,11 @@ def test_the_clean_site_has_no_problem_and_other_bases_have_none() -> None:
 
 
 def test_reference_page_is_fresh() -> None:
-    page = render_rules_page({rule: recorded(rule).expected for rule in RULE_NAMES})
+    page = render_rules_page()
     if REGENERATE:
         RULES_PAGE.write_text(page, encoding="utf-8")
     assert page == RULES_PAGE.read_text(encoding="utf-8")
-    for rule in RULE_NAMES:
-        section = page.partition(f"### {rule}\n")[2].partition("\n### ")[0]
-        assert f"```text\n{rule}" in section, f"{rule} has no example"
+    assert [rule for rule in RULE_NAMES if f"\n### {rule}\n" not in page] == []
 
 
 def test_rules_run_on_what_is_left_of_a_broken_file() -> None:

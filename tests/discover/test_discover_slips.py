@@ -99,7 +99,7 @@ def test_a_card_whose_network_device_is_elsewhere_has_a_driver(
 
 
 def test_hosts_that_are_no_list_are_not_nothing_to_add(tmp_path: Path, look: HostLook) -> None:
-    with pytest.raises(UsageError, match="hosts is no list of hosts; none was looked at"):
+    with pytest.raises(UsageError, match="hosts is not a list, so no host was read"):
         run(tmp_path, f"{HEAD}hosts: {{gpu01: {{role: worker}}}}\n", look)
 
 

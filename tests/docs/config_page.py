@@ -14,11 +14,11 @@ ROOT_NAME = ClusterSpec.__name__
 _HEAD = """\
 # The site file
 
-A `site.yaml`, which a stack names by `railyard:site`; or, where it is small, the value of
-`railyard:cluster` in `Pulumi.<stack>.yaml`. This page is generated from the docstrings of
-`components/model/`: edit them, then run `make goldens`. Every key that is not listed is an error.
-`railyard schema` prints the same as a JSON schema, and `examples/dgx-roce/site.yaml` is a
-whole file.
+The keys of a `site.yaml`, which a stack names by `railyard:site`. A small site can also be the
+value of `railyard:cluster` in `Pulumi.<stack>.yaml`. Each key has its kind, its default, or
+*required*. Any other key is an error. `railyard schema` prints the same as a JSON schema, and
+`examples/dgx-roce/site.yaml` is a complete file. This page is generated from the docstrings of
+`components/model/`.
 """
 
 Table = Mapping[str, Json]
@@ -34,7 +34,7 @@ def _linked(name: str) -> str:
 
 
 def _one_line(text: Json) -> str:
-    return " ".join(str(text or "").split()).replace("|", "\\|")
+    return " ".join(str(text or "").split())
 
 
 def _limits(part: Table) -> str:
@@ -79,25 +79,21 @@ def _first_pattern(part: Table) -> Json:
 
 def _default(part: Table, *, required: bool) -> str:
     if required:
-        return "must be written"
+        return ", *required*"
     value = part.get("default")
-    if value is None or value == []:
-        return "none"
-    if isinstance(value, bool):
-        value = str(value).lower()
-    return "its own defaults" if isinstance(value, dict) else f"`{value}`"
+    if value is None or value == [] or isinstance(value, dict):
+        return ""
+    return f", default `{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _section(name: str, schema: Table) -> list[str]:
     required = cast("list[Json]", schema.get("required", []))
     lines = [f"## {name}", "", _one_line(schema.get("description")), ""]
-    lines += ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
     for key, value in _mapping(schema["properties"]).items():
         part = _mapping(value)
         default = _default(part, required=key in required)
-        lines.append(
-            f"| `{key}` | {_kind(part)} | {default} | {_one_line(part.get('description'))} |"
-        )
+        text = _one_line(part.get("description"))
+        lines.append(f"- `{key}` ({_kind(part)}{default}){f': {text}' if text else ''}")
     return [*lines, ""]
 
 

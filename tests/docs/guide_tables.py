@@ -29,31 +29,18 @@ PAGE: Final = ROOT / "docs" / "reference" / "fabrics.md"
 _SESSIONS: Final = FOLDER / "sessions.yaml"
 _ROWS = re.compile(r"sudo sonic-cfggen -j [^']*'(?P<tables>\{.*\})'", re.DOTALL)
 _HEAD: Final = """\
-# Reference designs, line by line
+# Reference designs
 
-Public guides of vendors and clouds, and what Railyard's plan has for each of their configuration
-lines: the same line, other words, or nothing, with the reason. Below each table is what the plan
-has besides. A line without a match or a reason fails a test, and so does a reason that is no longer
-needed. The sites are small ones with the guide's numbers. Nothing here was tried on real hardware;
-two sites were played in the lab over the real FRR, which their sections say.
+Public guides of vendors and clouds, compared line by line with the plans of small sites that use
+the guides' numbers. *Same*: the plan has that line. *Other words*: another line has the same
+effect. *Not set*: the plan has no such line, and the tables below say why. `tests/docs/guides` has
+every line; a test fails if a line has neither a match nor a reason. Nothing here was tried on real
+hardware. Two sites ran in the lab with real FRR.
 
-This page is made of `tests/docs/guides`: edit that, then run `make goldens`. Settings that
-are no lines by themselves are written in a form of this page, on both sides:
-
-| Line | Meaning |
-|---|---|
-| `TABLE\\|KEY field=value` | a field of SONiC's configuration |
-| `port swp1 trust=both` | what a plan wants of a switch, if it sends no line of its own for it |
-| `host KEY=VALUE` | a setting of a host |
-| `kubespray VARIABLE=VALUE` | a variable of kubespray |
-| `helm CHART KEY=VALUE` | a value of a chart, or its version |
-| `NicClusterPolicy PATH=VALUE` | a field of an object of that kind |
-| `env NAME=VALUE` | a variable of a job |
-| `mpirun --mca btl ^openib` | one option of a job's program |
+Lines without a text of their own are written as `host KEY=VALUE`, `helm CHART KEY=VALUE`,
+`env NAME=VALUE` or `TABLE|KEY field=value` (SONiC).
 
 ## The seven designs
-
-Seven public designs of whole clusters are held against Railyard, each by some of the guides below.
 
 """
 
@@ -69,8 +56,8 @@ DESIGNS: Final[dict[Design, str]] = {
 }
 
 _PLAYED: Final = (
-    "Played in the lab over the real FRR: up, a port changed by hand, a spine lost, repaired, "
-    "destroyed, with acceptance over the spines."
+    "The lab ran this site with real FRR from `up` to `destroy`, with a lost spine and acceptance "
+    "across the spines."
 )
 
 
@@ -320,7 +307,6 @@ def render_page() -> str:
     guides = load_guides()
     parts = [_HEAD, _summary(guides.values())]
     parts += [_section(guide) for guide in guides.values()]
-    parts.append(_session_table())
     return "".join(parts)
 
 
@@ -328,7 +314,7 @@ def _summary(guides: Iterable[Guide]) -> str:
     guides = tuple(guides)
     designs = "".join(_row(name, words, guides) for name, words in DESIGNS.items())
     rows = "".join(f"| {_link(guide)} | {_numbers([guide])} |\n" for guide in guides)
-    counted = "Lines | Same | In other words | Not set |\n"
+    counted = "Lines | Same | Other words | Not set |\n"
     return (
         f"| Design | Cluster | Guides | {counted}|---|---|---|---|---|---|---|\n{designs}"
         f"\n## All guides\n\n| Guide | {counted}|---|---|---|---|---|\n{rows}"
@@ -353,44 +339,18 @@ def _slug(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def _held(guide: Guide) -> str:
-    if guide.switch is None:
-        return f"{_code(guide.about).replace('<br>', ', ')} of the plan"
-    plan = plan_of(guide)
-    return f"switch {plan.name} ({plan.os}, {plan.model})"
-
-
 def _section(guide: Guide) -> str:
     rows = "".join(
-        f"| {_code(line.guide)} | {_code(line.ours) or _plain(line)} | {line.why or ''} |\n"
-        for line in guide.lines
+        f"| {_code(line.guide)} | {line.why or ''} |\n" for line in guide.lines if line.unset
     )
-    more = "".join(f"| {_code(each.ours)} | {each.why} |\n" for each in guide.more)
-    besides = f"\n| Besides | Why |\n|---|---|\n{more}" if more else ""
-    rest = ", ".join(load_guides()[name].title for name in guide.rest)
-    beside = f" Its other lines are under: {rest}." if rest else ""
-    beside += f" {_PLAYED}" if guide.played else ""
+    switch = f", switch {guide.switch}" if guide.switch else ""
+    played = f" {_PLAYED}" if guide.played else ""
     return (
         f"\n## {guide.title}\n\n"
-        f"{guide.document}, {guide.section}; {guide.version}, read {guide.read}: "
-        f"{guide.address}\n\n"
-        f"Held against {_held(guide)} of `{guide.site}`."
-        f" {guide.differs}{beside}\n\n"
-        f"| Guide | Railyard | Why it differs |\n|---|---|---|\n{rows}{besides}"
+        f"[{guide.document}]({guide.address}), {guide.section}; {guide.version}, read {guide.read}."
+        f" Site: `{guide.site}`{switch}. {guide.differs}{played}\n"
+        + (f"\n| Not set | Reason |\n|---|---|\n{rows}" if rows else "")
     )
-
-
-def _session_table() -> str:
-    rows = "".join(
-        f"| {system} | {_code(each.ours)} | {each.why} |\n"
-        for system, lines in load_sessions().items()
-        for each in lines
-    )
-    return f"\n## Around every change\n\n| System | Line | Why |\n|---|---|---|\n{rows}"
-
-
-def _plain(line: Line) -> str:
-    return "the same" if line.why is None else "not set"
 
 
 def _code(texts: Iterable[str]) -> str:

@@ -16,10 +16,9 @@ PAGE: Final = ROOT / "docs" / "reference" / "known-issues.md"
 _HEAD: Final = """\
 # Known issues of the stack
 
-What goes wrong for users of K3s, NVIDIA's operators, Multus and SR-IOV, with the thread or page
-that says so, and what prevents it here: a rule of `railyard check`, or an order or a value of the
-plan. Each has a test. This page is made of `tests/docs/known_issues.yaml`: edit that, then run
-`make goldens`.
+Problems of K3s, NVIDIA's operators, Multus and SR-IOV, each with its source and its prevention: a
+rule of `railyard check`, or an order or value of the plan. Each has a test. This page is generated
+from `tests/docs/known_issues.yaml`.
 
 | Issue | Source | Prevented by | Test |
 |---|---|---|---|
@@ -27,7 +26,7 @@ plan. Each has a test. This page is made of `tests/docs/known_issues.yaml`: edit
 _TAIL: Final = """
 ## Not prevented
 
-- A Mellanox card that is a node's own way to the network goes away while the network operator's
+- A Mellanox card with a node's own network traffic disappears while the network operator's
   driver container loads (Mellanox/network-operator#2176). The file does not say which card that is;
   let the hosts own the driver there.
 - The SR-IOV network operator and nv-ipam are installed only if the file asks for them

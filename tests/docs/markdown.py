@@ -23,6 +23,19 @@ class Block:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A command of a console block with the output that the page shows; `…` marks omitted lines."""
+
+    command: str
+    lines: tuple[str, ...]
+
+    def matches(self, printed: str) -> bool:
+        """Say if a run printed these lines in this order, and no other without a `…`."""
+        forms = (r"(?:.*\n)*" if line == "…" else re.escape(f"{line}\n") for line in self.lines)
+        return re.fullmatch("".join(forms), printed) is not None
+
+
 def tracked(*patterns: str) -> tuple[Path, ...]:
     """Files that git knows or would take."""
     done = subprocess.run(
@@ -40,6 +53,18 @@ def tracked(*patterns: str) -> tuple[Path, ...]:
 def blocks(path: Path) -> tuple[Block, ...]:
     found = _FENCE.findall(path.read_text())
     return tuple(Block(language, text) for language, text in found)
+
+
+def outputs(path: Path) -> tuple[Shown, ...]:
+    """Each command of the console blocks of a page, with its output."""
+    found: list[tuple[str, list[str]]] = []
+    for block in blocks(path):
+        for line in block.text.splitlines() if block.language == "console" else ():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return tuple(Shown(command, tuple(lines)) for command, lines in found)
 
 
 def links(path: Path) -> tuple[str, ...]:

@@ -17,19 +17,19 @@ Kind = Literal["hardware", "kernel", "program", "sourced", "guess", "itself"]
 KINDS: Final[Mapping[Kind, tuple[str, str]]] = {
     "hardware": (
         "real hardware",
-        "a program's output, recorded where the hardware is; Railyard set nothing there",
+        "a program's recorded output; Railyard configured nothing there",
     ),
     "kernel": (
         "real kernel",
         "a stage with one: virtual machines (`make lab-vm`), or real nodes (`make lab-pods`)",
     ),
-    "program": ("real program", "the program itself, above something that is simulated"),
+    "program": ("real program", "the program itself, above something simulated"),
     "sourced": (
         "emulation with source",
-        "a device or service that was written after documents, public code or captures",
+        "a device or service after documents, public code or captures",
     ),
     "guess": ("emulation by guess", "no source says how the real thing answers or behaves"),
-    "itself": ("Railyard alone", "text in, text out: no device has a part in it"),
+    "itself": ("Railyard alone", "text in, text out, without a device"),
 }
 """Kinds of proof, the strongest first; the last one is beside that order."""
 
@@ -45,12 +45,12 @@ class Proof(Frozen):
     recorded: tuple[str, ...] = ()
     """Files of real output."""
     sources: tuple[str, ...] = ()
-    """Headings of docs/explanation/sources.md."""
+    """Headings of lab/sources.md."""
     not_proven: str
 
 
 class Table(Frozen):
-    """Proofs by what the README says: bullets, examples, and rows on what is real."""
+    """Proofs of the README's features, of the examples, and of the real parts of the lab."""
 
     claims: dict[str, tuple[Proof, ...]]
     sites: dict[str, tuple[Proof, ...]]
@@ -69,30 +69,29 @@ def load_table() -> Table:
 _HEAD: Final = """\
 # What is proven
 
-For each claim of the [README](../../README.md#what-it-does) the strongest proof there is, what
-carries it, and what it leaves open. This page is generated from `tests/docs/proven.yaml`: edit
-that, then run `make goldens`. Tests hold that each claim has a row, that each test is there and of
-the stage that its kind of proof needs, and that each recording says where it comes from.
+Each claim of the [README](../../README.md#features) with its strongest proof, its tests, and its
+gaps. This page is generated from `tests/docs/proven.yaml`. Tests check that each claim has a row,
+that each test exists in the stage of its proof, and that each recording has a source.
 
 **In short:** Railyard has configured no real switch, no real RDMA card and no real ESXi, and has
-seen no cluster with one. Of real hardware there is what NCCL printed on one and on two H100 and on
-machines of two and four H200, and what others published. Real kernels have run the hosts' scripts
-and the pods' plan, without such cards.
+seen no cluster with one. From real hardware there are logs of NCCL on one and on two H100 and on
+machines of two and four H200, and logs that others published. Real kernels have run the hosts'
+scripts and the pods' plan, without such cards.
 """
 
 
 def render_page(table: Table) -> str:
     """Write the page."""
     counted = [proof.proof for _, proof in table.every()]
-    lines = [_HEAD, "| Proof | What that means | Rows |", "|---|---|---|"]
+    lines = [_HEAD, "| Proof | Meaning | Rows |", "|---|---|---|"]
     lines += [
         f"| {name} | {text} | {counted.count(kind)} |" for kind, (name, text) in KINDS.items()
     ]
-    lines += ["", "A kind says how real the other side was, not how good the test is.", ""]
+    lines += ["", "The kind of proof describes the other side, not the quality of the test.", ""]
     parts = (
-        ("What it does", table.claims),
+        ("Features", table.claims),
         ("The sites", table.sites),
-        ("Parts of the lab that are called real", table.lab),
+        ("Real parts of the lab", table.lab),
     )
     for title, claims in parts:
         lines += [f"## {title}", ""]
@@ -102,7 +101,7 @@ def render_page(table: Table) -> str:
 
 
 def _rows(proofs: tuple[Proof, ...]) -> Iterator[str]:
-    yield "| What | Proof | Carried by | Not proven |"
+    yield "| Part | Proof | Tests | Not proven |"
     yield "|---|---|---|---|"
     for proof in proofs:
         kind = KINDS[proof.proof][0] + (f": {proof.program}" if proof.program else "")
@@ -111,5 +110,5 @@ def _rows(proofs: tuple[Proof, ...]) -> Iterator[str]:
 
 def _carriers(proof: Proof) -> str:
     shown = [f"`{test}`" for test in (*proof.recorded, *proof.tests)]
-    shown += [f"[{anchor}](sources.md#{anchor})" for anchor in proof.sources]
+    shown += [f"[{anchor}](../../lab/sources.md#{anchor})" for anchor in proof.sources]
     return "<br>".join(shown)

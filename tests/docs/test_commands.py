@@ -13,13 +13,17 @@ from components.cli.main import load_command
 from lab.hosts import faults as host_faults
 from lab.switches.onyx.server import OnyxSwitch
 from tests.cli.conftest import Call, railyard
-from tests.docs.markdown import ROOT, blocks, tracked
+from tests.docs.markdown import ROOT, blocks, outputs, tracked
 
 __all__ = ["railyard"]
 
 PAGES = tracked("*.md")
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
 FAULTS_PAGE = ROOT / "docs" / "reference" / "faults.md"
+
+README = ROOT / "README.md"
+SED = re.compile(r"""sed 's\|(.+)\|(.+)\|' (\S+) > (\S+)""")
+"""The one form in which the README changes a file."""
 
 _INLINE = re.compile(r"`([^`\n]+)`")
 
@@ -82,8 +86,8 @@ def test_commands_of_a_page_exist(page: Path) -> None:
 
 
 def test_quick_start_is_make_up() -> None:
-    assert ["up"] in _calls(ROOT / "README.md", "make")
-    assert ["down"] in _calls(ROOT / "README.md", "make")
+    assert ["up"] in _calls(README, "make")
+    assert ["down"] in _calls(README, "make")
 
 
 def test_reference_has_every_command() -> None:
@@ -112,12 +116,29 @@ def test_reference_has_every_fault() -> None:
     assert {verb for device, verb in shown if device == "gpu01"} == host
 
 
-def test_the_check_of_the_readme_is_copied_from_a_run(railyard: Call) -> None:
-    shown = [
-        block.text.splitlines()
-        for block in blocks(ROOT / "README.md")
-        if block.language == "console" and "railyard check examples/" in block.text
-    ]
-    ((first, *lines),) = shown
-    end = next(number for number, line in enumerate(lines) if line.startswith("$ "))
-    assert lines[:end] == railyard(*first.split()[2:]).out.splitlines()
+def test_each_check_that_the_readme_shows_prints_that(
+    railyard: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    checked = 0
+    for shown in outputs(README):
+        if found := SED.fullmatch(shown.command):
+            old, new, source, copy = found.groups()
+            text = (ROOT / source).read_text()
+            assert text.count(old) == 1, shown.command
+            (tmp_path / Path(copy).name).write_text(text.replace(old, new))
+        elif shown.command.startswith(".venv/bin/railyard check "):
+            file = shown.command.split()[-1]
+            own = file if file.startswith("examples/") else str(tmp_path / Path(file).name)
+            printed = railyard("check", own).out.replace(own, file)
+            assert shown.matches(printed), printed
+            checked += 1
+    assert checked == 2
+
+
+def test_the_probes_that_the_readme_shows_are_planned(railyard: Call) -> None:
+    planned = railyard("plan", "--stage", "acceptance", "examples/dgx-roce/site.yaml").out
+    (shown,) = (each for each in outputs(README) if each.command == "make up")
+    probes = [line.split()[1] for line in shown.lines if line.startswith("PASSED ")]
+    assert len(probes) == 3
+    assert [name for name in probes if f"\n## Probe {name} on " not in planned] == []

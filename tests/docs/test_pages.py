@@ -19,16 +19,16 @@ CITING = tuple(
     if "mirror" not in path.parts
 )
 CONFIG_PAGE = ROOT / "docs" / "reference" / "config.md"
-SOURCES = ROOT / "docs" / "explanation" / "sources.md"
+SOURCES = ROOT / "lab" / "sources.md"
 
-_CITED_PAGE = re.compile(r"\b(docs/[\w./-]+\.md)(?:#([\w-]+))?")
+_CITED_PAGE = re.compile(r"\b((?:docs|lab)/[\w./-]+\.md)(?:#([\w-]+))?")
 _CITED_SOURCE = re.compile(r"\bsources\.md#([\w-]+)")
 _CAPTURE = re.compile(r"\bcaptures? (C\d+)(?:(?:, | and |-)(C\d+))*")
 _UNREACHABLE = re.compile(
     # Papers that are not part of this repository; a reader could not follow them.
     r"\bfacts? (?:file|\d)|\bfacts/|\bdecisions \d|\bdesign \d|\bpub\d{3}\b|"
     r"(?:k8s_lab|kubernetes_stack|hosts_and_esxi|switch_and_deepops|pulumi_engineering|"
-    r"acceptance|decisions|design)\.md"
+    r"acceptance|design)\.md"
 )
 
 
@@ -100,8 +100,25 @@ def test_config_reference_is_fresh() -> None:
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
-    numbers = [int(path.name[:4]) for path in sorted((ROOT / "docs/decisions").glob("*.md"))]
+    text = (ROOT / "docs/decisions.md").read_text()
+    numbers = [int(found) for found in re.findall(r"^## (\d+)\. ", text, re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
+    pages = set((ROOT / "docs").rglob("*.md")) - {index}
+    assert sorted(str(page) for page in pages - listed) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "lines", "words"), [("README.md", 120, 1200), ("CHANGELOG.md", 80, 700)]
+)
+def test_the_first_pages_stay_short(page: str, lines: int, words: int) -> None:
+    text = (ROOT / page).read_text()
+    assert len(text.splitlines()) <= lines
+    assert len(text.split()) <= words
 
 
 def test_pages_are_plain() -> None:

@@ -14,7 +14,7 @@ from tests.docs.site_pages import has_key, options_of
 from tests.preflight.lacks import LACKS
 from tests.preflight.played import PLAYED
 
-TEXT: Final = (ROOT / "docs" / "reference" / "seeds.md").read_text()
+TEXT: Final = (ROOT / "examples" / "seeds.md").read_text()
 LINES: Final = {"000": 45, "001": 33, "002": 33, "003": 35}
 """How many lines each seed was counted to have."""
 KINDS: Final = ("as in the seed", "differs", "not done")

@@ -23,8 +23,8 @@ SITE = ROOT / "tests/cases/base/site.yaml"
 HEAD = """\
 # Switch models
 
-What Railyard knows of them. Each has a file in `components/catalogue/switches/models/`, which names
-the source of every number; `make goldens` makes this page of them. Another model:
+Known models. Each has a file in `components/catalogue/switches/models/` with the source of every
+number, from which `make goldens` writes this page. To describe another model see
 [Switch models](../howto/switch-models.md).
 
 | Model | Chip | Systems | Ports | Splits of a port | Lossless priorities |
@@ -33,8 +33,8 @@ the source of every number; `make goldens` makes this page of them. Another mode
 PLAIN = """
 ## Without a login
 
-InfiniBand switches that a file may have in `infiniband.switches`: nothing of ours is set on them.
-Their files are in the folder `without_login` beside the others.
+InfiniBand switches for `infiniband.switches`; Railyard does not configure them. Their files are in
+the folder `without_login`.
 
 | Model | Chip | Runs | Ports | Names |
 |---|---|---|---|---|

@@ -34,7 +34,7 @@ from tests.over_ssh.test_switch_faults import TRAITS
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = Path("components/fabric/systems")
-SOURCES: Final = Path("docs/explanation/sources.md")
+SOURCES: Final = Path("lab/sources.md")
 
 
 def offered() -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 The interfaces and maps are lines as aristanetworks/avd's `eos_cli_config_gen` renders them in its
 own tests, in Arista's order; names and numbers are ours. JSON that is in no form has the keys that
-napalm, ANTA and amd/node-scraper read (docs/explanation/sources.md#eos).
+napalm, ANTA and amd/node-scraper read (lab/sources.md#eos).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tests.golden.site import load_example
 from tests.hosts.host_text import library_text
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reference" / "host-faults.md"
+PAGE = Path(__file__).with_name("README.md")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.read_text().splitlines()

@@ -15,7 +15,7 @@ from lab.hypervisors.config import EsxiVmConfig
 from lab.hypervisors.esxi.faults import cause_fault
 from lab.hypervisors.esxi.server import EsxiHost
 from lab.keys import KeyPair, client_key, host_key
-from tests.granted import Row, columns, listed, rows_of
+from tests.granted import Row, rows_of
 from tests.lab_hypervisors.conftest import ADDRESS, CONFIG, GPU, NIC, PORT, Bench
 
 SECOND = EsxiVmConfig("vm02", 262144, GPU, NIC, guest="vm02", powered_on=False)
@@ -147,7 +147,3 @@ def test_a_thing_is_there_over_ssh_only_with_what_brings_it(tmp_path: Path, row:
             await host.stop()
 
     asyncio.run(scenario())
-
-
-def test_the_page_lists_the_same() -> None:
-    assert columns(ROWS) == listed("What an ESXi host has only when")

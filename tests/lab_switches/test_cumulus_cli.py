@@ -1,4 +1,4 @@
-"""The emulated Cumulus command line: docs/explanation/sources.md#cumulus."""
+"""The emulated Cumulus command line: lab/sources.md#cumulus."""
 
 from __future__ import annotations
 

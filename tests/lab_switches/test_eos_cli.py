@@ -1,4 +1,4 @@
-"""The emulated EOS command line: docs/explanation/sources.md#eos."""
+"""The emulated EOS command line: lab/sources.md#eos."""
 
 from __future__ import annotations
 

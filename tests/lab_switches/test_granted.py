@@ -11,7 +11,7 @@ import pytest
 from components.core.errors import UsageError
 from lab.switches.emulators import make_switch
 from lab.views import SwitchConfig
-from tests.granted import Row, columns, listed, rows_of
+from tests.granted import Row, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,3 @@ def test_a_thing_is_there_only_with_what_brings_it(tmp_path: Path, row: Granted)
         text = answer(which, tmp_path / f"has-{number}", before, row.like or row.ask)
         assert not row.says or row.says not in text
         assert row.shows in text
-
-
-def test_the_page_lists_the_same() -> None:
-    assert columns(ROWS) == listed("What a switch has only when")

@@ -1,4 +1,4 @@
-"""The emulated MLNX-OS command line: docs/explanation/sources.md#mlnx-os."""
+"""The emulated MLNX-OS command line: lab/sources.md#mlnx-os."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated Onyx command line: docs/explanation/sources.md#onyx."""
+"""The emulated Onyx command line: lab/sources.md#onyx."""
 
 from __future__ import annotations
 

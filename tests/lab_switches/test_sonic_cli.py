@@ -1,4 +1,4 @@
-"""The emulated SONiC command line: docs/explanation/sources.md#sonic."""
+"""The emulated SONiC command line: lab/sources.md#sonic."""
 
 from __future__ import annotations
 

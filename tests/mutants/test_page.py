@@ -10,7 +10,7 @@ from mutants.command import GOAL
 from mutants.rooms import ROOMS
 from tests.docs.markdown import ROOT
 
-PAGE = (ROOT / "docs" / "reference" / "mutants.md").read_text()
+PAGE = (ROOT / "mutants" / "README.md").read_text()
 ROWS = re.findall(
     r"^\| ([\w-]+) \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| (\d+\.\d) % \|$", PAGE, re.MULTILINE
 )

@@ -22,7 +22,7 @@ def name_a_taken_address(site: Site, watched: Watched, address: str) -> None:
     assert f"others.address={MAC}\n" in site.lab.run(watched.step, watched.observe, asked).stdout
     refused = site.run(watched.step)
     assert refused.exit_status != 0
-    assert f"{address} is in use: {MAC} answers for it on eno1" in refused.stderr
+    assert f"{address} is already used by {MAC} on eno1" in refused.stderr
     site.lab.fault(host, "address-taken", address, "off")
     assert site.changed(watched.step)
     assert site.drift(watched) == ""

@@ -1,6 +1,6 @@
 """Package managers with the shipped script: rpm's answers are played, its lock is a real one.
 
-The answers are those of rpm 4.16 and later (docs/explanation/sources.md#package-managers); apt and
+The answers are those of rpm 4.16 and later (lab/sources.md#package-managers); apt and
 dpkg are played by the lab's hosts (`tests/over_ssh/test_preflight.py`).
 """
 

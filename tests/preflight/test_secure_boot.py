@@ -1,6 +1,6 @@
 """Secure Boot with the shipped script: which modules the kernel would refuse, and which key signs.
 
-The words of mokutil are those of mokutil 0.6 (docs/explanation/sources.md).
+The words of mokutil are those of mokutil 0.6 (lab/sources.md).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.markdown import outputs
 from tests.site.playground import PROJECT, Playground
 
 pytestmark = pytest.mark.site
@@ -29,6 +30,9 @@ def test_a_switch_port_changed_by_hand(standing: Playground) -> None:
     assert "    mtu_bytes: 1500 -> 9216" in preview.lines
     told = standing.railyard("preview", "dev").must()
     assert "leaf-01: port 1/2 mtu_bytes: 1500 -> 9216" in told
+    readme = {each.command: each for each in outputs(PROJECT / "README.md")}
+    assert "railyard lab fault leaf-01 mtu 1/2 1500" in readme
+    assert [e for e in readme["railyard preview dev"].lines if e not in f"{told}…"] == []
     stops = "port 1/2: mtu_bytes: 1500 -> 9216"
     assert f"! leaf-01: INTERRUPTS (disruption.ports: allow): {stops}" in told
     report = standing.railyard("drift", "dev").must(3)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from lab.up import choose_site, load_spec, start_lab
+from tests.docs.markdown import outputs
 from tests.site.conftest import END_DEADLINE_S, FirstUp, stop_and_check, work_tree
 from tests.site.leftovers import POLL_S
 from tests.site.playground import (
@@ -53,6 +54,8 @@ POINTS: Final = (
 release, and the probes' jobs."""
 
 
+(README_UP,) = (each for each in outputs(PROJECT / "README.md") if each.command == "make up")
+
 STATE_BYTES: Final = 320_000
 """Of dgx-roce: 309,523 with the two objects of whereabouts' reconciler, 2026-11-29."""
 PROOF_BYTES: Final = 10_000
@@ -88,6 +91,8 @@ def test_make_up_proves_the_path_and_then_is_quiet(first_up: FirstUp, standing: 
     for probe in PROBES:
         assert re.search(rf"^PASSED +{probe} ", said, re.MULTILINE), said
     assert "acceptance passed" in said
+    shown = [line for line in README_UP.lines if line != "…"]
+    assert [line for line in shown if line not in said.splitlines()] == []
 
     assert "nothing changed" in standing.up().must()
     preview = standing.preview(None, "--diff")

@@ -25,7 +25,7 @@ def seen(**of_both: str) -> Seen:
 def test_a_machine_that_answers_for_the_address_is_named_once() -> None:
     (words,) = balancers_refused(PLAN, seen(**{"others.address": "52:54:00:12:34:56"}), LINES)
     assert words == (
-        "virtual-address: 192.168.1.20 is in use: 52:54:00:12:34:56 answers for it, and that is no"
+        "virtual-address: 192.168.1.20 is already used by 52:54:00:12:34:56, which is not a"
         " balancer of this site.\n"
         "  where  k3s-ha.yaml:64  kubernetes.virtual_address.address = 192.168.1.20\n"
         "  fix    choose a free address of that network, or take it from that machine. Nothing was"

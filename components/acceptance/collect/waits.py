@@ -1,7 +1,7 @@
 """Why the pods of some jobs do not run, in the cluster's words, and where to look next.
 
 Sources: the conditions and reasons of Kubernetes' scheduler and kubelet, and what a real kubelet
-writes of a network, an image and a device that it cannot give (docs/explanation/real-pods.md).
+writes of a network, an image and a device that it cannot give (docs/howto/real-kernels.md).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
 NVLINK_FRACTION: Final = 0.6
 """Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100
 with NVLS, 338 of 478 on two H200 without it (recorded), 235 of 300 on eight A100 (facts in
-docs/explanation/sources.md#acceptance), and a DGX-1's mesh, where not every GPU has a link to every
+lab/sources.md#acceptance), and a DGX-1's mesh, where not every GPU has a link to every
 other, comes to less."""
 
 
@@ -96,7 +96,7 @@ def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 _BITS = 8
 ALLTOALL_SHARE = 0.70
 """Of what the adapters carry: every rank talks to every other at once, and switches between hosts
-see the worst of traffic patterns. docs/explanation/sources.md#acceptance marks it as a choice."""
+see the worst of traffic patterns. lab/sources.md#acceptance marks it as a choice."""
 
 
 def node_rate(limits: Limits, probe: Probe) -> tuple[float, str]:

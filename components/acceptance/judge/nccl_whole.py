@@ -32,12 +32,12 @@ _RELATIVE_SLACK: Final = 5e-4
 _LEAST_RATIO_GB_S: Final = 0.2
 """Below it, two decimals say nothing of the ratio of two bandwidths."""
 
-Said = tuple[Verdict, str, str]
-"""Verdict, what is seen, and more of it."""
+Judged = tuple[Verdict, str, str]
+"""Verdict, what the log shows, and details."""
 
 
-def completeness_of(log: NcclLog) -> Said:
-    """Whether one run is whole, what is seen of it, and more."""
+def completeness_of(log: NcclLog) -> Judged:
+    """Judge if one run is complete."""
     if log.overlaps:
         what = "several runs began at the same time"
         return "failed", what, "the binary was built without MPI, or the launcher is not its own"
@@ -59,7 +59,7 @@ def is_alone(log: NcclLog) -> bool:
     return len(log.ranks) == 1 or (not log.ranks and log.nranks == 1)
 
 
-def _frame(log: NcclLog) -> Said:
+def _frame(log: NcclLog) -> Judged:
     rows = counted(len(log.rows), "row")
     if log.has_footer:
         started = log.nranks is not None and 0 < log.init_complete < log.nranks
@@ -78,7 +78,7 @@ def _is_excerpt(log: NcclLog) -> bool:
     )
 
 
-def _frame_of_program(log: NcclLog) -> Said:
+def _frame_of_program(log: NcclLog) -> Judged:
     missing = 1 < log.init_complete < (log.nranks or 0)
     if 0 < log.init_complete <= log.destroy_complete and not missing:
         ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"

@@ -1,7 +1,7 @@
 """The failure texts of NCCL, nccl-tests and what launchers start, one table for each.
 
 Those of perftest are in `perftest_words`. Sources: NCCL's sources and issue threads (2.4-2.30);
-those of harmless lines are named beside them, all in docs/explanation/sources.md#logs.
+those of harmless lines are named beside them, all in lab/sources.md#logs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What one host sees of its InfiniBand fabric: the answers of `ib_look.sh`, as plain values.
 
-Forms: docs/explanation/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0.
+Forms: lab/sources.md#infiniband-diagnostics, with a capture of ibdiagnet 2.7.0.
 Nothing here says good or bad.
 """
 

@@ -5,7 +5,7 @@ The words of our own jobs come first: those of the scripts in `components/jobs/s
 
 Sources: the texts of Open MPI 4 and 5 (PRRTE), MPICH's hydra, Slurm's srun and slurmstepd, PBS,
 LSF, OpenSSH, kubectl, the kubelet and runc, Docker compose, systemd, torchrun, and Linux; collected
-in docs/explanation/sources.md#logs.
+in lab/sources.md#logs.
 """
 
 from __future__ import annotations

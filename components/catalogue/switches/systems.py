@@ -195,7 +195,7 @@ class SystemEntry:
     """How it calls a port, and a part of a split one."""
     mtu_range_bytes: tuple[int, int]
     """The least and the largest MTU of a port."""
-    mtu_source: str = "docs/explanation/sources.md"
+    mtu_source: str = "lab/sources.md"
     """Who states it."""
 
 

@@ -1,7 +1,7 @@
 """UFM, read and set as a switch is, over HTTPS: partitions by key, and whether IP may run in them.
 
 Whether its subnet manager routes adaptively is only read: no published form of the request that
-would set it was found. Requests and answers: docs/explanation/sources.md#ufm. The management key
+would set it was found. Requests and answers: lab/sources.md#ufm. The management key
 0x7fff is not read into the state, so that nothing here can change it.
 """
 

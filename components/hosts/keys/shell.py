@@ -86,16 +86,20 @@ def _arms(command: Callable[[HostKey], str], *, whole: bool = False) -> dict[str
 
 
 def _patterns(rows: Iterable[HostKey], *, whole: bool) -> list[str]:
-    """Shell patterns of rows, each once; a kind of keys that is here with all its rows as one."""
+    """List the shell patterns of rows, each once.
+
+    A kind of keys with all its rows in the group gets one pattern, unless `whole` is set.
+    """
     here = list(rows)
     kinds = {_kind(row) for row in here}
     whole_kinds = {kind for kind in kinds if all(row in here for row in KEYS if _kind(row) == kind)}
-    named = {
-        f"{_kind(row)}*" if pattern != _kind(row) in whole_kinds and not whole else pattern: None
-        for row in here
-        for pattern in globs(row)
-    }
-    return list(named)
+    patterns: dict[str, None] = {}
+    for row in here:
+        kind = _kind(row)
+        for pattern in globs(row):
+            is_covered = kind in whole_kinds and pattern != kind and not whole
+            patterns[f"{kind}*" if is_covered else pattern] = None
+    return list(patterns)
 
 
 def _kind(row: HostKey) -> str:

@@ -3,7 +3,7 @@
 # The virtual functions of a PF: how many, what each of them carries, the mode of the card's embedded
 # switch, and whether the card in the slot is the one that is meant. What was asked once is kept in
 # files named qos.*, which are dropped before each reading. Forms of `ip`, devlink, lspci and of the
-# files under sriov/: docs/explanation/sources.md#vfs.
+# files under sriov/: lab/sources.md#vfs.
 
 split_vf() { # vf.<pci>.<number>.<setting> to $pci, $vf and $setting
   pci=${1#vf.}

@@ -2,7 +2,7 @@
 
 K3s has its API, its agents and its servers on one port of all addresses of a host, and neither it
 nor kube-apiserver has a list of clients. So the host's kernel has one, for that port alone
-(docs/decisions/0027-who-reaches-the-api.md).
+(decision 27 in docs/decisions.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The balancer before several servers: HAProxy with a check that a hung API does not pass.
 
 Sources: HAProxy's configuration manual 2.6, K3s' documentation on cluster load balancers; why the
-check is HTTPS on /readyz: docs/explanation/sources.md#k3s.
+check is HTTPS on /readyz: lab/sources.md#k3s.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """K3s: servers with embedded etcd, and agents, from a pinned binary and install script.
 
-Sources: K3s' documentation and install script (docs/explanation/sources.md#k3s).
+Sources: K3s' documentation and install script (lab/sources.md#k3s).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The one address of two balancers: keepalived moves it to the one whose HAProxy answers.
 
 Sources: keepalived.conf(5) of keepalived 2.2 and 2.3, RFC 9568 (VRRP version 3): see
-docs/decisions/0028-two-balancers.md for what was chosen.
+decision 28 in docs/decisions.md for what was chosen.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 K3s keeps a node's password and its etcd member when the machine is gone: a new machine of that
 name is refused, and the dead member counts for the quorum. So, of several servers, one that is
 there forgets the old machine before the new one joins; and the first server takes each node out
-before its machine goes (docs/explanation/sources.md#k3s).
+before its machine goes (lab/sources.md#k3s).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ refuse_others() { # before anything is changed here
   others >"$work/others"
   found=$(sed -n 's/^others.address=//p' "$work/others")
   [ -z "$found" ] ||
-    fail "$shared is in use: $found answers for it on $link, and that is no balancer of this site. Choose" \
+    fail "$shared is already used by $found on $link, which is not a balancer of this site. Choose" \
       'a free address as kubernetes.virtual_address.address, or take it from that machine; nothing was' \
       'changed here'
   found=$(sed -n 's/^others.router=//p' "$work/others")

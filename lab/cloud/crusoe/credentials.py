@@ -1,6 +1,6 @@
 """How the emulated cloud checks who calls: its own reading of Crusoe's API, version 1.0.
 
-Source: the vendor's Go client, `auth/v1/auth.go` (docs/explanation/sources.md). Nothing of it is
+Source: the vendor's Go client, `auth/v1/auth.go` (lab/sources.md). Nothing of it is
 shared with the product's own signing, so that one mistake is not made on both sides.
 """
 

@@ -1,6 +1,6 @@
 """`pulumi-language-python` in small: the calls that `pulumi preview|up|refresh|destroy` make.
 
-What it must do (docs/explanation/sources.md#pulumi): print a port, serve LanguageRuntime, run
+What it must do (lab/sources.md#pulumi): print a port, serve LanguageRuntime, run
 each program in a process of its own, and take SIGINT as the engine's way of saying goodbye.
 """
 

@@ -1,6 +1,6 @@
 """lspci and the RDMA listings: rdma, ibdev2netdev, ibstat, ibv_devinfo.
 
-Sources: docs/explanation/sources.md#hosts; pci.ids.
+Sources: lab/sources.md#hosts; pci.ids.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def lspci(call: ToolCall) -> ToolResult:
 def _capabilities(call: ToolCall, pci: str, verbosity: int) -> str:
     """The part of `lspci -vvv` that says whether ATS is on.
 
-    Its form is the ESXi guide's (docs/explanation/sources.md#hosts). Whether a card whose
+    Its form is the ESXi guide's (lab/sources.md#hosts). Whether a card whose
     firmware has ATS off shows the capability is not known: `Enable-` is the documented sign that
     the hypervisor was not rebooted.
     """

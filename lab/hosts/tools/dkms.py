@@ -1,6 +1,6 @@
 """dkms, mokutil, ofed_info, openibd, and NVIDIA's installers: how RDMA modules come and go.
 
-Sources: docs/explanation/sources.md#rdma-driver.
+Sources: lab/sources.md#rdma-driver.
 """
 
 from __future__ import annotations

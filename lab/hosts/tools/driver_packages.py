@@ -47,7 +47,7 @@ OFED_TOOLS: Final = (
     "ibdiagnet", "ibv_devinfo",  # ibutils2, ibverbs-utils
 )  # fmt: skip
 """Programs of NVIDIA's RDMA driver, which are on no host without it or the package of the
-distribution that has one (docs/explanation/lab.md#what-a-host-has-only-when). The lab puts those
+distribution that has one (tests/lab_hosts/granted.yaml). The lab puts those
 of all its packages into one."""
 TEMPLATES: Final[Mapping[str, Package]] = {
     "doca-host": Package(

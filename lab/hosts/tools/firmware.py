@@ -1,6 +1,6 @@
 """mlxconfig/mstconfig, mlxfwreset and flint: what a card's firmware holds, and its restart.
 
-Sources: docs/explanation/sources.md#hosts (mstflint's sources, captures of its output).
+Sources: lab/sources.md#hosts (mstflint's sources, captures of its output).
 """
 
 from __future__ import annotations

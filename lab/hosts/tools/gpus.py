@@ -143,7 +143,7 @@ Legend:
 def _topology(call: ToolCall) -> str:
     """`nvidia-smi topo -m` in the form of the recorded one of four H200.
 
-    NICs stand as in the vendor's samples (docs/explanation/sources.md#pcie). GPUs of
+    NICs stand as in the vendor's samples (lab/sources.md#pcie). GPUs of
     an H100 cloud have NVLinks, as the recorded ones; those of the other machines show the way over
     PCIe, which is a guess for a DGX-1.
     """

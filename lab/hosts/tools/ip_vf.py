@@ -1,6 +1,6 @@
 """The VF part of `ip link`: what it shows of the VFs of a PF, and how it sets them.
 
-Texts: iproute2 6.1 and the kernel's answers through RTNETLINK; docs/explanation/sources.md#vfs.
+Texts: iproute2 6.1 and the kernel's answers through RTNETLINK; lab/sources.md#vfs.
 """
 
 from __future__ import annotations

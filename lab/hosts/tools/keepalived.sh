@@ -3,7 +3,7 @@
 # keepalived of a lab host: it reads its configuration, and holds no address. All hosts of the lab
 # share one loopback network, on which no address can move; the real keepalived runs in networks of
 # its own in tests/lab/test_two_balancers.py. Words and exit codes are those that keepalived 2.3.3 of
-# Debian 13 gave for these faults (docs/explanation/sources.md#keepalived).
+# Debian 13 gave for these faults (lab/sources.md#keepalived).
 file=/etc/keepalived/keepalived.conf
 tested=''
 for word in "$@"; do

@@ -1,6 +1,6 @@
 """mst: the devices of Mellanox Software Tools.
 
-Sources: docs/explanation/sources.md#hosts (captures of its output, mstflint's device numbers).
+Sources: lab/sources.md#hosts (captures of its output, mstflint's device numbers).
 """
 
 from __future__ import annotations

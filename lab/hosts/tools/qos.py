@@ -1,6 +1,6 @@
 """mlnx_qos, cma_roce_mode, cma_roce_tos and ethtool: the QoS side of an emulated card.
 
-Sources: docs/explanation/sources.md#host-qos (mlnx-tools 1.2); ethtool 5.16's texts.
+Sources: lab/sources.md#host-qos (mlnx-tools 1.2); ethtool 5.16's texts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The traffic classes of `mlnx_qos`: priorities, shares, rate limits, and receive buffers.
 
-Sources: docs/explanation/sources.md#host-guards (mlnx-tools 1.2; the mlx5 driver of Linux).
+Sources: lab/sources.md#host-guards (mlnx-tools 1.2; the mlx5 driver of Linux).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a host learns of its subnet: infiniband-diags, which are the real ones, and ibdiagnet.
 
 Debian's programs run at the host's own HCA in ibsim. ibdiagnet is emulated: Debian's crashes there,
-and NVIDIA's is not to be had. Forms: docs/explanation/sources.md#infiniband-diagnostics.
+and NVIDIA's is not to be had. Forms: lab/sources.md#infiniband-diagnostics.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One login: bash with little in it but `nv`, and what one line prints.
 
-Sources: docs/explanation/sources.md#cumulus. The session knows nothing of SSH.
+Sources: lab/sources.md#cumulus. The session knows nothing of SSH.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A tree holds only what somebody set. Factory: it is empty, every port is shut (the vendor's quick
 start), the MTU is 9216. The RoCE numbers are those of the vendor's page on RDMA over Converged
-Ethernet (docs/explanation/sources.md#cumulus).
+Ethernet (lab/sources.md#cumulus).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`nv set` and `nv unset`: which paths of NVUE's tree this emulator knows, and what they do.
 
-Paths: docs/explanation/sources.md#cumulus, the vendor's NVUE reference and public clients. NVUE
+Paths: lab/sources.md#cumulus, the vendor's NVUE reference and public clients. NVUE
 names an unknown word by `Error: Invalid parameter`; the rest of that line is a guess. That empty
 branches vanish after an `unset` is a guess as well.
 """

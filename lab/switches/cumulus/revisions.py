@@ -1,6 +1,6 @@
 """NVUE's revisions: what is applied for good, or for a while, and what takes it back.
 
-Sources: docs/explanation/sources.md#cumulus. The reference and public clients name the options, the
+Sources: lab/sources.md#cumulus. The reference and public clients name the options, the
 states and that a timer rolls back; the texts that are printed are guesses where it says so.
 """
 

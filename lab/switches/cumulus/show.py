@@ -1,6 +1,6 @@
 """What `nv show …` and `nv config show` print.
 
-Sources: docs/explanation/sources.md#cumulus. `nv show qos roce` is the vendor's transcript; the
+Sources: lab/sources.md#cumulus. `nv show qos roce` is the vendor's transcript; the
 JSON of the counters is a guess: the keys of the text form, with whole numbers, as a public client
 reads `egress-queue-stats`.
 """

@@ -1,6 +1,6 @@
 """One login: its modes, the commands outside of the configuration, and what one line prints.
 
-Sources: docs/explanation/sources.md#eos. The session knows nothing of SSH.
+Sources: lab/sources.md#eos. The session knows nothing of SSH.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an emulated EOS switch holds, and the line of each setting: as it is typed and printed.
 
 Fields are in the order in which aristanetworks/avd renders their lines. The lines, and the defaults
-that are in force without one: docs/explanation/sources.md#eos. A guess is marked.
+that are in force without one: lab/sources.md#eos. A guess is marked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Configuration lines that are no row of a field (config.py), and the whole configuration as text.
 
-Sources: docs/explanation/sources.md#eos; a guess is marked.
+Sources: lab/sources.md#eos; a guess is marked.
 """
 
 from __future__ import annotations

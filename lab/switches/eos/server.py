@@ -1,6 +1,6 @@
 """`EosSwitch`: one emulated Arista EOS switch behind a real SSH server, with its sessions.
 
-Sources: docs/explanation/sources.md#eos. Texts marked as guesses follow what public tools look for.
+Sources: lab/sources.md#eos. Texts marked as guesses follow what public tools look for.
 """
 
 from __future__ import annotations

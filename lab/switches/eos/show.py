@@ -1,6 +1,6 @@
 """What `show …` prints: as text, as JSON, or both.
 
-Sources: docs/explanation/sources.md#eos. A table's text form that no source shows is left out.
+Sources: lab/sources.md#eos. A table's text form that no source shows is left out.
 """
 
 from __future__ import annotations

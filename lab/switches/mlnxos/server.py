@@ -1,7 +1,7 @@
 """`MlnxosSwitch`: one emulated InfiniBand switch behind a real SSH server, and what it shows.
 
 `show ib partition`, `show ib sm`, `show ib smnode NAME sm-state` and `show ib sm priority` are as
-public sources print them; the rest is marked (docs/explanation/sources.md#mlnx-os).
+public sources print them; the rest is marked (lab/sources.md#mlnx-os).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What Onyx and MLNX-OS have alike: a switch, its sessions with their modes, and their commands.
 
-Modes and prompts: docs/explanation/sources.md#onyx. A session knows nothing of SSH.
+Modes and prompts: lab/sources.md#onyx. A session knows nothing of SSH.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The lines of the configuration: what each does to it, and how `show running-config` prints it.
 
-The forms are those of docs/explanation/sources.md#onyx, the source named per group. Refusal
+The forms are those of lab/sources.md#onyx, the source named per group. Refusal
 texts that no capture shows are marked `guess`.
 """
 

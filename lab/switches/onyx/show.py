@@ -1,6 +1,6 @@
 """The show commands of ports, VLANs and the system: as text and as `| json-print`.
 
-Sources: docs/explanation/sources.md#onyx, the fixtures and captures that it names. A text
+Sources: lab/sources.md#onyx, the fixtures and captures that it names. A text
 form that nobody has captured is made by `_guessed_text` and says so here; Railyard's driver reads
 none of those.
 """

@@ -1,6 +1,6 @@
 """The three ways in over SSH: a shell with a terminal, a shell without one, and an exec.
 
-What is printed in each: docs/explanation/sources.md#onyx and sources.md#onyx-sessions.
+What is printed in each: lab/sources.md#onyx and sources.md#onyx-sessions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One login: bash, the tools of sonic-utilities, and what one line prints.
 
-Sources: docs/explanation/sources.md#sonic. The session knows nothing of SSH.
+Sources: lab/sources.md#sonic. The session knows nothing of SSH.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Factory: a first boot writes one of the presets of config_samples.py (sonic-buil
 202405). `t1` routes every port and gives each a session of BGP; most platforms come so, the Z9332F
 among them. `l1` has the ports alone: the lab begins with it, as with a switch that a person has
 prepared.
-Sources: docs/explanation/sources.md#sonic.
+Sources: lab/sources.md#sonic.
 """
 
 from __future__ import annotations

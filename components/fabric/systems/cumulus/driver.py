@@ -2,7 +2,7 @@
 
 Lines collect in a pending revision and act together at `nv config apply`; the switch takes back
 what is not confirmed. RoCE is a profile of the whole switch: trust, ECN, PFC and scheduler come
-with it, so they are read and compared, not set (docs/explanation/sources.md#cumulus).
+with it, so they are read and compared, not set (lab/sources.md#cumulus).
 """
 
 from __future__ import annotations

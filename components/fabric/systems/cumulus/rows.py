@@ -2,7 +2,7 @@
 
 A row says where a setting is, by which words, since which release, and what undo unsets. Only
 membership in the bridge, splits and RoCE are not rows (`beside.py`). Paths and keys: NVUE reference
-and the page "BGP, Configuration Example" of release 5.15 (docs/explanation/sources.md#cumulus).
+and the page "BGP, Configuration Example" of release 5.15 (lab/sources.md#cumulus).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arista EOS: what it prints in JSON, read into plain values; docs/explanation/sources.md#eos."""
+"""Arista EOS: what it prints in JSON, read into plain values; lab/sources.md#eos."""
 
 from __future__ import annotations
 

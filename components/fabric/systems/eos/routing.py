@@ -3,7 +3,7 @@
 Sessions are between link-local IPv6 addresses of ports, and carry IPv4 (RFC 5549), so that no
 address is needed between switches; or between the addresses of a /31 (`numbered`). Lines and their
 order: configurations of aristanetworks/avd and captures of cEOS and vEOS;
-docs/explanation/sources.md#eos.
+lab/sources.md#eos.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The settings of an EOS port as rows: each row reads its lines of `interface X` and writes them.
 
 A running configuration holds only what differs from the defaults. Lines that no row knows belong to
-others, and stay. Sources of the lines: WHY.md; of the defaults: docs/explanation/sources.md#eos.
+others, and stay. Sources of the lines: WHY.md; of the defaults: lab/sources.md#eos.
 """
 
 from __future__ import annotations

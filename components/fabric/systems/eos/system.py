@@ -1,7 +1,7 @@
 """The driver of Arista EOS, and EOS as the rest of the house knows it.
 
 Changes come as a configuration session that is committed with a timer: unless it is confirmed after
-the second reading, the switch takes it back by itself (docs/explanation/sources.md#eos).
+the second reading, the switch takes it back by itself (lab/sources.md#eos).
 """
 
 from __future__ import annotations

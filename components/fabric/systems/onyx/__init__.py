@@ -1,7 +1,7 @@
 """NVIDIA Onyx: what it prints about ports, read into plain values.
 
 Every form has a public source: `tests/fabric/forms/README.md` names it. Readers raise `Unreadable`
-rather than guess. A "capture" is one of docs/explanation/sources.md#onyx-captures.
+rather than guess. A "capture" is one of lab/sources.md#onyx-captures.
 """
 
 from __future__ import annotations

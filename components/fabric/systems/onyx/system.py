@@ -293,7 +293,7 @@ SYSTEM: Final = SwitchSystem(
     exec_form=mellanox_cli.EXEC,
     identity=mellanox_cli.IDENTITY,
     # `roce` and `show roce` (Onyx user manual 3.8.2000, "RoCE Commands"). Trust, traffic pools and
-    # ECN per class came with 3.6.5000 (docs/explanation/sources.md#onyx).
+    # ECN per class came with 3.6.5000 (lab/sources.md#onyx).
     min_release=(3, 8, 2000),
     older="has no `show roce`, by which its state is read",
     a_release="3.9.2504",

@@ -2,7 +2,7 @@
 
 Each line acts at once. Everything is read from CONFIG_DB, which is what `config save` writes and
 the next boot loads; rows of maps and profiles that we need bear our name, so that ports which are
-not in the file keep theirs (docs/explanation/sources.md#sonic).
+not in the file keep theirs (lab/sources.md#sonic).
 
 Of a plan, what goes, goes first; then come three documents of rows, since the daemons look at some
 rows only when others come after them; fields and rows that nothing names any more go last. A port
@@ -132,13 +132,17 @@ def _typed_members(leaves: list[str], first: Rows) -> tuple[Iterable[str], ...]:
     new = {row: first.pop(row) for row in [*first] if row.startswith(("VLAN|", "VLAN_MEMBER|"))}
     leaves[:] = [row for row in leaves if row not in gone]
     words = {row: row.replace("|Vlan", "|").split("|")[1:] for row in (*gone, *new)}
-    flags = {row: "-u " * (each.get("tagging_mode") == "untagged") for row, each in new.items()}
+    flags = {row: "-u " if _is_untagged(each) else "" for row, each in new.items()}
     joins = [row for row in new if row.startswith("VLAN_MEMBER|")]
     return (
         [f"sudo config vlan member del {' '.join(words[row])}" for row in gone],
         [f"sudo config vlan add {words[row][0]}" for row in new if row not in joins],
         [f"sudo config vlan member add {flags[row]}{' '.join(words[row])}" for row in joins],
     )
+
+
+def _is_untagged(member: Mapping[str, object]) -> bool:
+    return member.get("tagging_mode") == "untagged"
 
 
 def _require_pool(actual: SwitchState, target: SwitchState) -> None:

@@ -1,4 +1,4 @@
-"""CONFIG_DB, read into plain values; docs/explanation/sources.md#sonic.
+"""CONFIG_DB, read into plain values; lab/sources.md#sonic.
 
 The configuration is one JSON object: table to row to fields. It also holds secrets of the switch
 (SNMP communities, TACACS keys), so an answer that cannot be read is not shown.

@@ -3,7 +3,7 @@
 BGP is made of BGP_GLOBALS, BGP_NEIGHBOR and their like by frrcfgd, the configuration daemon of the
 unified management framework (SONiC's design "Unified FRR Mgmt Interface"; sonic-bgp-*.yang). The
 other one, bgpcfgd, knows no sessions over ports and no BFD, and a switch has one of the two:
-docs/explanation/sources.md#sonic.
+lab/sources.md#sonic.
 
 frrcfgd leaves `bgp ebgp-requires-policy` on, as FRR has it by default: without a route map in each
 direction a session comes up and carries no route (RFC 8212). So ours name one that permits all.
