@@ -322,30 +322,3 @@ def _box(name: str, place: tuple[float, float], rank: int) -> str:
         f'class="{kind}"><title>{escape(name)}</title></rect>'
         + _text(x, y + 4, words, "", "middle")
     )
-
-
-def states_of(passed: Iterable[Sequence[str]], failed: Iterable[Sequence[str]]) -> dict[str, State]:
-    """The state of each part by the probes that went through it.
-
-    A part is bad if all probes through it failed, and the failed ones have no other such part that
-    more of them share. It is in doubt if it shares its failed probes with a bad part.
-
-    Args:
-        passed: The parts on the way of each probe that passed.
-        failed: The same of those that failed.
-    """
-    right = {part for way in passed for part in way}
-    found: dict[str, State] = dict.fromkeys(right, "good")
-    counts: dict[str, int] = {}
-    ways = [tuple(dict.fromkeys(way)) for way in failed]
-    for way in ways:
-        for part in way:
-            counts[part] = counts.get(part, 0) + 1
-    for way in ways:
-        wrong = [part for part in way if part not in right]
-        most = max((counts[part] for part in wrong), default=0)
-        for part in wrong:
-            state: State = "bad" if counts[part] == most else "doubt"
-            if found.get(part) != "bad":
-                found[part] = state
-    return found
