@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from components.acceptance.evidence import Outcome, Probe, ProbeEvidence, ProbeKind
-from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.failures import launched_finder
 from components.acceptance.logs.lines import split_lines
 from components.acceptance.logs.log_model import (
@@ -26,7 +25,7 @@ from components.acceptance.logs.log_model import (
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.node import NodeLog, parse_node_log
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.training import parse_training_log
+from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
 
 _TAIL_LINES = 25
 _TAIL_COLUMNS = 300

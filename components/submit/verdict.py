@@ -21,7 +21,7 @@ from components.acceptance.judge.nccl_findings import judged_rows
 from components.acceptance.judge.verdict import EXIT_CODES, Finding, Verdict, verdict_for
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
-from components.acceptance.logs.training import parse_training_log
+from components.acceptance.logs.workloads import parse_training_log
 from components.submit.choose import Asked, JobKind
 
 OVER_TCP: Final = "railyard: launch over TCP"

@@ -34,11 +34,10 @@ from components.acceptance.judge.workload_findings import (
     slowest_of_largest,
     unknown_transport,
 )
-from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.log_model import NcclLog, ParseProblem, PerftestLog
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.training import parse_training_log
+from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
 
 Source = str | Iterable[str]
 """A text, or its pieces in order."""

@@ -10,8 +10,12 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from math import isfinite
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
+
+from pydantic import ValidationError
 
 from components.acceptance.logs.log_model import ParseProblem
 
@@ -168,14 +172,85 @@ def is_json(head: str) -> bool:
 
 def whole_text(head: str, chunks: Iterable[str]) -> str | ParseProblem:
     """All pieces together; a problem where they are too many for a run's JSON."""
-    parts = [head]
-    size = len(head)
+    parts, size = [head], len(head)
     for chunk in chunks:
         parts.append(chunk)
         size += len(chunk)
         if size > _MOST_CHARACTERS:
             return ParseProblem(kind="unrecognised", what="it is a JSON document of over 64 MiB")
     return "".join(parts)
+
+
+def open_log(source: str | Iterable[str]) -> tuple[str | ParseProblem | None, Iterator[Line]]:
+    """The JSON text of a log, or why it has none; None for a plain text, and the lines of that."""
+    chunks = iter((source,) if isinstance(source, str) else source)
+    head = first_text(chunks)
+    if not head:
+        return ParseProblem(kind="empty", what="the log is empty"), iter(())
+    if is_json(head):
+        return whole_text(head, chunks), iter(())
+    return None, read_lines(chain((head,), chunks))
+
+
+_Made = TypeVar("_Made")
+_MOST_DOCUMENTS: Final = 200
+_TOO_MANY: Final = f"more than {_MOST_DOCUMENTS} JSON documents: judge them one by one"
+
+
+def read_json(
+    text: str, tool: str, make: Callable[[object], _Made], number: type[str] | None = None
+) -> list[_Made] | ParseProblem:
+    """The documents of a text, one for each run; a cut or foreign one is a problem.
+
+    Args:
+        text: Documents, one behind the other.
+        tool: Whose they should be.
+        make: Reads one; it raises ValueError if it cannot.
+        number: `str` to keep numbers as they are printed.
+    """
+    try:
+        return [make(value) for value in _documents(text, number)]
+    except (ValueError, RecursionError) as error:
+        first = str(error).partition("\n")[0]
+        if isinstance(error, ValidationError):
+            fault = error.errors(include_url=False)[0]
+            first = f"{'.'.join(map(str, fault['loc'])) or 'the document'}: {fault['msg'].lower()}"
+        what = f"it looks like JSON, but not that of {tool}: {first}"
+        return ParseProblem(kind="unrecognised", what=_TOO_MANY if first == _TOO_MANY else what)
+
+
+def _documents(text: str, number: type[str] | None) -> Iterator[object]:
+    decoder = json.JSONDecoder(
+        parse_float=number, parse_int=number, parse_constant=_refuse_constant
+    )
+    rest = text.strip()
+    count = 0
+    while rest:
+        if count == _MOST_DOCUMENTS:
+            raise ValueError(_TOO_MANY)
+        value, end = decoder.raw_decode(rest)
+        yield cast("object", value)
+        rest = rest[end:].lstrip(", \r\n\t")
+        count += 1
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no measurement")
+
+
+def number(word: str) -> float | None:
+    """A finite number; None for another text."""
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def last_digit(word: str) -> float:
+    """The value of a number's last digit, as it is printed."""
+    mantissa, _, exponent = word.lower().partition("e")
+    return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
 _CHUNK_BYTES: Final = 1 << 20

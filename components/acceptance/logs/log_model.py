@@ -289,6 +289,11 @@ class PerftestLog(Seen):
     """Further runs in the same file, in its order."""
 
     @property
+    def largest(self) -> PerftestRow | None:
+        """The row of the largest size."""
+        return max(self.rows, key=lambda each: each.size_bytes, default=None)
+
+    @property
     def runs(self) -> tuple[PerftestLog, ...]:
         """Every run of the file, this one first."""
         return (self, *self.other_runs)

@@ -10,12 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import nccl_finder
-from components.acceptance.logs.lines import first_text, is_json, read_lines, whole_text
+from components.acceptance.logs.lines import open_log
 from components.acceptance.logs.log_model import (
     Measure,
     NcclLog,
@@ -279,20 +278,12 @@ def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
     Args:
         source: The whole output, or its pieces in order, with or without the launcher's tags.
     """
-    chunks = iter((source,) if isinstance(source, str) else source)
-    head = first_text(chunks)
-    if not head:
-        return ParseProblem(kind="empty", what="the log is empty")
-    if is_json(head):
-        text = whole_text(head, chunks)
-        return text if isinstance(text, ParseProblem) else parse_nccl_json(text)
+    document, lines = open_log(source)
+    if document is not None:
+        return parse_nccl_json(document) if isinstance(document, str) else document
     reader = _Reader()
-    for stream, text in read_lines(chain((head,), chunks)):
+    for stream, text in lines:
         reader.feed(stream, text)
-    return _conclude(reader)
-
-
-def _conclude(reader: _Reader) -> NcclLog | ParseProblem:
     for run in reader.runs:
         run.table.finish()
     in_document, is_page = reader.markup >= _LEAST_MARKUP, reader.page >= _LEAST_PAGE

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.acceptance.logs.lines import last_digit, number
 from components.acceptance.logs.log_model import Measure, NcclRow
 
 _TYPE_BYTES: Final[Mapping[str, int]] = {
@@ -157,8 +158,10 @@ class Table:
 
     def _names(self, cells: Sequence[str]) -> list[str]:
         names = list(self.columns)
-        if len(cells) > _AT_REDOP and "redop" in names and _is_number(cells[_AT_REDOP]):
-            names.remove("redop")
+        if len(cells) > _AT_REDOP and "redop" in names:
+            cell = cells[_AT_REDOP]
+            if cell == "N/A" or number(cell) is not None:
+                names.remove("redop")
         return names
 
     def _conclude(self, names: list[str], pending: _Pending, text: str, end: int) -> None:
@@ -231,7 +234,7 @@ def _counts(size: int, part: int) -> bool:
 
 def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
     shown = next(name for name in words if name in _TIMES)
-    time, algbw, busbw = (_number(words.get(name, "")) for name in (shown, "algbw", "busbw"))
+    time, algbw, busbw = (number(words.get(name, "")) for name in (shown, "algbw", "busbw"))
     if time is None or algbw is None or busbw is None or min(time, algbw, busbw) < 0:
         return None
     wrong = words.get("#wrong", "N/A")
@@ -240,15 +243,15 @@ def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
         algbw_gb_s=algbw,
         busbw_gb_s=busbw,
         wrong=_whole(wrong),
-        error=_number(words.get("error", "")),
-        slowest_us=_number(words.get("i_max", "")),
-        varies_percent=_number(words.get("i_cv%", "")),
+        error=number(words.get("error", "")),
+        slowest_us=number(words.get("i_max", "")),
+        varies_percent=number(words.get("i_cv%", "")),
     )
     if half.wrong is None and wrong != "N/A":
         return None
     if shown == _PROCESSOR_TIME or size is None:
         return half
-    unsure, digits = _unit(words[shown]) / 2, _unit(words["algbw"]) / 2
+    unsure, digits = last_digit(words[shown]) / 2, last_digit(words["algbw"]) / 2
     return half if fits(size, (time - unsure, time + unsure), algbw, digits) else None
 
 
@@ -277,29 +280,10 @@ def rounding(bandwidth: float) -> float:
     return next(half for limit, half in _ROUNDING if bandwidth < limit)
 
 
-def _unit(word: str) -> float:
-    """The value of a number's last digit, as it is printed."""
-    mantissa, _, exponent = word.lower().partition("e")
-    decimals = len(mantissa.partition(".")[2])
-    return 10.0 ** (int(exponent or 0) - decimals)
-
-
-def _number(word: str) -> float | None:
-    try:
-        value = float(word)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _whole(word: str) -> int | None:
     """A count; large ones are printed with an exponent (`%g`)."""
-    value = _number(word)
+    value = number(word)
     return None if value is None or value < 0 else math.ceil(value)
-
-
-def _is_number(word: str) -> bool:
-    return _number(word) is not None or word == "N/A"
 
 
 def bus_factor(collective: str, ranks: int) -> float:

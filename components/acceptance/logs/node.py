@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final, Literal, cast
 
+from components.acceptance.logs.lines import number
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.seen import Seen
 
@@ -192,20 +193,13 @@ def _bus(text: str) -> str:
     return text.lower().removeprefix("00000000:")
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _gpu(cells: list[str]) -> GpuLook | None:
     fields = [*GpuLook.model_fields]
     if len(cells) != len(fields) or not cells[0].isdigit():
         return None
     index, bus_id, name, *numbers, reasons = cells
     found: dict[str, float | int | None] = dict(
-        zip(fields[3:-1], map(_number, numbers), strict=True)
+        zip(fields[3:-1], map(number, numbers), strict=True)
     )
     bits = int(reasons, 16) if reasons.startswith("0x") else None
     values = {"index": int(index), "bus_id": _bus(bus_id), "name": name, "reasons": bits}
@@ -263,7 +257,7 @@ def _bandwidths(text: str) -> tuple[tuple[Bandwidths, ...], list[str]]:
 
 def _matrix(value: object) -> tuple[tuple[float | None, ...], ...]:
     rows = cast("list[list[str]]", value) if isinstance(value, list) else []
-    return tuple(tuple(_number(str(cell)) for cell in row) for row in rows)
+    return tuple(tuple(number(str(cell)) for cell in row) for row in rows)
 
 
 def _diagnosed(text: str) -> tuple[tuple[tuple[str, str, str], ...], list[str]]:

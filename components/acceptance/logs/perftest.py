@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
-from components.acceptance.logs.lines import first_text, is_json, read_lines, whole_text
+from components.acceptance.logs.failures import perftest_finder
+from components.acceptance.logs.lines import last_digit, open_log
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 from components.acceptance.logs.perftest_json import Document, parse_perftest_json
-from components.acceptance.logs.perftest_words import perftest_finder
 
 _COLUMN = re.compile(
     r"#(bytes|sl|iterations)|BW (peak|average|Port[12])\[([^\]\s]{1,20})\]"
@@ -211,14 +210,11 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
 
     A log that holds both ends has each row twice: the slower one is kept.
     """
-    chunks = iter((source,) if isinstance(source, str) else source)
-    head = first_text(chunks)
-    if is_json(head):
-        return _parse_json(head, chunks)
+    document, lines = open_log(source)
+    if document is not None:
+        return _parse_json(document) if isinstance(document, str) else document
     runs = [_Run()]
-    is_empty = True
-    for _, text in read_lines(chain((head,), chunks)):
-        is_empty = False
+    for _, text in lines:
         if attempt := _ATTEMPT.match(text):
             _end_attempt(runs, waits=attempt[2] is not None)
             continue
@@ -226,8 +222,6 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
             if _begins_again(runs[-1], line) and len(runs) < _MOST_RUNS:
                 runs.append(_Run())
             runs[-1].feed(line)
-    if is_empty:
-        return ParseProblem(kind="empty", what="the log is empty")
     known = [run for run in runs if run.columns or run.finder.failures or "test" in run.fields]
     measured = [run for run in known if not run.is_server] or known
     if not measured:
@@ -245,9 +239,8 @@ def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
         runs[-1] = _Run(notes={"the client waited for its server": None})
 
 
-def _parse_json(head: str, chunks: Iterable[str]) -> PerftestLog | ParseProblem:
-    text = whole_text(head, chunks)
-    documents = text if isinstance(text, ParseProblem) else parse_perftest_json(text)
+def _parse_json(text: str) -> PerftestLog | ParseProblem:
+    documents = parse_perftest_json(text)
     if isinstance(documents, ParseProblem):
         return documents
     logs = [_log(_run_of(each)) for each in documents]
@@ -338,11 +331,6 @@ def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
         return row
     gbit_per_mpps = row.size_bytes * 8 / 1e3
     expected = gbit_per_mpps * rate
-    unsure = gbit_per_mpps * _unit(cells["MsgRate"]) + _unit(cells["average"]) * scale
+    unsure = gbit_per_mpps * last_digit(cells["MsgRate"]) + last_digit(cells["average"]) * scale
     slack = unsure / 2 + _RATE_SLACK * expected
     return row if abs(row.average_gbit_s - expected) <= slack else None
-
-
-def _unit(word: str) -> float:
-    """The value of a number's last digit, as it is printed."""
-    return 10.0 ** -len(word.partition(".")[2])
