@@ -15,8 +15,7 @@ from components.acceptance.judge.log import (
     judge_perftest_text,
     judge_training_text,
 )
-from components.acceptance.judge.nccl import asked_of, nccl_floor
-from components.acceptance.judge.nccl_checks import Members, NcclAsked
+from components.acceptance.judge.nccl import NcclAsked, asked_of, members_of, nccl_floor
 from components.acceptance.judge.nccl_findings import judged_rows
 from components.acceptance.judge.verdict import EXIT_CODES, Finding, Verdict, verdict_for
 from components.acceptance.logs.log_model import ParseProblem
@@ -86,14 +85,7 @@ def _judge(asked: Asked, limits: Limits, probe: Probe, log: str) -> list[LogVerd
 
 def _judge_nccl(limits: Limits, probe: Probe, log: str) -> LogVerdict:
     floor, origin = nccl_floor(limits, probe)
-    members = Members(
-        ranks=probe.ranks,
-        hosts=len(probe.nodes),
-        workers=frozenset(),
-        devices=limits.hcas or len(probe.rails),
-        what="adapters" if limits.hcas else "rails",
-    )
-    wanted = replace(asked_of(limits), floor_origin=origin, members=members)
+    wanted = replace(asked_of(limits), floor_origin=origin, members=members_of(limits, probe))
     return judge_nccl_text(log, limits.transport, floor, wanted)
 
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Probe
-from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, NcclAsked, judge_runs
+from components.acceptance.judge.nccl import NcclAsked, judge_framework, judge_runs
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.node import judge_node
@@ -32,7 +32,6 @@ from components.acceptance.judge.workload_findings import (
     judge_totals,
     odd_steps,
     slowest_of_largest,
-    unknown_transport,
 )
 from components.acceptance.logs.log_model import NcclLog, ParseProblem, PerftestLog
 from components.acceptance.logs.nccl import parse_nccl_log
@@ -239,18 +238,10 @@ def judge_training_text(
     if min_images_s is not None:
         findings.append(judge_images(log, subject, min_images_s, "--min-images"))
     if nccl is not None:
-        findings += _way_of(text, subject, nccl)
+        findings += judge_framework(parse_nccl_log(text), subject, nccl)
     odd = odd_steps(log)
     middle = f"{median(log.totals_images_s):.2f} images/s, median of {len(log.totals_images_s)}"
     return _verdict(findings, f"{log.program}, {middle}" + (f"; {odd}" if odd else ""))
-
-
-def _way_of(text: Source, subject: str, asked: NcclAsked) -> list[Finding]:
-    """A framework that is fast enough over the wrong transport has proven nothing."""
-    log = parse_nccl_log(text)
-    if isinstance(log, ParseProblem):
-        return [unknown_transport(subject, asked.transport or "a transport")]
-    return [found for check in OF_ANY_PROGRAM if (found := check(log, subject, asked)) is not None]
 
 
 def _unreadable(problem: ParseProblem, wanted: str) -> LogVerdict:

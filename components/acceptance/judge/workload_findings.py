@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from components.acceptance.evidence import Limits, ProbeEvidence
-from components.acceptance.judge.nccl import judge_framework
+from components.acceptance.judge.nccl import asked_of, judge_framework
 from components.acceptance.judge.nccl_findings import show_bytes
 from components.acceptance.judge.nccl_whole import LARGE_BYTES
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
@@ -157,7 +157,7 @@ def judge_scan(item: ProbeEvidence, log: DeepSpeedLog, limits: Limits) -> list[F
         judge_scan_completeness(log, name, limits.scan_sizes or None),
         judge_names(log, name, len(item.probe.nodes)),
         judge_scan_ranks(log, name, item.probe.ranks),
-        *_judge_its_nccl(item, limits),
+        *judge_framework(item.nccl, name, asked_of(limits)),
         judge_scan_busbw(log, name, limits.scan_floor_gbit_s or 0.0, _FROM_FILE),
     ]
 
@@ -167,7 +167,7 @@ def judge_training(item: ProbeEvidence, log: TrainingLog, limits: Limits) -> lis
     name = item.probe.name
     return [
         judge_totals(log, name, item.probe.ranks),
-        *_judge_its_nccl(item, limits),
+        *judge_framework(item.nccl, name, asked_of(limits)),
         judge_images(log, name, limits.images_floor_s or 0.0, _FROM_FILE),
     ]
 
@@ -178,17 +178,3 @@ def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
     if item.probe.kind == "mpi_gpus":
         return [judge_gpus(log, name, item.probe.ranks)]
     return [judge_hosts(log, name, item.probe.nodes)]
-
-
-def _judge_its_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """A framework that is fast enough over the wrong transport has proven nothing."""
-    name = item.probe.name
-    if item.nccl is None:
-        return [unknown_transport(name, limits.transport)]
-    return judge_framework(item.nccl, name, limits)
-
-
-def unknown_transport(subject: str, expected: str) -> Finding:
-    """For a framework's log in which NCCL says nothing."""
-    why = "the log has no line of NCCL; run with NCCL_DEBUG=INFO"
-    return row("transport", subject, "error", expected, "not shown").because(why)
