@@ -58,8 +58,7 @@ def next_collectives(
     whole = max(failed, key=lambda probe: len(probe.nodes))
     alike = [probe for probe in ran if probe.collective == whole.collective]
     step = next_halves(
-        whole.nodes,
-        {frozenset(probe.nodes): probe.name not in wrong for probe in alike},
+        whole.nodes, {frozenset(probe.nodes): probe.name not in wrong for probe in alike}
     )
     runs = " and over ".join(", ".join(run) for run in step.runs)
     said = f"; {step.text}" if step.found else ""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
-from components.acceptance.judge.verdict import MEASURES, Finding
+from components.acceptance.judge.verdict import MEASURES, Finding, row
 
 _STUCK_STEP: Final = (
     "find who pauses that port without end, on the device behind it: "
@@ -32,39 +32,29 @@ def judge_storms(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     wanted = limits.priority if limits.traffic_class is None else limits.traffic_class
     if wanted is None:
         return []
-    return [
-        Finding(
-            check="pfc watchdog",
-            subject=item.probe.name,
-            verdict="failed",
-            expected=f"traffic class {wanted} never stuck at {place}",
-            actual=f"the watchdog fired {_times(count)}",
-            detail=f"{place} was paused without end in traffic class {wanted}; "
-            "with the action drop, what waits there is lost",
-            next_step=_STUCK_STEP,
-        )
-        for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items()
-    ]
+    found: list[Finding] = []
+    for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items():
+        expected = f"traffic class {wanted} never stuck at {place}"
+        actual = f"the watchdog fired {_times(count)}"
+        stuck = row("pfc watchdog", item.probe.name, "failed", expected, actual, _STUCK_STEP)
+        why = f"{place} was paused without end in traffic class {wanted}"
+        found.append(stuck.because(f"{why}; with the action drop, what waits there is lost"))
+    return found
 
 
 def warn_pauses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """Warnings: pauses in priorities that are not that of RoCE."""
     if limits.priority is None:
         return []
-    return [
-        Finding(
-            check="pauses of another class",
-            subject=item.probe.name,
-            verdict="failed",
-            expected=f"pauses in priority {limits.priority} alone",
-            actual=f"{count} in priority {number} at {place}",
-            detail=f"another class pauses at {place}, and holds up what shares the port",
-            next_step=_OTHER_STEP,
-        )
-        for number in range(8)
-        if number != limits.priority
-        for place, count in _places(item, partial(_paused, number)).items()
-    ]
+    name, expected = "pauses of another class", f"pauses in priority {limits.priority} alone"
+    found: list[Finding] = []
+    for number in (each for each in range(8) if each != limits.priority):
+        for place, count in _places(item, partial(_paused, number)).items():
+            actual = f"{count} in priority {number} at {place}"
+            other = row(name, item.probe.name, "failed", expected, actual, _OTHER_STEP)
+            why = f"another class pauses at {place}, and holds up what shares the port"
+            found.append(other.because(why))
+    return found
 
 
 def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:

@@ -11,33 +11,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from components.acceptance.evidence import (
-    BesideSeen,
-    Evidence,
-    Limits,
-    Probe,
-    ProbeEvidence,
-    RailLimit,
-    Unreachable,
-)
+from components.acceptance.evidence import Evidence, Limits, Probe, ProbeEvidence, RailLimit
 from components.acceptance.judge.amount import claimed_s
 from components.acceptance.judge.culprit import Suspect, judge_pairs
-from components.acceptance.judge.fabric import (
-    judge_fabric,
-    judge_routing,
-    warn_routing,
-    warn_spread,
-)
+from components.acceptance.judge.fabric import judge_causes, judge_fabric, warn_spread
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.node import judge_node
-from components.acceptance.judge.path import (
-    fail_losses,
-    judge_losses,
-    judge_path,
-    split_shared,
-)
+from components.acceptance.judge.path import fail_losses, judge_losses, judge_path, split_shared
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
 from components.acceptance.judge.verdict import (
@@ -54,51 +36,6 @@ from components.acceptance.judge.verdict import (
 from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.seen import Seen
-
-
-def judge_beside(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """Settings on the way of a probe that failed: they may explain it, so they are not proven."""
-    return [
-        _finding(each, verdict, probes)
-        for each in evidence.beside or ()
-        for verdict, probes in [_explained(evidence, each.device, judged)]
-        if probes
-    ]
-
-
-def warn_beside(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """All others: the probes passed in spite of them, under no congestion."""
-    return [
-        _finding(each, "failed", ())
-        for each in evidence.beside or ()
-        if not _explained(evidence, each.device, judged)[1]
-    ]
-
-
-def _explained(
-    evidence: Evidence, device: str, judged: Sequence[Finding]
-) -> tuple[Verdict, tuple[str, ...]]:
-    """The probes through a device that did not pass, and what they came to together."""
-    through = {
-        item.probe.name
-        for item in evidence.probes
-        if device in item.probe.nodes or any(hop.device == device for hop in item.hops)
-    }
-    wrong = [
-        found
-        for found in judged
-        if found.subject in through and found.verdict in {"failed", "error"}
-    ]
-    return overall_verdict(wrong), tuple(dict.fromkeys(found.subject for found in wrong))
-
-
-def _finding(seen: BesideSeen, verdict: Verdict, probes: tuple[str, ...]) -> Finding:
-    why = f"; it may be why these did not pass: {', '.join(probes)}" if probes else ""
-    expected = f"{seen.setting} {seen.harmless}"
-    actual = f"{seen.actual}; not ours, and it breaks {seen.breaks}"
-    found = row("beside", seen.device, verdict, expected, actual, seen.fix)
-    return found.because(f"as the update found it before it began{why}")
-
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
 """How the reason of a probe begins whose place others have, or which is closed."""
@@ -186,10 +123,13 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         warnings += warn_ib(evidence.ib, expected.ib)
     slow, suspects = judge_pairs(evidence.probes, findings, expected)
     findings += slow
-    findings += map(_unreachable, evidence.unreachable)
-    causes = judge_beside(evidence, findings) + judge_routing(evidence, findings)
-    warnings += warn_beside(evidence, findings) + warn_routing(evidence, findings)
+    step = "mend the way to the device; paths through it are not proven"
+    for each in evidence.unreachable:
+        expected_answer = f"an answer from {each.address}"
+        findings.append(row("reachable", each.device, "error", expected_answer, each.detail, step))
+    causes, harmless = judge_causes(evidence, findings)
     findings += causes
+    warnings += harmless
     return Report(
         verdict=_verdict_of(evidence, findings),
         findings=tuple(findings),
@@ -197,12 +137,6 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         suspects=suspects,
         evidence=evidence,
     )
-
-
-def _unreachable(device: Unreachable) -> Finding:
-    expected = f"an answer from {device.address}"
-    step = "mend the way to the device; paths through it are not proven"
-    return row("reachable", device.device, "error", expected, device.detail, step)
 
 
 def _never_asked(evidence: Evidence) -> bool:
@@ -258,16 +192,8 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     found = _judge_log(item, limits)
     if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
-        return [
-            Finding(
-                check="run",
-                subject=item.probe.name,
-                verdict="error",
-                expected=f"a log of {item.probe.kind}",
-                actual=problem,
-                next_step="read the pod's events and log",
-            )
-        ]
+        wanted, step = f"a log of {item.probe.kind}", "read the pod's events and log"
+        return [row("run", item.probe.name, "error", wanted, problem, step)]
     named = [name_paused(each, item, limits) for each in found]
     found = [ran, *_judge_duration(item), *named]
     lost = [*judge_storms(item, limits), *fail_losses(item, limits)]
@@ -279,16 +205,12 @@ def _judge_duration(item: ProbeEvidence) -> list[Finding]:
     claimed = claimed_s(item)
     if not item.duration_s or claimed <= item.duration_s * 1.01 + 0.1:  # both are rounded
         return []
-    return [
-        Finding(
-            check="duration",
-            subject=item.probe.name,
-            verdict="failed",
-            expected=f"a log of the {item.duration_s:.1f} s that the job ran",
-            actual=f"its rows took {claimed:.1f} s",
-            next_step="the program prints a kept log: look at what the image has under its name",
-        )
-    ]
+    expected, actual = (
+        f"a log of the {item.duration_s:.1f} s that the job ran",
+        f"its rows took {claimed:.1f} s",
+    )
+    step = "the program prints a kept log: look at what the image has under its name"
+    return [row("duration", item.probe.name, "failed", expected, actual, step)]
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:

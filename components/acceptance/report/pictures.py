@@ -157,10 +157,7 @@ def _key(number: int, kind: str, label: str) -> tuple[str, str]:
 def _level(scale: _Scale, level: Level, kind: str) -> tuple[str, str]:
     y = scale.y(level.busbw_gb_s)
     words = f"{level.label}: {level.busbw_gb_s:.2f} GB/s"
-    return (
-        _line((_LEFT, y, _WIDTH - _RIGHT, y), kind),
-        _text(_LEFT + 6, y - 5, words, kind),
-    )
+    return (_line((_LEFT, y, _WIDTH - _RIGHT, y), kind), _text(_LEFT + 6, y - 5, words, kind))
 
 
 @dataclass(frozen=True, slots=True)
