@@ -55,10 +55,9 @@ names that an administrator chose, tell nothing."""
 
 
 def speaks(device: str) -> str:
-    """What an RDMA device is by its name: `RoCE` for an Ethernet link, `iWARP`, …; empty: unknown.
+    """What a device is by its name: `RoCE` for an Ethernet link, `iWARP`, …; empty: unknown.
 
-    Args:
-        device: One, or several that NCCL merged: `mlx5_0+mlx5_1`.
+    NCCL may have merged several: `mlx5_0+mlx5_1`.
     """
     found = {
         next((what for name, what in _SPEAKS if name.fullmatch(part)), "")

@@ -28,7 +28,9 @@ class Finding(Seen):
     """One thing that was judged: `expected X, actual Y`."""
 
     check: str
+    """What was looked at, for example `bandwidth`."""
     subject: str
+    """The probe, host, fabric or log that it is about."""
     verdict: Verdict
     expected: str
     actual: str
@@ -48,24 +50,11 @@ class Finding(Seen):
 def row(
     check: str, subject: str, verdict: Verdict, expected: str, actual: str, step: str = ""
 ) -> Finding:
-    """One finding.
-
-    Args:
-        check: What was looked at, for example `bandwidth`.
-        subject: The probe, host, fabric or log that it is about.
-        verdict: The answer.
-        expected: What a good run shows.
-        actual: What this one showed.
-        step: What to do next; a passed finding drops it.
-    """
+    """One finding; a passed one drops what to do next."""
     return Finding(
-        check=check,
-        subject=subject,
-        verdict=verdict,
-        expected=expected,
-        actual=actual,
+        check=check, subject=subject, verdict=verdict, expected=expected, actual=actual,
         next_step="" if verdict == "passed" else step,
-    )
+    )  # fmt: skip
 
 
 def row_of(

@@ -94,10 +94,14 @@ class NcclRow(Seen):
     in_place: Measure | None = None
 
     @property
+    def halves(self) -> tuple[Measure, ...]:
+        """Both halves, as far as they were measured."""
+        return (self.out_of_place, self.in_place) if self.in_place else (self.out_of_place,)
+
+    @property
     def worst_busbw_gb_s(self) -> float:
         """The smaller bus bandwidth of the two halves, in GB/s of 10^9 bytes."""
-        halves = [self.out_of_place, self.in_place] if self.in_place else [self.out_of_place]
-        return min(half.busbw_gb_s for half in halves)
+        return min(half.busbw_gb_s for half in self.halves)
 
 
 class RankLine(Seen):

@@ -200,10 +200,7 @@ def parse_row(
 ) -> NcclRow | None:
     """One row by its column names; None when it does not fit them or contradicts itself.
 
-    Args:
-        names: Of the columns.
-        words: The cells.
-        share: Of the size, which counts for the bandwidth; None if that is not known.
+    `share` of the size counts for the bandwidth; None if that is not known.
     """
     size, count = int(words[0]), int(words[1])
     starts = [index for index, name in enumerate(names) if name in _TIMES]
@@ -260,17 +257,13 @@ def fits(
 ) -> bool:
     """Is bandwidth size over time? A row that says otherwise was cut, mixed or edited.
 
-    Args:
-        size: Bytes that count.
-        time_us: The least and the most that the printed time may mean.
-        algbw_gb_s: What is printed.
-        unsure_gb_s: Half of its last digit, if that is more than usual.
+    The printed time may mean the two of `time_us`. `unsure_gb_s` is half of the last digit of the
+    printed bandwidth, if that is more than usual.
     """
     shortest, longest = time_us
     if longest <= 0:
         return size == 0
-    least = size / longest / 1e3
-    most = size / max(shortest, 1e-9) / 1e3
+    least, most = size / longest / 1e3, size / max(shortest, 1e-9) / 1e3
     slack = max(rounding(algbw_gb_s), unsure_gb_s) + _RELATIVE_SLACK * least
     return least - slack <= algbw_gb_s <= most + slack
 
@@ -287,12 +280,7 @@ def _whole(word: str) -> int | None:
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """The factor of a collective over a number of ranks.
-
-    Args:
-        collective: `all_reduce`, or the name of its program, `all_reduce_perf`.
-        ranks: At least 1.
-    """
+    """The factor of `all_reduce` (or of its program, `all_reduce_perf`) over 1 and more ranks."""
     name = collective.removesuffix("_perf")
     if name in _WHOLE:
         return 1.0
@@ -300,7 +288,6 @@ def bus_factor(collective: str, ranks: int) -> float:
     return 2 * once if name in _TWICE else once
 
 
-def possible_factors(collective: str, ranks: int) -> tuple[float, ...]:
-    """The factors that a table may have: one, or one for each family where no name is shown."""
-    names = (collective,) if collective else ("all_reduce", "all_gather", "broadcast")
-    return tuple(bus_factor(name, ranks) for name in names)
+def families(collective: str) -> tuple[str, ...]:
+    """The collectives whose factor a table may have: one of each factor if it shows no name."""
+    return (collective,) if collective else ("all_reduce", "all_gather", "broadcast")
