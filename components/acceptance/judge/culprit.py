@@ -138,6 +138,11 @@ class Suspect(Seen):
     text: str
     next_step: str
 
+    @property
+    def headline(self) -> str:
+        """How a report begins with it."""
+        return f"{'Most likely' if self.parts else 'Unclear'}: {self.text}"
+
 
 Marks = Mapping[Part, str]
 """Parts to what their counters or their host's health say against them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -80,7 +81,7 @@ class Measure(Seen):
     """With `-I` of nccl-tests 2.19: `i_max`, the longest iteration of the slowest process."""
     varies_percent: float | None = Field(default=None, exclude_if=lambda each: each is None)
     """Likewise `i_cv%`, the standard deviation of iterations over their mean."""
-    process_us: tuple[float, ...] = Field(default=(), exclude_if=lambda each: not each)
+    process_us: tuple[float, ...] = Field(default=(), exclude_if=not_)
     """Mean iteration of each process, in order: only the JSON of several processes has it."""
 
 
@@ -224,7 +225,7 @@ class NcclLog(Seen):
     """It has sentences or markup, as a page has that quotes lines of logs."""
     overlaps: bool = False
     """Another run began before this one had printed a row: they ran at the same time."""
-    other_runs: tuple[NcclLog, ...] = Field(default=(), exclude_if=lambda each: not each)
+    other_runs: tuple[NcclLog, ...] = Field(default=(), exclude_if=not_)
     """Further runs in the same file, in its order."""
 
     @property
@@ -245,7 +246,7 @@ class PerftestRow(Seen):
     """None: releases before 3.0 do not print it."""
     cpu_percent: float | None = None
     """The CPU's share, with `--cpu_util`."""
-    ports_gbit_s: tuple[float, ...] = Field(default=(), exclude_if=lambda each: not each)
+    ports_gbit_s: tuple[float, ...] = Field(default=(), exclude_if=not_)
     """Of a test over both ports of a card, with `--report-per-port`: the average of each."""
 
 
@@ -263,7 +264,7 @@ class PerftestLog(Seen):
     """All that a log of perftest says."""
 
     test: str = ""
-    call: str = Field(default="", exclude_if=lambda each: not each)
+    call: str = Field(default="", exclude_if=not_)
     """The program of a bandwidth test and what follows it, in the line of a shell or a launcher."""
     device: str = ""
     mtu_bytes: int | None = None
@@ -289,7 +290,7 @@ class PerftestLog(Seen):
     clock_unknown: bool = False
     """The tool could not measure the processor's clock: every rate is 0, whatever arrived."""
     failures: tuple[LogFailure, ...] = ()
-    other_runs: tuple[PerftestLog, ...] = Field(default=(), exclude_if=lambda each: not each)
+    other_runs: tuple[PerftestLog, ...] = Field(default=(), exclude_if=not_)
     """Further runs in the same file, in its order."""
 
     @property

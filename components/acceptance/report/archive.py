@@ -37,6 +37,10 @@ EVIDENCE: Final = "evidence.json"
 BESIDE: Final = "beside.json"
 """Settings beside ours, from the look of the update to the proof."""
 _BESIDE: Final = TypeAdapter(tuple[BesideSeen, ...])
+MOST_RUNS: Final = 50
+"""How many runs are read, the newest first; what none of them proved counts as never proven."""
+_SHOWN: Final = 4
+"""So many hosts are named; of more, the first and the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,7 @@ def keep_evidence(stack: str, evidence: Evidence) -> str:
 def keep_beside(stack: str, run: int, found: Sequence[BesideSeen] | None) -> None:
     """Put what the look before an update found into the archive, for the proof of that number.
 
-    Args:
-        stack: Its name.
-        run: Number of the proof.
-        found: Settings beside ours; None where there was no look: what an earlier one left for the
-            same number goes.
+    None says that there was no look: what an earlier one left for the same number goes.
     """
     place = run_folder(stack, run) / BESIDE
     if found is None:
@@ -110,11 +110,7 @@ def read_beside(stack: str, run: int) -> tuple[BesideSeen, ...] | None:
 
 
 def read_archived(place: Archived, fix: str) -> str:
-    """The text of that digest.
-
-    Args:
-        place: Where it lies.
-        fix: What to do where it does not, as the last line of the error.
+    """The text of that digest; if it is not there, the error ends with the fix.
 
     Raises:
         UsageError: It is not there, or is another text; each has a message of its own.
@@ -186,14 +182,6 @@ def _earlier(stack: str, before: int) -> Iterator[Evidence]:
             yield parse_evidence(path.read_text())
 
 
-MOST_RUNS: Final = 50
-"""How many runs are read, the newest first; what none of them proved counts as never proven."""
-
-
-_SHOWN: Final = 4
-"""So many hosts are named; of more, the first and the last."""
-
-
 def subjects_of(probe: Probe) -> tuple[str, ...]:
     """What a probe proves: itself, each rail of each host, and the link of a pair."""
     ends = tuple(f"{node} {rail}" for rail in probe.rails for node in probe.nodes)
@@ -211,27 +199,16 @@ def label_of(probe: Probe) -> str:
 
 
 def last_proofs(stack: str, before: int, wanted: Collection[str]) -> dict[str, str]:
-    """Subject to the end of the last run that proved it; one that was never proven is absent.
+    """Each wanted subject to the end of the last run that proved it; absent if none did.
 
-    Args:
-        stack: The stack whose archive is read.
-        before: Number of the run that is going on.
-        wanted: Subjects, as `subjects_of` names them.
+    `before` is the number of the run that goes on; `subjects_of` names subjects.
     """
     found: dict[str, str] = {}
     for evidence in _earlier(stack, before):
-        for subject in _proven(evidence):
-            found.setdefault(subject, evidence.finished_at)
+        report = judge_evidence(evidence)
+        for probe in (item.probe for item in evidence.probes):
+            if report.verdict_of(probe.name) == "passed":
+                found = dict.fromkeys(subjects_of(probe), evidence.finished_at) | found
         if wanted and set(wanted) <= found.keys():
             break
     return {subject: date for subject, date in found.items() if subject in wanted}
-
-
-def _proven(evidence: Evidence) -> set[str]:
-    report = judge_evidence(evidence)
-    return {
-        subject
-        for item in evidence.probes
-        if report.verdict_of(item.probe.name) == "passed"
-        for subject in subjects_of(item.probe)
-    }
