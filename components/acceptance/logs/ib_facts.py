@@ -149,25 +149,17 @@ def parse_ib_look(text: str) -> IbFacts:
     sections = dict(_sections(text))
     if "sminfo" not in sections:  # not even that it is missing: which ports there are is not known
         return IbFacts(why_nothing=_CUT)
-    ports = tuple(
-        _port(name.removeprefix("port "), body)
-        for name, body in sections.items()
-        if name.startswith("port ")
-    )
+    parts = [(*name.partition(" "), body) for name, body in sections.items()]
     manager, why_no_manager = _manager(sections.get("sminfo"))
     managers, why_no_managers = _managers(sections.get("saquery"))
     diagnosis, why_no_diagnosis = _diagnosis(sections.get("ibdiagnet"))
     return IbFacts(
-        ports=ports,
+        ports=tuple(_port(name, body) for kind, _, name, body in parts if kind == "port"),
         manager=manager,
         why_no_manager=why_no_manager,
         managers=managers,
         why_no_managers=why_no_managers,
-        paths={
-            name.removeprefix("path "): _path(body)
-            for name, body in sections.items()
-            if name.startswith("path ")
-        },
+        paths={name: _path(body) for kind, _, name, body in parts if kind == "path"},
         diagnosis=diagnosis,
         why_no_diagnosis=why_no_diagnosis,
     )
@@ -220,11 +212,13 @@ def _manager(body: str | None) -> tuple[SubnetManager | None, str]:
     found = _SMINFO.search(body or "")
     if found is None:
         return None, _why_not(body, "sminfo") or "sminfo answered in another form"
-    lid, guid, priority, state = found.groups()
-    manager = SubnetManager(
+    return _known_manager(*found.groups()), ""
+
+
+def _known_manager(lid: str, guid: str, priority: str, state: str) -> SubnetManager:
+    return SubnetManager(
         lid=int(lid), guid=f"{int(guid, 16):016x}", priority=int(priority), state=int(state)
     )
-    return manager, ""
 
 
 def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
@@ -234,16 +228,10 @@ def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
     managers: list[SubnetManager] = []
     for record in body.split("SMInfoRecord dump:")[1:]:
         values = dict(_RECORD.findall(record))
-        if not {"LID", "GUID", "Priority", "SMState"} <= {*values}:
+        names = ("LID", "GUID", "Priority", "SMState")
+        if not {*names} <= {*values}:
             return (), "saquery answered in another form"
-        managers.append(
-            SubnetManager(
-                lid=int(values["LID"]),
-                guid=f"{int(values['GUID'], 16):016x}",
-                priority=int(values["Priority"]),
-                state=int(values["SMState"]),
-            )
-        )
+        managers.append(_known_manager(*(values[name] for name in names)))
     return tuple(managers), "" if managers else "saquery knows no subnet manager"
 
 

@@ -151,8 +151,7 @@ class Run:
 
     def feed_own_row(self, line: str) -> None:
         """Takes a line of a program that prints bandwidths in its own way."""
-        row = _OWN_ROW.search(line)
-        if row is None:
+        if (row := _OWN_ROW.search(line)) is None:
             return
         size = int(row["size"]) if row["size"] else None
         half = Measure(algbw_gb_s=float(row["algbw"]), busbw_gb_s=float(row["busbw"]))
@@ -188,7 +187,7 @@ def is_nccl(line: str) -> bool:
 
 
 def _part_of(line: str) -> int | None:
-    """The place in a run of a comment of nccl-tests."""
+    """The place of a comment of nccl-tests in a run."""
     for part, pattern in enumerate((_VERSION_LINE, _STARTING, _PREAMBLE, _RANK)):
         if pattern.search(line):
             return part
@@ -275,8 +274,7 @@ class _Reader:
 def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
     """Reads a log of nccl-tests (text or JSON) or of another program over NCCL.
 
-    Args:
-        source: The whole output, or its pieces in order, with or without the launcher's tags.
+    It is the whole output, or its pieces in order, with or without the launcher's tags.
     """
     document, lines = open_log(source)
     if document is not None:
@@ -291,10 +289,8 @@ def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
     logs = [_log(run).model_copy(update=marks) for run in reader.runs]
     known = [log for run, log in zip(reader.runs, logs, strict=True) if _is_known(run, log)]
     if not known:
-        return ParseProblem(
-            kind="unrecognised",
-            what="no line of NCCL or nccl-tests is in it; is it the log of another program?",
-        )
+        what = "no line of NCCL or nccl-tests is in it; is it the log of another program?"
+        return ParseProblem(kind="unrecognised", what=what)
     return known[0].model_copy(update={"other_runs": tuple(known[1:])})
 
 
@@ -319,8 +315,9 @@ def _log(run: Run) -> NcclLog:
         max_bytes=run.sizes.most_bytes if run.sizes else None,
         iterations=run.iterations,
         tables=run.table.tables,
-        rows=tuple(run.table.rows)
-        or tuple(sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)),
+        rows=tuple(
+            run.table.rows or sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)
+        ),
         bad_rows=tuple(run.table.bad_rows),
         out_of_bounds=run.out_of_bounds,
         average_busbw_gb_s=run.average,

@@ -212,24 +212,25 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
     """
     document, lines = open_log(source)
     if document is not None:
-        return _parse_json(document) if isinstance(document, str) else document
+        found = parse_perftest_json(document) if isinstance(document, str) else document
+        return found if isinstance(found, ParseProblem) else _logs(map(_run_of, found))
     runs = [_Run()]
     for _, text in lines:
         if attempt := _ATTEMPT.match(text):
             _end_attempt(runs, waits=attempt[2] is not None)
             continue
         for line in _without_noise(runs[-1], text):
-            if _begins_again(runs[-1], line) and len(runs) < _MOST_RUNS:
+            # Both ends of one run show their titles before a result.
+            begins = _HEADER in line or ("Test" in line and _TITLE.search(line))
+            if begins and runs[-1].ended and len(runs) < _MOST_RUNS:
                 runs.append(_Run())
             runs[-1].feed(line)
     known = [run for run in runs if run.columns or run.finder.failures or "test" in run.fields]
     measured = [run for run in known if not run.is_server] or known
     if not measured:
-        return ParseProblem(
-            kind="unrecognised", what="no line of perftest is in it; is it the log of another tool?"
-        )
-    logs = [_log(run) for run in measured]
-    return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
+        what = "no line of perftest is in it; is it the log of another tool?"
+        return ParseProblem(kind="unrecognised", what=what)
+    return _logs(measured)
 
 
 def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
@@ -237,14 +238,6 @@ def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
     said = {failure.kind for failure in runs[-1].finder.failures}
     if waits and said <= _NOT_READY and not runs[-1].has_result:
         runs[-1] = _Run(notes={"the client waited for its server": None})
-
-
-def _parse_json(text: str) -> PerftestLog | ParseProblem:
-    documents = parse_perftest_json(text)
-    if isinstance(documents, ParseProblem):
-        return documents
-    logs = [_log(_run_of(each)) for each in documents]
-    return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
 
 
 def _run_of(document: Document) -> _Run:
@@ -274,9 +267,9 @@ def _without_noise(run: _Run, text: str) -> Iterator[str]:
     yield from (part for part in _CPU_NOISE.split(text) if part.strip())
 
 
-def _begins_again(run: _Run, line: str) -> bool:
-    """Does a line begin another run? Both ends of one show their titles before a result."""
-    return run.ended and (_HEADER in line or ("Test" in line and _TITLE.search(line) is not None))
+def _logs(runs: Iterable[_Run]) -> PerftestLog:
+    first, *others = map(_log, runs)
+    return first.model_copy(update={"other_runs": tuple(others)})
 
 
 def _log(run: _Run) -> PerftestLog:
