@@ -97,18 +97,11 @@ class Report(Seen):
 
 
 def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
-    """Judges one run of acceptance.
-
-    Args:
-        evidence: What was seen.
-        limits: What is expected; default those of the evidence, which are the plan's.
-    """
+    """Judges one run of acceptance, by default with the limits of its evidence: the plan's."""
     expected = limits or evidence.limits
-    findings: list[Finding] = []
-    warnings: list[Finding] = []
+    findings, warnings = list[Finding](), list[Finding]()
     for item in split_shared(evidence.probes, expected):
-        found = judge_probe(item, expected)
-        findings += found
+        findings += judge_probe(item, expected)
         warnings += judge_losses(item, expected.priority, expected.losses)
         warnings += warn_pauses(item, expected)
         warnings += warn_nccl(item, expected) + warn_spread(item)
@@ -249,16 +242,14 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     failure = find_failure([failure for log in logs for failure in log.failures], name)
     if failure is not None:
         return failure
-    ended = item.outcome == "completed" and item.exit_code in (0, None)
-    if ended:
+    if item.outcome == "completed" and item.exit_code in (0, None):
         took = f"completed in {item.duration_s:.1f} s" if item.duration_s else "completed"
         return row("run", name, "passed", expected, took)
     code = f", exit code {item.exit_code}" if item.exit_code else ""
     last = next((line for line in reversed(item.log_tail) if line.strip()), "")
     verdict = "error" if item.outcome == "not_run" else "failed"
-    actual = f"{item.outcome.replace('_', ' ')}{code}"
     step = "read the events of its pods: is a resource or an image missing?"
-    found = row("run", name, verdict, expected, actual, step)
+    found = row("run", name, verdict, expected, item.outcome.replace("_", " ") + code, step)
     return found.because(item.detail or (f"last line: {last}" if last else "it printed nothing"))
 
 
@@ -268,12 +259,8 @@ def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
     if not places:
         return ran
     where = ", ".join(places)
-    return ran.model_copy(
-        update={
-            "detail": f"packets were discarded at {where}; {ran.detail}",
-            "next_step": f"look at MTU and errors of {where}",
-        }
-    )
+    detail, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
+    return ran.model_copy(update={"detail": f"{detail}; {ran.detail}", "next_step": step})
 
 
 ROCE_OVERHEAD_BYTES = 82
@@ -302,17 +289,11 @@ def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     rate = rail.line_rate_gbit_s if rail else 0.0
     mtu = _rdma_mtu(limits, probe)
     ceiling = rate * mtu / (mtu + ROCE_OVERHEAD_BYTES)
-    return (
-        rate * limits.pair_fraction,
-        (
-            f"{limits.pair_fraction:g} x {rate:g} Gb/s line rate "
-            f"(ceiling at RDMA MTU {mtu}: {ceiling:.1f})"
-        ),
-    )
+    share = f"{limits.pair_fraction:g} x {rate:g} Gb/s line rate"
+    return rate * limits.pair_fraction, f"{share} (ceiling at RDMA MTU {mtu}: {ceiling:.1f})"
 
 
 def _rdma_mtu(limits: Limits, probe: Probe) -> int:
     """What the rail of a probe has, or at most what all have."""
-    found = {rail.name: rail.rdma_mtu_bytes for rail in limits.rails}
-    own = [found[name] for name in probe.rails if name in found]
+    own = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name in probe.rails]
     return min((limits.rdma_mtu_bytes, *own))

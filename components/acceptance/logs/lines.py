@@ -135,19 +135,14 @@ def _json_text(line: str) -> str:
 
 def _strip_prefixes(line: str) -> str:
     for _ in range(_MOST_PREFIXES):
-        match = _PREFIX.match(line) if _may_have_prefix(line) else None
-        if match is None:
+        # A cheap look: most lines of a long log are NCCL's, which begin with a host's name.
+        start = line.lstrip()[:1] if line.startswith(" ") else line[:1]
+        if not (start in _SIGNS or line[3:4] == " " or " |" in line or "]: " in line):
+            break
+        if (match := _PREFIX.match(line)) is None:
             break
         line = line[match.end() :]
     return line.rstrip()
-
-
-def _may_have_prefix(line: str) -> bool:
-    """A cheap look: most lines of a long log are NCCL's, which begin with a host's name."""
-    start = line[:1]
-    if start == " ":
-        start = line.lstrip()[:1]
-    return start in _SIGNS or line[3:4] == " " or " |" in line or "]: " in line
 
 
 _MOST_CHARACTERS: Final = 64 << 20

@@ -172,17 +172,14 @@ def _sizes(config: _Config) -> Sizes | None:
 
 def _failures(document: _Document) -> Iterator[LogFailure]:
     # A run without errors has one empty text.
+    meaning = "nccl-tests saw an error of NCCL"
     for error in [each for each in document.errors if str(each).strip()][:_MOST_BAD_ROWS]:
-        yield LogFailure(
-            kind="nccl_tests", line=str(error)[:300], meaning="nccl-tests saw an error of NCCL"
-        )
+        yield LogFailure(kind="nccl_tests", line=str(error)[:300], meaning=meaning)
     average = document.average_bus_bandwidth
     if average is not None and _is_false(average.okay):
-        yield LogFailure(
-            kind="below_limit",
-            line=f"average_bus_bandwidth {average.bandwidth} is not okay",
-            meaning="nccl-tests' own bandwidth limit was missed (NCCL_TESTS_MIN_BW)",
-        )
+        line = f"average_bus_bandwidth {average.bandwidth} is not okay"
+        meaning = "nccl-tests' own bandwidth limit was missed (NCCL_TESTS_MIN_BW)"
+        yield LogFailure(kind="below_limit", line=line, meaning=meaning)
 
 
 def _is_false(okay: bool | str) -> bool:  # noqa: FBT001 - the document has it as either

@@ -166,8 +166,7 @@ class Paths:
     def settle(self, listed: Iterable[str]) -> None:
         """Gives hosts their own names: a glued one has the end of another message before it.
 
-        Args:
-            listed: Hosts of the list of nccl-tests, whose names are certain.
+        The names of the hosts that nccl-tests listed are certain.
         """
         own = {*listed, *(name for name, count in self.starts.items() if count >= _LEAST_OWN)}
         self.host_of = {rank: _own_name(host, own) for rank, host in self.host_of.items()}
@@ -185,29 +184,23 @@ class Paths:
         host, rank, other_rank, local, net, device, gdr, other = found.groups(default="")
         if host:
             self.take_name(host)
-        way = self.ways.get(host)
-        if way is None:
-            way = Way()
-            if len(self.ways) < _MOST:
-                self.ways[host] = way
+        way = self.ways.get(host) or Way()
+        if len(self.ways) < _MOST:
+            self.ways[host] = way
         if local:
             shared = local == "SHM" or found[0].endswith("shared memory")
             way.counts["SHM" if shared else "P2P"] += 1
             if "/MNNVL" in found[0]:
                 way.counts["MNNVL"] += 1
         elif net:
-            self._take_net(way, net, gdr)
+            way.counts["GDR"] += bool(gdr)
+            if net in self.nets or len(self.nets) < _FEW:
+                self.nets.add(net)
+                way.counts[net] += 1
             way.devices.add(int(device))
             self._take_ends(way, rank, other_rank)
         else:
             _add(self.other, other)
-
-    def _take_net(self, way: Way, net: str, gdr: str) -> None:
-        if gdr:
-            way.counts["GDR"] += 1
-        if net in self.nets or len(self.nets) < _FEW:
-            self.nets.add(net)
-            way.counts[net] += 1
 
     def _take_ends(self, way: Way, *ranks: str) -> None:
         for rank in ranks:
@@ -281,8 +274,7 @@ class Paths:
     def channels(self, listed: dict[int, str]) -> Channels:
         """What the channel lines of this run say, not those of another job in the same file.
 
-        Args:
-            listed: Rank to host, by the list of nccl-tests; NCCL's own lines fill it up.
+        `listed` is rank to host, by the list of nccl-tests; NCCL's own lines fill it up.
         """
         hosts = {*listed.values(), ""}
         own = {host: way for host, way in self.ways.items() if not listed or host in hosts}
