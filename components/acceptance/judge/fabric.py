@@ -65,11 +65,11 @@ def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]
 def judge_causes(
     evidence: Evidence, judged: Sequence[Finding]
 ) -> tuple[list[Finding], list[Finding]]:
-    """Settings that are not ours, and routes that were lost, on the way of probes.
+    """Settings of others and lost routes on the way of probes.
 
     Returns:
-        Those that may explain a probe which did not pass; and all others, as warnings: the probes
-        passed in spite of them, under no congestion or by other links.
+        Those that may explain why a probe did not pass; and the others, as warnings: the probes
+        passed in spite of them, without congestion or by other links.
     """
     bad = [each for each in judged if each.verdict in {"failed", "error"}]
     found: tuple[list[Finding], list[Finding]] = ([], [])
@@ -92,16 +92,14 @@ def judge_causes(
 
 
 def _on_the_way(evidence: Evidence) -> Iterator[tuple[BesideSeen | RoutingSeen, set[str]]]:
-    """Each with the probes on whose way it is."""
+    """Each setting and route with the probes that pass it."""
     for seen in evidence.beside or ():
-        yield (
-            seen,
-            {
-                item.probe.name
-                for item in evidence.probes
-                if seen.device in {*item.probe.nodes, *(hop.device for hop in item.hops)}
-            },
-        )
+        names = {
+            item.probe.name
+            for item in evidence.probes
+            if seen.device in {*item.probe.nodes, *(hop.device for hop in item.hops)}
+        }
+        yield seen, names
     over: dict[RoutingSeen, set[str]] = {}
     for item in evidence.probes:
         for seen in item.routing:

@@ -123,11 +123,12 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     hops = [hop for hop in hops if hop.status != "no_login"]
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
-    odd: list[Finding] = []
-    for hop in hops:
-        if hop.status in _READ:
-            wrong = _wrong_class(item, where, hop, limits) or _amount(item, where, hop, limits)
-            odd += [wrong] if wrong else []
+    odd = [
+        wrong
+        for hop in hops
+        if hop.status in _READ
+        and (wrong := _wrong_class(item, where, hop, limits) or _amount(item, where, hop, limits))
+    ]
     if odd:
         return next((each for each in odd if each.verdict == "failed"), odd[0])
     if blind:
@@ -142,7 +143,10 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         return _unproven(item, where, f"no hop counts by class: {hops[0].place}: {hops[0].detail}")
     least = min(_share(hop, limits) for hop in proven)
     unseen = f"; {' and '.join(hop.place for hop in dark)} {DARK}" if dark else ""
-    expected = f"{where}: {_classes(limits)} at {len(proven)} hops"
+    classes = f"priority {limits.priority}"
+    if limits.traffic_class not in (None, limits.priority):
+        classes += f", traffic class {limits.traffic_class}"
+    expected = f"{where}: {classes} at {len(proven)} hops"
     actual = f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}{unseen}"
     places = " -> ".join(hop.place for hop in hops)
     return row(_CLASS, item.probe.name, "passed", expected, actual).because(places)
@@ -243,12 +247,6 @@ def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:
 def _share(hop: Hop, limits: Limits) -> float:
     _, wanted = _class_of(hop, limits)
     return hop.bytes_by_class.get(wanted, 0) / hop.total_bytes if hop.total_bytes else 0.0
-
-
-def _classes(limits: Limits) -> str:
-    if limits.traffic_class in (None, limits.priority):
-        return f"priority {limits.priority}"
-    return f"priority {limits.priority}, traffic class {limits.traffic_class}"
 
 
 def _class_step(hop: Hop) -> str:

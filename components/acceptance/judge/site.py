@@ -118,8 +118,8 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     findings += slow
     step = "mend the way to the device; paths through it are not proven"
     for each in evidence.unreachable:
-        expected_answer = f"an answer from {each.address}"
-        findings.append(row("reachable", each.device, "error", expected_answer, each.detail, step))
+        wanted = f"an answer from {each.address}"
+        findings.append(row("reachable", each.device, "error", wanted, each.detail, step))
     causes, harmless = judge_causes(evidence, findings)
     findings += causes
     warnings += harmless
@@ -198,10 +198,8 @@ def _judge_duration(item: ProbeEvidence) -> list[Finding]:
     claimed = claimed_s(item)
     if not item.duration_s or claimed <= item.duration_s * 1.01 + 0.1:  # both are rounded
         return []
-    expected, actual = (
-        f"a log of the {item.duration_s:.1f} s that the job ran",
-        f"its rows took {claimed:.1f} s",
-    )
+    expected = f"a log of the {item.duration_s:.1f} s that the job ran"
+    actual = f"its rows took {claimed:.1f} s"
     step = "the program prints a kept log: look at what the image has under its name"
     return [row("duration", item.probe.name, "failed", expected, actual, step)]
 

@@ -7,7 +7,6 @@ Nothing here says good or bad.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 from pydantic import Field
@@ -146,7 +145,8 @@ class IbFacts(Seen):
 
 def parse_ib_look(text: str) -> IbFacts:
     """Read the answer of `ib_look.sh`; a section that is missing or odd is said in words."""
-    sections = dict(_sections(text))
+    blocks = (block.partition("\n") for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:])
+    sections = {name.strip(): body for name, _, body in blocks}
     if "sminfo" not in sections:  # not even that it is missing: which ports there are is not known
         return IbFacts(why_nothing=_CUT)
     parts = [(*name.partition(" "), body) for name, body in sections.items()]
@@ -163,12 +163,6 @@ def parse_ib_look(text: str) -> IbFacts:
         diagnosis=diagnosis,
         why_no_diagnosis=why_no_diagnosis,
     )
-
-
-def _sections(text: str) -> Iterator[tuple[str, str]]:
-    for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
-        name, _, body = block.partition("\n")
-        yield name.strip(), body
 
 
 def _port(name: str, body: str) -> IbPort:

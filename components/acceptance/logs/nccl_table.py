@@ -214,7 +214,9 @@ def parse_row(
     ]
     whole = [half for half in halves if half is not None]
     part = count * _TYPE_BYTES[words[2]]
-    if not whole or len(whole) != len(halves) or not _counts(size, part):
+    # The size is that of one rank, or of all ranks together if a collective gathers.
+    counts = size == 0 if part == 0 else size % part == 0 and size > 0
+    if not whole or len(whole) != len(halves) or not counts:
         return None
     return NcclRow(
         size_bytes=size,
@@ -222,11 +224,6 @@ def parse_row(
         out_of_place=whole[0],
         in_place=whole[1] if len(whole) > 1 else None,
     )
-
-
-def _counts(size: int, part: int) -> bool:
-    """The size is that of one rank, or of all ranks together where a collective gathers."""
-    return size == 0 if part == 0 else size % part == 0 and size > 0
 
 
 def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:

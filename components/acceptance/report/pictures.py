@@ -109,7 +109,9 @@ def draw_busbw(
         series.append(("last", "last accepted run", before, old))
     parts = [*_grid(scale, sizes)]
     for number, (kind, label, of, values) in enumerate(series):
-        parts += [_curve(scale, of, values, kind), *_key(number, kind, label)]
+        y = _HEIGHT / 2 + 20 * number
+        key = f'<polyline points="{_LEFT + 12},{y} {_LEFT + 40},{y}" class="line {kind}"/>'
+        parts += [_curve(scale, of, values, kind), key, _text(_LEFT + 48, y + 4, label)]
     parts += [
         f'<circle cx="{scale.x(size):.1f}" cy="{scale.y(value):.1f}" r="3" class="dot"/>'
         for size, value in zip(sizes, first, strict=True)
@@ -138,12 +140,6 @@ def _curve(scale: _Scale, rows: Sequence[NcclRow], values: Sequence[float], kind
         for row, value in zip(rows, values, strict=True)
     ]
     return f'<polyline points="{" ".join(points)}" class="line {kind}"/>'
-
-
-def _key(number: int, kind: str, label: str) -> tuple[str, str]:
-    y = _HEIGHT / 2 + 20 * number
-    line = f'<polyline points="{_LEFT + 12},{y} {_LEFT + 40},{y}" class="line {kind}"/>'
-    return line, _text(_LEFT + 48, y + 4, label)
 
 
 def _level(scale: _Scale, level: Level, kind: str) -> tuple[str, str]:
