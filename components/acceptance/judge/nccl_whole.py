@@ -32,11 +32,11 @@ _LEAST_RATIO_GB_S: Final = 0.2
 """Below it, two decimals say nothing of the ratio of two bandwidths."""
 
 Said = tuple[Verdict, str, str]
-"""Verdict, what is seen, and more of it."""
+"""Verdict, what the log shows, and details."""
 
 
 def completeness_of(log: NcclLog) -> Said:
-    """Whether one run is whole, what is seen of it, and more."""
+    """Whether one run is whole, what its log shows, and details."""
     if log.overlaps:
         what = "several runs began at the same time"
         return "failed", what, "the binary was built without MPI, or the launcher is not its own"

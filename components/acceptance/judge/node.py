@@ -1,7 +1,7 @@
 """Judges what the GPUs of one node said before, during and after a load. Pure.
 
-A finding names the GPU by index and bus ID, and says what to do with it. What the driver or the
-image does not tell is a row that says so, and never a pass.
+A finding names the GPU by index and bus ID, and says what to do with it. If the driver or the image
+does not show something, a row says that, and it never passes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
 
 
 def _nvlink_gbyte_s(log: NodeLog) -> float:
-    """What the NVLinks of each GPU carry at the speed of its best, and of those the least."""
+    """The least that all NVLinks of one GPU carry at the speed of its fastest link."""
     links: dict[str, list[float]] = {}
     for look in log.looks:
         for place, rate in look.links.items():

@@ -117,7 +117,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     missing = [role for role in _ALWAYS if role not in {hop.role for hop in hops}]
     dark = [hop for hop in hops if hop.status == "no_login"]
     if len(dark) == len(hops):
-        # That is no proof, and nothing that a login would mend.
+        # Nothing is proven, and a login would mend nothing.
         places = " -> ".join(hop.place for hop in dark)
         return row(_CLASS, item.probe.name, "skipped", _counters(where), DARK).because(places)
     hops = [hop for hop in hops if hop.status != "no_login"]
@@ -262,11 +262,11 @@ def _class_step(hop: Hop) -> str:
 
 
 def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[ProbeEvidence]:
-    """Give each probe of a round its own part of what the probes counted together.
+    """Split among the probes of a round the bytes that they counted together.
 
-    A port between two leaves counted the bytes of all. Their sum is held against what all of them
-    counted at their own ports, and each gets the same share of that sum as of those. Bytes in
-    another class that a probe shows at its own ports are its own; the rest was lost by the place.
+    A port between two leaves counted the bytes of all. Each probe gets the share that it has of the
+    bytes at the own ports of all. If a probe shows bytes of another class at its own ports, they
+    stay its own; all others changed their class at the shared port.
     """
     sums: dict[tuple[int, str, str, str], Counter[str]] = {}
     for item in probes:
@@ -285,7 +285,7 @@ def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[Pr
 
 
 def _own(item: ProbeEvidence, direction: str, limits: Limits) -> dict[str, int]:
-    """What a probe counted where it was alone, and what of it was in another class."""
+    """The bytes that a probe counted at a port of its own, and those in another class."""
     alone = [hop for hop in item.hops if hop.direction == direction and not hop.shared]
     own = next((hop for hop in alone if hop.status == "observed"), None)
     total = (own.total_bytes if own else 0) or sent_bytes(item).most

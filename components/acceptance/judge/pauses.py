@@ -1,9 +1,8 @@
 """Judges PFC on the way of a probe: who was paused, in which class, and whether a queue was stuck.
 
-Pauses in the class of RoCE are what a lossless class does under congestion: they explain a probe
-that is slow, and do not fail one that is not. A watchdog that finds a queue stuck drops what is in
-it, unless it was set to look on: the class is lossless no longer. Pauses in another class hold up
-what shares the port.
+A lossless class pauses under congestion: pauses in the class of RoCE explain why a probe is slow,
+and fail no fast one. If the watchdog finds a queue stuck, it drops the packets in it, unless it
+only reports: then the class loses packets. Pauses in another class hold up all traffic of the port.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def judge_storms(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 
 
 def warn_pauses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """Warnings: pauses in priorities that are not that of RoCE."""
+    """Warnings: pauses in other priorities than that of RoCE."""
     if limits.priority is None:
         return []
     name, expected = "pauses of another class", f"pauses in priority {limits.priority} alone"
@@ -78,14 +77,14 @@ def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:
 
 
 def other_pauses(hop: Hop, priority: int | None) -> int:
-    """PFC frames of a hop in priorities that are not that of RoCE; none where it has none."""
+    """PFC frames of a hop in other priorities than that of RoCE; 0 if RoCE has no priority."""
     if priority is None:
         return 0
     return sum(_paused(number, hop) for number in range(8) if number != priority)
 
 
 def _places(item: ProbeEvidence, count: Callable[[Hop], int]) -> dict[str, int]:
-    """The places of a probe's way that counted any; one that is there and back is named once."""
+    """The places of a probe's way that counted any, each once."""
     found: dict[str, int] = {}
     for hop in item.hops:
         if counted := count(hop):

@@ -61,7 +61,7 @@ def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
 
 
 def _problem(log: PerftestLog) -> str:
-    """What the log lacks, or says in two ways."""
+    """What the log lacks or contradicts."""
     if not log.rows and not log.latency:
         return "no result row"
     if not log.ended:
@@ -158,7 +158,7 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
 
 
 def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
-    """What was used that is neither InfiniBand nor RoCE, and how that is known."""
+    """The transport, if it is neither InfiniBand nor RoCE, and how the log shows it."""
     if log.connection_type == "SRD":
         return "SRD", "Amazon's EFA, whose link type is printed as IB"
     if log.connection_type not in ("", *_RDMA):
@@ -299,7 +299,7 @@ CHECKS: Final[tuple[Judge, ...]] = (
     _judge_latency,
     _judge_tail,
 )
-"""The table of what is looked at: one for the gate and for `railyard judge`."""
+"""All checks of the gate and of `railyard judge`, in their order."""
 
 
 def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:

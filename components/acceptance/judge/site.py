@@ -59,9 +59,9 @@ class Report(Seen):
 
     @property
     def gate_code(self) -> int:
-        """Of the gate in an update: what is in use by others stops it only where the site says so.
+        """Of the gate in an update: hosts in use by others stop it only if the site says so.
 
-        A part that was not asked for, or for which there was no time, is the site's own choice.
+        The site itself chose to leave out a part, or to end without time for it.
         """
         taken = any(
             item.outcome == "skipped" and item.detail.startswith(TAKEN)
@@ -133,16 +133,16 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
 
 
 def _never_asked(evidence: Evidence) -> bool:
-    """The site asked for no proof in this run: nothing was looked at either."""
+    """The site asked for no proof in this run."""
     return bool(evidence.probes) and all(
         item.outcome == "skipped" and item.detail.startswith(NOT_ASKED) for item in evidence.probes
     )
 
 
 def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
-    """All that ran was good, and some did not run: that is no proof of the whole.
+    """The whole is not proven if some probes did not run, though all others passed.
 
-    A site of which no probe was planned, so that only what lies outside is judged, is an error.
+    A site without a planned probe is an error.
     """
     verdict = overall_verdict(findings)
     if not any(item.outcome == "skipped" for item in evidence.probes):
@@ -194,7 +194,7 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
 
 
 def _judge_duration(item: ProbeEvidence) -> list[Finding]:
-    """A table whose own times are longer than its job ran was made by another run."""
+    """A table whose rows took longer than the job comes from another run."""
     claimed = claimed_s(item)
     if not item.duration_s or claimed <= item.duration_s * 1.01 + 0.1:  # both are rounded
         return []

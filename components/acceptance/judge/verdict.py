@@ -18,8 +18,8 @@ SLOW_TEST: Final = 0.85
 20 % must be found, and tests of one link differ by about 3 %: a limit of 0.80 would miss half of
 such links."""
 SLOW_SIBLING: Final = 0.80
-"""A GPU, an NVLink, or one of two ports of a card below this share of its siblings is at fault (a
-choice): each shows one number, so that no test of it differs from another."""
+"""A GPU, an NVLink, or one of two ports of a card below this share of its siblings has a fault. It
+is a choice: one number of each is compared, and no series of tests shows how much they vary."""
 GROUP: Final = "group"
 UNPROVEN: Final = "proof"
 
@@ -28,9 +28,9 @@ class Finding(Seen):
     """One thing that was judged: `expected X, actual Y`."""
 
     check: str
-    """What was looked at, for example `bandwidth`."""
+    """Its short name, for example `bandwidth`."""
     subject: str
-    """The probe, host, fabric or log that it is about."""
+    """The probe, host, fabric or log."""
     verdict: Verdict
     expected: str
     actual: str
@@ -60,7 +60,7 @@ def row(
 def row_of(
     check: str, subject: str, wrong: Sequence[str], expected: str, good: str, step: str
 ) -> Finding:
-    """One finding that names all that is wrong; if nothing is, it passes and shows `good`."""
+    """One finding that lists every fault; without a fault it passes and shows `good`."""
     shown = "; ".join(wrong) or good
     return row(check, subject, verdict_for(not wrong), expected, shown, step)
 

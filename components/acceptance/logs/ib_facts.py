@@ -144,7 +144,7 @@ class IbFacts(Seen):
 
 
 def parse_ib_look(text: str) -> IbFacts:
-    """Read the answer of `ib_look.sh`; a section that is missing or odd is said in words."""
+    """Read the answer of `ib_look.sh`; for a missing or odd section, words say why."""
     blocks = (block.partition("\n") for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:])
     sections = {name.strip(): body for name, _, body in blocks}
     if "sminfo" not in sections:  # not even that it is missing: which ports there are is not known
@@ -259,7 +259,7 @@ _MOST_COLUMNS: Final = 300
 
 
 def parse_ibdiagnet(text: str) -> Diagnosis | None:
-    """Read one run; None without the table at its end: such a run says nothing."""
+    """Read one run; None without the table at its end."""
     head = _HEAD.search(text)
     if head is None:
         return None

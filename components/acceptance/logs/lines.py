@@ -103,7 +103,7 @@ def _physical(chunks: Iterable[str]) -> Iterator[str]:
 
 
 def _pieces(line: str, longest: int) -> Iterator[str]:
-    """A line, or its parts where it is too long, cut after a blank where there is one."""
+    """A line, or its parts if it is too long, cut after a blank if it has one."""
     start = 0
     while len(line) - start > longest:
         limit = start + longest
@@ -177,7 +177,7 @@ def whole_text(head: str, chunks: Iterable[str]) -> str | ParseProblem:
 
 
 def open_log(source: str | Iterable[str]) -> tuple[str | ParseProblem | None, Iterator[Line]]:
-    """The JSON text of a log, or why it has none; None for a plain text, and the lines of that."""
+    """The JSON text of a log, or its problem; of a plain text, None and its lines."""
     chunks = iter((source,) if isinstance(source, str) else source)
     head = first_text(chunks)
     if not head:
@@ -270,8 +270,7 @@ class _Reader(Protocol):
 def read_chunks(file: _Reader) -> Iterator[str]:
     """The text of a file in pieces: UTF-8, or UTF-16 and UTF-32 as Windows' redirection writes it.
 
-    Args:
-        file: Open for reading bytes. What is no text becomes replacement characters.
+    Other bytes become replacement characters.
     """
     first = file.read(_CHUNK_BYTES)
     decoder = codecs.getincrementaldecoder(_encoding_of(first))(errors="replace")

@@ -20,14 +20,14 @@ class ParseProblem(Seen):
 
 
 class ImageLog(Seen):
-    """What a pod of an image showed of it; an empty text is something that is not there."""
+    """What a pod of an image showed; a text is empty if the image lacks the thing."""
 
     programs: dict[str, str]
     """Asked name to path."""
     mpi: dict[str, str]
     """Program to whether it is linked with MPI: `yes`, `no` or `unknown`."""
     nccl: dict[str, str] = Field(default_factory=dict[str, str])
-    """Program, or `torch`, to the release of its NCCL; empty where that is not known."""
+    """Program, or `torch`, to the release of its NCCL; empty if unknown."""
     missing: tuple[str, ...]
     """`program library` for each library that the loader does not find."""
     mpirun_version: str
@@ -39,7 +39,7 @@ class ImageLog(Seen):
     path: str
     """The PATH that sshd gives to a command."""
     login: str
-    """`ok`, `failed`, or empty where it could not be tried."""
+    """`ok`, `failed`, or empty without a try."""
     said: tuple[str, ...]
     """What ssh and sshd said of a failed login."""
     complete: bool
@@ -90,7 +90,7 @@ class NcclRow(Seen):
 
     size_bytes: int | None
     parts: int = 1
-    """Ranks whose parts make the size: 1 where each has all of it."""
+    """Ranks whose parts make the size: 1 if each has all of it."""
     out_of_place: Measure
     in_place: Measure | None = None
 

@@ -139,7 +139,7 @@ _NEW_CODES: Final = 10_000
 
 
 def release_of(code: int | str) -> str:
-    """The release of an NCCL_VERSION_CODE: 2.18.3 of 21803; a text that is none as it is."""
+    """The release of an NCCL_VERSION_CODE: 2.18.3 of 21803; another text unchanged."""
     text = str(code)
     if not (text.isascii() and text.isdecimal()) or not int(text):
         return "" if text == "0" else text

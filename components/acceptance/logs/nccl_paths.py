@@ -68,7 +68,7 @@ def messages(text: str) -> Iterator[tuple[str, str]]:
     """The messages in a line, each with its host: lines of ranks are glued where one lost its end.
 
     A message begins at its host's name. If that is glued to the word before it, the name is too
-    long, and the word is read with what is left of it.
+    long, and the word is read with the rest of it.
     """
     if text.count("NCCL ") < _GLUED and (only := _PREFIX.match(text)):
         yield only[1], text[only.end() :]
@@ -305,7 +305,7 @@ class Paths:
 
 
 def _own_name(name: str, own: set[str]) -> str:
-    """The longest certain name that this one ends with; itself where there is none."""
+    """The longest certain name that this one ends with, or itself."""
     ends = () if name in own else [known for known in own if name.endswith(known)]
     return max(ends, key=len, default=name)
 

@@ -45,7 +45,7 @@ _MOST_ROWS: Final = 20_000
 _MOST_BAD_ROWS: Final = 20
 _KEPT: Final = 300
 _ROUNDING: Final = ((1e3, 0.0051), (1e4, 0.051), (math.inf, 0.51))
-"""Bandwidths below a limit, and half of the last digit that is printed of them."""
+"""Bandwidths below a limit, and half of their last printed digit."""
 _RELATIVE_SLACK: Final = 0.002
 """Beside rounding: 0.3 % was the most over all rows of the recorded logs, of which rounding is the
 largest part."""
@@ -83,7 +83,7 @@ class Table:
     """What was before the header: a collector puts it before each line."""
 
     def feed(self, stream: str, line: str) -> Iterator[str]:
-        """Takes a line; yields the parts of it that are not of a table."""
+        """Takes a line; yields its parts outside of a table."""
         text = self._continue(stream, line) if self._pending else line
         if "type" in text and (header := _HEADER.search(text)):
             yield from self._take_header(text, header)
@@ -181,7 +181,7 @@ class Table:
 
 
 _PROCESSOR_TIME: Final = "cputime"
-"""What `-C 1` prints in place of the time: the processor's own, which says nothing of the size."""
+"""What `-C 1` prints in place of the time: the processor's own, which does not follow the size."""
 _TIMES: Final = frozenset({"time", _PROCESSOR_TIME})
 _AT_REDOP: Final = 3
 """Cells before the column `redop`."""

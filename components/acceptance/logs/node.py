@@ -22,7 +22,7 @@ Phase = Literal["before", "load", "after"]
 _LINK: Final = re.compile(r"\s*Link (\d+): (?:(<?inactive>?|[\d.]+ GB/s)|([\w ]+) Errors: (\d+))")
 _GPU: Final = re.compile(r"GPU (\d+): ")
 _MOST_SAID: Final = 20
-"""Lines that are kept of what no form fits: enough to see what went wrong."""
+"""Unknown lines that are kept: enough to see what went wrong."""
 
 
 class GpuLook(Seen):
@@ -214,7 +214,7 @@ def _remapped(cells: list[str]) -> dict[str, RowsRemapped]:
 
 
 def _json(text: str) -> tuple[object, list[str]]:
-    """The JSON in a text that may have lines before and behind, or what was there in its place."""
+    """The JSON between other lines of a text; without JSON, the last lines."""
     begin, end = text.find("{"), text.rfind("}")
     with suppress(ValueError, RecursionError):
         if 0 <= begin < end:

@@ -130,7 +130,7 @@ class _Run:
         self.no_clock = self.no_clock or _NO_CLOCK.search(line) is not None
 
     def _take_header(self, line: str) -> str:
-        """Takes the columns; what is behind them, for documents that are flattened to one line."""
+        """Takes the columns and returns the rest, for documents that have all in one line."""
         start = line.index(_HEADER)
         names: list[str] = []
         end = start
@@ -259,7 +259,7 @@ def _run_of(document: Document) -> _Run:
 
 
 def _without_noise(run: _Run, text: str) -> Iterator[str]:
-    """The line without what the tool says of the processor's clock, which may be before a row."""
+    """The line without the tool's words on the processor's clock, which may precede a row."""
     if "Conflicting CPU" not in text:
         yield text
         return

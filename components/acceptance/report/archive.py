@@ -1,11 +1,9 @@
 """The archive of acceptance: logs, requests, evidence and reports, on the machine that runs Pulumi.
 
-The state of a stack holds digests alone. What they name lies in `.railyard/<stack>` beside the
-program: `requests/<digest>.json`, what was asked for, and `run-NNNN/evidence.json`, what was seen,
-with the logs and the report of that run. Whoever proves a stack from several machines keeps that
-folder with the state; a proof on another machine begins an archive of its own.
-
-From these runs it also follows when each part of a site was last proven.
+The state of a stack holds digests alone. The folder `.railyard/<stack>` in the program's folder
+has the texts: `requests/<digest>.json`, and `run-NNNN/evidence.json` with the logs and the report
+of that run. Whoever proves a stack from several machines keeps that folder with the state; a proof
+on another machine begins another archive. The runs also show when each part was last proven.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ FOLDER: Final = Path(".railyard")
 """Logs, evidence and reports by stack and run; not kept in git."""
 EVIDENCE: Final = "evidence.json"
 BESIDE: Final = "beside.json"
-"""Settings beside ours, from the look of the update to the proof."""
+"""Settings of others that the update found, for the proof."""
 _BESIDE: Final = TypeAdapter(tuple[BesideSeen, ...])
 MOST_RUNS: Final = 50
 """How many runs are read, the newest first; what none of them proved counts as never proven."""
@@ -45,7 +43,7 @@ _SHOWN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """One text of the archive: where it lies, and what it must be."""
+    """One text of the archive: its path, and the digest that it must have."""
 
     path: Path
     digest: str
@@ -149,7 +147,7 @@ def _newest_first(stack: str) -> list[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write beside the target and rename, so that a crash leaves no half of a text.
+    """Write another file and rename it, to leave no half of a text after a crash.
 
     Raises:
         OSError: The folder cannot be written.

@@ -1,4 +1,4 @@
-"""The figures of a report: what of its evidence each picture shows."""
+"""The figures of a report, drawn from its evidence."""
 
 from __future__ import annotations
 
@@ -69,10 +69,7 @@ def topology(report: Report) -> str:
 
 
 def _states(report: Report, links: Mapping[str, Sequence[Way]]) -> dict[str, State]:
-    """Each link by what the judges and the pairs through it say of it.
-
-    The suspects alone are bad. Without a suspect, the links are bad that a failed finding names.
-    """
+    """The suspects alone are bad; without a suspect, the links that a failed finding names."""
     blamed = _blamed(report)
     suspects = {
         name for each in report.suspects for kind, name in each.parts if kind in _DRAWN_PARTS
