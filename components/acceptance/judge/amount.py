@@ -57,18 +57,26 @@ class Sent:
         return show_size(self.least) if self.is_certain else f"at least {show_size(self.least)}"
 
 
-def sent_bytes(item: ProbeEvidence) -> Sent:
+def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
     """The payload that a probe sends over one rail in one direction, by its own log.
 
     On InfiniBand it is that of all adapters of a worker together. A training benchmark does not say
     how much it sends: 0.
+
+    Args:
+        item: The probe as it ran.
+        back: Of several perftests, what goes from the server to the client: what is read.
     """
     if item.perftest is not None:
-        exact = sum(row.size_bytes * row.iterations for row in item.perftest.rows)
+        rows = item.perftest.rows
+        if item.probe.tools[1:]:
+            runs = (run for run in item.perftest.runs if ("Read" in run.test) == back)
+            rows = tuple(row for run in runs for row in run.rows)
+        exact = sum(row.size_bytes * row.iterations for row in rows)
         if " -D " in f"{item.command} ":
             return Sent(exact, exact * _IN_MARGINS, is_certain=False)
         # A message ends with a packet that may be nearly empty.
-        short = sum(row.iterations for row in item.perftest.rows) * HEADER_BYTES
+        short = sum(row.iterations for row in rows) * HEADER_BYTES
         return Sent(exact, exact + short, is_certain=True)
     ring = item.nccl is not None and item.nccl.algorithms == ("RING",)
     if item.deepspeed is not None:
@@ -90,7 +98,8 @@ def claimed_s(item: ProbeEvidence) -> float:
     """The seconds that the rows of a log took, by their own numbers, without warm-up runs."""
     sent = sum(
         row.size_bytes * row.iterations * 8 / (row.average_gbit_s * 1e9)
-        for row in (item.perftest.rows if item.perftest else ())
+        for run in (item.perftest.runs if item.perftest else ())
+        for row in run.rows
         if row.average_gbit_s
     )
     halves = [half for row in (item.nccl.rows if item.nccl else ()) for half in row.halves]
@@ -126,7 +135,7 @@ def _of_messages(
     """What of `sent` crosses the boundary of a host, in each direction, on one rail."""
     (message, extra), (ranks, is_ring) = sent, world
     here = ranks / max(len(item.probe.nodes), 1)
-    name = collective.removesuffix("_perf")
+    name = collective.partition("_perf")[0]
     if name.startswith(("alltoall", "all_to_all")):
         # Every rank of a host sends each rank of the others its part, whatever the algorithm.
         least = most = here * (ranks - here) / ranks

@@ -20,6 +20,8 @@ from components.acceptance.evidence import (
     Limits,
     ProbeEvidence,
     RoutingSeen,
+    has_two_directions,
+    sends_back,
 )
 from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
 from components.acceptance.judge.path import DARK
@@ -116,14 +118,19 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     hops = sorted(item.hops, key=lambda hop: hop.direction)
     if not hops:
         return [_unproven(item, "every worker", "no counter was read")]
+    if {*item.probe.rails} & {*item.probe.rates}:  # through one adapter
+        limits = limits.model_copy(update={"hcas": 1})
+        both = has_two_directions(item.probe)
+        hops = [hop for hop in hops if both or not sends_back(item.probe, hop.direction)]
     return [
-        _judge_direction(item, direction, list(group), limits)
-        for direction, group in groupby(hops, key=lambda hop: hop.direction)
+        _judge_direction(item, way, list(group), limits)
+        for way, group in groupby(hops, key=lambda hop: hop.direction)
     ]
 
 
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
-    name, wanted = item.probe.name, sent_bytes(item)
+    name = item.probe.name
+    wanted = sent_bytes(item, back=sends_back(item.probe, where))
     if all(hop.status == "no_login" for hop in hops):
         return row(_CHECK, name, "skipped", f"{where}: counters of its adapters", DARK)
     blind = next((hop for hop in hops if hop.status != "observed"), None)

@@ -37,6 +37,7 @@ from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProbl
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
+from components.core.plain_text import counted
 
 Source = str | Iterable[str]
 """A text, or its pieces in order."""
@@ -181,7 +182,8 @@ def judge_node_text(text: str, gpus: int) -> LogVerdict:
     failure = find_failure(item.nccl.failures if item.nccl else (), "log")
     seen = item.model_copy(update={"nccl": None}) if failure else item
     findings = (*([failure] if failure else ()), *judge_node(seen, item.node))
-    return LogVerdict.of(findings, f"{gpus} GPUs, {len(item.node.looks)} looks at them")
+    looks = f"{counted(gpus, 'GPU')}, {counted(len(item.node.looks), 'look')}"
+    return LogVerdict.of(findings, looks)
 
 
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:

@@ -34,6 +34,7 @@ from components.acceptance.judge.verdict import (
 from components.acceptance.logs.causes import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem
 from components.core.errors import UsageError
+from components.core.plain_text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,9 @@ def _judge_ranks(log: NcclLog, subject: str, wanted: Members) -> Finding:
     count = len({line.rank for line in log.ranks}) or log.nranks or 0
     right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
     right = count == wanted.ranks and right_hosts
-    expected = f"{wanted.ranks} ranks on {wanted.hosts} hosts"
-    actual = f"{count} ranks on {len(hosts)} hosts ({', '.join(sorted(hosts))})"
+    expected = f"{counted(wanted.ranks, 'rank')} on {counted(wanted.hosts, 'host')}"
+    seen = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')}"
+    actual = f"{seen} ({', '.join(sorted(hosts))})"
     look = "look at the hostfile and the slots"
     return row("ranks", subject, verdict_for(right), expected, actual, look)
 
@@ -262,8 +264,9 @@ def members_of(limits: Limits, probe: Probe, workers: frozenset[str] = frozenset
 
 NVLINK_FRACTION: Final = 0.6
 """Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100
-with NVLS, 235 of 300 on eight A100 (facts in docs/explanation/sources.md#acceptance), and a DGX-1's
-mesh, where not every GPU has a link to every other, comes to less."""
+with NVLS, 338 of 478 on two H200 without it (recorded), 235 of 300 on eight A100 (facts in
+docs/explanation/sources.md#acceptance), and a DGX-1's mesh, where not every GPU has a link to every
+other, comes to less."""
 
 
 def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list[Finding]:

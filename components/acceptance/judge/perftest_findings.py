@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
 from typing import Final, Literal
@@ -19,6 +19,7 @@ from components.acceptance.judge.verdict import (
     verdict_for,
 )
 from components.acceptance.logs.log_model import PerftestLog
+from components.core.plain_text import counted
 
 PerftestLink = Literal["ib", "roce"]
 LINK_TYPES: Final = {"ib": "IB", "roce": "Ethernet"}
@@ -57,7 +58,7 @@ def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
         return "error", problem, ""
     if still:
         return "failed", "a row in which no message arrived", ""
-    return "passed", f"{count} row{'s' if count > 1 else ''}", "; ".join(log.notes)
+    return "passed", counted(count, "row"), "; ".join(log.notes)
 
 
 def _problem(log: PerftestLog) -> str:
@@ -150,11 +151,14 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
         return "failed", *found
     if log.link_type != wanted:
         return "failed", log.link_type, ""
+    doubt = ""
     if not log.transport_type:
-        return "error", log.link_type, "no line 'Transport type' says that it is not iWARP"
-    if log.connection_type or log.test.startswith(_NEVER_RAW):
-        return "passed", log.link_type, ""
-    return "error", log.link_type, "no line 'Connection type' says that it is not raw Ethernet"
+        doubt = "no line 'Transport type' says that it is not iWARP"
+    elif log.has_no_lid and wanted == LINK_TYPES["ib"]:
+        doubt = "a port has no LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
+    elif not (log.connection_type or log.test.startswith(_NEVER_RAW)):
+        doubt = "no line 'Connection type' says that it is not raw Ethernet"
+    return "error" if doubt else "passed", log.link_type, doubt
 
 
 def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
@@ -314,6 +318,16 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
 
 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
-    """The findings of every run of a log, each under its own name."""
-    runs = name_runs(log.runs, subject)
-    return [found for name, run in runs for found in judge_perftest_run(run, name, asked)]
+    """The findings of every run of a log, each under its own name.
+
+    If some runs show bandwidths and others latencies, each is asked for its own.
+    """
+    runs = log.runs
+    both = any(run.rows for run in runs) and any(run.latency for run in runs)
+    of_rate = replace(asked, most_us=None, most_tail_us=None) if both else asked
+    of_time = replace(asked, floor_gbit_s=None) if both else asked
+    return [
+        found
+        for name, run in name_runs(runs, subject)
+        for found in judge_perftest_run(run, name, of_time if run.latency else of_rate)
+    ]

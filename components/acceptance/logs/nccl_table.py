@@ -278,7 +278,7 @@ def _whole(word: str) -> int | None:
 
 def bus_factor(collective: str, ranks: int) -> float:
     """The factor of `all_reduce` (or of its program, `all_reduce_perf`) over 1 and more ranks."""
-    name = collective.removesuffix("_perf")
+    name = collective.partition("_perf")[0]
     if name in _WHOLE:
         return 1.0
     once = (ranks - 1) / ranks

@@ -75,11 +75,12 @@ class NodeLook(Seen):
 
 
 class Bandwidths(Seen):
-    """One test of nvbandwidth."""
+    """One test of nvbandwidth, or why it ran none."""
 
     name: str
+    """Empty if it ran none."""
     status: str
-    """`Passed`, `Waived` (it does not apply here), `Failed`, `Error`."""
+    """`Passed`, `Waived` (it does not apply here), `Failed`, `Error`; a text if it ran none."""
     gbyte_s: tuple[tuple[float | None, ...], ...] = ()
     """By row and column; None on the diagonal."""
 
@@ -93,6 +94,8 @@ class NodeLog(Seen):
     """DCGM: test, GPU, and status in lower case."""
     absent: tuple[str, ...] = ()
     """Programs that the image does not have."""
+    exit_code: int | None = None
+    """Of the load; None if the log does not say it."""
     said: tuple[str, ...] = ()
     """Lines that fit no form."""
     complete: bool = False
@@ -125,6 +128,7 @@ class _Reader:
         self._absent: list[str] = []
         self._said: list[str] = []
         self._complete = False
+        self._exit_code: int | None = None
         self._gpu = ""
 
     def feed(self, kind: str, value: str) -> None:
@@ -132,6 +136,8 @@ class _Reader:
             self._begin(value)
         elif kind == "absent":
             self._absent.append(value)
+        elif kind == "exit" and value.isdigit():
+            self._exit_code = int(value)
         elif kind in self._texts:
             self._texts[kind].append(value)
         elif value.strip() and not (self._looks and self._read(kind, value)):
@@ -180,6 +186,7 @@ class _Reader:
             bandwidths=tuple(_bandwidths(tests)),
             diagnosed=tuple(_diagnosed(diagnosed)),
             absent=tuple(self._absent),
+            exit_code=self._exit_code,
             said=(*self._said, *other, *more)[:_MOST_SAID],
             complete=self._complete,
         )
@@ -237,12 +244,12 @@ def _walk(value: object) -> Iterator[Mapping[str, object]]:
 
 def _bandwidths(tests: object) -> Iterator[Bandwidths]:
     for each in _walk(tests):
-        if "name" in each and "status" in each:
+        if {"name", "status"} <= each.keys() or "error" in each:
             value = each.get("bandwidth_matrix")
             rows = cast("list[list[str]]", value) if isinstance(value, list) else []
             matrix = tuple(tuple(number(str(cell)) for cell in row) for row in rows)
-            name, status = str(each["name"]), str(each["status"])
-            yield Bandwidths(name=name, status=status, gbyte_s=matrix)
+            status = str(each.get("status", each.get("error"))).strip()
+            yield Bandwidths(name=str(each.get("name", "")), status=status, gbyte_s=matrix)
 
 
 def _diagnosed(tests: object) -> Iterator[tuple[str, str, str]]:

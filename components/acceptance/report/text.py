@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import GROUP, UNPROVEN, Finding, Verdict
 from components.acceptance.logs.lines import number
-from components.core.plain_text import code_cell, code_span
+from components.core.plain_text import code_cell, code_span, counted
 
 LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devices."
 
@@ -56,8 +56,8 @@ def render_table(report: Report) -> str:
     # A pass does not speak of what no probe proves.
     unproven = [item for item in report.findings if item.check in {GROUP, UNPROVEN}]
     count = sum(item.verdict == "skipped" for item in unproven)
-    more = f", {count} thing{'s' if count > 1 else ''} not proven" if count else ""
-    lines.append(f"{headline_of(report)}: {report.planned} probes planned{more}")
+    more = f", {counted(count, 'thing')} not proven" if count else ""
+    lines.append(f"{headline_of(report)}: {counted(report.planned, 'probe')} planned{more}")
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,7 @@ from components.acceptance.report.text import (
     unproven_lines,
     waivers_of,
 )
-from components.core.plain_text import plain_text
+from components.core.plain_text import counted, plain_text
 
 _ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
 
@@ -108,7 +108,7 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
     findings = sorted(report.about(name), key=lambda finding: _ORDER[finding.verdict])
     measure = report.measure_of(name)
     worst = findings[0] if findings else None
-    why = f"all {len(findings)} checks passed"
+    why = f"{counted(len(findings), 'check')} passed"
     if worst and worst.verdict != "passed":
         why = worst.detail if worst.check == "traffic class" else f"{worst.check}: {worst.text}"
     return (

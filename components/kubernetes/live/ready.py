@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, cast
 
+from components.core.plain_text import counted
 from components.kubernetes.calls import Calls
 from components.kubernetes.live.judge import Asked, ReleaseLook
 from components.kubernetes.live.look import read_release, why_not_ready
@@ -64,7 +65,7 @@ def await_ready(
 def _absent(names: list[str]) -> Iterator[NotReady]:
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        count = "1 object" if len(names) == 1 else f"{len(names)} objects"
+        count = counted(len(names), "object")
         yield NotReady(count, f"not there: {', '.join(names[:_SHOWN])}{more}")
 
 
