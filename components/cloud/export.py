@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import cast
 
 from components.core.errors import UsageError
-from components.core.placeholder import Facts, fill
+from components.core.plain_text import Facts, fill
 from components.core.problem import Json
 from components.model.cluster import ClusterSpec
-from components.model.instances import crusoe_of, with_instances
+from components.model.worker_kinds import crusoe_of, with_instances
 
 
 def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:

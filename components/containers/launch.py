@@ -12,8 +12,8 @@ from typing import Final
 
 from components.jobs.environment import find_hcas, job_environment
 from components.model.cluster import ClusterSpec
-from components.model.containers import Containers
 from components.model.hosts import Host
+from components.model.jobs import Containers
 from components.remote.tools import strip_comments
 
 BRIDGES: Final = "lo,docker0"

@@ -18,8 +18,8 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.name_lists import fold_names
 from components.model.once import once
+from components.model.texts import fold_names
 from components.remote.step import RemoteStep
 
 VERB: Final = "device reboot-host"

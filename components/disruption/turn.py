@@ -21,7 +21,7 @@ from components.disruption.node import POLL_S, Node, is_cordoned, is_ours
 from components.disruption.ports_plan import how_to_allow
 from components.kubernetes.calls import Calls
 from components.kubernetes.reference import ClusterRef
-from components.model.name_lists import unfold_names
+from components.model.texts import unfold_names
 from components.remote.host_runs import Run, run_call, run_on_hosts
 from components.remote.lock import hold_lock
 from components.remote.step import Endpoint

@@ -23,7 +23,7 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.kubernetes.reference import refer_to
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.name_lists import fold_names
+from components.model.texts import fold_names
 from components.remote.lines import parse_lines
 from components.remote.step import RemoteStep
 from components.remote.tools import ToolCall

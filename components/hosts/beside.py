@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from components.core.beside import Beside
-from components.core.difference import Difference
+from components.core.difference import Beside, Difference
 from components.core.key_values import HostState, split_key
 from components.hosts.guards import ALL, Guarded, GuardedCard
 from components.hosts.harms import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from components.catalogue.driver_versions import parse_driver_version
+from components.catalogue.operator_versions import parse_driver_version
+from components.model.cards import DriverPackage
 from components.model.cluster import ClusterSpec
-from components.model.drivers import DriverPackage
 from components.model.hosts import Host
-from components.model.operator_owned import gpu_driver_owner
+from components.model.owners import gpu_driver_owner
 
 DRIVER_DEADLINE_S: Final = 1800.0
 """Seconds with a driver package: NVIDIA's installer builds modules where it has none ready."""

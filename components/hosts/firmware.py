@@ -9,7 +9,7 @@ from components.catalogue.cards import IB_PORTS
 from components.model.cards import Firmware, HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
-from components.model.operator_owned import firmware_by_operator
+from components.model.owners import firmware_by_operator
 
 MASKED_PORTS: Final = 2
 """mlxconfig has the parameter for ports 1 and 2 (mstflint, mlxconfig_host.db)."""

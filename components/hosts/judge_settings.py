@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.core.finding import Finding
 from components.core.key_values import HostState
+from components.core.problem import Finding
 from components.hosts.look import LOOK_PREFIX, parse_look
 from components.hosts.plan import HostPlan
 

@@ -13,8 +13,8 @@ from components.hosts.keys.ask import module_of
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.kernel import KernelSettings
-from components.model.operator_owned import gpu_driver_owner
-from components.model.rail_subnets import RailSubnet, subnet_of
+from components.model.owners import gpu_driver_owner
+from components.model.places import RailSubnet, subnet_of
 
 _PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem"}
 """GPUDirect RDMA to the module that it needs; DMA-BUF needs none."""

@@ -11,9 +11,9 @@ from typing import Final
 
 from components.artefacts.resolve import sent_files
 from components.core.key_values import HostState, parse_state
-from components.core.placeholder import has_placeholder
+from components.core.plain_text import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.hosts.drivers import (
     DRIVER_DEADLINE_S,
     DRIVER_PARAMETERS,
@@ -32,9 +32,9 @@ from components.hosts.scripts import boot_files_digest, host_call
 from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, Nic
-from components.model.instances import crusoe_of
-from components.model.operator_owned import runs_docker, toolkit_owner, vfs_by_operator
-from components.model.rail_subnets import subnet_of
+from components.model.owners import runs_docker, toolkit_owner, vfs_by_operator
+from components.model.places import subnet_of
+from components.model.worker_kinds import crusoe_of
 from components.remote.endpoint import host_endpoint
 from components.remote.file_plan import plan_files
 from components.remote.sending import plan_sending

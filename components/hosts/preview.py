@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 from components.core.key_values import HostState
 from components.hosts.firmware_pending import (
     NOT_THERE,

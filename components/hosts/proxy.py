@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from typing import Final
 
 from components.model.cluster import ClusterSpec
-from components.model.ways import each_ssh
+from components.model.places import each_ssh
 from components.remote.tools import ToolCall
 
 _ALWAYS: Final = ("localhost", "127.0.0.0/8", "::1", ".svc", ".cluster.local")

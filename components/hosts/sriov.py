@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from components.model.cards import HcaPf, Sriov
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.ib_switches import vf_guids
-from components.model.operator_owned import guids_by_pods, vfs_by_operator
+from components.model.owners import guids_by_pods, vfs_by_operator
+from components.model.places import vf_guids
 
 
 def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from components.catalogue.esxi_releases import parse_release
+from components.catalogue.environments import parse_release
 from components.core.errors import Bug
 from components.core.key_values import HostState, parse_state
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.hypervisor.request import Guest, RebootRequest
 from components.hypervisor.scripts import hypervisor_call
 from components.model.cluster import ClusterSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from components.core.placeholder import Facts, fill_known
+from components.core.plain_text import Facts, fill_known
 from components.core.to_json import OMIT_EMPTY
 from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec

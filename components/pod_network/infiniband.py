@@ -14,7 +14,7 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.infiniband import IbRail
-from components.model.operator_owned import guids_by_pods
+from components.model.owners import guids_by_pods
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.networks import ipoib_addresses, make_attachment, make_chain

@@ -11,10 +11,10 @@ from pydantic import JsonValue
 from components.hosts.kernel import CARD_SYSCTLS
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths
 from components.model.fabric import Rail
 from components.model.infiniband import IbRail
-from components.model.rail_subnets import is_flat, pod_links
+from components.model.owners import cni_paths
+from components.model.places import is_flat, pod_links
 from components.pod_network.leaf_pools import Pool, pools_of, written_exclusions
 from components.pod_network.pools import AnyRail, pool_name
 

@@ -12,10 +12,17 @@ from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import Body, Manifest, make_manifest, pulling
 from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
-from components.model.cni import cni_paths, cni_programs, way_of
 from components.model.fabric import Rail
-from components.model.operator_owned import vfs_by_operator
-from components.model.owners import cni_check_image, installs, part_of_program, pool_files_image
+from components.model.owners import (
+    cni_check_image,
+    cni_paths,
+    cni_programs,
+    installs,
+    part_of_program,
+    pool_files_image,
+    vfs_by_operator,
+    way_of,
+)
 from components.pod_network import manifests as parts
 from components.pod_network import nv_ipam, programs
 from components.pod_network.attachment import (

@@ -16,11 +16,11 @@ from pydantic import JsonValue
 
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body
 from components.model.cluster import ClusterSpec
-from components.model.cni import draws_blocks
 from components.model.fabric import Rail
 from components.model.hosts import Host
 from components.model.infiniband import IbRail
-from components.model.rail_subnets import RailSubnet, is_flat, link_of, pod_links, subnet_of
+from components.model.owners import draws_blocks
+from components.model.places import RailSubnet, is_flat, link_of, pod_links, subnet_of
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.leaf_pools import Kept, pools_of, written_exclusions
 from components.pod_network.manifests import NAMESPACE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.catalogue.cni_folders import CniPaths
+from components.catalogue.cluster_parts import CniPaths
 from components.kubernetes.manifest import Body
 from components.pod_network.manifests import (
     JsonObject,

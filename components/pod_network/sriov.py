@@ -16,7 +16,7 @@ from components.core.errors import SpecError
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
-from components.model.rail_subnets import pod_links
+from components.model.places import pod_links
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.leaf_pools import Pool
 from components.pod_network.networks import (

@@ -16,7 +16,7 @@ from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
-from components.model.operator_owned import vfs_by_operator
+from components.model.owners import vfs_by_operator
 from components.pod_network.attachment import MELLANOX
 from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.infiniband import ib_sriov_chain

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, cast
 
-from components.fabric.preview import MARKS
+from components.fabric.edit import MARKS
 from components.preview.items import compare_items, without_secrets
 from components.preview.state_items import items_of_state
 

@@ -12,8 +12,8 @@ from typing import Final, Literal, cast
 
 from components.core.difference import ABSENT
 from components.core.key_values import parse_state, split_key
-from components.core.placeholder import has_placeholder, matches
-from components.drift.watched import RUN_PARAMETERS
+from components.core.plain_text import has_placeholder, matches
+from components.drift.device_drift import RUN_PARAMETERS
 from components.model.cluster import ClusterSpec
 from components.remote.lines import flatten
 

@@ -1,7 +1,7 @@
 """Files that this machine sends to hosts: K3s, its images, a driver. By digest, and streamed.
 
 The step's state has names and digests. The bytes lie beside the program (`.railyard/files`), where
-`components/artefacts/store.py` puts them, and on the host in a folder of their digest.
+`components/artefacts/gather.py` puts them, and on the host in a folder of their digest.
 """
 
 from __future__ import annotations

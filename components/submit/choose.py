@@ -11,10 +11,10 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.jobs.torchrun import TorchForm
-from components.model.acceptance import Collective
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
-from components.model.rail_subnets import shares_resource
+from components.model.jobs import Collective
+from components.model.places import shares_resource
 from components.model.units import PinnedImage
 from components.model.worker_kinds import PAIR, WorkerKind, rail_pairs, speeds_of, worker_kinds
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.core.beside import Beside
+from components.core.difference import Beside
 from components.core.key_values import HostState, parse_state
 from components.core.plain_text import plain_text
 from components.core.problem import Lines
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift
-from components.drift.watched import Watched
+from components.drift.device_drift import DeviceDrift, Watched
 from components.model.guards import Guards
 from components.plan.make import ClusterPlan
 from components.update.seen import Seen

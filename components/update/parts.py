@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from components.catalogue.cluster_parts import Part
-from components.core.finding import Finding
+from components.core.problem import Finding
 from components.drift.applied import Applied
 from components.kubernetes.calls import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context
@@ -15,8 +15,7 @@ from components.kubernetes.parts.judge import judge_parts
 from components.kubernetes.parts.look import PartsAsked, look_at_parts
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
-from components.model.operator_owned import toolkit_owner
-from components.model.owners import owners_of, plugin_of
+from components.model.owners import owners_of, plugin_of, toolkit_owner
 from components.plan.make import ClusterPlan
 from components.pod_network.attachment import GPU, expected_allocatable
 from components.pod_network.plan import plan_pod_network

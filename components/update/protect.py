@@ -12,7 +12,7 @@ from typing import Final
 
 from components.core.key_values import parse_state
 from components.drift.applied import Applied
-from components.fabric.drift import applied_switch
+from components.fabric.edit import applied_switch
 from components.kubernetes.planes.k3s import ALLOWS_RESET
 from components.kubernetes.planes.registries import CA_FILE
 from components.model.cluster import ClusterSpec

@@ -15,13 +15,18 @@ from components.disruption.leave_plan import describe_leaving, leaving_nodes, le
 from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable
-from components.fabric.drift import applied_switch
-from components.fabric.edit import Edit, read_baseline
+from components.fabric.edit import (
+    Edit,
+    applied_switch,
+    interrupted_words,
+    preview_switch,
+    read_baseline,
+    render_waves,
+)
 from components.fabric.effects import interrupting, ports_of
-from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan
-from components.fabric.preview import interrupted_words, preview_switch, render_waves
 from components.fabric.state import SwitchState
+from components.fabric.targets import digest_of, number_of, numbered
 from components.hypervisor.refusals import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan

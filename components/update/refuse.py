@@ -16,8 +16,7 @@ from components.core.key_values import parse_state
 from components.core.problem import Lines
 from components.disruption.leave_plan import renamed_nodes
 from components.drift.applied import Applied
-from components.drift.device_drift import DeviceDrift
-from components.drift.watched import Watched
+from components.drift.device_drift import DeviceDrift, Watched
 from components.hosts.judge_settings import refuse_settings
 from components.hosts.preview import hosts_refused
 from components.kubernetes.kubespray.changes import kubespray_changes

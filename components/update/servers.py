@@ -7,11 +7,10 @@ from itertools import permutations
 from typing import Final
 
 from components.core.key_values import HostState, parse_state
-from components.core.placeholder import matches
+from components.core.plain_text import matches
 from components.core.problem import Lines
 from components.drift.applied import Applied
-from components.drift.device_drift import Unreachable
-from components.drift.watched import Watched
+from components.drift.device_drift import Unreachable, Watched
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.update.identity import recorded_nodes

@@ -17,3 +17,7 @@ def load_perftest(name: str) -> str:
 
 def load_training(name: str) -> str:
     return (FOLDER / "training" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def load_deepspeed(name: str) -> str:
+    return (FOLDER / "deepspeed" / f"{name}.txt").read_text(encoding="utf-8")

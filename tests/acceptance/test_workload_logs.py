@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.acceptance.digest import parse_mpi_log
+from components.acceptance.digest import digest_log, parse_mpi_log
+from components.acceptance.evidence import Probe
 from components.acceptance.judge.log import judge_deepspeed_text, judge_training_text
 from components.acceptance.judge.workload_findings import (
     judge_gpus,
@@ -20,8 +21,14 @@ from components.acceptance.judge.workload_findings import (
 )
 from components.acceptance.logs.log_model import DeepSpeedLog, MpiLog, ParseProblem, TrainingLog
 from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
-from tests.acceptance.recordings import load_training
+from tests.acceptance.recordings import load_deepspeed, load_training
 
+RECORDED_SCANS = {
+    # name: rows, and the bus bandwidth of the largest size in Gb/s
+    "h200x2_scan": (28, 2695.4),
+    "h200x2_raw_gbytes": (26, 2512.2),
+    "h200x2_no_p2p": (26, 219.7),
+}
 GUIDE = load_training("nvaie_resnet50")
 # Eight A100 on two hosts, as DeepSpeed's benchmark prints it behind pdsh.
 SCAN = """\
@@ -107,6 +114,34 @@ def test_another_programs_log_is_not_recognised(parse: Callable[[str], object]) 
     problem = parse("hello\nworld\n")
     assert isinstance(problem, ParseProblem)
     assert problem.kind == "unrecognised"
+
+
+@pytest.mark.parametrize(("name", "said"), RECORDED_SCANS.items())
+def test_a_recorded_scan_of_two_h200_passes_its_own_number(
+    name: str, said: tuple[int, float]
+) -> None:
+    """PyTorch aborts its communicators at the end of a run that is good."""
+    text, (rows, gbit_s) = load_deepspeed(name), said
+    assert (len(scan(text).rows), scan(text).bad_rows) == (rows, ())
+    assert judge_deepspeed_text(text, gbit_s - 0.2).exit_code == 0
+    assert judge_deepspeed_text(text, gbit_s + 0.2).exit_code == 1
+
+
+def test_a_scan_whose_rank_was_killed_fails() -> None:
+    verdict = judge_deepspeed_text(load_deepspeed("h200x2_killed"))
+    assert verdict.exit_code == 1
+    assert "return code = -9" in load_deepspeed("h200x2_killed")
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [("h200x2_scan", "peer"), ("h200x2_no_p2p", "shared_memory")]
+)
+def test_nccl_says_the_way_of_a_scan_and_no_failure(name: str, way: str) -> None:
+    probe = Probe(name="scan", kind="deepspeed_scan", rails=(), nodes=("gpu01",), ranks=2)
+    nccl = digest_log(probe, load_deepspeed(name), outcome="completed").nccl
+    assert nccl is not None
+    assert nccl.failures == ()
+    assert getattr(nccl.channels, way) > 0
 
 
 def test_a_scan_is_read_behind_pdsh() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.kubernetes.plan import KubernetesPlan, plan_kubernetes
 from components.model.cluster import ClusterSpec
-from components.model.instances import with_instances
+from components.model.worker_kinds import with_instances
 
 
 def planned(spec: ClusterSpec, stack: str | None = None) -> KubernetesPlan:

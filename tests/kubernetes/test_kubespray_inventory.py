@@ -27,9 +27,8 @@ from components.kubernetes.kubespray.wanted import Source, parse_request
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.planes.kubespray import plan_request
 from components.model.cluster import ClusterSpec
-from components.model.jump_hosts import Proxy
 from components.model.kubernetes import Alignment
-from components.model.sources import Registry, Sources
+from components.model.sources import Proxy, Registry, Sources
 from components.remote.step import Endpoint
 from tests.golden.site import changed_spec
 from tests.over_ssh.host_lab import PROJECT

@@ -17,10 +17,10 @@ from components.kubernetes.login import RegistryAccount, login_value
 from components.kubernetes.planes.registries import render_registries
 from components.kubernetes.planes.scripts import script_text
 from components.model.cluster import ClusterSpec
-from components.model.containers import RegistryLogin
-from components.model.instances import with_instances
+from components.model.jobs import RegistryLogin
 from components.model.sources import Registry, Sources
 from components.model.units import SecretRef
+from components.model.worker_kinds import with_instances
 from components.plan.make import ClusterPlan, make_plan
 from tests.artefacts.certificates import Authority
 from tests.golden.site import changed_spec, load_example

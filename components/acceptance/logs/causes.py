@@ -117,7 +117,7 @@ class FailureFinder:
     def explained(self) -> tuple[LogFailure, ...]:
         """The failures; where they only say that NCCL gave up, its unknown warnings come first."""
         kinds = {each.kind for each in self.failures if not each.is_before_run}
-        if kinds & _GAVE_UP and kinds <= {*_GAVE_UP, "rank_failed", "scheduler"}:
+        if kinds & _GAVE_UP and kinds <= {*_GAVE_UP, "comm_abort", "rank_failed", "scheduler"}:
             told, self.failures = self.failures, []
             for line in self.warnings:
                 self.add("nccl_warning", line, "NCCL warned of it before it gave up")

@@ -36,6 +36,9 @@ _ARRIVE = "packets of that rail do not arrive: MTU of a switch port, VLAN, GID, 
 _REACH = "the NIC may not reach GPU memory: nvidia_peermem, ACS or IOMMU"
 _CONNECT = "no TCP connection between the two hosts: route, firewall, NCCL_SOCKET_IFNAME"
 
+COMM_ABORT = "comm_abort"
+"""PyTorch also ends a good run so (recorded, 2.11): it counts in a log of nccl-tests alone."""
+
 NCCL: tuple[Cause, ...] = _rows(
     ("", "", r"NCCL INFO .{0,80}Call to (?:ibv|mlx5dv)_\w+ failed",
      HARMLESS, "NCCL, misc/ibvwrap.cc: optional since 2.19, or tried again (2.30)"),
@@ -139,7 +142,7 @@ NCCL: tuple[Cause, ...] = _rows(
      r"Connection closed by remote peer|socketProgress|socket progress error|retcode [1-9]",
      "late peer_lost", "another rank died first: read its log"),
     ("2.23.4", "2.30.7", r"communicator encountered a fatal error", "late aborted", _EARLIER),
-    ("", "", r"\bcomm \S{1,30} .{0,160}- Abort COMPLETE", "late aborted",
+    ("", "", r"\bcomm \S{1,30} .{0,160}- Abort COMPLETE", f"late {COMM_ABORT}",
      "NCCL gave up this communicator; an earlier line says why"),
     ("", "", r"Avg bus bandwidth\s*:\s*\S{1,30}\s+FAILED",
      "below_limit", "nccl-tests' own bandwidth limit was missed (NCCL_TESTS_MIN_BW)"),
@@ -333,7 +336,7 @@ def nccl_finder() -> FailureFinder:
 
 def launched_finder() -> FailureFinder:
     """Looks for the failures of a program that launchers start on other hosts, and of its NCCL."""
-    return FailureFinder(NCCL + _LAUNCHED + LAUNCHERS)
+    return FailureFinder(tuple(r for r in NCCL if r.kind != COMM_ABORT) + _LAUNCHED + LAUNCHERS)
 
 
 def perftest_finder() -> FailureFinder:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
-from components.acceptance.logs.failures import nccl_finder
+from components.acceptance.logs.failures import COMM_ABORT, nccl_finder
 from components.acceptance.logs.lines import open_log
 from components.acceptance.logs.log_model import (
     Measure,
@@ -310,6 +310,7 @@ def _is_known(run: Run, log: NcclLog) -> bool:
 def _log(run: Run) -> NcclLog:
     paths = run.paths
     paths.settle({line.host for line in run.ranks})
+    said = (it for it in run.finder.explained() if run.is_nccl_tests or it.kind != COMM_ABORT)
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,
@@ -338,7 +339,7 @@ def _log(run: Run) -> NcclLog:
         channels=paths.channels({line.rank: line.host for line in run.ranks}),
         topology_files=tuple(paths.topology),
         topology_unread=tuple(paths.topology_unread),
-        failures=run.finder.explained(),
+        failures=tuple(said),
         warnings=tuple(run.finder.warnings),
         sizes=run.sizes,
         nodes=paths.nodes,

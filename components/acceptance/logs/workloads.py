@@ -31,7 +31,7 @@ from components.acceptance.logs.log_model import (
 from components.acceptance.logs.nccl_table import bus_factor
 
 _HEAD = re.compile(r"-{4}\s*Performance of\s+(\w+)\s+on\s+(\d{1,7})\s+devices")
-_COLUMNS = re.compile(r"Size \(Bytes\)\s+Description\s+Duration\s+Throughput.*BusBW \((\w+)\)")
+_COLUMNS = re.compile(r"Size \(Bytes\)\s+Description\s+Duration.*Throughput.*BusBW \((\w+)\)")
 _ROW = re.compile(
     r"(?:[\d.]{1,20} ?[KMGT]?B|\d{1,18})\s+(?P<count>\d{1,18})x(?P<bytes>\d{1,3})\s+"
     r"(?P<duration>[\d.]{1,20})(?: (?P<unit>us|ms))?\s+[\d.]{1,20}\s+(?P<busbw>[\d.]{1,20})\s*$"

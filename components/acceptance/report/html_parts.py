@@ -37,9 +37,9 @@ tr:last-child > * { border-bottom: 0; }
 thead th { background: var(--card); color: var(--soft); font-weight: 600; font-size: .86rem; }
 .name { min-width: 9em; }
 .number { font-variant-numeric: tabular-nums; }
-.badge { display: inline-block; white-space: nowrap; min-width: 4.6em; text-align: center;
-  padding: .05rem .5rem; border: 1.5px solid currentColor; border-radius: 999px; font-weight: 600;
-  font-size: .84rem; }
+.badge { display: inline-block; min-width: 4.6em; text-align: center; padding: .05rem .5rem;
+  white-space: nowrap; overflow-wrap: normal;
+  border: 1.5px solid currentColor; border-radius: 999px; font-weight: 600; font-size: .84rem; }
 .passed { color: var(--passed); } .failed { color: var(--failed); }
 .error { color: var(--error); } .skipped { color: var(--skipped); }
 figure { margin: 0 0 1rem; } figure svg { width: 100%; height: auto; }

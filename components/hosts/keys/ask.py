@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 from components.hosts.keys.cards import CARD_KEYS
 from components.hosts.keys.row import PLACES, HostKey, effect_of
 from components.hosts.keys.system import SYSCTL_MODULES, SYSTEM_KEYS

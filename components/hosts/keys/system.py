@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from components.core.effect import Effect
+from components.core.difference import Effect
 from components.hosts.keys.row import (
     NAME,
     ON_OFF,

@@ -15,7 +15,7 @@ from components.hosts.proxy import proxy_settings
 from components.kubernetes.planes.alignment import kubelet_fields
 from components.kubernetes.planes.registries import upstream_registries
 from components.model.cluster import ClusterSpec
-from components.model.operator_owned import toolkit_owner
+from components.model.owners import toolkit_owner
 from components.remote.step import bracketed
 
 TOOLKIT_DROP_INS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]'

@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, collapse_addresses
 from typing import Final
 
 from components.core.key_values import HostState
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.kubernetes.planes.base import FILTER_SUFFIX
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines, unit_text
 from components.model.cluster import ClusterSpec

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from components.core.key_values import parse_state
 from components.core.to_json import OMIT_EMPTY
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.kubernetes.login import RegistryAccount
 from components.model.cluster import ClusterSpec
 from components.model.once import once

@@ -12,7 +12,7 @@ from components.artefacts.listing import k3s_key
 from components.artefacts.resolve import UNPINNED, k3s_source
 from components.core.errors import Bug
 from components.core.key_values import HostState
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.hosts.proxy import proxy_file, through_proxy
 from components.kubernetes.login import registry_account
 from components.kubernetes.planes.alignment import kubelet_arguments
@@ -37,7 +37,7 @@ from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.kubernetes import K3sPlane
-from components.model.operator_owned import toolkit_owner
+from components.model.owners import toolkit_owner
 from components.remote.endpoint import host_endpoint
 from components.remote.step import RemoteStep
 

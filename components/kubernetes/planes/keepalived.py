@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from components.core.key_values import HostState
-from components.drift.watched import Watched
+from components.drift.device_drift import Watched
 from components.hosts.proxy import through_proxy
 from components.kubernetes.planes.haproxy import DEADLINE_S, HEALTH_SOCKET, unit_file
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines

@@ -12,7 +12,7 @@ from typing import Final
 
 from components.core.errors import Bug
 from components.core.key_values import HostState
-from components.core.placeholder import placeholder
+from components.core.plain_text import placeholder
 from components.kubernetes.planes.base import NODE_SUFFIX, REMOVAL_SUFFIX
 from components.kubernetes.planes.scripts import kubernetes_call
 from components.model.cluster import ClusterSpec

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from components.artefacts.listing import artefacts_of
-from components.artefacts.naming import registry_host, registry_path
-from components.artefacts.reference import parse_image
+from components.artefacts.naming import parse_image, registry_host, registry_path
 from components.model.cluster import ClusterSpec
-from components.model.containers import DOCKER_HUB
+from components.model.jobs import DOCKER_HUB
 from components.model.sources import Registry
 
 CA_FILE: Final = "registry-ca.crt"

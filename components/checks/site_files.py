@@ -1,0 +1,231 @@
+"""Rules on the files around a site: its stack file, its lock, its charts, its bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from components.artefacts.listing import Artefact, artefacts_of
+from components.artefacts.lock import INDEX, Entry, Lock, open_bundle, wanted_of
+from components.checks.access import list_secrets
+from components.checks.rule import Finding, Findings, at, places
+from components.core.errors import SpecError
+from components.core.problem import Place
+from components.model.cluster import ClusterSpec
+from components.reading.load import SETTINGS, StackSecrets
+from components.reading.wording import did_you_mean
+
+_SITES = frozenset({"cluster", "site"})
+
+
+def check_stack_key(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
+    """Each `railyard:` key of a stack file is the site, a secret that it names, or a switch.
+
+    A misspelt switch would silently do nothing. A secret that is not needed is only a warning.
+    """
+    wanted = {own for ref, _ in list_secrets(spec) if (own := ref.secret)}
+    known = sorted({*SETTINGS, *wanted})
+    for name in sorted((secrets.encrypted | secrets.in_clear) - _SITES):
+        where = (_place(name, secrets),)
+        choices = SETTINGS.get(name)
+        if choices is not None:
+            value = secrets.switches.get(name, "")
+            if value not in choices:
+                yield Finding(
+                    f"railyard:{name} cannot be {value or 'a secret or a mapping'}."
+                    f"{did_you_mean(value, choices)}",
+                    where,
+                    f"choose one of: {', '.join(choices)}.",
+                )
+        elif name not in wanted:
+            hint = did_you_mean(name, known)
+            needless = not hint and name in secrets.encrypted
+            what = f"railyard:{name} is neither a switch nor a secret that the site names.{hint}"
+            fix = f"correct it, or remove it: `pulumi config rm railyard:{name}`."
+            yield Finding(what, where, fix, "warning" if needless else "error")
+
+
+def _place(name: str, secrets: StackSecrets) -> Place:
+    key = f"railyard:{name}"
+    return Place(("config", key), None, secrets.file, secrets.lines.get(key))
+
+
+def check_secret_value(spec: ClusterSpec, secrets: StackSecrets) -> Findings:
+    """Each secret that the site names is in the stack's configuration, encrypted.
+
+    It is checked only for a stack file; a plain site file holds no secrets. What comes from the
+    environment or a program is asked for when it is needed.
+    """
+    places: dict[str, list[Place]] = {}
+    for ref, path in list_secrets(spec):
+        if ref.secret is not None:
+            places.setdefault(ref.secret, []).append(at(path, ref.secret))
+    for name, where in places.items():
+        command = f"`pulumi config set --secret railyard:{name}`"
+        if name in secrets.in_clear:
+            what = f"the secret railyard:{name} is in the stack file in clear text."
+            fix = f"set it again with {command}, and change it on the device: it has been readable."
+            yield Finding(what, tuple(where), fix)
+        elif name not in secrets.encrypted and secrets.complete:
+            what = f"the secret railyard:{name} is not in the stack's configuration."
+            yield Finding(what, tuple(where), f"run {command}.")
+
+
+MENDED_BY_FETCHING: Final = frozenset({"lock-entry", "lock-file", "bundle", "project-path"})
+"""What `pin` and `bundle` are for, or do without."""
+_NAMED: Final = 6
+"""Names in one sentence; the rest is a number."""
+
+
+def check_project_path(spec: ClusterSpec, project: Path) -> Findings:
+    """A chart or bundle of the project is there.
+
+    The path is relative to the folder of `Pulumi.yaml`, from which the engine reads it.
+    """
+    for artefact in artefacts_of(spec):
+        if artefact.kind == "chart" and artefact.local and not _is_chart(project, artefact):
+            where = (at(artefact.path, artefact.address),)
+            fix = "correct the path, or leave chart and repo out: the default is upstream's own."
+            yield Finding(f"the chart {artefact.address} is not in the project.", where, fix)
+    bundle = spec.sources.bundle
+    if bundle is not None and not (project / bundle / INDEX).is_file():
+        where = places(spec, "sources.bundle")
+        fix = "make it with `railyard bundle SITE DIR` where there is a network, and copy it here."
+        yield Finding(f"the bundle {bundle} is not there: it has no bundle.json.", where, fix)
+
+
+def check_bundle(spec: ClusterSpec, lock: Lock, project: Path) -> Findings:
+    """The bundle has everything that the site brings, each as the lock says.
+
+    It is copied by hand, of another day perhaps; what it lacks would be missed in the middle of an
+    update, where there is no network to fetch it from.
+    """
+    folder = spec.sources.bundle
+    if folder is None or not (project / folder / INDEX).is_file():
+        return  # `project-path` says so
+    place = at(("sources", "bundle"), folder)
+    try:
+        bundle = open_bundle(project / folder)
+    except SpecError as error:
+        words = _below(project, str(error).partition("\n")[0])
+        yield Finding(words, (place,), "make it with `railyard bundle`.")
+        return
+    for artefact, words in bundle.problems(wanted_of(spec, lock)) if bundle else ():
+        fix = "make it again with `railyard bundle SITE DIR` where there is a network."
+        yield Finding(_below(project, words), (place, at(artefact.path, artefact.address)), fix)
+
+
+def _below(project: Path, words: str) -> str:
+    """With paths as the site has them: relative to the project."""
+    return words.replace(f"{project}/", "")
+
+
+def _is_chart(project: Path, artefact: Artefact) -> bool:
+    path = project / artefact.address
+    return path.is_file() if path.suffix == ".tgz" else (path / "Chart.yaml").is_file()
+
+
+@dataclass(frozen=True, slots=True)
+class Unpinned:
+    """What of a site neither its file nor its lock pins: a note of `check`, a refusal of `up`.
+
+    An address with a version says what is meant, and not what is served there tomorrow. A plan can
+    be read without, so `check` and `plan` go on; the lab has files of the repository.
+    """
+
+    artefacts: tuple[Artefact, ...]
+    site: str
+    """The file, as the fix names it."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.artefacts)
+
+    def __str__(self) -> str:
+        """The words of every report."""
+        one = len(self.artefacts) == 1
+        return (
+            f"not pinned: {_names(self.artefacts)} {'has' if one else 'have'} no checksum in the "
+            f"site or its lock, so what is served there may change.\n  fix    {self.fix}"
+        )
+
+    @property
+    def fix(self) -> str:
+        """What to do about it."""
+        return (
+            f"run `railyard pin {self.site}` where there is a network, and commit the lock"
+            "  (docs/howto/sources.md)"
+        )
+
+
+def find_unpinned(spec: ClusterSpec, lock: Lock) -> Unpinned:
+    """What is not pinned; of another address or release `lock-entry` speaks."""
+    found = (each for each in artefacts_of(spec) if each.lockable and lock.of(each) is None)
+    return Unpinned(tuple(found), _site_of(lock))
+
+
+def refused_unpinned(spec: ClusterSpec, lock: Lock, *, lab: bool) -> Unpinned:
+    """What an update refuses because it is not pinned.
+
+    Args:
+        spec: The checked site.
+        lock: Its lock.
+        lab: Whether the stack is of the lab, whose nodes pull no images: without a lock it needs
+            none for them. Files, charts, and all that a lock is there for are asked for there too.
+    """
+    found = find_unpinned(spec, lock)
+    if not lab or lock.exists:
+        return found
+    return replace(found, artefacts=tuple(e for e in found.artefacts if e.kind != "image"))
+
+
+def check_lock_entry(spec: ClusterSpec, lock: Lock) -> Findings:
+    """The lock is that of the site: of its addresses and versions, and of nothing else.
+
+    A checksum of another release would be refused by every host, in the middle of an update.
+    """
+    wanted = {(each.kind, each.name): each for each in artefacts_of(spec)}
+    for artefact in wanted.values():
+        entry = lock.of(artefact)
+        if entry is None or not artefact.lockable or lock.find(artefact) is not None:
+            continue
+        yield Finding(
+            f"the lock pins {entry.address}{_release(entry)}, and the site means "
+            f"{artefact.address}{_release(artefact)}.",
+            (at(artefact.path, artefact.address),),
+            f"run `railyard pin {_site_of(lock)}`: it adds what the site means now.",
+        )
+    yield from _unused(wanted, lock)
+
+
+def _unused(wanted: Mapping[tuple[str, str], Artefact], lock: Lock) -> Findings:
+    charts = {key for entry in lock.entries.values() for key in entry.images.values()}
+    stale = [lock.of(artefact) for artefact in wanted.values()]
+    left = [
+        entry.name
+        for key, entry in lock.entries.items()
+        if key not in wanted and entry.name not in charts and entry not in stale
+    ]
+    if left and lock.path is not None:
+        what = f"the lock has {', '.join(left[:_NAMED])}, which the site does not bring any more."
+        fix = f"run `railyard pin {_site_of(lock)}`: it leaves them out."
+        yield Finding(what, (Place((), None, str(lock.path), 1),), fix, "warning")
+
+
+def _release(of: Artefact | Entry) -> str:
+    """The release of a chart, which its address does not say."""
+    return f" {of.version}" if of.kind == "chart" else ""
+
+
+def _names(found: Sequence[Artefact]) -> str:
+    names = [each.name for each in found]
+    more = len(names) - _NAMED
+    if more > 0:
+        return f"{', '.join(names[:_NAMED])} and {more} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _site_of(lock: Lock) -> str:
+    return str(lock.path).replace(".lock.yaml", ".yaml") if lock.path else "SITE"

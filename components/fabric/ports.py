@@ -1,0 +1,320 @@
+"""The ports of a switch: which are split, and their queues from the site's one intent. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from components.catalogue.switches.switch_model import Split
+from components.catalogue.switches.systems import recommended
+from components.fabric.state import EcnState, PortState, SwitchState
+from components.fabric.systems import system_of
+from components.fabric.systems.base import ByHand, Change, Driver, Unsettable
+from components.fabric.systems.ranges import port_key
+from components.fabric.systems.switch_system import LinkForm, LinkWish, RoceProfile, SwitchSystem
+from components.model.cluster import ClusterSpec
+from components.model.fabric import Rdma, Switch, SwitchPort
+from components.model.guards import Guards
+from components.model.once import once
+
+BYTES_PER_KIB = 1024
+
+
+def plan_queues(spec: ClusterSpec, switch: Switch, intent: PortState) -> dict[str, PortState]:
+    """Each port, by number, with the intent of all ports and the queues that are its own.
+
+    Whether the system can do it is for the rules to say.
+    """
+    rdma, system, speeds = spec.rdma, system_of(switch.os), port_speeds(spec, switch)
+    fastest = max(speeds.values(), default=0)
+    planned: dict[str, PortState] = {}
+    for name in sorted(switch.ports, key=port_key):
+        port = switch.ports[name]
+        # One marking for the switch: that of its fastest port, which fills a queue first.
+        speed = speeds[name] if system.port_ecn is None else fastest
+        marking = as_profile(port_marking(rdma, switch.os, port, speed), system.profile)
+        own: dict[str, object] = {"ecn": dict.fromkeys(intent.ecn, marking)}
+        if rdma.schedule is not None:
+            strict = {*(intent.strict_classes or ()), *rdma.schedule.strict}
+            own["strict_classes"] = tuple(sorted(strict))
+            own["class_shares"] = dict(sorted(rdma.schedule.shares.items()))
+        if rdma.adaptive_routing and port.mode == "routed":
+            own["adaptive_routing"] = True
+        planned[name] = intent.model_copy(update=own)
+    return planned
+
+
+def as_profile(marking: EcnState, profile: RoceProfile | None) -> EcnState:
+    """The marking as a RoCE profile prints it, where the file means the same; else as it is."""
+    if profile is None or marking.percent != profile.mark_percent:
+        return marking
+    given = profile.ecn_min_bytes, profile.ecn_max_bytes
+    pairs = zip((marking.min_kib, marking.max_kib), given, strict=True)
+    if any(abs(kib * BYTES_PER_KIB - own) > profile.ecn_tolerance * own for kib, own in pairs):
+        return marking
+    low, high = (own // BYTES_PER_KIB for own in given)
+    return EcnState(min_kib=low, max_kib=high)
+
+
+def marking_of(rdma: Rdma, os: str, speed_gbit_s: int = 0) -> EcnState:
+    """The marking of a port that has none of its own; a speed of 0 is not known."""
+    said = rdma.ecn_by_speed.get(speed_gbit_s)
+    if said is not None:
+        return EcnState(min_kib=said.min_kib, max_kib=said.max_kib, percent=said.mark_percent)
+    advice = recommended(os, speed_gbit_s)
+    own = rdma.ecn_min_kib is not None or rdma.ecn_max_kib is not None
+    return EcnState(
+        min_kib=rdma.ecn_min_kib or advice.min_kib,
+        max_kib=rdma.ecn_max_kib or advice.max_kib,
+        percent=rdma.ecn_mark_percent or (100 if own else advice.mark_percent),
+    )
+
+
+def port_marking(rdma: Rdma, os: str, port: SwitchPort, speed_gbit_s: int) -> EcnState:
+    """The marking of one port, with its exceptions."""
+    common = marking_of(rdma, os, speed_gbit_s)
+    if not (port.ecn_min_kib or port.ecn_max_kib):
+        return common
+    return EcnState(
+        min_kib=port.ecn_min_kib or common.min_kib,
+        max_kib=port.ecn_max_kib or common.max_kib,
+        percent=rdma.ecn_mark_percent or 100,
+    )
+
+
+def port_speeds(spec: ClusterSpec, switch: Switch) -> Mapping[str, int]:
+    """Port to its speed in Gbit/s: that of the card, and on a link the model's; 0: not known."""
+    cards = _card_speeds(spec)
+    return {
+        name: cards.get(port.to) or link_speed(switch, name) for name, port in switch.ports.items()
+    }
+
+
+@once
+def _card_speeds(spec: ClusterSpec) -> Mapping[str, int]:
+    """`HOST/RAIL` to the speed of its card in Gbit/s."""
+    return {f"{host.name}/{nic.rail}": nic.speed_gbit_s for host in spec.hosts for nic in host.nics}
+
+
+def link_speed(switch: Switch, name: str) -> int:
+    """What the file sets, else the fastest speed of a port, or of a part of one; 0: not known.
+
+    A speed that the port has not counts as none: `link-setting` names it.
+    """
+    model, said = switch.hardware, switch.link_of(name).speed_gbit_s
+    if model is None:
+        return 0
+    whole = model.speed_of(switch.os, name, 1) if name in model.ports.get(switch.os, ()) else 0
+    fastest = part_speeds(switch).get(name, whole)
+    able = said is not None and said in model.port_speeds_gbit_s and said <= fastest
+    return said if said is not None and able else fastest
+
+
+CLASSES: Final = range(8)
+
+
+def with_repairs(
+    state: SwitchState, system: SwitchSystem, guards: Guards, rdma: Rdma
+) -> SwitchState:
+    """The desired state with what the file wants repaired; the same one where that is nothing.
+
+    A kind that the system cannot repair is for the rules to refuse.
+    """
+    kinds = [kind for kind in sorted(system.repairs) if guards.way(kind) == "repair"]
+    if not kinds:
+        return state
+    first = system.driver.factory_state(tuple(state.ports)).ports
+    ports: dict[str, PortState] = {}
+    for name, port in state.ports.items():
+        wanted = (_repair(kind, port, first[name], rdma).items() for kind in kinds)
+        ports[name] = port.model_copy(update=dict(chain(*wanted)))
+    return state.model_copy(update={"ports": ports})
+
+
+def _repair(kind: str, port: PortState, first: PortState, rdma: Rdma) -> Mapping[str, object]:
+    """What else is wanted of a port, by what the factory has."""
+    if kind == "switch.rewrite":
+        return {"rewrite_dscp": first.rewrite_dscp}
+    if kind == "switch.ecn_elsewhere":
+        return {"ecn": dict.fromkeys(CLASSES) | port.ecn}
+    # Where the file plans PFC, its priorities are ours already.
+    pfc = {"switch.pfc_elsewhere": ("pfc", "pfc_priorities")}[kind]
+    keys = pfc if rdma.mode == "lossy_ecn" else ()
+    return {key: getattr(first, key) for key in keys}
+
+
+@dataclass(frozen=True, slots=True)
+class PortSplit:
+    """One port that is split."""
+
+    whole: str
+    count: int
+    """Into how many parts."""
+    form: Split | None
+    """That of the model; None: it has none of so many parts, or of such a speed."""
+    parts: tuple[str, ...]
+    """The names of all parts."""
+    named: tuple[str, ...]
+    """Those that the file uses."""
+
+    @property
+    def speed_gbit_s(self) -> int:
+        """Of each part; 0: not known."""
+        return self.form.speed_gbit_s if self.form else 0
+
+
+@once
+def splits_of(switch: Switch) -> Mapping[str, PortSplit]:
+    """Whole port to its split: `breakouts` of the switch, else the fewest parts that are named.
+
+    A port that is used as a whole is not in it.
+    """
+    model = switch.hardware
+    if model is None or switch.os not in model.ports:
+        return {}
+    named: dict[str, list[str]] = {}
+    least: dict[str, int] = {}
+    for name in sorted(switch.ports, key=port_key):
+        place = model.place(switch.os, name)
+        if place is not None:
+            # A name of its own for a part says that the port is split in two at least.
+            needed = place.parts if place.whole == name else max(place.parts, 2)
+            least[place.whole] = max(least.get(place.whole, 1), needed)
+            named.setdefault(place.whole, []).append(name)
+    found: dict[str, PortSplit] = {}
+    for whole in dict.fromkeys((*least, *switch.breakouts)):
+        forms, said = model.splits_of(switch.os, whole), switch.breakouts.get(whole)
+        needed = least.get(whole, 1)
+        fit = [x for x in forms if x.mode == said or (said is None and x.parts >= needed > 1)]
+        form = min(fit, key=lambda each: each.parts, default=None)
+        count = int(said.split("x")[0]) if said else (form.parts if form else needed)
+        if count > 1:
+            parts = model.part_names(switch.os, whole, count)
+            found[whole] = PortSplit(whole, count, form, parts, tuple(named.get(whole, ())))
+    return found
+
+
+@once
+def part_speeds(switch: Switch) -> Mapping[str, int]:
+    """Part of a split port to its speed in Gbit/s."""
+    return {
+        name: split.speed_gbit_s for split in splits_of(switch).values() for name in split.parts
+    }
+
+
+def plan_splits(switch: Switch) -> dict[str, tuple[str, ...]] | None:
+    """Whole port to the names of its parts, for `SwitchState.splits`; None: none is split."""
+    return {whole: split.parts for whole, split in sorted(splits_of(switch).items())} or None
+
+
+def speeds_of(switch: Switch, name: str) -> Mapping[int, int | None]:
+    """Each speed of a port, or of a part, in Gbit/s to its lanes; None: their number is not known.
+
+    Empty where nothing is known of the port.
+    """
+    model, split = switch.hardware, _split_of(switch, name)
+    if model is None or not model.has_port(switch.os, name):
+        return {}
+    lanes = model.lanes // (split.count if split else 1)
+    top = split.speed_gbit_s if split else model.speed_of(switch.os, name, 1)
+    if name in model.slow_ports:
+        return {top: None}
+    if not splits_by_speed(system_of(switch.os)):
+        # A slower module may have as many lanes as the port, or fewer and faster ones.
+        slower = dict.fromkeys(each for each in model.port_speeds_gbit_s if each < top)
+        return {**slower, top: lanes}
+    forms = {form.speed_gbit_s: model.lanes // form.parts for form in model.splits}
+    return {speed: n for speed, n in sorted(forms.items()) if n < lanes} | {top: lanes}
+
+
+def plan_link(switch: Switch, name: str) -> dict[str, object]:
+    """`speed`, `fec` and `autoneg` of a `PortState`, as far as the file, or a split, says them."""
+    system, said = system_of(switch.os), switch.link_of(name)
+    if isinstance(system.links, str):
+        return {}
+    split, speed = _split_of(switch, name), said.speed_gbit_s
+    if speed is None and splits_by_speed(system) and split is not None and split.form is not None:
+        speed = split.speed_gbit_s
+    lanes = speeds_of(switch, name).get(speed) if speed else None
+    return {**system.links.words(LinkWish(speed, lanes, said.fec, said.autoneg))}
+
+
+def splits_by_speed(system: SwitchSystem) -> bool:
+    """Whether a port is split by the speed of its parts."""
+    return isinstance(system.links, LinkForm) and system.links.by_lanes
+
+
+def _split_of(switch: Switch, name: str) -> PortSplit | None:
+    return next((each for each in splits_of(switch).values() if name in each.parts), None)
+
+
+Splits = dict[str, tuple[str, ...]]
+
+
+def find_splits(wanted: Splits, names: Collection[str]) -> Splits:
+    """How the ports in `wanted` are split, from the names of all ports."""
+    return {whole: _parts(whole, parts, names) for whole, parts in wanted.items()}
+
+
+def _parts(whole: str, parts: tuple[str, ...], names: Collection[str]) -> tuple[str, ...]:
+    if whole in names and whole not in parts:
+        return (whole,)
+    first, second = port_key(parts[0]), port_key(parts[1])
+    # Where parts are called by their lanes, the next port begins where the last part ends.
+    step = second[-1] - first[-1]
+    end = first[-1] + step * len(parts) if whole in parts else 9
+    place = {(*first[:-1], number) for number in range(first[-1], end)}
+    found = (name for name in names if port_key(name) in place)
+    return tuple(sorted(found, key=port_key)) or (whole,)
+
+
+def without_missing(wanted: SwitchState, names: Collection[str]) -> SwitchState:
+    """What can be read: without the parts that are not there."""
+    parts = {part for each in (wanted.splits or {}).values() for part in each}
+    ports = {n: port for n, port in wanted.ports.items() if n in names or n not in parts}
+    return wanted.model_copy(update={"ports": ports})
+
+
+def plan_changes(driver: Driver, actual: SwitchState, target: SwitchState) -> tuple[Change, ...]:
+    """The way of a driver, where every port is there that the target names.
+
+    Raises:
+        Unsettable: It is not, or no line leads there.
+    """
+    refuse_missing(driver, actual, target)
+    return driver.plan_changes(actual, target)
+
+
+def refuse_missing(driver: Driver, actual: SwitchState, target: SwitchState) -> None:
+    """Refuse a target with parts that are not there.
+
+    Raises:
+        Unsettable: With the lines that split those ports, as a person types them.
+    """
+    if driver.by_hand is None or not target.splits:
+        return
+    held, by_count = actual.splits or {}, dict[tuple[int, int], list[str]]()
+    for whole, parts in target.splits.items():
+        # What a person split is never joined by us.
+        if len(parts) > 1 and held.get(whole, parts) != parts:
+            by_count.setdefault((len(held[whole]), len(parts)), []).append(whole)
+    if by_count:
+        raise Unsettable("; ".join(_words(driver.by_hand, by_count)))
+
+
+def _words(by_hand: ByHand, by_count: Mapping[tuple[int, int], list[str]]) -> Iterator[str]:
+    for (has, wants), wholes in by_count.items():
+        is_now = f"split in {has}" if has > 1 else "whole"
+        lines = (line.format(whole=wholes[0], parts=wants) for line in by_hand.lines)
+        more = f", and the same for {_and_more(wholes[1:])}" if wholes[1:] else ""
+        yield (
+            f"port {_and_more(wholes)} is {is_now}, and the file wants {wants} parts of it. No "
+            f"update splits it: {by_hand.why}. Type {', '.join(f'`{x}`' for x in lines)}"
+            f"{more}; save, and update again"
+        )
+
+
+def _and_more(names: list[str]) -> str:
+    return f"{names[0]} (and {len(names) - 1} more)" if names[1:] else names[0]
