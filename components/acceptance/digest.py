@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from components.acceptance.evidence import Outcome, Probe, ProbeEvidence, ProbeKind
-from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.failures import launched_finder
 from components.acceptance.logs.lines import split_lines
 from components.acceptance.logs.log_model import (
@@ -26,7 +25,7 @@ from components.acceptance.logs.log_model import (
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.node import NodeLog, parse_node_log
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.training import parse_training_log
+from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
 
 _TAIL_LINES = 25
 _TAIL_COLUMNS = 300
@@ -101,13 +100,12 @@ def parse_image_log(text: str) -> ImageLog | ParseProblem:
         kind = "unrecognised" if text.strip() else "empty"
         return ParseProblem(kind=kind, what=f"the pod said nothing of its image, but: {said}")
     single = dict(facts)
+    parts = [(*key.split(" ", 1), text) for key, text in facts if " " in key]
     return ImageLog(
-        programs={key.removeprefix("program "): path for key, path in facts if _is(key, "program")},
-        mpi={key.removeprefix("mpi "): word for key, word in facts if _is(key, "mpi")},
-        nccl={key.removeprefix("nccl "): word for key, word in facts if _is(key, "nccl")},
-        missing=tuple(
-            f"{key.removeprefix('library ')} {name}" for key, name in facts if _is(key, "library")
-        ),
+        programs={name: path for kind, name, path in parts if kind == "program"},
+        mpi={name: word for kind, name, word in parts if kind == "mpi"},
+        nccl={name: word for kind, name, word in parts if kind == "nccl"},
+        missing=tuple(f"{name} {what}" for kind, name, what in parts if kind == "library"),
         mpirun_version=single.get("mpirun version", ""),
         daemon=single.get("daemon", ""),
         uid=single.get("uid", ""),
@@ -117,10 +115,6 @@ def parse_image_log(text: str) -> ImageLog | ParseProblem:
         said=tuple(text for key, text in facts if key == "said"),
         complete="end" in single,
     )
-
-
-def _is(key: str, family: str) -> bool:
-    return key.startswith(f"{family} ")
 
 
 _PARSERS: Final[Mapping[ProbeKind, Callable[[str], ParsedLog | ParseProblem]]] = {

@@ -1,7 +1,7 @@
 """Evidence of acceptance: what was planned, what the logs said, what every hop counted.
 
 It is the output of the evidence step and the input of the gate. It says nothing about good or
-bad; `judge.py` does. Its JSON form is indented and holds no long line, because the engine's plugin
+bad; `judge/` does. Its JSON form is indented and holds no long line, because the engine's plugin
 protocol breaks lines of 64 KiB; raw logs stay in files, and only their digests are in here.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from operator import not_
 from typing import Literal
 
 from pydantic import Field, ValidationError
@@ -32,7 +33,6 @@ from components.core.errors import UsageError
 from components.model.jobs import LossLimits
 from components.model.units import LARGEST_RDMA_MTU
 
-SCHEMA_VERSION = 1
 MAX_AGE_DAYS = 30
 """Default of `acceptance.max_age_days`, which says why."""
 
@@ -70,9 +70,9 @@ class RailLimit(Seen):
         default=LARGEST_RDMA_MTU, exclude_if=lambda each: each == LARGEST_RDMA_MTU
     )
     """The RDMA MTU that the smallest MTU of its interfaces gives."""
-    networks: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    networks: tuple[str, ...] = Field(default=(), exclude_if=not_)
     """IPv4 networks of the addresses that both ends of a test have; empty for any GID."""
-    devices: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    devices: tuple[str, ...] = Field(default=(), exclude_if=not_)
     """Names of its RDMA devices, if the file gives them and pods see the cards themselves."""
 
 
@@ -103,7 +103,7 @@ class Limits(Seen):
     """The priority of RDMA on NICs and at switch ingress; None where the fabric has none (IB)."""
     traffic_class: int | None = None
     """The egress traffic class of that priority."""
-    waived: Mapping[str, str] = Field(default_factory=dict, exclude_if=lambda each: not each)
+    waived: Mapping[str, str] = Field(default_factory=dict, exclude_if=not_)
     """Rules that the site goes without, and why: shown in the report."""
     rdma_mtu_bytes: int = 4096
     rails: tuple[RailLimit, ...] = ()
@@ -141,11 +141,11 @@ class Limits(Seen):
     """Rows that DeepSpeed's scan must print."""
     allocatable: dict[str, dict[str, int]] = Field(default_factory=dict[str, dict[str, int]])
     """Worker to what it must offer to pods, by extended resource."""
-    groups: tuple[WorkerGroup, ...] = Field(default=(), exclude_if=lambda each: not each)
+    groups: tuple[WorkerGroup, ...] = Field(default=(), exclude_if=not_)
     """The kinds of workers, where there are several."""
-    unproven: tuple[Unproven, ...] = Field(default=(), exclude_if=lambda each: not each)
+    unproven: tuple[Unproven, ...] = Field(default=(), exclude_if=not_)
     """What no probe proves: the report says it, and it is never a pass."""
-    ib: IbLimits | None = Field(default=None, exclude_if=lambda value: value is None)
+    ib: IbLimits | None = Field(default=None, exclude_if=lambda each: each is None)
     """What is expected of a fabric of own InfiniBand switches."""
 
 
@@ -163,23 +163,21 @@ class Probe(Seen):
     """NCCL: which collective."""
     workers: tuple[str, ...] = ()
     """NCCL: pod names that must take part; empty to check their number only."""
-    rates: dict[str, float] = Field(
-        default_factory=dict[str, float], exclude_if=lambda each: not each
-    )
+    rates: dict[str, float] = Field(default_factory=dict[str, float], exclude_if=not_)
     """Rail to its line rate for this probe in Gb/s, where its hosts are faster than others."""
-    flows: int = Field(default=0, exclude_if=lambda each: not each)
+    flows: int = Field(default=0, exclude_if=not_)
     """perftest: its connections, where they are several."""
-    tools: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    tools: tuple[str, ...] = Field(default=(), exclude_if=not_)
     """perftest: the programs that ran one after the other; empty for `ib_write_bw` alone."""
-    refused: bool = Field(default=False, exclude_if=lambda each: not each)
+    refused: bool = Field(default=False, exclude_if=not_)
     """perftest: its ends are on separate rails, and shall not reach each other."""
-    image: str = Field(default="", exclude_if=lambda each: not each)
+    image: str = Field(default="", exclude_if=not_)
     """Of `image`: which."""
-    programs: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    programs: tuple[str, ...] = Field(default=(), exclude_if=not_)
     """Of `image`: what jobs call in it."""
-    nccl_least: str = Field(default="", exclude_if=lambda each: not each)
+    nccl_least: str = Field(default="", exclude_if=not_)
     """Of `image`: the oldest NCCL that works in the pods of this site; empty for any."""
-    nccl_suspect: str = Field(default="", exclude_if=lambda each: not each)
+    nccl_suspect: str = Field(default="", exclude_if=not_)
     """Of `image`: an NCCL that is reported to crash on the V100 of this site."""
 
 
@@ -214,26 +212,22 @@ class Hop(Seen):
     """Priorities at NICs and switch ingress, traffic classes at switch egress."""
     pause_frames: int | None = None
     """PFC frames in both directions, over all priorities."""
-    pauses_received: dict[int, int] = Field(
-        default_factory=dict[int, int], exclude_if=lambda each: not each
-    )
+    pauses_received: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
     """By priority, where there were any: what the interface sends was paused."""
-    pauses_sent: dict[int, int] = Field(
-        default_factory=dict[int, int], exclude_if=lambda each: not each
-    )
+    pauses_sent: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
     """By priority, where there were any: what its neighbour sends was paused."""
-    storms: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=lambda each: not each)
+    storms: dict[int, int] = Field(default_factory=dict[int, int], exclude_if=not_)
     """By traffic class, where there were any: how often the PFC watchdog found its queue stuck."""
     discards: int | None = None
     out_of_sequence: int | None = None
     ecn_marked: int | None = None
-    shared: int = Field(default=0, exclude_if=lambda each: not each)
-    """How many probes of one round crossed it the same way; 0 for one alone. It counted all."""
     """Of a switch, what it marked; of a NIC, what arrived marked."""
+    shared: int = Field(default=0, exclude_if=not_)
+    """How many probes of one round crossed it the same way; 0 for one alone. It counted all."""
     retransmissions: int | None = Field(default=None, exclude_if=lambda each: each is None)
-    errors: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=lambda each: not each)
+    errors: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=not_)
     """Counter to growth, where it grew: a sound link has none."""
-    noted: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=lambda each: not each)
+    noted: dict[str, int] = Field(default_factory=dict[str, int], exclude_if=not_)
     """Likewise what fails nothing, and explains why a probe is slow."""
 
     @property
@@ -281,9 +275,9 @@ class ProbeEvidence(Seen):
     proven_at: str = ""
     """Of a probe that was skipped: when it was last proven; empty for never."""
     hops: tuple[Hop, ...] = ()
-    round: int = Field(default=0, exclude_if=lambda each: not each)
+    round: int = Field(default=0, exclude_if=not_)
     """Of probes that ran at once: their common number; 0 for a probe that ran alone."""
-    routing: tuple[RoutingSeen, ...] = Field(default=(), exclude_if=lambda each: not each)
+    routing: tuple[RoutingSeen, ...] = Field(default=(), exclude_if=not_)
     """Routed links on its way that carried no routes when it was over."""
 
 
@@ -320,7 +314,7 @@ class BesideSeen(Seen):
 class Evidence(Seen):
     """One run of acceptance."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
     cluster: str
     plan_digest: str
     run: int
@@ -347,10 +341,10 @@ class Evidence(Seen):
     last_proofs: dict[str, str] = Field(default_factory=dict[str, str])
     """`host rail` to the end of the last run before this one that proved it."""
     beside: tuple[BesideSeen, ...] | None = Field(
-        default=None, exclude_if=lambda value: value is None
+        default=None, exclude_if=lambda each: each is None
     )
     """Settings beside ours, as the look before the update found them; None: there was no look."""
-    scope: str = Field(default="", exclude_if=lambda each: not each)
+    scope: str = Field(default="", exclude_if=not_)
     """What a person asked for alone: a pass is none of the whole site."""
     max_age_days: int = Field(default=MAX_AGE_DAYS, exclude_if=lambda each: each == MAX_AGE_DAYS)
     """Days for which it counts."""
@@ -394,7 +388,7 @@ def parse_evidence(text: str) -> Evidence:
 
 
 def as_routing(device: str, lost: LostWay) -> RoutingSeen:
-    """One finding, for the evidence."""
+    """A lost route, for the evidence."""
     return RoutingSeen(
         device=device, where=lost.where, what=lost.what, fix=lost.fix, kind=lost.kind
     )

@@ -23,7 +23,7 @@ from components.acceptance.judge.log import (
     judge_perftest_text,
     judge_training_text,
 )
-from components.acceptance.judge.nccl_checks import NcclAsked
+from components.acceptance.judge.nccl import NcclAsked
 from components.acceptance.judge.perftest_findings import PerftestAsked
 from components.acceptance.logs.lines import read_chunks
 from components.cli.app import command_app, run, say

@@ -15,13 +15,12 @@ from components.acceptance.judge.log import (
     judge_perftest_text,
     judge_training_text,
 )
-from components.acceptance.judge.nccl import asked_of, nccl_floor
-from components.acceptance.judge.nccl_checks import Members, NcclAsked
+from components.acceptance.judge.nccl import NcclAsked, asked_of, members_of, nccl_floor
 from components.acceptance.judge.nccl_findings import judged_rows
-from components.acceptance.judge.verdict import EXIT_CODES, Finding, Verdict, verdict_for
+from components.acceptance.judge.verdict import EXIT_CODES, Verdict, row, verdict_for
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
-from components.acceptance.logs.training import parse_training_log
+from components.acceptance.logs.workloads import parse_training_log
 from components.submit.choose import Asked, JobKind
 
 OVER_TCP: Final = "railyard: launch over TCP"
@@ -86,14 +85,7 @@ def _judge(asked: Asked, limits: Limits, probe: Probe, log: str) -> list[LogVerd
 
 def _judge_nccl(limits: Limits, probe: Probe, log: str) -> LogVerdict:
     floor, origin = nccl_floor(limits, probe)
-    members = Members(
-        ranks=probe.ranks,
-        hosts=len(probe.nodes),
-        workers=frozenset(),
-        devices=limits.hcas or len(probe.rails),
-        what="adapters" if limits.hcas else "rails",
-    )
-    wanted = replace(asked_of(limits), floor_origin=origin, members=members)
+    wanted = replace(asked_of(limits), floor_origin=origin, members=members_of(limits, probe))
     return judge_nccl_text(log, limits.transport, floor, wanted)
 
 
@@ -119,15 +111,8 @@ def _compare(kind: JobKind, rdma: str, tcp: str) -> LogVerdict:
         verdict = verdict_for(ratio > 1)
         numbers = f"{pair[0]:.2f} {unit} over RDMA, {pair[1]:.2f} {unit} over TCP"
         actual = f"{numbers}: {ratio:.2f} times as much"
-    finding = Finding(
-        check="comparison",
-        subject="log",
-        verdict=verdict,
-        expected="more over RDMA than over TCP",
-        actual=actual,
-        next_step="" if verdict == "passed" else "read the two verdicts above",
-    )
-    return LogVerdict(verdict, EXIT_CODES[verdict], (finding,), actual)
+    expected, step = "more over RDMA than over TCP", "read the two verdicts above"
+    return LogVerdict.of((row("comparison", "log", verdict, expected, actual, step),), actual)
 
 
 def _busbw(text: str) -> float | None:

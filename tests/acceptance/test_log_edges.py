@@ -17,7 +17,7 @@ from components.acceptance.logs.nccl import Run, parse_nccl_log
 from components.acceptance.logs.nccl_paths import Paths
 from components.acceptance.logs.nccl_table import Table
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.training import parse_training_log
+from components.acceptance.logs.workloads import parse_training_log
 from tests.acceptance.recordings import load_nccl
 
 HEADER: Final = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"

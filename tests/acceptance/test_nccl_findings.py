@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from components.acceptance.judge.nccl_checks import Members, NcclAsked, judge_run, judge_runs
+from components.acceptance.judge.nccl import Members, NcclAsked, judge_run, judge_runs
 from components.acceptance.judge.nccl_findings import (
     judge_busbw,
     judge_correctness,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.acceptance.judge.log import judge_nccl_text
-from components.acceptance.judge.nccl_checks import NcclAsked
+from components.acceptance.judge.nccl import NcclAsked
 from components.acceptance.judge.nccl_findings import judge_hcas, judge_pace
 from components.acceptance.logs.log_model import NcclLog
 from components.acceptance.logs.nccl import parse_nccl_log

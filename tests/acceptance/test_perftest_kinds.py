@@ -14,9 +14,9 @@ import pytest
 from components.acceptance.evidence import RailLimit
 from components.acceptance.judge.log import judge_perftest_text
 from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
+from components.acceptance.logs.failures import WORDS
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.perftest_words import WORDS
 
 RULE: Final = "-" * 87 + "\n"
 HEAD: Final = """                    RDMA_Write BW Test

@@ -12,13 +12,13 @@ import pytest
 
 from components.acceptance.evidence import Evidence, parse_evidence
 from components.acceptance.judge.site import Report, judge_evidence
+from components.acceptance.report.figures import topology
 from components.acceptance.report.pictures import (
     MOST_DRAWN,
     Pair,
     Way,
     draw_heat,
     draw_topology,
-    states_of,
 )
 from components.acceptance.report.text import (
     compare_lines,
@@ -28,6 +28,8 @@ from components.acceptance.report.text import (
 )
 from components.acceptance.report.write import render_html, write_report
 from tests.lab_physics.site import Site, take_evidence
+
+LINK = re.compile(r'class="way (\w+)"><title>([^<]*)')
 
 
 @pytest.fixture(scope="module")
@@ -137,12 +139,28 @@ def test_a_run_is_compared_with_another(failed: Report, evidence: Evidence) -> N
     assert "Against run 1" in page
 
 
-def test_the_link_that_all_failed_pairs_share_is_bad() -> None:
-    states = states_of(
-        passed=[["a-l", "b-l"], ["b-l", "c-l"]],
-        failed=[["d-l", "b-l"], ["d-l", "c-l"], ["d-l", "e-l"]],
-    )
-    assert states == {"a-l": "good", "b-l": "good", "c-l": "good", "d-l": "bad", "e-l": "doubt"}
+def test_the_picture_shows_the_suspects_alone_as_bad() -> None:
+    site = Site()
+    site.break_port("gpu01", 1, mtu_bytes=1500)
+    report = judge_evidence(take_evidence(site))
+    assert [each.parts for each in report.suspects] == [(("link", "gpu01 rail-1"),)]
+    picture = topology(report)
+    assert {label: state for state, label in LINK.findall(picture)} == {
+        "gpu01 enp132s0 to leaf-01 1/2": "bad",
+        "gpu02 enp132s0 to leaf-01 1/4": "doubt",
+        "gpu01 enp5s0 to leaf-01 1/1": "good",
+        "gpu02 enp5s0 to leaf-01 1/3": "good",
+    }
+    assert "Red, look there first: gpu01 enp132s0 to leaf-01 1/2. " in picture
+
+
+def test_a_link_of_failed_pairs_without_a_suspect_is_in_doubt() -> None:
+    site = Site()
+    site.break_port("gpu01", 1, oper_up=False)
+    report = judge_evidence(take_evidence(site)).model_copy(update={"suspects": ()})
+    picture = topology(report)
+    assert [state for state, _ in LINK.findall(picture)].count("doubt") == 2
+    assert "Red, look there first" not in picture
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 16, 17, 128, 1000])

@@ -25,7 +25,6 @@ from components.acceptance.judge.workload_findings import (
     judge_totals,
     odd_steps,
 )
-from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.log_model import (
     Channels,
     DeepSpeedLog,
@@ -37,6 +36,7 @@ from components.acceptance.logs.log_model import (
     NcclLog,
     TrainingLog,
 )
+from components.acceptance.logs.workloads import parse_deepspeed_log
 from components.core.plain_text import counted
 
 Said = tuple[str, str, str]

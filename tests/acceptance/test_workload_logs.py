@@ -19,9 +19,8 @@ from components.acceptance.judge.workload_findings import (
     judge_scan_completeness,
     judge_totals,
 )
-from components.acceptance.logs.deepspeed import parse_deepspeed_log
 from components.acceptance.logs.log_model import DeepSpeedLog, MpiLog, ParseProblem, TrainingLog
-from components.acceptance.logs.training import parse_training_log
+from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
 from tests.acceptance.recordings import load_deepspeed, load_training
 
 RECORDED_SCANS = {

@@ -12,7 +12,6 @@ from typing import Final
 
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.verdict import Verdict
-from components.acceptance.logs.log_model import NcclLog
 from components.acceptance.logs.nccl_table import bus_factor
 from components.model.units import LARGEST_RDMA_MTU
 
@@ -91,19 +90,19 @@ def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
     ranks = len({line.rank for line in log.ranks})
     name = log.collective or item.probe.collective
     extra = 1 + _UNTIMED_RUNS / log.iterations
-    return _of_messages(item, name, (_message_bytes(log), extra), (ranks, ring))
+    message = sum((row.size_bytes or 0) * len(row.halves) for row in log.rows) * log.iterations
+    return _of_messages(item, name, (message, extra), (ranks, ring))
 
 
 def claimed_s(item: ProbeEvidence) -> float:
     """The seconds that the rows of a log took, by their own numbers, without warm-up runs."""
-    perftest = [row for run in item.perftest.runs for row in run.rows] if item.perftest else []
     sent = sum(
         row.size_bytes * row.iterations * 8 / (row.average_gbit_s * 1e9)
-        for row in perftest
+        for run in (item.perftest.runs if item.perftest else ())
+        for row in run.rows
         if row.average_gbit_s
     )
-    rows = item.nccl.rows if item.nccl else ()
-    halves = (half for row in rows for half in (row.out_of_place, row.in_place) if half)
+    halves = [half for row in (item.nccl.rows if item.nccl else ()) for half in row.halves]
     runs = (item.nccl.iterations if item.nccl else None) or 0
     return sent + sum(half.time_us for half in halves) * runs / 1e6
 
@@ -130,20 +129,12 @@ def show_size(count: int) -> str:
     return f"{count} B"
 
 
-def _message_bytes(log: NcclLog) -> int:
-    """The sizes of all rows times their iterations."""
-    halves = sum((row.size_bytes or 0) * (2 if row.in_place else 1) for row in log.rows)
-    return halves * (log.iterations or 0)
-
-
 def _of_messages(
     item: ProbeEvidence, collective: str, sent: tuple[int, float], world: tuple[int, bool]
 ) -> Sent:
     """What of `sent` crosses the boundary of a host, in each direction, on one rail."""
-    message, extra = sent
-    ranks, is_ring = world
+    (message, extra), (ranks, is_ring) = sent, world
     here = ranks / max(len(item.probe.nodes), 1)
-    rails = max(len(item.probe.rails), 1)
     name = collective.partition("_perf")[0]
     if name.startswith(("alltoall", "all_to_all")):
         # Every rank of a host sends each rank of the others its part, whatever the algorithm.
@@ -154,5 +145,5 @@ def _of_messages(
         # An all-reduce sends all of its data once up or down some tree; a gathering, at least what
         # the host itself has. A double tree sends it twice in places, as a ring nearly does.
         least, most = (1.0 if name == "all_reduce" else here / ranks), 2.0
-    part = message / rails
+    part = message / max(len(item.probe.rails), 1)
     return Sent(round(part * least), round(part * most * extra * _FLAGS), is_certain=least == most)

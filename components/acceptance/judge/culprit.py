@@ -12,18 +12,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from typing import Final, NamedTuple
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
 from components.acceptance.judge.halves import next_collectives
-from components.acceptance.judge.verdict import Finding
+from components.acceptance.judge.verdict import SLOW_TEST, Finding, row
 from components.acceptance.seen import Seen
 
-SLOW: Final = 0.85
-"""A test below this share of its siblings' median is slow. A link that lost 20 % must be found, and
-tests of one link differ by about 3 %: a limit of 0.80 would miss half of such links."""
 FEWEST_SIBLINGS: Final = 3
 """Fewer have no median that one bad link among them leaves alone."""
 BY_CHANCE: Final = 0.005
@@ -141,6 +138,11 @@ class Suspect(Seen):
     text: str
     next_step: str
 
+    @property
+    def headline(self) -> str:
+        """How a report begins with it."""
+        return f"{'Most likely' if self.parts else 'Unclear'}: {self.text}"
+
 
 Marks = Mapping[Part, str]
 """Parts to what their counters or their host's health say against them."""
@@ -161,11 +163,11 @@ def find_bad(results: Sequence[PairResult]) -> dict[int, float | None]:
         shares.sort()
     found: dict[int, float | None] = {}
     for index, each in enumerate(results):
-        least = SLOW * max(_usual(by_key[key], each.share or 0.0) for key in _keys(each))
+        least = SLOW_TEST * max(_usual(by_key[key], each.share or 0.0) for key in _keys(each))
         if each.failed:
             found[index] = None
         elif each.share is not None and each.share < least:
-            found[index] = each.share / least * SLOW
+            found[index] = each.share / least * SLOW_TEST
     return found
 
 
@@ -203,7 +205,12 @@ def find_suspects(results: Sequence[PairResult], marks: Marks) -> tuple[Suspect,
             break
         found.append(_suspect(best, through[best[0]], all_bad, marks, results))
         left -= through[best[0]]
-    return (*found, *_unclear(results, sorted(left)))
+    if left:
+        first = results[min(left)]
+        text = f"no part explains {first.probe} and {len(left) - 1} other bad tests"
+        step = f"run it again; pair {first.sender} and {first.receiver} with other hosts"
+        found.append(Suspect(text=text, next_step=step))
+    return tuple(found)
 
 
 def _odds(part: Part, bad: int, right: int, sizes: Mapping[str, int]) -> float:
@@ -296,31 +303,16 @@ def _misplugged(results: Sequence[PairResult]) -> Iterator[Suspect]:
         )
 
 
-def _unclear(results: Sequence[PairResult], left: Sequence[int]) -> Iterator[Suspect]:
-    """Bad tests that no part explains better than chance."""
-    if left:
-        first = results[left[0]]
-        yield Suspect(
-            text=f"no part explains {first.probe} and {len(left) - 1} other bad tests",
-            next_step=f"run it again; pair {first.sender} and {first.receiver} with other hosts",
-        )
-
-
 def judge_pairs(
     probes: Sequence[ProbeEvidence], findings: Sequence[Finding], limits: Limits
 ) -> tuple[list[Finding], tuple[Suspect, ...]]:
     """The tests that passed and are slower than their siblings, and what explains all bad ones."""
     results = pair_results(probes, findings, limits)
     bad = find_bad(results)
+    expected = f"at least {SLOW_TEST:.0%} of the median of like tests"
+    step = "compare what the report says is most likely"
     slow = [
-        Finding(
-            check="siblings",
-            subject=results[index].probe,
-            verdict="failed",
-            expected=f"at least {SLOW:.0%} of the median of like tests",
-            actual=f"{share:.0%} of it",
-            next_step="compare what the report says is most likely",
-        )
+        row("siblings", results[index].probe, "failed", expected, f"{share:.0%} of it", step)
         for index, share in bad.items()
         if share is not None
     ]
@@ -357,7 +349,7 @@ def pair_results(
     wrong = [each for each in findings if each.verdict == "failed"]
     failed = {each.subject for each in wrong if each.check in {"run", "bandwidth"}}
     return [
-        replace(_pair_result(item, rates), failed=item.probe.name in failed)
+        _pair_result(item, rates, failed=item.probe.name in failed)
         for item in probes
         if item.probe.kind == "perftest"
         and item.outcome in {"completed", "failed", "timed_out"}
@@ -365,7 +357,7 @@ def pair_results(
     ]
 
 
-def _pair_result(item: ProbeEvidence, rates: Mapping[str, float]) -> PairResult:
+def _pair_result(item: ProbeEvidence, rates: Mapping[str, float], *, failed: bool) -> PairResult:
     (sender, receiver), (rail,) = item.probe.nodes, item.probe.rails
     way = [hop for hop in item.hops if hop.direction == f"{sender} -> {receiver}"]
     roles = Counter(hop.role for hop in way)
@@ -375,16 +367,17 @@ def _pair_result(item: ProbeEvidence, rates: Mapping[str, float]) -> PairResult:
     nics = [hops.get("sender_nic"), hops.get("receiver_nic")]
     up = [hop.place for hop in way if hop.role == "uplink_egress" and hop.total_bytes]
     log = item.perftest if item.outcome == "completed" else None
-    row = max(log.rows, key=lambda each: each.size_bytes, default=None) if log else None
+    largest = log.largest if log else None
     rate = item.probe.rates.get(rail) or rates.get(rail, 0.0)
-    missed = zip(item.probe.nodes, nics, ends, strict=True) if row else ()
+    missed = zip(item.probe.nodes, nics, ends, strict=True) if largest else ()
     return PairResult(
         probe=item.probe.name,
         sender=sender,
         receiver=receiver,
         rail=rail,
-        share=row.average_gbit_s / rate if row and rate else None,
-        test=f"{log.test} {row.size_bytes} {log.bidirectional}" if log and row else "",
+        share=largest.average_gbit_s / rate if largest and rate else None,
+        failed=failed,
+        test=f"{log.test} {largest.size_bytes} {log.bidirectional}" if log and largest else "",
         gpu_memory="--use_cuda" in item.command,
         leaves=(ends[0].device if ends[0] else "", ends[1].device if ends[1] else ""),
         ports=(ends[0].place if ends[0] else "", ends[1].place if ends[1] else ""),

@@ -1,5 +1,6 @@
-"""Judges where a probe's bytes went on InfiniBand: through all adapters of every worker.
+"""Judges what the fabric did with a probe's bytes: links between leaves, routes and adapters.
 
+On InfiniBand they must go through all adapters of every worker.
 A cloud shows no switch of its fabric, and InfiniBand has no DSCP: there is no class to be wrong.
 What can be proven are the adapters' own counters: that the bytes left and arrived there, and that
 no adapter stood idle while others did its share.
@@ -13,6 +14,7 @@ from typing import Final
 
 from components.acceptance.between_leaves import is_telling
 from components.acceptance.evidence import (
+    BesideSeen,
     Evidence,
     Hop,
     Limits,
@@ -21,7 +23,7 @@ from components.acceptance.evidence import (
     has_two_directions,
     sends_back,
 )
-from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
+from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
 from components.acceptance.judge.path import DARK
 from components.acceptance.judge.verdict import Finding, overall_verdict, row
 
@@ -36,65 +38,75 @@ _STEP: Final = (
 
 def warn_spread(item: ProbeEvidence) -> list[Finding]:
     """Warnings: the links that carried nothing of a test of many connections."""
-    return [] if item.outcome != "completed" else [*_warnings(item)]
-
-
-def _warnings(item: ProbeEvidence) -> Iterator[Finding]:
     lost = {(seen.device, seen.where) for seen in item.routing if seen.kind == "lost"}
     uplinks = [
         hop
         for hop in item.hops
         if hop.role == "uplink_egress" and (hop.device, f"port {hop.interface}") not in lost
     ]
+    found: list[Finding] = []
     for (rail, direction), group in groupby(uplinks, key=lambda hop: (hop.rail, hop.direction)):
         hops = list(group)
-        seen = [hop for hop in hops if hop.status == "observed" and hop.total_bytes is not None]
-        if len(seen) == len(hops) and is_telling(item.probe.flows, len(hops)):
-            yield from _idle(item, f"{rail}, {direction}", hops)
+        seen = all(hop.status == "observed" and hop.total_bytes is not None for hop in hops)
+        if item.outcome == "completed" and seen and is_telling(item.probe.flows, len(hops)):
+            found += _idle(item, f"{rail}, {direction}", hops)
+    return found
 
 
 def _idle(item: ProbeEvidence, where: str, hops: list[Hop]) -> Iterator[Finding]:
-    total = sum(hop.total_bytes or 0 for hop in hops)
-    idle = [hop for hop in hops if (hop.total_bytes or 0) < total / len(hops) * _IDLE_SPREAD_SHARE]
-    flows = item.probe.flows
+    total, flows = sum(hop.total_bytes or 0 for hop in hops), item.probe.flows
     expected = f"{where}: a share of {flows} connections on each of {len(hops)} links"
-    for hop in idle:
-        actual = f"{show_size(hop.total_bytes or 0)} of {show_size(total)} at {hop.place}"
-        yield row("spread", item.probe.name, "failed", expected, actual, _STEP).because(
-            f"{hop.place} carried none of {flows} connections, though its session is up"
-        )
+    for hop in hops:
+        carried = hop.total_bytes or 0
+        if carried < total / len(hops) * _IDLE_SPREAD_SHARE:
+            actual = f"{show_size(carried)} of {show_size(total)} at {hop.place}"
+            why = f"{hop.place} carried none of {flows} connections, though its session is up"
+            yield row("spread", item.probe.name, "failed", expected, actual, _STEP).because(why)
 
 
-def judge_routing(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """Those on the way of a probe that did not pass."""
-    return [found for found, explains in _findings(evidence, judged) if explains]
+def judge_causes(
+    evidence: Evidence, judged: Sequence[Finding]
+) -> tuple[list[Finding], list[Finding]]:
+    """Settings of others and lost routes on the way of probes.
+
+    Returns:
+        Those that may explain why a probe did not pass; and the others, as warnings: the probes
+        passed in spite of them, without congestion or by other links.
+    """
+    bad = [each for each in judged if each.verdict in {"failed", "error"}]
+    found: tuple[list[Finding], list[Finding]] = ([], [])
+    for seen, probes in _on_the_way(evidence):
+        wrong = [each for each in bad if each.subject in probes]
+        names = ", ".join(dict.fromkeys(each.subject for each in wrong))
+        why = f"it may be why these did not pass: {names}" if names else ""
+        verdict = overall_verdict(wrong) if wrong else "failed"
+        if isinstance(seen, RoutingSeen):
+            expected = f"{seen.where}: BGP with every neighbour of the file"
+            cause = row("routing", seen.device, verdict, expected, seen.what, seen.fix)
+            why = why or "the probes took other links"
+        else:
+            expected = f"{seen.setting} {seen.harmless}"
+            actual = f"{seen.actual}; not ours, and it breaks {seen.breaks}"
+            cause = row("beside", seen.device, verdict, expected, actual, seen.fix)
+            why = f"as the update found it before it began{'; ' if why else ''}{why}"
+        found[not wrong].append(cause.because(why))
+    return found
 
 
-def warn_routing(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """All others: the probes passed by other links."""
-    return [found for found, explains in _findings(evidence, judged) if not explains]
-
-
-def _findings(evidence: Evidence, judged: Sequence[Finding]) -> Iterator[tuple[Finding, bool]]:
-    over: dict[RoutingSeen, list[str]] = {}
+def _on_the_way(evidence: Evidence) -> Iterator[tuple[BesideSeen | RoutingSeen, set[str]]]:
+    """Each setting and route with the probes that pass it."""
+    for seen in evidence.beside or ():
+        names = {
+            item.probe.name
+            for item in evidence.probes
+            if seen.device in {*item.probe.nodes, *(hop.device for hop in item.hops)}
+        }
+        yield seen, names
+    over: dict[RoutingSeen, set[str]] = {}
     for item in evidence.probes:
         for seen in item.routing:
-            over.setdefault(seen, []).append(item.probe.name)
-    for seen, probes in over.items():
-        wrong = [
-            found
-            for found in judged
-            if found.subject in probes and found.verdict in {"failed", "error"}
-        ]
-        yield _finding(seen, wrong), bool(wrong)
-
-
-def _finding(seen: RoutingSeen, wrong: Sequence[Finding]) -> Finding:
-    names = ", ".join(dict.fromkeys(found.subject for found in wrong))
-    why = f"it may be why these did not pass: {names}" if names else "the probes took other links"
-    verdict = overall_verdict(wrong) if wrong else "failed"
-    expected = f"{seen.where}: BGP with every neighbour of the file"
-    return row("routing", seen.device, verdict, expected, seen.what, seen.fix).because(why)
+            over.setdefault(seen, set()).add(item.probe.name)
+    yield from over.items()
 
 
 _IDLE_SHARE = 0.5
@@ -102,7 +114,7 @@ _IDLE_SHARE = 0.5
 
 
 def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """One finding per worker and direction."""
+    """One finding per worker and direction of InfiniBand."""
     hops = sorted(item.hops, key=lambda hop: hop.direction)
     if not hops:
         return [_unproven(item, "every worker", "no counter was read")]
@@ -111,19 +123,16 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
         both = has_two_directions(item.probe)
         hops = [hop for hop in hops if both or not sends_back(item.probe, hop.direction)]
     return [
-        _judge_direction(
-            item, way, list(group), limits, sent_bytes(item, back=sends_back(item.probe, way))
-        )
+        _judge_direction(item, way, list(group), limits)
         for way, group in groupby(hops, key=lambda hop: hop.direction)
     ]
 
 
-def _judge_direction(
-    item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits, wanted: Sent
-) -> Finding:
-    name, counters = item.probe.name, f"{where}: counters of its adapters"
+def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
+    name = item.probe.name
+    wanted = sent_bytes(item, back=sends_back(item.probe, where))
     if all(hop.status == "no_login" for hop in hops):
-        return row(_CHECK, name, "skipped", counters, DARK)
+        return row(_CHECK, name, "skipped", f"{where}: counters of its adapters", DARK)
     blind = next((hop for hop in hops if hop.status != "observed"), None)
     if blind is not None:
         return _unproven(item, where, f"{blind.device}: {blind.detail or 'not observed'}")
@@ -136,9 +145,8 @@ def _judge_direction(
     actual = f"{show_size(total)} through {len(busy)}"
     step = "look at NCCL's list of adapters, and at ibstat on that worker"
     found = row(_CHECK, name, verdict, expected, actual, step)
-    if verdict == "passed" or not lazy:
-        return found
-    return found.because(f"adapters without their share: {lazy}")
+    is_lazy = lazy and verdict != "passed"
+    return found.because(f"adapters without their share: {lazy}") if is_lazy else found
 
 
 def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:

@@ -47,20 +47,15 @@ def next_collectives(
 ) -> tuple[str, str] | None:
     """What the collectives of a run say together, and which to run next; None if they passed."""
     wrong = {each.subject for each in findings if each.verdict == "failed"}
-    ran = [
-        item.probe
-        for item in probes
-        if item.probe.kind == "nccl" and item.outcome not in {"skipped", "not_run"}
-    ]
+    some = [item for item in probes if item.outcome not in {"skipped", "not_run"}]
+    ran = [item.probe for item in some if item.probe.kind == "nccl"]
     failed = [probe for probe in ran if probe.name in wrong and len(probe.nodes) > 2]  # noqa: PLR2004 - two hosts are a pair
     if not failed:
         return None
     whole = max(failed, key=lambda probe: len(probe.nodes))
     alike = [probe for probe in ran if probe.collective == whole.collective]
-    step = next_halves(
-        whole.nodes,
-        {frozenset(probe.nodes): probe.name not in wrong for probe in alike},
-    )
+    passed = {frozenset(probe.nodes): probe.name not in wrong for probe in alike}
+    step = next_halves(whole.nodes, passed)
     runs = " and over ".join(", ".join(run) for run in step.runs)
     said = f"; {step.text}" if step.found else ""
     todo = f"run {whole.collective} over {runs}" if runs else "look at what is said of these hosts"
@@ -68,20 +63,16 @@ def next_collectives(
 
 
 class _Ask(NamedTuple):
-    """A group whose result is not known."""
-
     hosts: Group
+    """A group whose result is not known."""
 
 
 def next_halves(hosts: Sequence[str], results: Results) -> Halving:
     """The next collectives to run after one over all hosts failed; log2 n steps for one bad host.
 
     A half of one host is run with a host of a group that passed, because a collective of one host
-    does not use the network. Where both halves pass, the hosts are found that fail together.
-
-    Args:
-        hosts: All hosts of the collective that failed, best sorted by leaf.
-        results: What groups came to so far.
+    does not use the network. If both halves pass, the hosts are found that fail together. Hosts
+    are best sorted by leaf.
     """
     said = [*_search(tuple(hosts), results)]
     return Halving(

@@ -58,17 +58,15 @@ def _lacks(item: ProbeEvidence, log: ImageLog) -> Iterator[Lack]:
         if not log.programs.get(program):
             yield program, f"has no {program}", _remedy(program)
     if log.uid != "0":
-        user = f"runs as user {log.uid or 'unknown'}"
-        yield "root", user, f"remove USER from the image: {_CONTRACT}"
+        has = f"runs as user {log.uid or 'unknown'}"
+        yield "root", has, f"remove USER from the image: {_CONTRACT}"
     yield from _mpi_lacks(log)
     yield from _nccl_lacks(item.probe, log)
     for missing in log.missing:
         program, _, library = missing.partition(" ")
-        yield (
-            f"{library} for {program}",
-            f"has no {library}, which {program} is linked with",
-            "install the library, or put its folder into ENV LD_LIBRARY_PATH of the image",
-        )
+        step = "install the library, or put its folder into ENV LD_LIBRARY_PATH of the image"
+        has = f"has no {library}, which {program} is linked with"
+        yield f"{library} for {program}", has, step
     if SSHD in needed:
         yield from _login_lacks(log)
 
@@ -86,26 +84,18 @@ def _remedy(program: str) -> str:
 def _mpi_lacks(log: ImageLog) -> Iterator[Lack]:
     for program, word in log.mpi.items():
         if word == "no":
-            yield (
-                f"{program} built with MPI=1",
-                f"has {program} without MPI: each rank would be a job of its own",
-                f"build nccl-tests with MPI=1: {_CONTRACT}",
-            )
+            has = f"has {program} without MPI: each rank would be a job of its own"
+            yield f"{program} built with MPI=1", has, f"build nccl-tests with MPI=1: {_CONTRACT}"
     mpirun = next((path for name, path in log.programs.items() if name.endswith("mpirun")), "")
     if not mpirun:
         return
     if not any(name in log.mpirun_version for name in _MPIS):
-        yield (
-            "mpirun of Open MPI",
-            f"has another mpirun: {log.mpirun_version or 'it prints no version'}",
-            "name Open MPI's in jobs.programs.mpirun",
-        )
+        has = f"has another mpirun: {log.mpirun_version or 'it prints no version'}"
+        yield "mpirun of Open MPI", has, "name Open MPI's in jobs.programs.mpirun"
     elif not log.daemon:
-        yield (
-            "orted or prted beside mpirun",
-            f"has neither orted nor prted in {mpirun.rpartition('/')[0]}",
-            "name the whole path of Open MPI's own mpirun in jobs.programs.mpirun",
-        )
+        has = f"has neither orted nor prted in {mpirun.rpartition('/')[0]}"
+        step = "name the whole path of Open MPI's own mpirun in jobs.programs.mpirun"
+        yield "orted or prted beside mpirun", has, step
 
 
 def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[Lack]:
@@ -114,17 +104,12 @@ def _nccl_lacks(probe: Probe, log: ImageLog) -> Iterator[Lack]:
     for program, release in log.nccl.items():
         if not least or not release or parse_numbers(release) >= parse_numbers(least):
             continue
-        newer = (
-            "take an image whose PyTorch brings it, as 2.7.0 does"
-            if program == _TORCH
-            else f"take an image that has it, or build one with: railyard image build ({_CONTRACT})"
-        )
+        step = f"take an image that has it, or build one with: railyard image build ({_CONTRACT})"
+        if program == _TORCH:
+            step = "take an image whose PyTorch brings it, as 2.7.0 does"
         fails = "fails in macvlan pods on shared cards (NVIDIA/nccl#1573)"
-        yield (
-            f"NCCL {least} or newer for {program}",
-            f"has NCCL {release} for {program}, which {fails}: {_HIDDEN_GID}",
-            newer,
-        )
+        has = f"has NCCL {release} for {program}, which {fails}: {_HIDDEN_GID}"
+        yield f"NCCL {least} or newer for {program}", has, step
 
 
 def _nccl_doubts(probe: Probe, log: ImageLog) -> Iterator[str]:
@@ -139,20 +124,13 @@ def _nccl_doubts(probe: Probe, log: ImageLog) -> Iterator[str]:
 
 
 def _login_lacks(log: ImageLog) -> Iterator[Lack]:
-    if not log.login:
-        return
-    if log.login != "ok":
+    if log.login and log.login != "ok":
         said = next((line for line in log.said if line), "it said nothing")
         more = next((line for line in log.said if "not allowed" in line or "REFUSED" in line), "")
         because = f"{said}; {more}" if more and more != said else said
-        yield (
-            "root to log in over SSH by key",
-            f"lets no login in: {because}",
-            f"mend its sshd: make /run/sshd, and let root log in by key ({_CONTRACT})",
-        )
-    elif log.home != "/root":
-        yield (
-            "/root as home of root",
-            f"has {log.home or 'no folder'} as home of root, and the key is mounted at /root/.ssh",
-            "give root the home /root in /etc/passwd",
-        )
+        step = f"mend its sshd: make /run/sshd, and let root log in by key ({_CONTRACT})"
+        yield "root to log in over SSH by key", f"lets no login in: {because}", step
+    elif log.login and log.home != "/root":
+        home = log.home or "no folder"
+        has = f"has {home} as home of root, and the key is mounted at /root/.ssh"
+        yield "/root as home of root", has, "give root the home /root in /etc/passwd"

@@ -1,4 +1,4 @@
-"""Judges what the workers saw of their InfiniBand fabric. Pure.
+"""Judges what the workers saw of their InfiniBand fabric, its rails and its paths. Pure.
 
 One row per host and question, and one per question to the whole fabric. What was not seen is an
 error, what was not asked is skipped; neither is a pass.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from components.acceptance.judge.ib_paths import FABRIC, judge_paths, judge_rails
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.ib_facts import (
     ACTIVE,
@@ -20,9 +19,14 @@ from components.acceptance.logs.ib_facts import (
     Diagnosis,
     IbFacts,
     IbPort,
+    PathAnswer,
     SubnetManager,
 )
 from components.acceptance.probes.ib_limits import IbLimits, PartitionLimit
+from components.acceptance.probes.ib_paths import PathAsk, RailLimit
+
+FABRIC: Final = "fabric"
+"""Subject of the rows that are about no single host."""
 
 _DOWN: Final = "1: DOWN"
 _FIX_STATE: Final = {
@@ -52,8 +56,8 @@ def judge_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Find
     found: list[Finding] = []
     for host, seen in sorted(facts.items()):
         found += _judge_host(host, seen, limits)
-        found += judge_paths(host, facts, () if seen.why_nothing else limits.paths.get(host, ()))
-    found += judge_rails(facts, limits)
+        found += _judge_paths(host, facts, () if seen.why_nothing else limits.paths.get(host, ()))
+    found += (_judge_rail(facts, rail) for rail in limits.rails)
     return [*found, *_judge_managers(facts, limits), *_judge_diagnosis(facts, limits)]
 
 
@@ -64,10 +68,10 @@ def warn_ib(facts: Mapping[str, IbFacts], limits: IbLimits | None) -> list[Findi
         return []
     step = "read ibdiagnet2.log of a run by hand"
     return [
-        row(f"ibdiagnet {stage.name}", FABRIC, "failed", "no warnings",
-            f"{stage.warnings} warnings, {stage.errors} errors", step).because(stage.comment)
-        for stage in diagnosis.stages
-        if stage.warnings or (stage.errors and stage.name not in _MATTERS)
+        row(f"ibdiagnet {each.name}", FABRIC, "failed", "no warnings",
+            f"{each.warnings} warnings, {each.errors} errors", step).because(each.comment)
+        for each in diagnosis.stages
+        if each.warnings or (each.errors and each.name not in _MATTERS)
     ]  # fmt: skip
 
 
@@ -77,19 +81,30 @@ def _judge_host(host: str, seen: IbFacts, limits: IbLimits) -> Iterator[Finding]
         yield row("ib ports", host, "error", "an answer", seen.why_nothing, step)
         return
     yield _judge_ports(host, seen.ports, limits)
-    yield _judge_rate(host, seen.ports, limits)
-    yield _judge_mtu(host, seen.ports, limits)
+    rates = {port.name: port.rate_gbit_s for port in seen.ports}
+    expected = f"every port at {limits.rate_gbit_s:g} Gbit/s"
+    step = "a link that trained to less has a bad cable or transceiver: `mlxlink -d <hca> -m`"
+    yield row("ib rate", host, *_on_every_port(rates, limits.rate_gbit_s, expected), step)
+    mtus = {port.name: port.active_mtu_bytes for port in seen.ports}
+    expected = f"active MTU of {limits.mtu_bytes} on every port"
+    step = "look at `show interfaces ib` of its switch port: the smaller end wins"
+    verdict, expected, actual = _on_every_port(mtus, limits.mtu_bytes, expected)
+    if None in mtus.values() or not mtus:
+        verdict, step = "error", "install ibverbs-utils on that host"
+    yield row("ib mtu", host, verdict, expected, actual, step)
     for partition in limits.partitions:
-        found = _judge_partition(host, seen.ports, partition)
-        if found is not None:
-            yield found
+        if partition.exclusive or host in partition.members:
+            yield _judge_partition(host, seen.ports, partition)
     yield _judge_manager(host, seen)
 
 
 def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
     down = [port for port in ports if port.state != ACTIVE]
     active = len(ports) - len(down)
-    states = ", ".join(f"{port.name} {port.state}{_cable(port, limits)}" for port in down)
+    # The switch port at the other end of a cable that carries nothing, if the file has it.
+    far = {port.name: limits.cables.get(port.guid) for port in down if port.state == _DOWN}
+    cables = {name: f" (cable to {place})" for name, place in far.items() if place}
+    states = ", ".join(f"{port.name} {port.state}{cables.get(port.name, '')}" for port in down)
     steps = {_FIX_STATE.get(port.state, "look at ibstat on that host") for port in down}
     step = "; ".join(sorted(steps)) or "compare `hcas` of the file with ibstat on that host"
     expected = f"{limits.hcas} active InfiniBand ports"
@@ -97,47 +112,21 @@ def _judge_ports(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Find
     return row("ib ports", host, verdict_for(active >= limits.hcas), expected, actual, step)
 
 
-def _cable(port: IbPort, limits: IbLimits) -> str:
-    """The switch port at the other end of a cable that carries nothing, where the file says it."""
-    far = limits.cables.get(port.guid) if port.state == _DOWN else None
-    return f" (cable to {far})" if far else ""
-
-
-def _judge_rate(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
-    rates = {port.name: port.rate_gbit_s for port in ports}
-    expected = f"every port at {limits.rate_gbit_s:g} Gbit/s"
-    step = "a link that trained to less has a bad cable or transceiver: `mlxlink -d <hca> -m`"
-    verdict, actual = _on_every_port(rates, limits.rate_gbit_s)
-    return row("ib rate", host, verdict, expected, actual, step)
-
-
-def _judge_mtu(host: str, ports: tuple[IbPort, ...], limits: IbLimits) -> Finding:
-    mtus = {port.name: port.active_mtu_bytes for port in ports}
-    expected = f"active MTU of {limits.mtu_bytes} on every port"
-    verdict, actual = _on_every_port(mtus, limits.mtu_bytes)
-    step = "look at `show interfaces ib` of its switch port: the smaller end wins"
-    if None in mtus.values() or not ports:
-        verdict, step = "error", "install ibverbs-utils on that host"
-    return row("ib mtu", host, verdict, expected, actual, step)
-
-
-def _on_every_port(values: Mapping[str, float | None], wanted: float) -> tuple[Verdict, str]:
+def _on_every_port(
+    values: Mapping[str, float | None], wanted: float, expected: str
+) -> tuple[Verdict, str, str]:
     if not values:
-        return "error", "no port was seen"
-    wrong = [f"{name} {_number(value)}" for name, value in values.items() if value != wanted]
-    return verdict_for(not wrong), ", ".join(wrong) or "all have it"
+        return "error", expected, "no port was seen"
+    wrong = [
+        f"{name} {'unknown' if value is None else f'{value:g}'}"
+        for name, value in values.items()
+        if value != wanted
+    ]
+    return verdict_for(not wrong), expected, ", ".join(wrong) or "all have it"
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:g}"
-
-
-def _judge_partition(
-    host: str, ports: tuple[IbPort, ...], partition: PartitionLimit
-) -> Finding | None:
+def _judge_partition(host: str, ports: tuple[IbPort, ...], partition: PartitionLimit) -> Finding:
     kind = partition.members.get(host)
-    if kind is None and not partition.exclusive:
-        return None
     guids = partition.ports.get(host, tuple(port.guid for port in ports))
     wrong = _wrong_keys(ports, guids, partition, kind)
     name, key = f"partition {partition.name}", f"0x{partition.pkey:04x}"
@@ -147,11 +136,8 @@ def _judge_partition(
         expected = f"{key} on {which}, full"
     step = f"compare `show ib partition` of the master, or UFM's PKeys, with the file: {key}"
     good = (bool(guids) or kind is None) and not wrong
-    return row(name, host, verdict_for(good), expected, ", ".join(wrong) or _seen(kind), step)
-
-
-def _seen(kind: str | None) -> str:
-    return "none has it" if kind is None else "all have it"
+    actual = ", ".join(wrong) or ("none has it" if kind is None else "all have it")
+    return row(name, host, verdict_for(good), expected, actual, step)
 
 
 def _wrong_keys(
@@ -183,6 +169,76 @@ def _wrong_keys(
     ]
 
 
+def _judge_rail(facts: Mapping[str, IbFacts], rail: RailLimit) -> Finding:
+    """The ports of a rail are set up, by one subnet manager, in one subnet."""
+    found = {
+        host: port
+        for host, guid in rail.ports.items()
+        if host in facts
+        for port in facts[host].ports
+        if port.guid == guid
+    }
+    down = [host for host, port in found.items() if port.state != ACTIVE]
+    subnets = {(port.prefix, port.sm_lid) for host, port in found.items() if host not in down}
+    unseen = sorted({*rail.ports} - {*found})
+    said = [f"{host} is not set up" for host in down]
+    said += [f"{host} was not seen" for host in unseen]
+    said += [f"{len(subnets)} subnets or managers"] if len(subnets) > 1 else []
+    verdict: Verdict = (
+        "error" if unseen and not down else verdict_for(len(subnets) == 1 and not said)
+    )
+    expected = f"{len(rail.ports)} ports in one subnet, set up by one manager"
+    step = "compare the cables of this HCA with the file, host by host"
+    return row(
+        f"rail {rail.name}", FABRIC, verdict, expected, "; ".join(said) or "so they are", step
+    )
+
+
+def _judge_paths(
+    host: str, facts: Mapping[str, IbFacts], asks: tuple[PathAsk, ...]
+) -> Iterator[Finding]:
+    """One row a partition: a member gets a path, and who is none gets none.
+
+    A port that is not set up has no path at all, which is not the partition's fault: `ib ports`
+    tells it.
+    """
+    down = {
+        port.guid: f"{name} {port.name}"
+        for name, seen in facts.items()
+        for port in seen.ports
+        if port.state != ACTIVE
+    }
+    for partition in dict.fromkeys(ask.partition for ask in asks):
+        own = [ask for ask in asks if ask.partition == partition]
+        ends = dict.fromkeys(guid for ask in own for guid in (ask.source, ask.target))
+        lost = [down[guid] for guid in ends if guid in down]
+        yield _judge_path(host, facts[host].paths, own, lost)
+
+
+def _judge_path(
+    host: str, answers: Mapping[str, PathAnswer], asks: list[PathAsk], lost: list[str]
+) -> Finding:
+    said = [_say(ask, answers.get(ask.name)) for ask in asks]
+    actual = ", ".join(text for _, text in said)
+    verdicts = {found for found, _ in said}
+    verdict: Verdict = "error" if "error" in verdicts else "passed"
+    verdict = "failed" if "failed" in verdicts else verdict
+    if lost:
+        verdict, actual = "skipped", f"not set up: {', '.join(lost)}"
+    step = "compare the members of the partition where the subnet manager runs with the file"
+    expected = ", ".join(f"{'a' if ask.wanted else 'no'} path to {ask.to}" for ask in asks)
+    return row(f"paths in {asks[0].partition}", host, verdict, expected, actual, step)
+
+
+def _say(ask: PathAsk, answer: PathAnswer | None) -> tuple[Verdict, str]:
+    if answer is None:
+        return "error", f"{ask.to}: not asked, since no subnet manager answered"
+    if answer.why_nothing:
+        return "error", f"{ask.to}: {answer.why_nothing}"
+    said = f"{'a' if answer.found else 'no'} path to {ask.to}"
+    return verdict_for(answer.found == ask.wanted), said
+
+
 def _judge_manager(host: str, seen: IbFacts) -> Finding:
     manager, expected = seen.manager, "a master that answers"
     if manager is None:
@@ -207,7 +263,9 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
         step = "cable the switches into one subnet, or describe two sites"
         yield row("one subnet", FABRIC, "failed", "one subnet manager for all hosts", guids, step)
     asked = next((seen for seen in facts.values() if seen.managers), None)
-    expected = _expected(limits)
+    expected = "one master"
+    if limits.master_priority is not None:
+        expected += f" of priority {limits.master_priority}, {limits.standbys} standing by"
     if asked is None:
         whys = sorted({seen.why_no_managers or seen.why_nothing for seen in facts.values()})
         yield row("one master", FABRIC, "error", expected, "; ".join(whys), _INSTALL)
@@ -220,12 +278,6 @@ def _judge_managers(facts: Mapping[str, IbFacts], limits: IbLimits) -> Iterator[
     actual = "; ".join(map(_show, asked.managers))
     step = "stop the one that is not in the file, or correct sm_priority: equal ones decide by GUID"
     yield row("one master", FABRIC, verdict_for(right), expected, actual, step)
-
-
-def _expected(limits: IbLimits) -> str:
-    if limits.master_priority is None:
-        return "one master"
-    return f"one master of priority {limits.master_priority}, {limits.standbys} standing by"
 
 
 def _diagnosis_of(facts: Mapping[str, IbFacts]) -> Diagnosis | None:

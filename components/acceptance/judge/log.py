@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Probe
-from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, NcclAsked, judge_runs
+from components.acceptance.judge.nccl import NcclAsked, judge_framework, judge_runs
 from components.acceptance.judge.nccl_findings import judged_rows, show_bytes
 from components.acceptance.judge.nccl_ways import Expectation
 from components.acceptance.judge.node import judge_node
@@ -32,23 +32,15 @@ from components.acceptance.judge.workload_findings import (
     judge_totals,
     odd_steps,
     slowest_of_largest,
-    unknown_transport,
 )
-from components.acceptance.logs.deepspeed import parse_deepspeed_log
-from components.acceptance.logs.log_model import NcclLog, ParseProblem, PerftestLog
+from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem, PerftestLog
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
-from components.acceptance.logs.training import parse_training_log
+from components.acceptance.logs.workloads import parse_deepspeed_log, parse_training_log
 from components.core.plain_text import counted
 
 Source = str | Iterable[str]
 """A text, or its pieces in order."""
-_MARKS: dict[Verdict, str] = {
-    "passed": "PASSED ",
-    "failed": "FAILED ",
-    "skipped": "SKIPPED",
-    "error": "ERROR  ",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +59,12 @@ class LogVerdict:
     findings: tuple[Finding, ...]
     summary: str
 
+    @classmethod
+    def of(cls, findings: Sequence[Finding], summary: str) -> LogVerdict:
+        """The verdict that follows from findings."""
+        verdict = overall_verdict(findings)
+        return cls(verdict, EXIT_CODES[verdict], tuple(findings), summary)
+
     @property
     def lines(self) -> tuple[str, ...]:
         """The report as text."""
@@ -74,7 +72,7 @@ class LogVerdict:
         for finding in self.findings:
             where = finding.subject.partition(", ")[2]
             name = f"{finding.check} of {where}" if where else finding.check
-            lines.append(f"  {_MARKS[finding.verdict]} {name}: {finding.text}")
+            lines.append(f"  {finding.verdict.upper():7} {name}: {finding.text}")
             lines += [f"          {part}" for part in (finding.detail,) if part]
             if finding.verdict not in ("passed", "skipped") and finding.next_step:
                 lines.append(f"          next: {finding.next_step}")
@@ -106,7 +104,7 @@ def judge_nccl_text(
         floor_origin=asked.floor_origin if asked and asked.floor_origin else "--min-busbw",
     )
     findings = judge_runs(log, "log", wanted)
-    return _verdict(findings, _why_no_numbers(findings) or _slowest_run(log))
+    return LogVerdict.of(findings, _why_no_numbers(findings) or _slowest_run(log))
 
 
 def _why_no_numbers(findings: list[Finding]) -> str:
@@ -119,13 +117,13 @@ def _why_no_numbers(findings: list[Finding]) -> str:
 
 def _slowest_run(log: NcclLog) -> str:
     """The numbers of the run with the least bus bandwidth."""
-    lowest: list[tuple[float, str]] = []
-    for run in log.runs:
-        rows, basis = judged_rows(run)
-        if rows:
-            worst = min(row.worst_busbw_gb_s for row in rows)
-            name = run.collective or "collective"
-            lowest.append((worst, f"{name}, {worst:.2f} GB/s busbw ({basis})"))
+    lowest = [
+        (worst, f"{run.collective or 'collective'}, {worst:.2f} GB/s busbw ({basis})")
+        for run in log.runs
+        for rows, basis in [judged_rows(run)]
+        if rows
+        for worst in [min(row.worst_busbw_gb_s for row in rows)]
+    ]
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     return f"{min(lowest)[1]}{more}" if lowest else "cannot be judged"
 
@@ -151,14 +149,14 @@ def judge_perftest_text(
         asked or PerftestAsked(), link=expect, floor_gbit_s=min_gbit_s, floor_origin="--min-gbit"
     )
     findings = judge_perftest_runs(log, "log", wanted)
-    return _verdict(findings, _why_no_numbers(findings) or _perftest_numbers(log))
+    return LogVerdict.of(findings, _why_no_numbers(findings) or _perftest_numbers(log))
 
 
 def _perftest_numbers(log: PerftestLog) -> str:
     """The numbers of the run with the least bandwidth, or of its latency."""
     more = f"; the slowest of {len(log.runs)} runs" if log.other_runs else ""
     name = log.test or "perftest"
-    largest = [max(run.rows, key=lambda each: each.size_bytes) for run in log.runs if run.rows]
+    largest = [run.largest for run in log.runs if run.largest]
     if largest:
         least = min(largest, key=lambda each: each.average_gbit_s)
         return f"{name}, {least.average_gbit_s:.2f} Gb/s at {least.size_bytes} B{more}"
@@ -181,11 +179,11 @@ def judge_node_text(text: str, gpus: int) -> LogVerdict:
     if item.node is None:
         unknown = ParseProblem(kind="unrecognised", what="it has no line of node_health.sh")
         return _unreadable(item.problem or unknown, "a log of node_health.sh")
-    said = [] if item.nccl is None else [*item.nccl.failures]
-    failure = find_failure(said, "log")
+    failure = find_failure(item.nccl.failures if item.nccl else (), "log")
     seen = item.model_copy(update={"nccl": None}) if failure else item
-    findings = [*([failure] if failure else []), *judge_node(seen, item.node)]
-    return _verdict(findings, f"{counted(gpus, 'GPU')}, {counted(len(item.node.looks), 'look')}")
+    findings = (*([failure] if failure else ()), *judge_node(seen, item.node))
+    looks = f"{counted(gpus, 'GPU')}, {counted(len(item.node.looks), 'look')}"
+    return LogVerdict.of(findings, looks)
 
 
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:
@@ -196,20 +194,16 @@ def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVe
         min_gbit_s: The lowest acceptable bus bandwidth of the largest message, Gb/s of 10^9 bits.
     """
     log = parse_deepspeed_log(text)
-    subject = "log"
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of DeepSpeed's benchmark")
-    failure = find_failure(log.failures, subject)
-    if failure is not None:
-        return _verdict([failure], "the run failed")
-    findings = [judge_scan_completeness(log, subject)]
-    if findings[0].verdict == "error":
-        return _verdict(findings, "cannot be judged")
+    findings = [judge_scan_completeness(log, "log")]
+    if ended := _without_numbers(log.failures, findings[0]):
+        return ended
     if min_gbit_s is not None:
-        findings.append(judge_scan_busbw(log, subject, min_gbit_s, "--min-gbit"))
+        findings.append(judge_scan_busbw(log, "log", min_gbit_s, "--min-gbit"))
     slowest = slowest_of_largest(log.rows)
     where = f"{slowest.busbw_gbit_s:.2f} Gb/s busbw at {show_bytes(slowest.size_bytes)}"
-    return _verdict(findings, f"{log.collective} on {log.devices} devices, {where}")
+    return LogVerdict.of(findings, f"{log.collective} on {log.devices} devices, {where}")
 
 
 def judge_training_text(
@@ -229,37 +223,27 @@ def judge_training_text(
     if nccl is not None and not isinstance(text, str):
         text = "".join(text)  # read twice
     log = parse_training_log(text)
-    subject = "log"
     if isinstance(log, ParseProblem):
         return _unreadable(log, "a log of a training benchmark")
-    failure = find_failure(log.failures, subject)
-    if failure is not None:
-        return _verdict([failure], "the run failed")
-    findings = [judge_totals(log, subject, ranks)]
-    if findings[0].verdict == "error":
-        return _verdict(findings, "cannot be judged")
+    findings = [judge_totals(log, "log", ranks)]
+    if ended := _without_numbers(log.failures, findings[0]):
+        return ended
     if min_images_s is not None:
-        findings.append(judge_images(log, subject, min_images_s, "--min-images"))
+        findings.append(judge_images(log, "log", min_images_s, "--min-images"))
     if nccl is not None:
-        findings += _way_of(text, subject, nccl)
+        findings += judge_framework(parse_nccl_log(text), "log", nccl)
     odd = odd_steps(log)
     middle = f"{median(log.totals_images_s):.2f} images/s, median of {len(log.totals_images_s)}"
-    return _verdict(findings, f"{log.program}, {middle}" + (f"; {odd}" if odd else ""))
+    return LogVerdict.of(findings, f"{log.program}, {middle}" + (f"; {odd}" if odd else ""))
 
 
-def _way_of(text: Source, subject: str, asked: NcclAsked) -> list[Finding]:
-    """A framework that is fast enough over the wrong transport has proven nothing."""
-    log = parse_nccl_log(text)
-    if isinstance(log, ParseProblem):
-        return [unknown_transport(subject, asked.transport or "a transport")]
-    return [found for check in OF_ANY_PROGRAM if (found := check(log, subject, asked)) is not None]
+def _without_numbers(failures: Sequence[LogFailure], whole: Finding) -> LogVerdict | None:
+    """The verdict of a run that failed or is not whole; None if its numbers count."""
+    if failure := find_failure(failures, "log"):
+        return LogVerdict.of((failure,), "the run failed")
+    return LogVerdict.of((whole,), "cannot be judged") if whole.verdict == "error" else None
 
 
 def _unreadable(problem: ParseProblem, wanted: str) -> LogVerdict:
     finding = row("log", "log", "error", wanted, problem.what)
-    return LogVerdict("error", EXIT_CODES["error"], (finding,), "cannot be judged")
-
-
-def _verdict(findings: list[Finding], summary: str) -> LogVerdict:
-    verdict = overall_verdict(findings)
-    return LogVerdict(verdict, EXIT_CODES[verdict], tuple(findings), summary)
+    return LogVerdict.of((finding,), "cannot be judged")

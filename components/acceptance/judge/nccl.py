@@ -1,41 +1,265 @@
-"""Judges the evidence of a collective: ranks, transport, adapters, and speed."""
+"""Judges a log of NCCL: ranks, transport, adapters and speed, for the gate and `railyard judge`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
-from components.acceptance.judge.nccl_checks import OF_ANY_PROGRAM, Members, NcclAsked, judge_run
 from components.acceptance.judge.nccl_findings import (
+    judge_busbw,
     judge_ceiling,
+    judge_completeness,
+    judge_correctness,
+    judge_gdr,
+    judge_hcas,
+    judge_network,
     judge_pace,
+    judge_topology,
+    judge_transport,
+    judge_version,
+    judge_warnings,
     warn_stragglers,
 )
-from components.acceptance.judge.verdict import Finding, row
-from components.acceptance.logs.log_model import NcclLog
+from components.acceptance.judge.nccl_ways import Expectation
+from components.acceptance.judge.verdict import (
+    Finding,
+    Verdict,
+    find_failure,
+    name_runs,
+    row,
+    verdict_for,
+)
+from components.acceptance.logs.causes import first_cause
+from components.acceptance.logs.log_model import LogFailure, NcclLog, ParseProblem
+from components.core.errors import UsageError
+from components.core.plain_text import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who must take part.
+
+    Attributes:
+        ranks: How many.
+        hosts: On how many hosts.
+        workers: Names of these hosts; empty for any.
+        devices: How many network devices the channels of each host must use; 0 for any.
+        what: What these are: `rails` or `adapters`.
+    """
+
+    ranks: int
+    hosts: int
+    workers: frozenset[str]
+    devices: int
+    what: str = "rails"
+
+
+@dataclass(frozen=True, slots=True)
+class NcclAsked:
+    """What a log of NCCL must show; what is None or empty is not asked."""
+
+    min_version: str = ""
+    """Least release, for example `2.19`."""
+    topology_file: str = ""
+    """The value that NCCL_TOPO_FILE must have on every rank."""
+    hcas: int | None = None
+    """InfiniBand adapters of every host, with relaxed ordering."""
+    gdr: bool | None = None
+    """Every network channel must be GDRDMA; False says that it need not."""
+    hca_names: tuple[str, ...] = ()
+    """Adapters that must be among them."""
+    network: bool = False
+    """Every rank must use NCCL's own InfiniBand network or HPC-X's."""
+    transport: Expectation | None = None
+    """The transport that the data must have taken; None leaves it unproven."""
+    floor_gb_s: float | None = None
+    """The least bus bandwidth of rows of 1 GiB and more, or of the largest row, in GB/s."""
+    floor_origin: str = ""
+    members: Members | None = None
+    correct: bool = False
+    """The values must have been checked."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> NcclAsked:
+        """From `version=2.19`, `topology=/opt/h100.xml`, `hcas=8`, `gdr`, `correct`.
+
+        Raises:
+            UsageError: A text asks for something else.
+        """
+        values = {name: value for name, _, value in (text.partition("=") for text in texts)}
+        unknown = sorted(set(values) - {"version", "topology", "hcas", "gdr", "correct"})
+        hcas = values.get("hcas")
+        if unknown or (hcas is not None and not (hcas.isascii() and hcas.isdecimal())):
+            wrong = unknown[0] if unknown else f"hcas={hcas}"
+            raise UsageError(
+                f"--must {wrong} asks for nothing that is known.\n"
+                "  fix    use version=2.19, topology=/path/of/NCCL_TOPO_FILE, hcas=8, gdr,"
+                " or correct."
+            )
+        return cls(
+            min_version=values.get("version", ""),
+            topology_file=values.get("topology", ""),
+            hcas=None if hcas is None else int(hcas),
+            gdr=True if "gdr" in values else None,
+            correct="correct" in values,
+        )
+
+
+def _judge_ranks(log: NcclLog, subject: str, wanted: Members) -> Finding:
+    """All planned ranks took part, evenly on the planned workers."""
+    hosts = frozenset(line.host for line in log.ranks)
+    count = len({line.rank for line in log.ranks}) or log.nranks or 0
+    right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
+    right = count == wanted.ranks and right_hosts
+    expected = f"{counted(wanted.ranks, 'rank')} on {counted(wanted.hosts, 'host')}"
+    seen = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')}"
+    actual = f"{seen} ({', '.join(sorted(hosts))})"
+    look = "look at the hostfile and the slots"
+    return row("ranks", subject, verdict_for(right), expected, actual, look)
+
+
+def _judge_rails(log: NcclLog, subject: str, wanted: Members) -> Finding:
+    """Every host's channels use as many devices as there are rails or adapters."""
+    used = log.channels.devices_by_host
+    lacking = sorted(host for host, found in used.items() if len(found) < wanted.devices)
+    actual = ", ".join(f"{len(found)} on {host}" for host, found in sorted(used.items()))
+    verdict: Verdict = "error" if len(used) < wanted.hosts else "passed"
+    expected = f"{wanted.devices} {wanted.what} in the channels of every host"
+    where = ", ".join(lacking) or "all hosts"
+    step = f"a rail is missing on {where}: look at its link and its VF"
+    if wanted.what == "adapters":
+        step = f"an adapter carries nothing on {where}: look at its link"
+    verdict = "failed" if lacking else verdict
+    return row("rails", subject, verdict, expected, actual or "no network channel", step)
+
+
+def judge_framework(
+    log: NcclLog | ParseProblem | None, subject: str, asked: NcclAsked
+) -> list[Finding]:
+    """What NCCL says of its way, whatever program it serves.
+
+    A framework that is fast enough over the wrong transport has proven nothing.
+    """
+    if isinstance(log, NcclLog):
+        return [*_judge_way(log, subject, asked)]
+    found = row("transport", subject, "error", asked.transport or "a transport", "not shown")
+    return [found.because("the log has no line of NCCL; run with NCCL_DEBUG=INFO")]
+
+
+def _judge_way(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
+    yield judge_transport(log, subject, asked.transport)
+    if asked.min_version:
+        yield judge_version(log, subject, asked.min_version)
+    if asked.network or asked.hcas is not None:
+        yield judge_network(log, subject)
+    if asked.topology_file:
+        yield judge_topology(log, subject, asked.topology_file)
+    if asked.hcas is not None:
+        yield judge_hcas(log, subject, asked.hcas, asked.hca_names)
+    if asked.gdr:
+        yield judge_gdr(log, subject)
+    elif asked.gdr is not None:
+        actual = f"{log.channels.gdr} of {log.channels.net_total} channels"
+        yield row("gpudirect", subject, "skipped", "not required", actual)
+
+
+def _judge_all(log: NcclLog, subject: str, asked: NcclAsked) -> Iterator[Finding]:
+    """All that was asked for, and what every run must show."""
+    members = asked.members
+    yield judge_completeness(log, subject)
+    if members:
+        yield _judge_ranks(log, subject, members)
+    yield judge_correctness(log, subject, must=asked.correct)
+    yield from _judge_way(log, subject, asked)
+    if members and members.devices:
+        yield _judge_rails(log, subject, members)
+    if asked.floor_gb_s is not None:
+        yield judge_busbw(log, subject, asked.floor_gb_s, asked.floor_origin)
+    if warnings := judge_warnings(log, subject):
+        yield warnings
+
+
+def judge_runs(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
+    """The findings of every run of a log, each under its own name."""
+    if len(log.runs) > 1 and _ran_together(log.runs):
+        count = sum(line.rank == 0 for run in log.runs for line in run.ranks)
+        actual = f"{count} separate runs with a rank 0 each"
+        step = "take an nccl-tests that is built with MPI=1"
+        found = row("completeness", subject, "failed", "one run over all ranks", actual, step)
+        return [found.because("the binary was built without MPI, or the launcher is not its own")]
+    runs = name_runs(log.runs, subject)
+    return [found for name, run in runs for found in judge_run(run, name, asked)]
+
+
+def _ran_together(runs: Sequence[NcclLog]) -> bool:
+    """Is it one launch of several programs that knew nothing of each other?
+
+    Each has a single rank, or lists come before the tables of others.
+    """
+    ranks = [line.rank for run in runs for line in run.ranks]
+    if len(ranks) > 1 and not any(ranks):
+        return True
+    waiting = [bool(run.ranks) and not run.rows for run in runs]
+    strangers = [bool(run.rows) and not run.ranks and run.sizes is None for run in runs]
+    return any(waiting) and any(strangers[waiting.index(True) :])
+
+
+def judge_run(log: NcclLog, subject: str, asked: NcclAsked) -> list[Finding]:
+    """The findings of one run; of one that failed, why; of one that is not whole, no more."""
+    failures = [each for each in log.failures if not each.is_before_run]
+    failure = find_failure(failures, subject)
+    if failure is not None:
+        failure = failure.because(_rail_of(log, first_cause(failures)) + failure.detail)
+        return [_quoted(failure) if log.is_page else failure]
+    found = {finding.check: finding for finding in _judge_all(log, subject, asked)}
+    completeness = found["completeness"]
+    if completeness.verdict == "error" and found["correctness"].verdict != "failed":
+        # Of a run that did not end, a warning is its cause.
+        warnings = [
+            LogFailure(kind="nccl_warning", line=line, meaning="NCCL warns")
+            for line in log.warnings
+        ]
+        said = find_failure(log.failures or warnings, subject)
+        if said and not log.has_footer:
+            return [_quoted(said) if log.is_page else said]
+        return [completeness]
+    return [*found.values()]
+
+
+def _rail_of(log: NcclLog, cause: LogFailure | None) -> str:
+    """The number of the device in NCCL's list of its host, which is that of the rail."""
+    hcas = [hca for host in log.hosts if cause and host.host == cause.host for hca in host.hcas]
+    name = cause.device.partition(":")[0] if cause else ""
+    return next((f"rail {hca.index} of NCCL's list, " for hca in hcas if hca.device == name), "")
+
+
+def _quoted(failure: Finding) -> Finding:
+    """A page that quotes lines of logs is no run that failed."""
+    step = "judge the log itself: this is a document that quotes lines of one"
+    return failure.model_copy(update={"verdict": "error", "next_step": step})
 
 
 def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Finding]:
     """All findings about one collective that ran to its end."""
-    name = item.probe.name
+    probe, name = item.probe, item.probe.name
     if log.other_runs:
         actual = f"{len(log.runs)} runs in one log"
         step = "run acceptance again; look for a launcher that started twice"
         return [row("completeness", name, "error", "one run", actual, step)]
-    floor, origin = nccl_floor(limits, item.probe)
-    asked = replace(asked_of(limits), floor_gb_s=floor, floor_origin=origin)
-    members = Members(
-        ranks=item.probe.ranks,
-        hosts=len(item.probe.nodes),
-        workers=frozenset(item.probe.workers),
-        devices=limits.hcas or len(item.probe.rails),
-        what="adapters" if limits.hcas else "rails",
-    )
-    rails_gb_s = nccl_limit(limits, item.probe)
-    above = judge_ceiling(log, name, rails_gb_s, len(item.probe.nodes))
-    found = judge_run(log, name, replace(asked, members=members))
-    return [*found, above] if above else found
+    floor, origin = nccl_floor(limits, probe)
+    members = members_of(limits, probe, frozenset(probe.workers))
+    asked = replace(asked_of(limits), floor_gb_s=floor, floor_origin=origin, members=members)
+    above = judge_ceiling(log, name, nccl_limit(limits, probe), len(probe.nodes))
+    return [*judge_run(log, name, asked), *([above] if above else ())]
+
+
+def members_of(limits: Limits, probe: Probe, workers: frozenset[str] = frozenset()) -> Members:
+    """Who must take part in a planned collective."""
+    what = "adapters" if limits.hcas else "rails"
+    devices = limits.hcas or len(probe.rails)
+    return Members(probe.ranks, len(probe.nodes), workers, devices, what)
 
 
 NVLINK_FRACTION: Final = 0.6
@@ -77,20 +301,15 @@ def asked_of(limits: Limits) -> NcclAsked:
     )
 
 
-def judge_framework(log: NcclLog, name: str, limits: Limits) -> list[Finding]:
-    """What the NCCL of another program says of its way."""
-    asked = asked_of(limits)
-    return [found for check in OF_ANY_PROGRAM if (found := check(log, name, asked)) is not None]
-
-
 def warn_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """Warnings about a collective that is fast enough and slower than others."""
+    if item.nccl is None or item.probe.kind != "nccl":
+        return []
     slow = None
     # alltoall has a ceiling of its own, which the number in the file does not mean.
-    if item.nccl and limits.nccl_warn_gb_s and item.probe.collective != "alltoall":
+    if limits.nccl_warn_gb_s and item.probe.collective != "alltoall":
         slow = judge_pace(item.nccl, item.probe.name, limits.nccl_warn_gb_s)
-    late = warn_stragglers(item.nccl, item.probe.name) if item.nccl else []
-    return [*([slow] if slow else ()), *late] if item.probe.kind == "nccl" else []
+    return [*([slow] if slow else ()), *warn_stragglers(item.nccl, item.probe.name)]
 
 
 _BITS = 8
@@ -99,7 +318,7 @@ ALLTOALL_SHARE = 0.70
 see the worst of traffic patterns. lab/sources.md#acceptance marks it as a choice."""
 
 
-def node_rate(limits: Limits, probe: Probe) -> tuple[float, str]:
+def _node_rate(limits: Limits, probe: Probe) -> tuple[float, str]:
     """What all rails or adapters of one host carry in GB/s, and how that was added up."""
     if limits.transport == "ib":
         rate, count = limits.hca_rate_gbit_s, limits.hcas
@@ -110,43 +329,32 @@ def node_rate(limits: Limits, probe: Probe) -> tuple[float, str]:
         if item.name in probe.rails
     ]
     rates = " + ".join(f"{rate:g}" for rate in used) or "0"
-    total = sum(used) / _BITS
-    return total, f"{len(used)} rails ({rates} Gb/s)"
+    return sum(used) / _BITS, f"{len(used)} rails ({rates} Gb/s)"
 
 
 def nccl_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     """The least bus bandwidth of a probe in GB/s, and its origin in words."""
+    total, of_what = _node_rate(limits, probe)
     if probe.collective == "alltoall":
-        return _alltoall_floor(limits, probe)
+        ceiling = nccl_limit(limits, probe)
+        return ceiling * ALLTOALL_SHARE, (
+            f"{ALLTOALL_SHARE:g} x {ceiling:.2f} GB/s: what one rank gets of {total:g} GB/s, the "
+            f"line rate of {of_what}, when its peers on other hosts share it"
+        )
     if limits.nccl_floor_gb_s is not None:
         return limits.nccl_floor_gb_s, limits.nccl_floor_source
-    total, of_what = node_rate(limits, probe)
-    return (
-        total * limits.nccl_fraction,
-        f"{limits.nccl_fraction:g} x {total:g} GB/s, the line rate of {of_what}",
-    )
+    share = limits.nccl_fraction
+    return total * share, f"{share:g} x {total:g} GB/s, the line rate of {of_what}"
 
 
 def nccl_limit(limits: Limits, probe: Probe) -> float:
-    """The bus bandwidth that the links of one host allow, in GB/s."""
-    total, _ = node_rate(limits, probe)
-    return total * _alltoall_factor(probe) if probe.collective == "alltoall" else total
+    """The bus bandwidth that the links of one host allow, in GB/s.
 
-
-def _alltoall_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
-    """Bus bandwidth of alltoall is that of one rank, and only part of its peers is far away."""
-    total, of_what = node_rate(limits, probe)
-    ceiling = total * _alltoall_factor(probe)
-    return (
-        ceiling * ALLTOALL_SHARE,
-        (
-            f"{ALLTOALL_SHARE:g} x {ceiling:.2f} GB/s: what one rank gets of {total:g} GB/s, the "
-            f"line rate of {of_what}, when its peers on other hosts share it"
-        ),
-    )
-
-
-def _alltoall_factor(probe: Probe) -> float:
+    That of alltoall is the bandwidth of one rank, and only part of its peers is far away.
+    """
+    total, _ = _node_rate(limits, probe)
+    if probe.collective != "alltoall":
+        return total
     here = probe.ranks / max(len(probe.nodes), 1)
     away = probe.ranks - here
-    return (probe.ranks - 1) / (away * here) if away else 0.0
+    return total * (probe.ranks - 1) / (away * here) if away else 0.0

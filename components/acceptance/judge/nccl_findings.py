@@ -47,13 +47,7 @@ def judge_completeness(log: NcclLog, subject: str) -> Finding:
 
 
 def judge_correctness(log: NcclLog, subject: str, *, must: bool = False) -> Finding:
-    """Did the collective compute the right values?
-
-    Args:
-        log: The parsed log.
-        subject: What the finding is about.
-        must: Every row must have been checked: values that were not are no pass.
-    """
+    """Did the collective compute the right values? With `must`, each row must have been checked."""
     verdict, actual, detail = _correctness(log)
     gaps = sum(
         each.out_of_place.wrong is None and each.out_of_place.error is None for each in log.rows
@@ -98,27 +92,26 @@ def judge_gdr(log: NcclLog, subject: str) -> Finding:
 
 
 def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> Finding:
-    """Is every large row at or above a floor?
-
-    Args:
-        log: The parsed log.
-        subject: What the finding is about.
-        floor_gb_s: The floor, GB/s of 10^9 bytes.
-        origin: Where the floor comes from; shown.
-    """
+    """Is every large row at or above a floor in GB/s of 10^9 bytes, which comes from `origin`?"""
     rows, basis = judged_rows(log)
     expected = f"busbw >= {floor_gb_s:.2f} GB/s"
     if not rows:
         found = row("bandwidth", subject, "error", expected, "no row with a bandwidth")
         return found.because(origin)
-    worst = min(rows, key=lambda each: each.worst_busbw_gb_s)
-    verdict = verdict_for(worst.worst_busbw_gb_s >= floor_gb_s)
-    actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
+    worst, actual = _worst(rows)
+    verdict = verdict_for(worst >= floor_gb_s)
     look = "compare ib_write_bw of each rail; look for a slow or lost rail"
     if len({line.host for line in log.ranks}) == 1:
         look = "look at `nvidia-smi` on that host: other programs, clocks, NVLinks"
     found = row("bandwidth", subject, verdict, expected, actual, look)
     return found.because(f"{basis}; floor: {origin}")
+
+
+def _worst(rows: Sequence[NcclRow]) -> tuple[float, str]:
+    """The least bus bandwidth of rows in GB/s, and where it was."""
+    worst = min(rows, key=lambda each: each.worst_busbw_gb_s)
+    size = show_bytes(worst.size_bytes)
+    return worst.worst_busbw_gb_s, f"{worst.worst_busbw_gb_s:.2f} GB/s at {size}"
 
 
 def judge_ceiling(log: NcclLog, subject: str, rails_gb_s: float, hosts: int) -> Finding | None:
@@ -145,14 +138,14 @@ def judge_ceiling(log: NcclLog, subject: str, rails_gb_s: float, hosts: int) -> 
         return None
     limit = f"busbw <= {rails_gb_s:.2f} GB/s, the line rate of the rails"
     limit += f"; {most:.2f} with {named or 'a tree'}" if most > rails_gb_s else ""
-    shown = f"{best * _SLACK:.2f} GB/s"
-    if best <= most and not named:
-        why = "a tree sends less over the rails than busbw says, so one may be missing"
-        step = "set acceptance.nccl_algo to RING and run acceptance again"
-        return row("plausible bandwidth", subject, "error", limit, shown, step).because(why)
+    shown, verdict = f"{best * _SLACK:.2f} GB/s", verdict_for(best <= most and not named)
     why = "the bytes did not go over the planned rails alone, or the log is of another run"
     step = "compare the devices in the log, and the rates of the rails in the file"
-    return row("plausible bandwidth", subject, "failed", limit, shown, step).because(why)
+    if verdict == "passed":
+        verdict = "error"
+        why = "a tree sends less over the rails than busbw says, so one may be missing"
+        step = "set acceptance.nccl_algo to RING and run acceptance again"
+    return row("plausible bandwidth", subject, verdict, limit, shown, step).because(why)
 
 
 def judged_rows(log: NcclLog) -> tuple[tuple[NcclRow, ...], str]:
@@ -175,7 +168,8 @@ def seen_transports(log: NcclLog) -> tuple[tuple[str, ...], str]:
     seen = {name: count for name, count in counted.items() if count}
     if seen:
         counts = ", ".join(f"{count} {name}" for name, count in seen.items())
-        return tuple(seen), f"channel lines: {counts}{_layers_text(log)}"
+        layers = ", ".join(sorted(used_devices(log)))
+        return tuple(seen), f"channel lines: {counts}{'; devices: ' if layers else ''}{layers}"
     names = [f"NET/{name}" for name in sorted(log.networks)]
     return tuple(names), "from 'Using network' only: no channel line proves it"
 
@@ -190,11 +184,6 @@ def show_bytes(size: int | None) -> str:
     return f"{size} B"
 
 
-def _layers_text(log: NcclLog) -> str:
-    layers = sorted(used_devices(log))
-    return f"; devices: {', '.join(layers)}" if layers else ""
-
-
 def _transport_step(log: NcclLog, expect: Expectation) -> str:
     if expect == "nvlink":
         return "look at `nvidia-smi topo -m` (NV is NVLink), NCCL_P2P_DISABLE and NCCL_P2P_LEVEL"
@@ -204,7 +193,7 @@ def _transport_step(log: NcclLog, expect: Expectation) -> str:
 
 
 def _correctness(log: NcclLog) -> tuple[Verdict, str, str]:
-    halves = [half for each in log.rows for half in (each.out_of_place, each.in_place) if half]
+    halves = [half for each in log.rows for half in each.halves]
     wrong = sum(half.wrong or 0 for half in halves)
     if log.out_of_bounds or wrong:
         return "failed", f"{max(log.out_of_bounds or 0, wrong)} wrong values", "data were corrupted"
@@ -219,17 +208,15 @@ def _correctness(log: NcclLog) -> tuple[Verdict, str, str]:
 
 def judge_version(log: NcclLog, subject: str, least: str) -> Finding:
     """Is NCCL new enough, and of one release on every host?"""
-    shown = sorted(
-        {each.partition("+")[0] for each in (log.nccl_version, *log.other_versions)} - {""}
-    )
+    versions = {each.partition("+")[0] for each in (log.nccl_version, *log.other_versions)}
+    shown = sorted(versions - {""})
     verdict: Verdict = "error"
     if shown and not log.is_rccl:
         new = all(_release(each) >= _release(least) for each in shown)
         verdict = verdict_for(new and len(shown) == 1)
     actual = " and ".join(shown) if len(shown) > 1 else log.nccl_version or "not shown"
-    look = (
-        "compare the images of the hosts" if len(shown) > 1 else "take an image with a newer NCCL"
-    )
+    look = "take an image with a newer NCCL"
+    look = "compare the images of the hosts" if len(shown) > 1 else look
     return row("nccl version", subject, verdict, f"NCCL {least} or newer", actual, look)
 
 
@@ -256,14 +243,7 @@ def judge_topology(log: NcclLog, subject: str, path: str) -> Finding:
 
 
 def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = ()) -> Finding:
-    """Do the channels of every host use the planned adapters, with relaxed ordering?
-
-    Args:
-        log: The parsed log.
-        subject: What the finding is about.
-        count: InfiniBand adapters of every host.
-        wanted: Names that must be among them; empty for any.
-    """
+    """Do each host's channels use so many adapters, the wanted ones, with relaxed ordering?"""
     problems, unseen, shown = list[str](), list[str](), list[HostNetwork]()
     for host in log.hosts:
         used = in_use(log, host)
@@ -275,7 +255,8 @@ def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = (
     if unseen and verdict == "passed":
         verdict, problems = "error", [f"no channel line shows the adapters of {unseen[0]}"]
     names = f" with {', '.join(wanted)}" if wanted else ""
-    good = f"{count} on each of {counted(len(log.hosts), 'host')}: " + _names(shown)
+    lists = {", ".join(hca.device for hca in host.hcas) for host in shown}
+    good = f"{count} on each of {counted(len(log.hosts), 'host')}: " + " | ".join(sorted(lists))
     expected = f"{count} InfiniBand adapters{names} and [RO] on every host"
     actual = "; ".join(problems) or (good if log.hosts else "not shown")
     look = "look at ibstat on that host: an adapter is missing, down, or of a lower rate"
@@ -285,12 +266,10 @@ def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = (
 def judge_pace(log: NcclLog, subject: str, warn_gb_s: float) -> Finding | None:
     """A warning when a large row is above the floor and below what healthy systems reach."""
     rows, basis = judged_rows(log)
-    slow = [each for each in rows if each.worst_busbw_gb_s < warn_gb_s]
-    if not slow:
+    worst, actual = _worst(rows) if rows else (warn_gb_s, "")
+    if worst >= warn_gb_s:
         return None
-    worst = min(slow, key=lambda each: each.worst_busbw_gb_s)
     expected = f"busbw >= {warn_gb_s:g} GB/s, as healthy systems reach"
-    actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
     look = "compare the adapters' rates, and run again when the fabric is idle"
     return row("pace", subject, "failed", expected, actual, look).because(basis)
 
@@ -312,8 +291,7 @@ def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
     if not rows:
         return []
     largest = max(rows, key=lambda each: each.size_bytes or 0)
-    sides = (largest.out_of_place, largest.in_place)
-    halves = [half for half in sides if half and half.slowest_us]
+    halves = [half for half in largest.halves if half.slowest_us]
     odd = [
         half
         for half in halves
@@ -328,17 +306,15 @@ def warn_stragglers(log: NcclLog, subject: str) -> list[Finding]:
     actual = f"the longest iteration took {worst.slowest_us:g} us, the mean is {worst.time_us:g} us"
     actual += f", and they vary by {worst.varies_percent or 0:g} %"
     step = "run it with -I 1 -J FILE: only the JSON names the process"
-    if named:
-        step = "look at clocks, throttling and other work on that host"
+    step = "look at clocks, throttling and other work on that host" if named else step
     found = row("stragglers", subject, "failed", expected, actual, step)
     return [found.because("; ".join(named))]
 
 
 def _apart(process_us: tuple[float, ...], log: NcclLog) -> Iterable[str]:
     usual = median(process_us) if process_us else 0.0
-    known = {line.rank: f" ({line.host})" for line in log.ranks}
-    if len(log.ranks) != len(process_us):
-        known = {}
+    ranks = log.ranks if len(log.ranks) == len(process_us) else ()
+    known = {line.rank: f" ({line.host})" for line in ranks}
     for number, time in enumerate(process_us):
         if abs(time - usual) > _APART * usual:
             less = "more time" if time > usual else "less time, so the others waited for it"
@@ -358,11 +334,6 @@ def _adapter_problem(host: HostNetwork, count: int, wanted: Sequence[str]) -> st
     if layers != {"IB"}:
         return f"{' and '.join(sorted(layers))} on {where}"
     return "" if host.relaxed_ordering else f"no relaxed ordering on {where}"
-
-
-def _names(hosts: Iterable[HostNetwork]) -> str:
-    lists = {", ".join(hca.device for hca in host.hcas) for host in hosts}
-    return " | ".join(sorted(lists))
 
 
 def _release(text: str) -> tuple[int, ...]:

@@ -55,10 +55,9 @@ names that an administrator chose, tell nothing."""
 
 
 def speaks(device: str) -> str:
-    """What an RDMA device is by its name: `RoCE` for an Ethernet link, `iWARP`, …; empty: unknown.
+    """What a device is by its name: `RoCE` for an Ethernet link, `iWARP`, …; empty: unknown.
 
-    Args:
-        device: One, or several that NCCL merged: `mlx5_0+mlx5_1`.
+    NCCL may have merged several: `mlx5_0+mlx5_1`.
     """
     found = {
         next((what for name, what in _SPEAKS if name.fullmatch(part)), "")
@@ -92,7 +91,11 @@ def judge_way(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
         return _without_channels(log, expect)
     if expect == "nvlink":
         return _over_nvlink(log)
-    return _over_network(log, expect) if channels.net else _inside_hosts(log)
+    if channels.net:
+        return _over_network(log, expect)
+    hosts = len({line.host for line in log.ranks})
+    is_one = max(hosts, log.nodes or 0) <= 1
+    return ("failed", "") if is_one else ("error", "no line shows a channel between hosts")
 
 
 def _over_network(log: NcclLog, expect: Literal["ib", "roce", "socket"]) -> tuple[Verdict, str]:
@@ -113,13 +116,6 @@ def _without_channels(log: NcclLog, expect: Expectation) -> tuple[Verdict, str]:
     if expect != "nvlink" and ways.isdisjoint({_WANTED[expect], "unknown"}):
         return "failed", ""
     return "error", "no channel line proves it; run with NCCL_DEBUG=INFO"
-
-
-def _inside_hosts(log: NcclLog) -> tuple[Verdict, str]:
-    hosts = len({line.host for line in log.ranks})
-    if max(hosts, log.nodes or 0) > 1:
-        return "error", "no line shows a channel between hosts"
-    return "failed", ""
 
 
 def _over_nvlink(log: NcclLog) -> tuple[Verdict, str]:

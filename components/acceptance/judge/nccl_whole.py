@@ -14,7 +14,7 @@ from typing import Final
 
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, Sizes
-from components.acceptance.logs.nccl_table import bus_factor, possible_factors, rounding
+from components.acceptance.logs.nccl_table import bus_factor, families, rounding
 from components.core.plain_text import counted
 
 LARGE_BYTES: Final = 1 << 30
@@ -32,12 +32,12 @@ _RELATIVE_SLACK: Final = 5e-4
 _LEAST_RATIO_GB_S: Final = 0.2
 """Below it, two decimals say nothing of the ratio of two bandwidths."""
 
-Judged = tuple[Verdict, str, str]
+Said = tuple[Verdict, str, str]
 """Verdict, what the log shows, and details."""
 
 
-def completeness_of(log: NcclLog) -> Judged:
-    """Judge if one run is complete."""
+def completeness_of(log: NcclLog) -> Said:
+    """Whether one run is whole, what its log shows, and details."""
     if log.overlaps:
         what = "several runs began at the same time"
         return "failed", what, "the binary was built without MPI, or the launcher is not its own"
@@ -59,26 +59,26 @@ def is_alone(log: NcclLog) -> bool:
     return len(log.ranks) == 1 or (not log.ranks and log.nranks == 1)
 
 
-def _frame(log: NcclLog) -> Judged:
+def _frame(log: NcclLog) -> Said:
     rows = counted(len(log.rows), "row")
     if log.has_footer:
         started = log.nranks is not None and 0 < log.init_complete < log.nranks
         said = f"{log.init_complete} of {log.nranks} ranks say that they started" if started else ""
         return "passed", f"{rows} and the footer", said
-    if log.in_document and not log.has_preamble and _is_excerpt(log):
+    # A quoted table has no start and no end, but rows that count and whose values were checked.
+    if (
+        log.in_document
+        and not log.has_preamble
+        and all(
+            (row.size_bytes or 0) >= LARGE_BYTES and row.out_of_place.wrong is not None
+            for row in log.rows
+        )
+    ):
         return "passed", f"an excerpt with {rows}", "its start and end are not shown"
     return "error", "cut off: the footer is missing", f"{rows} before the cut"
 
 
-def _is_excerpt(log: NcclLog) -> bool:
-    """A quoted table: no start, no end, but rows that count and whose values were checked."""
-    return all(
-        (row.size_bytes or 0) >= LARGE_BYTES and row.out_of_place.wrong is not None
-        for row in log.rows
-    )
-
-
-def _frame_of_program(log: NcclLog) -> Judged:
+def _frame_of_program(log: NcclLog) -> Said:
     missing = 1 < log.init_complete < (log.nranks or 0)
     if 0 < log.init_complete <= log.destroy_complete and not missing:
         ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"
@@ -159,10 +159,8 @@ def _gap(sizes: Sequence[int], slack: int) -> str:
     if len(pairs) == 1 and factor > _LARGEST_STEP:
         return f"from {last} B to {largest} B"
     grown = [pair for pair in pairs if abs(pair[1] - pair[0] * factor) > slack * (factor + 1)]
-    added = [pair for pair in pairs if abs(pair[1] - pair[0] - step) > 2 * slack]
-    if not grown or not added:
-        return ""
-    return f"from {grown[0][0]} B to {grown[0][1]} B"
+    added = any(abs(other - one - step) > 2 * slack for one, other in pairs)
+    return f"from {grown[0][0]} B to {grown[0][1]} B" if grown and added else ""
 
 
 def count_ranks(log: NcclLog) -> int | None:
@@ -172,20 +170,13 @@ def count_ranks(log: NcclLog) -> int | None:
     return listed or log.nranks
 
 
-def _halves(rows: Sequence[NcclRow]) -> Iterator[tuple[NcclRow, Measure]]:
-    for row in rows:
-        for half in (row.out_of_place, row.in_place):
-            if half is not None:
-                yield row, half
-
-
 def _ratios(log: NcclLog) -> tuple[str, str] | None:
     """Bus bandwidth over bandwidth must be the factor of the collective over these ranks."""
     ranks = count_ranks(log)
-    shown = list(_halves(log.rows))
+    shown = [(row, half) for row in log.rows for half in row.halves]
     if ranks is None:
-        return _ratios_of_unknown_ranks(log.collective, shown)
-    factors = possible_factors(log.collective, ranks)
+        return _ratios_of_unknown_ranks(log.collective, [half for _, half in shown])
+    factors = [bus_factor(name, ranks) for name in families(log.collective)]
     wrong: list[tuple[NcclRow, Measure]] = []
     for factor in factors:
         odd = next((each for each in shown if not _is_ratio(each[1], factor)), None)
@@ -193,12 +184,10 @@ def _ratios(log: NcclLog) -> tuple[str, str] | None:
             return None
         wrong.append(odd)
     row, half = wrong[0]
-    shown_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
+    odd_row = f"{half.busbw_gb_s:g} of {half.algbw_gb_s:g} GB/s at {row.size_bytes} B"
     known = " or ".join(f"{each:.4g}" for each in factors)
-    return (
-        f"a bus bandwidth that contradicts its row: {shown_row}",
-        f"{ranks} ranks: factor {known}",
-    )
+    what = f"a bus bandwidth that contradicts its row: {odd_row}"
+    return what, f"{ranks} ranks: factor {known}"
 
 
 def _is_ratio(half: Measure, factor: float) -> bool:
@@ -207,21 +196,15 @@ def _is_ratio(half: Measure, factor: float) -> bool:
     return abs(half.busbw_gb_s - expected) <= slack + _RELATIVE_SLACK * expected
 
 
-def _ratios_of_unknown_ranks(
-    collective: str, halves: Sequence[tuple[NcclRow, Measure]]
-) -> tuple[str, str] | None:
-    shown = [half for _, half in halves if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
+def _ratios_of_unknown_ranks(collective: str, halves: Sequence[Measure]) -> tuple[str, str] | None:
+    shown = [half for half in halves if half.algbw_gb_s >= _LEAST_RATIO_GB_S]
     if not shown:
         return None
     least = max(_ratio(half, -1) for half in shown)
     most = min(_ratio(half, +1) for half in shown)
-    if any(_fits_some_ranks(name, least, most) for name in _families(collective)):
+    if any(_fits_some_ranks(name, least, most) for name in families(collective)):
         return None
     return "bus bandwidths that fit no number of ranks", "rows were changed, or are of several runs"
-
-
-def _families(collective: str) -> tuple[str, ...]:
-    return (collective,) if collective else ("all_reduce", "all_gather", "broadcast")
 
 
 def _ratio(half: Measure, sign: int) -> float:
@@ -234,9 +217,8 @@ def _ratio(half: Measure, sign: int) -> float:
 def _fits_some_ranks(collective: str, least: float, most: float) -> bool:
     if least > most:
         return False
-    limit = 1.0 if bus_factor(collective, 2) == 1.0 and bus_factor(collective, 4) == 1.0 else None
-    if limit is not None:
-        return least <= limit <= most
+    if bus_factor(collective, 2) == bus_factor(collective, 4) == 1.0:
+        return least <= 1.0 <= most
     # The factor is `whole` (n-1)/n.
     whole = 2 * bus_factor(collective, 2)
     if least >= whole:
@@ -249,12 +231,9 @@ def _average(log: NcclLog) -> tuple[str, str] | None:
     """The footer's average is over all rows and both halves."""
     if log.average_busbw_gb_s is None:
         return None
-    every = [half.busbw_gb_s for _, half in _halves(log.rows)]
+    every = [half.busbw_gb_s for row in log.rows for half in row.halves]
     mean = sum(every) / len(every)
-    slack = _AVERAGE_SLACK_GB_S + 2e-5 * mean
-    if abs(mean - log.average_busbw_gb_s) <= slack:
+    if abs(mean - log.average_busbw_gb_s) <= _AVERAGE_SLACK_GB_S + 2e-5 * mean:
         return None
-    return (
-        f"the footer's average is {log.average_busbw_gb_s:g} GB/s, that of the rows {mean:.5g}",
-        "a row was lost, or a number was changed",
-    )
+    what = f"the footer's average is {log.average_busbw_gb_s:g} GB/s, that of the rows {mean:.5g}"
+    return what, "a row was lost, or a number was changed"

@@ -1,18 +1,25 @@
 """Judges what the GPUs of one node said before, during and after a load. Pure.
 
-A finding names the GPU by index and bus ID, and says what to do with it. What the driver or the
-image does not tell is a row that says so, and never a pass.
+A finding names the GPU by index and bus ID, and says what to do with it. If the driver or the image
+does not show something, a row says that, and it never passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Final
 
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.nccl import judge_load
-from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
+from components.acceptance.judge.verdict import (
+    SLOW_SIBLING,
+    Finding,
+    Verdict,
+    row,
+    row_of,
+    verdict_for,
+)
 from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
 from components.core.plain_text import counted
 
@@ -30,8 +37,6 @@ PCIE_FRACTION: Final = 0.75
 """Least copy between host and GPU over what its link can carry. An H200 in a virtual machine has
 0.85 of 63 GB/s (recorded); Azure asks 52 GB/s of an H100, 0.83 (azurehpc-health-checks 0e0a1ac);
 the rest is left for slower hosts."""
-SIBLING_FRACTION: Final = 0.80
-"""Least of the median of the node's other GPUs: 20 % below them is a fault of this one."""
 _FEWEST: Final = 3
 """GPUs from which on a median says which of them is slow."""
 
@@ -48,7 +53,7 @@ def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
 
 
 def _nvlink_gbyte_s(log: NodeLog) -> float:
-    """What the NVLinks of each GPU carry at the speed of its best, and of those the least."""
+    """The least that all NVLinks of one GPU carry at the speed of its fastest link."""
     links: dict[str, list[float]] = {}
     for look in log.looks:
         for place, rate in look.links.items():
@@ -74,7 +79,7 @@ def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
     yield row("gpus", "", verdict_for(right), f"{gpus} GPUs in each look", shown, step)
     yield _memory_row(before[-1], (after or before)[-1])
     yield _link_row(log)
-    yield from _clock_rows(log)
+    yield _clock_row(log)
     yield from _nvlink_rows(before[-1], (after or before)[-1])
     if log.said:
         yield row("gpu texts", "", "skipped", "known texts only", "; ".join(log.said[:3]))
@@ -89,9 +94,8 @@ def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
     found: list[str] = []
     for gpu in after.gpus:
         rows, asked = after.remapped.get(gpu.bus_id), after.recovery.get(gpu.bus_id, "None")
-        found += (
-            [f"{_name(gpu)}: {gpu.uncorrected} errors not corrected"] if gpu.uncorrected else []
-        )
+        if gpu.uncorrected:
+            found.append(f"{_name(gpu)}: {gpu.uncorrected} errors not corrected")
         if rows is not None and rows.failure:
             found.append(f"{_name(gpu)}: no spare row is left: replace it")
         elif rows is not None and rows.pending:
@@ -102,16 +106,10 @@ def _memory_row(before: NodeLook, after: NodeLook) -> Finding:
     if untold and not found:
         return row("gpu memory", "", "skipped", "no errors", "the driver does not tell: is ECC on?")
     step = "drain the node, and reset or replace the GPU that is named"
-    shown = "; ".join(found) or f"none{_corrected(before, after)}"
-    return row(
-        "gpu memory", "", verdict_for(not found), "no error that ECC cannot correct", shown, step
-    )
-
-
-def _corrected(before: NodeLook, after: NodeLook) -> str:
     old = {gpu.bus_id: gpu.corrected or 0 for gpu in before.gpus}
     grown = sum(max((gpu.corrected or 0) - old.get(gpu.bus_id, 0), 0) for gpu in after.gpus)
-    return f"; {grown} corrected in this run" if grown else ""
+    good = f"none; {grown} corrected in this run" if grown else "none"
+    return row_of("gpu memory", "", found, "no error that ECC cannot correct", good, step)
 
 
 def _link_row(log: NodeLog) -> Finding:
@@ -126,35 +124,28 @@ def _link_row(log: NodeLog) -> Finding:
             if look.phase == "load" and (gpu.pcie_gen or 0) < (gpu.pcie_gen_max or 0):
                 found[f"{_name(gpu)}: PCIe {gpu.pcie_gen} of {gpu.pcie_gen_max}"] = None
     step = "reseat the GPU or its riser; look at the slot's errors: `lspci -vv`, `dmesg | grep AER`"
-    shown = "; ".join(found) or "so it is"
-    return row(
-        "gpu pcie", "", verdict_for(not found), "all lanes, and full speed under load", shown, step
-    )
+    expected = "all lanes, and full speed under load"
+    return row_of("gpu pcie", "", [*found], expected, "so it is", step)
 
 
-def _clock_rows(log: NodeLog) -> Iterator[Finding]:
+def _clock_row(log: NodeLog) -> Finding:
     loaded = [gpu for look in log.of("load") for gpu in look.gpus]
     if not loaded:
-        yield row(
-            "gpu clocks", "", "skipped", "full clocks under load", "there was no load to look at"
-        )
-        return
+        expected = "full clocks under load"
+        return row("gpu clocks", "", "skipped", expected, "there was no load to look at")
     found: dict[str, None] = {}
+    clocks: dict[str, list[float]] = {}
     for gpu in loaded:
+        clocks.setdefault(_name(gpu), []).append(gpu.clock_mhz or 0.0)
         for bit, meaning in SLOWED.items():
             if (gpu.reasons or 0) & bit:
                 heat = f" at {gpu.temperature_c:g} °C" if gpu.temperature_c else ""
                 found[f"{_name(gpu)}: {meaning}{heat}"] = None
-    clocks: dict[str, list[float]] = {}
-    for gpu in loaded:
-        clocks.setdefault(_name(gpu), []).append(gpu.clock_mhz or 0.0)
     middle = {name: median(seen) for name, seen in clocks.items()}
     found |= dict.fromkeys(f"{each} MHz" for each in below_siblings(middle))
     step = "look at fans, air or water, power supplies and the rack's power limit"
-    shown = "; ".join(found) or ", ".join(
-        f"{name} {value:.0f} MHz" for name, value in middle.items()
-    )
-    yield row("gpu clocks", "", verdict_for(not found), "no slowdown under load", shown, step)
+    good = ", ".join(f"{name} {value:.0f} MHz" for name, value in middle.items())
+    return row_of("gpu clocks", "", [*found], "no slowdown under load", good, step)
 
 
 def below_siblings(values: Mapping[str, float]) -> list[str]:
@@ -165,7 +156,7 @@ def below_siblings(values: Mapping[str, float]) -> list[str]:
     return [
         f"{name}: {value:.4g}, the median is {middle:.4g}"
         for name, value in values.items()
-        if value < SIBLING_FRACTION * middle
+        if value < SLOW_SIBLING * middle
     ]
 
 
@@ -181,11 +172,11 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
     slow += [
         f"{place} {'is down' if not rate else f'has {rate:g} of {best:g} GB/s'}"
         for place, rate in after.links.items()
-        if rate < SIBLING_FRACTION * best
+        if rate < SLOW_SIBLING * best
     ]
     step = "reset the GPUs; if it stays, the GPU's board or the NVSwitch: `nvidia-smi nvlink -s`"
-    shown = "; ".join(slow) or f"{counted(len(after.links), 'link')} at {best:g} GB/s"
-    yield row("nvlink", "", verdict_for(not slow), "every NVLink up at one speed", shown, step)
+    good = f"{counted(len(after.links), 'link')} at {best:g} GB/s"
+    yield row_of("nvlink", "", slow, "every NVLink up at one speed", good, step)
     grown = {
         place: count - before.link_errors.get(place, 0)
         for place, count in after.link_errors.items()
@@ -193,10 +184,8 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
     }
     # A replay is how NVLink mends a bit error; a recovery trains the link anew while it is used.
     hard = [f"{place}: {count}" for place, count in grown.items() if not place.endswith("Replay")]
-    shown = "; ".join(hard) or f"none; {sum(grown.values())} replays"
-    yield row(
-        "nvlink errors", "", verdict_for(not hard), "no recovery and no CRC error", shown, step
-    )
+    good = f"none; {sum(grown.values())} replays"
+    yield row_of("nvlink errors", "", hard, "no recovery and no CRC error", good, step)
 
 
 _LABELS: Final = {
@@ -211,9 +200,8 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
     lacks = "nvbandwidth" in " ".join(log.absent)
     if lacks or not log.bandwidths:
         why = "the image has no nvbandwidth" if lacks else "nvbandwidth said nothing"
-        yield row(
-            "gpu copies", "", "skipped", "bandwidth between host and GPUs", f"not proven: {why}"
-        )
+        expected = "bandwidth between host and GPUs"
+        yield row("gpu copies", "", "skipped", expected, f"not proven: {why}")
         return
     gpus = {gpu.index: gpu for look in log.looks for gpu in look.gpus}
     for test in log.bandwidths:
@@ -223,28 +211,33 @@ def _copy_rows(log: NodeLog) -> Iterator[Finding]:
 def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Finding:
     check = f"copy {label}"
     if test.status == "Waived":
-        return row(
-            check, "", "skipped", "a bandwidth", "nvbandwidth: it does not apply to this node"
-        )
+        why = "nvbandwidth: it does not apply to this node"
+        return row(check, "", "skipped", "a bandwidth", why)
     if test.status != "Passed" or not test.gbyte_s:
         step = "run nvbandwidth by hand on that node"
         return row(check, "", "failed", "nvbandwidth: Passed", test.status or "nothing", step)
     cells = {
-        _place(test, row, column): value
-        for row, values in enumerate(test.gbyte_s)
+        _place(test, line, column): value
+        for line, values in enumerate(test.gbyte_s)
         for column, value in enumerate(values)
         if value is not None
     }
     slow = [text for alike in _alike(test) for text in below_siblings(alike)]
     floor = 0.0
     if len(test.gbyte_s) == 1:
-        floor = min((_pcie_floor(gpu) for gpu in gpus.values()), default=0.0)
+        # 0 if the driver does not tell its link: then siblings alone count.
+        lanes = (
+            PCIE_GBYTE_S.get(gpu.pcie_gen_max or 0, 0.0) * (gpu.pcie_width_max or 0)
+            for gpu in gpus.values()
+        )
+        floor = PCIE_FRACTION * min(lanes, default=0.0)
         slow += [f"{place}: {value:.1f}" for place, value in cells.items() if value < floor]
     asked = f"at least {floor:.1f} GB/s, " if floor else ""
     low, high = min(cells.values()), max(cells.values())
-    shown = "; ".join(dict.fromkeys(slow)) or f"{low:.1f} to {high:.1f} GB/s"
+    good = f"{low:.1f} to {high:.1f} GB/s"
     step = "look at the GPU's slot, at the memory of its CPU, and at ACS on PCIe switches"
-    return row(check, "", verdict_for(not slow), f"{asked}none 20 % below the others", shown, step)
+    expected = f"{asked}none 20 % below the others"
+    return row_of(check, "", [*dict.fromkeys(slow)], expected, good, step)
 
 
 def _alike(test: Bandwidths) -> Iterator[Mapping[str, float]]:
@@ -266,12 +259,6 @@ def _place(test: Bandwidths, row: int, column: int) -> str:
     return f"GPU {column}" if len(test.gbyte_s) == 1 else f"GPU {row} and GPU {column}"
 
 
-def _pcie_floor(gpu: GpuLook) -> float:
-    """0 if the driver does not tell its link: then there is no floor, and siblings alone count."""
-    lane = PCIE_GBYTE_S.get(gpu.pcie_gen_max or 0, 0.0)
-    return PCIE_FRACTION * lane * (gpu.pcie_width_max or 0)
-
-
 _GOOD: Final = ("pass", "skip", "not run")
 """DCGM's words, in the letters of 3.x (`PASS`, `Pass`) and 4.x."""
 
@@ -279,7 +266,7 @@ _GOOD: Final = ("pass", "skip", "not run")
 def _diagnosis_rows(log: NodeLog) -> Iterator[Finding]:
     if not log.diagnosed:
         return
-    wrong: Sequence[str] = [
+    wrong = [
         f"{test} of GPU {gpu}: {status}"
         for test, gpu, status in log.diagnosed
         if status not in _GOOD

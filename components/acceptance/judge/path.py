@@ -15,7 +15,7 @@ from typing import Final, get_args
 from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence, sends_back
 from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
 from components.acceptance.judge.pauses import other_pauses
-from components.acceptance.judge.verdict import Finding, Verdict
+from components.acceptance.judge.verdict import Finding, row
 from components.core.plain_text import counted
 from components.model.jobs import LossLimits
 
@@ -73,11 +73,10 @@ def judge_losses(
         if hop.status in _READ and hop.role.endswith("_nic") and hop.detail
     }
     found = [each for each, fails in _lost(item, priority, losses or LossLimits()) if not fails]
-    unread = (_unproven(item, place, why) for place, why in unknown.items())
-    return [
-        *found,
-        *(each.model_copy(update={"check": "losses", "actual": each.detail}) for each in unread),
-    ]
+    for place, why in unknown.items():
+        unread = {"check": "losses", "actual": why}
+        found.append(_unproven(item, place, why).model_copy(update=unread))
+    return found
 
 
 def fail_losses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
@@ -93,12 +92,11 @@ def _lost(
     """Each loss as a finding, and whether it fails the probe."""
     least = sent_bytes(item).least
     for hop in item.hops:
-        moved, where = (
-            max(hop.total_bytes or 0, least),
-            f"{hop.place} ({hop.rail}, {hop.direction})",
-        )
+        moved = max(hop.total_bytes or 0, least)
+        where = f"{hop.place} ({hop.rail}, {hop.direction})"
         for name, what, limit in _LOSSES:
-            count = _count(hop, name, priority)
+            count: int = getattr(hop, name) or 0
+            count -= other_pauses(hop, priority) if name == "pause_frames" else 0
             per_tb: float | None = getattr(losses, limit)
             allowed = inf if per_tb is None else max(losses.per_port, per_tb * moved / 1e12)
             fails, quiet = count > allowed, 0.0
@@ -108,20 +106,11 @@ def _lost(
             if count > quiet:
                 most = f"{what}: at most {allowed:.0f} in {show_size(moved)}"
                 expected, seen = most if fails else f"no {what}", f"{count} at {where}"
-                yield _row(item, name, "failed", expected, seen, "", _LOSS_STEP), fails
+                yield row(name, item.probe.name, "failed", expected, seen, _LOSS_STEP), fails
         for name, count in hop.errors.items():
             fails = losses.errors_per_port is not None and count > losses.errors_per_port
-            texts = (f"no {name}", f"{count} at {where}", "", _ERROR_STEP)
-            yield _row(item, name, "failed", *texts), fails
-
-
-def _row(item: ProbeEvidence, check: str, verdict: Verdict, *texts: str) -> Finding:
-    """A finding about a probe; `texts` are expected, actual, detail and next step."""
-    expected, actual, detail, step = (*texts, "", "")[:4]
-    return Finding(
-        check=check, subject=item.probe.name, verdict=verdict, expected=expected, actual=actual,
-        detail=detail, next_step=step,
-    )  # fmt: skip
+            seen = f"{count} at {where}"
+            yield row(name, item.probe.name, "failed", f"no {name}", seen, _ERROR_STEP), fails
 
 
 def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: Limits) -> Finding:
@@ -129,15 +118,18 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
     missing = [role for role in _ALWAYS if role not in {hop.role for hop in hops}]
     dark = [hop for hop in hops if hop.status == "no_login"]
     if len(dark) == len(hops):
-        return _all_dark(item, where, dark)
+        # Nothing is proven, and a login would mend nothing.
+        places = " -> ".join(hop.place for hop in dark)
+        return row(_CLASS, item.probe.name, "skipped", _counters(where), DARK).because(places)
     hops = [hop for hop in hops if hop.status != "no_login"]
     hops = [_together(list(group)) for _, group in groupby(hops, key=lambda hop: hop.role)]
     blind = [hop for hop in hops if hop.status not in _READ]
-    odd: list[Finding] = []
-    for hop in hops:
-        if hop.status in _READ:
-            wrong = _wrong_class(item, where, hop, limits) or _amount(item, where, hop, limits)
-            odd += [wrong] if wrong else []
+    odd = [
+        wrong
+        for hop in hops
+        if hop.status in _READ
+        and (wrong := _wrong_class(item, where, hop, limits) or _amount(item, where, hop, limits))
+    ]
     if odd:
         return next((each for each in odd if each.verdict == "failed"), odd[0])
     if blind:
@@ -152,17 +144,13 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         return _unproven(item, where, f"no hop counts by class: {hops[0].place}: {hops[0].detail}")
     least = min(_share(hop, limits) for hop in proven)
     unseen = f"; {' and '.join(hop.place for hop in dark)} {DARK}" if dark else ""
-    expected = f"{where}: {_classes(limits)} at {counted(len(proven), 'hop')}"
+    classes = f"priority {limits.priority}"
+    if limits.traffic_class not in (None, limits.priority):
+        classes += f", traffic class {limits.traffic_class}"
+    expected = f"{where}: {classes} at {counted(len(proven), 'hop')}"
     actual = f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}{unseen}"
     places = " -> ".join(hop.place for hop in hops)
-    return _row(item, _CLASS, "passed", expected, actual, places)
-
-
-def _all_dark(item: ProbeEvidence, where: str, dark: list[Hop]) -> Finding:
-    """No hop of the way can be read: that is no proof, and nothing that a login would mend."""
-    places = " -> ".join(hop.place for hop in dark)
-    dark_is = {"verdict": "skipped", "actual": DARK, "next_step": ""}
-    return _unproven(item, where, places).model_copy(update=dark_is)
+    return row(_CLASS, item.probe.name, "passed", expected, actual).because(places)
 
 
 def _together(hops: list[Hop]) -> Hop:
@@ -200,16 +188,17 @@ def _wrong_class(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> F
     others = {key: size for key, size in hop.bytes_by_class.items() if key != wanted}
     if others and max(others.values()) > 0:
         top = max(others, key=lambda key: others[key])
-        found = f"in {name} {top}"
-        size = others[top]
+        found, size = f"in {name} {top}", others[top]
     else:
         size = hop.total_bytes - hop.bytes_by_class.get(wanted, 0)
         found = f"not in {name} {wanted}"
     share = size / hop.total_bytes * 100
-    expected, actual = f"{name} {wanted}", f"{share:.0f} % of {show_size(hop.total_bytes)} {found}"
+    expected = f"{name} {wanted}"
+    actual = f"{share:.0f} % of {show_size(hop.total_bytes)} {found}"
     detail = f"wrong traffic class at {hop.place}: expected {expected}, {actual}"
     wanted_there = f"{where}: {expected} at {hop.place}"
-    return _row(item, _CLASS, "failed", wanted_there, actual, detail, _class_step(hop))
+    found = row(_CLASS, item.probe.name, "failed", wanted_there, actual, _class_step(hop))
+    return found.because(detail)
 
 
 def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Finding | None:
@@ -236,12 +225,17 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
         step = "the cable plan is wrong, or the probe used another interface"
     expected = f"{where}: {sent.text} through {hop.place}"
     actual = f"{show_size(hop.total_bytes)} seen there"
-    return _row(item, _CLASS, verdict, expected, actual, detail, step)
+    return row(_CLASS, item.probe.name, verdict, expected, actual, step).because(detail)
 
 
 def _unproven(item: ProbeEvidence, where: str, why: str) -> Finding:
     step = "make every device of the path reachable and run acceptance again"
-    return _row(item, _CLASS, "error", f"{where}: counters of every hop", "not observed", why, step)
+    found = row(_CLASS, item.probe.name, "error", _counters(where), "not observed", step)
+    return found.because(why)
+
+
+def _counters(where: str) -> str:
+    return f"{where}: counters of every hop"
 
 
 def _class_of(hop: Hop, limits: Limits) -> tuple[str, int]:
@@ -256,44 +250,24 @@ def _share(hop: Hop, limits: Limits) -> float:
     return hop.bytes_by_class.get(wanted, 0) / hop.total_bytes if hop.total_bytes else 0.0
 
 
-def _classes(limits: Limits) -> str:
-    if limits.traffic_class in (None, limits.priority):
-        return f"priority {limits.priority}"
-    return f"priority {limits.priority}, traffic class {limits.traffic_class}"
-
-
 def _class_step(hop: Hop) -> str:
     if hop.role.endswith("_egress"):
         return f"the priority to traffic class map of {hop.device} differs"
     if hop.role.endswith("_ingress"):
-        return (
-            f"the trust of {hop.place} is not L3, or its DSCP map differs: run pulumi up to "
-            "repair it"
-        )
-    return {
-        "sender_nic": "the application's traffic class (NCCL_IB_TC, perftest's -T) or the NIC's "
-        "trust is wrong: compare with the plan, then mlnx_qos",
-        "receiver_nic": "the receiving NIC does not trust DSCP: mlnx_qos --trust dscp",
-    }[hop.role]
-
-
-def _count(hop: Hop, name: str, priority: int | None) -> int:
-    values = {
-        "discards": hop.discards,
-        "out_of_sequence": hop.out_of_sequence,
-        "retransmissions": hop.retransmissions,
-        "pause_frames": (hop.pause_frames or 0) - other_pauses(hop, priority),
-        "ecn_marked": hop.ecn_marked,
-    }
-    return values[name] or 0
+        why = f"the trust of {hop.place} is not L3, or its DSCP map differs"
+        return f"{why}: run pulumi up to repair it"
+    if hop.role == "receiver_nic":
+        return "the receiving NIC does not trust DSCP: mlnx_qos --trust dscp"
+    why = "the application's traffic class (NCCL_IB_TC, perftest's -T) or the NIC's trust is wrong"
+    return f"{why}: compare with the plan, then mlnx_qos"
 
 
 def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[ProbeEvidence]:
-    """Give each probe of a round its own part of what the probes counted together.
+    """Split among the probes of a round the bytes that they counted together.
 
-    A port between two leaves counted the bytes of all. Their sum is held against what all of them
-    counted at their own ports, and each gets the same share of that sum as of those. Bytes in
-    another class that a probe shows at its own ports are its own; the rest was lost by the place.
+    A port between two leaves counted the bytes of all. Each probe gets the share that it has of the
+    bytes at the own ports of all. If a probe shows bytes of another class at its own ports, they
+    stay its own; all others changed their class at the shared port.
     """
     sums: dict[tuple[int, str, str, str], Counter[str]] = {}
     for item in probes:
@@ -312,15 +286,9 @@ def split_shared(probes: Sequence[ProbeEvidence], limits: Limits) -> Iterator[Pr
 
 
 def _own(item: ProbeEvidence, direction: str, limits: Limits) -> dict[str, int]:
-    """What a probe counted where it was alone, and what of it was in another class."""
-    own = next(
-        (
-            hop
-            for hop in item.hops
-            if hop.direction == direction and not hop.shared and hop.status == "observed"
-        ),
-        None,
-    )
+    """The bytes that a probe counted at a port of its own, and those in another class."""
+    alone = [hop for hop in item.hops if hop.direction == direction and not hop.shared]
+    own = next((hop for hop in alone if hop.status == "observed"), None)
     total = (own.total_bytes if own else 0) or sent_bytes(item).most
     return {"bytes": total, "stray": round(total * (1 - _share(own, limits))) if own else 0}
 
@@ -336,7 +304,7 @@ def _part(hop: Hop, own: Mapping[str, int], together: Mapping[str, int], limits:
     wrong = min(round(total * stray), total) if others and total else 0
     counted = {
         name: ceil(value * share)
-        for name in ("discards", "out_of_sequence", "retransmissions", "pause_frames", "ecn_marked")
+        for name, *_ in _LOSSES
         if (value := getattr(hop, name)) is not None
     }
     largest = max(others, key=lambda key: others[key], default=wanted)

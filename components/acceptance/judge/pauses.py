@@ -1,9 +1,8 @@
 """Judges PFC on the way of a probe: who was paused, in which class, and whether a queue was stuck.
 
-Pauses in the class of RoCE are what a lossless class does under congestion: they explain a probe
-that is slow, and do not fail one that is not. A watchdog that finds a queue stuck drops what is in
-it, unless it was set to look on: the class is lossless no longer. Pauses in another class hold up
-what shares the port.
+A lossless class pauses under congestion: pauses in the class of RoCE explain why a probe is slow,
+and fail no fast one. If the watchdog finds a queue stuck, it drops the packets in it, unless it
+only reports: then the class loses packets. Pauses in another class hold up all traffic of the port.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from components.acceptance.evidence import Hop, Limits, ProbeEvidence
-from components.acceptance.judge.verdict import MEASURES, Finding
+from components.acceptance.judge.verdict import MEASURES, Finding, row
 
 _STUCK_STEP: Final = (
     "find who pauses that port without end, on the device behind it: "
@@ -32,39 +31,29 @@ def judge_storms(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     wanted = limits.priority if limits.traffic_class is None else limits.traffic_class
     if wanted is None:
         return []
-    return [
-        Finding(
-            check="pfc watchdog",
-            subject=item.probe.name,
-            verdict="failed",
-            expected=f"traffic class {wanted} never stuck at {place}",
-            actual=f"the watchdog fired {_times(count)}",
-            detail=f"{place} was paused without end in traffic class {wanted}; "
-            "with the action drop, what waits there is lost",
-            next_step=_STUCK_STEP,
-        )
-        for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items()
-    ]
+    found: list[Finding] = []
+    for place, count in _places(item, lambda hop: hop.storms.get(wanted, 0)).items():
+        expected = f"traffic class {wanted} never stuck at {place}"
+        actual = f"the watchdog fired {_times(count)}"
+        stuck = row("pfc watchdog", item.probe.name, "failed", expected, actual, _STUCK_STEP)
+        why = f"{place} was paused without end in traffic class {wanted}"
+        found.append(stuck.because(f"{why}; with the action drop, what waits there is lost"))
+    return found
 
 
 def warn_pauses(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """Warnings: pauses in priorities that are not that of RoCE."""
+    """Warnings: pauses in other priorities than that of RoCE."""
     if limits.priority is None:
         return []
-    return [
-        Finding(
-            check="pauses of another class",
-            subject=item.probe.name,
-            verdict="failed",
-            expected=f"pauses in priority {limits.priority} alone",
-            actual=f"{count} in priority {number} at {place}",
-            detail=f"another class pauses at {place}, and holds up what shares the port",
-            next_step=_OTHER_STEP,
-        )
-        for number in range(8)
-        if number != limits.priority
-        for place, count in _places(item, partial(_paused, number)).items()
-    ]
+    name, expected = "pauses of another class", f"pauses in priority {limits.priority} alone"
+    found: list[Finding] = []
+    for number in (each for each in range(8) if each != limits.priority):
+        for place, count in _places(item, partial(_paused, number)).items():
+            actual = f"{count} in priority {number} at {place}"
+            other = row(name, item.probe.name, "failed", expected, actual, _OTHER_STEP)
+            why = f"another class pauses at {place}, and holds up what shares the port"
+            found.append(other.because(why))
+    return found
 
 
 def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:
@@ -88,14 +77,14 @@ def name_paused(found: Finding, item: ProbeEvidence, limits: Limits) -> Finding:
 
 
 def other_pauses(hop: Hop, priority: int | None) -> int:
-    """PFC frames of a hop in priorities that are not that of RoCE; none where it has none."""
+    """PFC frames of a hop in other priorities than that of RoCE; 0 if RoCE has no priority."""
     if priority is None:
         return 0
     return sum(_paused(number, hop) for number in range(8) if number != priority)
 
 
 def _places(item: ProbeEvidence, count: Callable[[Hop], int]) -> dict[str, int]:
-    """The places of a probe's way that counted any; one that is there and back is named once."""
+    """The places of a probe's way that counted any, each once."""
     found: dict[str, int] = {}
     for hop in item.hops:
         if counted := count(hop):

@@ -9,8 +9,16 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from components.acceptance.evidence import RailLimit
-from components.acceptance.judge.verdict import Finding, Verdict, find_failure, row, verdict_for
-from components.acceptance.logs.log_model import LatencyRow, PerftestLog
+from components.acceptance.judge.verdict import (
+    SLOW_SIBLING,
+    Finding,
+    Verdict,
+    find_failure,
+    name_runs,
+    row,
+    verdict_for,
+)
+from components.acceptance.logs.log_model import PerftestLog
 from components.core.plain_text import counted
 
 PerftestLink = Literal["ib", "roce"]
@@ -25,8 +33,6 @@ _RDMA: Final = ("RC", "UC", "UD", "XRC", "DC")
 """Connections of InfiniBand and RoCE; perftest also has RawEth (packets without RDMA) and SRD."""
 _NEVER_RAW: Final = ("RDMA_Write", "RDMA_Read", "Atomic", "RDMA_Atomic")
 """Titles that a test of raw Ethernet cannot have: it is called Send."""
-_SIBLING_SHARE: Final = 0.8
-"""A port with less than this share of the other one's bandwidth is a fault (a choice)."""
 _ONE_PACKET: Final = 4096
 """The largest RDMA MTU: what is not longer goes in one packet, if the log shows no MTU."""
 
@@ -34,10 +40,9 @@ _ONE_PACKET: Final = 4096
 def judge_perftest_completeness(log: PerftestLog, subject: str) -> Finding:
     """Is there a whole table with readable rows, and with every size between its ends?"""
     verdict, actual, detail = _completeness(log)
-    clock = log.clock_unknown and verdict == "error"
-    step = "run it again while the host that sends has nothing else to do"
-    if not clock:
-        step = "take the log of the client again"
+    step = "take the log of the client again"
+    if log.clock_unknown and verdict == "error":
+        step = "run it again while the host that sends has nothing else to do"
     expected = "a whole table with a result"
     return row("completeness", subject, verdict, expected, actual, step).because(detail)
 
@@ -57,26 +62,22 @@ def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
 
 
 def _problem(log: PerftestLog) -> str:
-    """What the log lacks, or says in two ways."""
+    """What the log lacks or contradicts."""
     if not log.rows and not log.latency:
         return "no result row"
     if not log.ended:
         return "cut off: the rule under the table is missing"
     if log.contradictions:
         return f"two ends that differ: {log.contradictions[0]}"
-    gap = _gap(log)
-    return f"rows are missing: {gap}" if gap else ""
-
-
-def _gap(log: PerftestLog) -> str:
-    """Two neighbours between which a size must have been, or an end of `-a` that is not there."""
+    # Two neighbours between which a size must have been, or an end of `-a` that is not there.
     sizes = sorted({each.size_bytes for each in (*log.rows, *log.latency)})
-    pairs = (pair for pair in pairwise(sizes) if pair[1] != _STEP * pair[0])
-    for one, other in pairs:
-        return f"from {one} B to {other} B"
+    for one, other in pairwise(sizes):
+        if other != _STEP * one:
+            return f"rows are missing: from {one} B to {other} B"
     last = min(_LAST, log.mtu_bytes or _LAST) if log.connection_type == "UD" else _LAST
     if len(sizes) > 1 and (_STEP < sizes[0] < _OWN_SCAN or sizes[-1] < last):
-        return f"{sizes[0]} B to {sizes[-1]} B, and -a goes from {_STEP} B to {last} B"
+        seen = f"{sizes[0]} B to {sizes[-1]} B"
+        return f"rows are missing: {seen}, and -a goes from {_STEP} B to {last} B"
     return ""
 
 
@@ -117,21 +118,21 @@ def _address(gid: str) -> IPv6Address | None:
     return IPv6Address(bytes(values)) if max(values) < 256 else None  # noqa: PLR2004 - a byte
 
 
-def judge_device(log: PerftestLog, subject: str, rail: RailLimit) -> Finding | None:
+def _judge_device(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
     """Is the device that of the rail, and no bond? In a pod with a VF its name says nothing more.
 
     The kernel calls the device of two ports that are one `mlx5_bond_0` (mlx5_ib, main.c).
     """
-    bond = "bond" in log.device and log.device not in rail.devices
-    if not log.device or not (bond or rail.devices):
+    rail = asked.rail
+    bond = rail and "bond" in log.device and log.device not in rail.devices
+    if not rail or not log.device or not (bond or rail.devices):
         return None
     expected = f"a device of {rail.name}: {', '.join(rail.devices) or 'one port'}"
     step = f"compare `rdma link` of that host with the rail {rail.name} of the file"
+    actual = log.device
     if bond:
-        actual, step = f"{log.device}, a bond of ports", "take the rail's port out of the bond"
-        return row("device", subject, "failed", expected, actual, step)
-    right = log.device in rail.devices
-    return row("device", subject, verdict_for(right), expected, log.device, step)
+        actual, step = f"{actual}, a bond of ports", "take the rail's port out of the bond"
+    return row("device", subject, verdict_for(log.device in rail.devices), expected, actual, step)
 
 
 def judge_link(log: PerftestLog, subject: str, expect: PerftestLink) -> Finding:
@@ -146,8 +147,7 @@ def judge_link(log: PerftestLog, subject: str, expect: PerftestLink) -> Finding:
 def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
     if not log.link_type:
         return "error", "not shown", ""
-    found = _no_rdma(log)
-    if found:
+    if found := _no_rdma(log):
         return "failed", *found
     if log.link_type != wanted:
         return "failed", log.link_type, ""
@@ -162,10 +162,10 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
 
 
 def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
-    """What was used that is neither InfiniBand nor RoCE, and how that is known."""
+    """The transport, if it is neither InfiniBand nor RoCE, and how the log shows it."""
     if log.connection_type == "SRD":
         return "SRD", "Amazon's EFA, whose link type is printed as IB"
-    if log.connection_type and log.connection_type not in _RDMA:
+    if log.connection_type not in ("", *_RDMA):
         return log.connection_type, "packets of raw Ethernet, or a connection that is not RDMA"
     if log.transport_type not in ("IB", ""):
         name = {"IW": "iWARP"}.get(log.transport_type, log.transport_type)
@@ -179,11 +179,10 @@ def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: s
     The peak is no measure: in duration mode it is not taken. If neither a title nor a call says
     which test it was, the number may be the sum of both directions, and half of it has to do.
     """
-    expected = f"average >= {floor_gbit_s:.2f} Gb/s"
-    if not log.rows:
+    expected, largest = f"average >= {floor_gbit_s:.2f} Gb/s", log.largest
+    if largest is None:
         found = row("bandwidth", subject, "error", expected, "no row with a bandwidth")
         return found.because(f"floor: {origin}")
-    largest = max(log.rows, key=lambda item: item.size_bytes)
     average = largest.average_gbit_s / (2 if log.bidirectional else 1)
     each = " each way" if log.bidirectional else ""
     verdict = verdict_for(average >= floor_gbit_s)
@@ -195,59 +194,61 @@ def judge_average(log: PerftestLog, subject: str, floor_gbit_s: float, origin: s
     return row("bandwidth", subject, verdict, expected, actual, step).because(f"floor: {origin}")
 
 
-def judge_ceiling(log: PerftestLog, subject: str, rail: RailLimit) -> Finding | None:
+def _judge_ceiling(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
     """More than the rail's cable can carry went another way; None if it did not."""
-    rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1)
+    rail = asked.rail
+    rate = rail.line_rate_gbit_s * (2 if log.bidirectional else 1) if rail else 0.0
     most = max((each.average_gbit_s for each in log.rows), default=0.0)
-    if not rate or most <= rate:
+    if not rail or not rate or most <= rate:
         return None
     expected = f"at most {rate:g} Gb/s, what {rail.name} can carry"
     step = "look which device and port the test used, and at the speed of the rail in the file"
     return row("line rate", subject, "failed", expected, f"{most:.2f} Gb/s", step)
 
 
-def judge_ports(log: PerftestLog, subject: str) -> Finding | None:
+def _judge_ports(log: PerftestLog, subject: str, _: PerftestAsked) -> Finding | None:
     """Of a test over both ports of a card: does each one carry its share?"""
-    ports = max(log.rows, key=lambda item: item.size_bytes).ports_gbit_s if log.rows else ()
+    ports = log.largest.ports_gbit_s if log.largest else ()
     if not ports:
         return None
     shown = ", ".join(f"port {n} {each:.2f} Gb/s" for n, each in enumerate(ports, 1))
-    right = min(ports) >= _SIBLING_SHARE * max(ports) > 0
-    expected = f"no port below {_SIBLING_SHARE:g} of the other"
+    right = min(ports) >= SLOW_SIBLING * max(ports) > 0
+    expected = f"no port below {SLOW_SIBLING:g} of the other"
     step = "look at the cable and the switch port of the slower one"
     return row("ports", subject, verdict_for(right), expected, shown, step)
 
 
-def judge_latency(log: PerftestLog, subject: str, most_us: float) -> Finding:
+def _judge_latency(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
     """Is the median of the smallest size at or below a limit? With `-D` it is the average."""
+    if not asked.most_us:
+        return None
     least = min((each.size_bytes for each in log.latency), default=0)
     times = [each.typical_us for each in log.latency if each.size_bytes == least]
     actual = f"{max(times):.2f} us at {least} B" if times else "no row with a latency"
-    verdict = verdict_for(max(times) <= most_us) if times else "error"
+    verdict = verdict_for(max(times) <= asked.most_us) if times else "error"
     step = "compare with a pair on one leaf; look at CPU power states and at pauses"
-    return row("latency", subject, verdict, f"typical <= {most_us:g} us", actual, step)
+    return row("latency", subject, verdict, f"typical <= {asked.most_us:g} us", actual, step)
 
 
-def judge_tail(log: PerftestLog, subject: str, most_us: float) -> Finding:
+def _judge_tail(log: PerftestLog, subject: str, asked: PerftestAsked) -> Finding | None:
     """Is the time that 99.9 % of the messages keep at or below a limit?
 
     All sizes that go in one packet are looked at: a retransmission or a pause meets any of them.
     """
-    packet = log.mtu_bytes or _ONE_PACKET
+    most_us, packet = asked.most_tail_us, log.mtu_bytes or _ONE_PACKET
+    if not most_us:
+        return None
     small = [each for each in log.latency if each.size_bytes <= packet] or [*log.latency[:1]]
     expected = f"99.9 % <= {most_us:g} us"
-    if not small or any(each.tail_us is None for each in small):
+    tails = [(each.tail_us, each) for each in small if each.tail_us is not None]
+    if not small or len(tails) < len(small):
         actual = "no percentile" if small else "no row with a latency"
         step = "run ib_write_lat without -D, which prints no percentiles"
         return row("latency tail", subject, "error", expected, actual, step)
-
-    def tail(each: LatencyRow) -> float:
-        return each.tail_us or 0.0
-
-    worst = max(small, key=tail)
-    actual = f"{tail(worst):.2f} us at {worst.size_bytes} B, typical {worst.typical_us:.2f} us"
+    tail, worst = max(tails, key=lambda each: each[0])
+    actual = f"{tail:.2f} us at {worst.size_bytes} B, typical {worst.typical_us:.2f} us"
     step = "look for retransmissions, pauses and marks at both cards and their switch ports"
-    return row("latency tail", subject, verdict_for(tail(worst) <= most_us), expected, actual, step)
+    return row("latency tail", subject, verdict_for(tail <= most_us), expected, actual, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,21 +291,19 @@ CHECKS: Final[tuple[Judge, ...]] = (
     lambda log, name, _: judge_perftest_completeness(log, name),
     lambda log, name, asked: judge_link(log, name, asked.link) if asked.link else None,
     lambda log, name, asked: judge_gid(log, name, asked.rail),
-    lambda log, name, asked: judge_device(log, name, asked.rail) if asked.rail else None,
+    _judge_device,
     _judge_mtu,
     lambda log, name, asked: (
         judge_average(log, name, asked.floor_gbit_s, asked.floor_origin)
         if asked.floor_gbit_s is not None
         else None
     ),
-    lambda log, name, asked: judge_ceiling(log, name, asked.rail) if asked.rail else None,
-    lambda log, name, _: judge_ports(log, name),
-    lambda log, name, asked: judge_latency(log, name, asked.most_us) if asked.most_us else None,
-    lambda log, name, asked: (
-        judge_tail(log, name, asked.most_tail_us) if asked.most_tail_us else None
-    ),
+    _judge_ceiling,
+    _judge_ports,
+    _judge_latency,
+    _judge_tail,
 )
-"""The table of what is looked at: one for the gate and for `railyard judge`."""
+"""All checks of the gate and of `railyard judge`, in their order."""
 
 
 def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
@@ -321,14 +320,14 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
     """The findings of every run of a log, each under its own name.
 
-    Where some runs show bandwidths and others latencies, each is asked for its own.
+    If some runs show bandwidths and others latencies, each is asked for its own.
     """
     runs = log.runs
     both = any(run.rows for run in runs) and any(run.latency for run in runs)
     of_rate = replace(asked, most_us=None, most_tail_us=None) if both else asked
     of_time = replace(asked, floor_gbit_s=None) if both else asked
-    found: list[Finding] = []
-    for number, run in enumerate(runs, 1):
-        name = subject if len(runs) == 1 else f"{subject}, run {number} of {len(runs)}"
-        found += judge_perftest_run(run, name, of_time if run.latency else of_rate)
-    return found
+    return [
+        found
+        for name, run in name_runs(runs, subject)
+        for found in judge_perftest_run(run, name, of_time if run.latency else of_rate)
+    ]

@@ -12,33 +12,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
-from components.acceptance.evidence import (
-    BesideSeen,
-    Evidence,
-    Limits,
-    Probe,
-    ProbeEvidence,
-    RailLimit,
-    Unreachable,
-)
+from components.acceptance.evidence import Evidence, Limits, Probe, ProbeEvidence, RailLimit
 from components.acceptance.judge.amount import claimed_s
 from components.acceptance.judge.culprit import Suspect, judge_pairs
-from components.acceptance.judge.fabric import (
-    judge_fabric,
-    judge_routing,
-    warn_routing,
-    warn_spread,
-)
+from components.acceptance.judge.fabric import judge_causes, judge_fabric, warn_spread
 from components.acceptance.judge.image import judge_image
 from components.acceptance.judge.infiniband import judge_ib, warn_ib
 from components.acceptance.judge.nccl import judge_nccl, warn_nccl
 from components.acceptance.judge.node import judge_node
-from components.acceptance.judge.path import (
-    fail_losses,
-    judge_losses,
-    judge_path,
-    split_shared,
-)
+from components.acceptance.judge.path import fail_losses, judge_losses, judge_path, split_shared
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
 from components.acceptance.judge.perftest_findings import (
     PerftestAsked,
@@ -60,51 +42,6 @@ from components.acceptance.judge.workload_findings import judge_mpi, judge_scan,
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import NOT_READY
 from components.acceptance.seen import Seen
-
-
-def judge_beside(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """Settings on the way of a probe that failed: they may explain it, so they are not proven."""
-    return [
-        _finding(each, verdict, probes)
-        for each in evidence.beside or ()
-        for verdict, probes in [_explained(evidence, each.device, judged)]
-        if probes
-    ]
-
-
-def warn_beside(evidence: Evidence, judged: Sequence[Finding]) -> list[Finding]:
-    """All others: the probes passed in spite of them, under no congestion."""
-    return [
-        _finding(each, "failed", ())
-        for each in evidence.beside or ()
-        if not _explained(evidence, each.device, judged)[1]
-    ]
-
-
-def _explained(
-    evidence: Evidence, device: str, judged: Sequence[Finding]
-) -> tuple[Verdict, tuple[str, ...]]:
-    """The probes through a device that did not pass, and what they came to together."""
-    through = {
-        item.probe.name
-        for item in evidence.probes
-        if device in item.probe.nodes or any(hop.device == device for hop in item.hops)
-    }
-    wrong = [
-        found
-        for found in judged
-        if found.subject in through and found.verdict in {"failed", "error"}
-    ]
-    return overall_verdict(wrong), tuple(dict.fromkeys(found.subject for found in wrong))
-
-
-def _finding(seen: BesideSeen, verdict: Verdict, probes: tuple[str, ...]) -> Finding:
-    why = f"; it may be why these did not pass: {', '.join(probes)}" if probes else ""
-    expected = f"{seen.setting} {seen.harmless}"
-    actual = f"{seen.actual}; not ours, and it breaks {seen.breaks}"
-    found = row("beside", seen.device, verdict, expected, actual, seen.fix)
-    return found.because(f"as the update found it before it began{why}")
-
 
 TAKEN: Final = ("busy: ", "cordoned: ", "tainted: ")
 """How the reason of a probe begins whose place others have, or which is closed."""
@@ -128,9 +65,9 @@ class Report(Seen):
 
     @property
     def gate_code(self) -> int:
-        """Of the gate in an update: what is in use by others stops it only where the site says so.
+        """Of the gate in an update: hosts in use by others stop it only if the site says so.
 
-        A part that was not asked for, or for which there was no time, is the site's own choice.
+        The site itself chose to leave out a part, or to end without time for it.
         """
         taken = any(
             item.outcome == "skipped" and item.detail.startswith(TAKEN)
@@ -166,18 +103,11 @@ class Report(Seen):
 
 
 def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
-    """Judges one run of acceptance.
-
-    Args:
-        evidence: What was seen.
-        limits: What is expected; default those of the evidence, which are the plan's.
-    """
+    """Judges one run of acceptance, by default with the limits of its evidence: the plan's."""
     expected = limits or evidence.limits
-    findings: list[Finding] = []
-    warnings: list[Finding] = []
+    findings, warnings = list[Finding](), list[Finding]()
     for item in split_shared(evidence.probes, expected):
-        found = judge_probe(item, expected)
-        findings += found
+        findings += judge_probe(item, expected)
         warnings += judge_losses(item, expected.priority, expected.losses)
         warnings += warn_pauses(item, expected)
         warnings += warn_nccl(item, expected) + warn_spread(item)
@@ -192,10 +122,13 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
         warnings += warn_ib(evidence.ib, expected.ib)
     slow, suspects = judge_pairs(evidence.probes, findings, expected)
     findings += slow
-    findings += map(_unreachable, evidence.unreachable)
-    causes = judge_beside(evidence, findings) + judge_routing(evidence, findings)
-    warnings += warn_beside(evidence, findings) + warn_routing(evidence, findings)
+    step = "mend the way to the device; paths through it are not proven"
+    for each in evidence.unreachable:
+        wanted = f"an answer from {each.address}"
+        findings.append(row("reachable", each.device, "error", wanted, each.detail, step))
+    causes, harmless = judge_causes(evidence, findings)
     findings += causes
+    warnings += harmless
     return Report(
         verdict=_verdict_of(evidence, findings),
         findings=tuple(findings),
@@ -205,23 +138,17 @@ def judge_evidence(evidence: Evidence, limits: Limits | None = None) -> Report:
     )
 
 
-def _unreachable(device: Unreachable) -> Finding:
-    expected = f"an answer from {device.address}"
-    step = "mend the way to the device; paths through it are not proven"
-    return row("reachable", device.device, "error", expected, device.detail, step)
-
-
 def _never_asked(evidence: Evidence) -> bool:
-    """The site asked for no proof in this run: nothing was looked at either."""
+    """The site asked for no proof in this run."""
     return bool(evidence.probes) and all(
         item.outcome == "skipped" and item.detail.startswith(NOT_ASKED) for item in evidence.probes
     )
 
 
 def _verdict_of(evidence: Evidence, findings: Sequence[Finding]) -> Verdict:
-    """All that ran was good, and some did not run: that is no proof of the whole.
+    """The whole is not proven if some probes did not run, though all others passed.
 
-    A site of which no probe was planned, so that only what lies outside is judged, is an error.
+    A site without a planned probe is an error.
     """
     verdict = overall_verdict(findings)
     if not any(item.outcome == "skipped" for item in evidence.probes):
@@ -266,16 +193,8 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     found = _judge_log(item, limits)
     if found is None:
         problem = item.problem.what if item.problem else "no log was kept"
-        return [
-            Finding(
-                check="run",
-                subject=item.probe.name,
-                verdict="error",
-                expected=f"a log of {item.probe.kind}",
-                actual=problem,
-                next_step="read the pod's events and log",
-            )
-        ]
+        wanted, step = f"a log of {item.probe.kind}", "read the pod's events and log"
+        return [row("run", item.probe.name, "error", wanted, problem, step)]
     named = [name_paused(each, item, limits) for each in found]
     found = [ran, *_judge_duration(item), *named]
     lost = [*judge_storms(item, limits), *fail_losses(item, limits)]
@@ -298,20 +217,14 @@ def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
 
 
 def _judge_duration(item: ProbeEvidence) -> list[Finding]:
-    """A table whose own times are longer than its job ran was made by another run."""
+    """A table whose rows took longer than the job comes from another run."""
     claimed = claimed_s(item)
     if not item.duration_s or claimed <= item.duration_s * 1.01 + 0.1:  # both are rounded
         return []
-    return [
-        Finding(
-            check="duration",
-            subject=item.probe.name,
-            verdict="failed",
-            expected=f"a log of the {item.duration_s:.1f} s that the job ran",
-            actual=f"its rows took {claimed:.1f} s",
-            next_step="the program prints a kept log: look at what the image has under its name",
-        )
-    ]
+    expected = f"a log of the {item.duration_s:.1f} s that the job ran"
+    actual = f"its rows took {claimed:.1f} s"
+    step = "the program prints a kept log: look at what the image has under its name"
+    return [row("duration", item.probe.name, "failed", expected, actual, step)]
 
 
 def _judge_log(item: ProbeEvidence, limits: Limits) -> list[Finding] | None:
@@ -350,16 +263,14 @@ def _judge_run(item: ProbeEvidence) -> Finding:
     failure = find_failure([failure for log in logs for failure in log.failures], name)
     if failure is not None:
         return failure
-    ended = item.outcome == "completed" and item.exit_code in (0, None)
-    if ended:
+    if item.outcome == "completed" and item.exit_code in (0, None):
         took = f"completed in {item.duration_s:.1f} s" if item.duration_s else "completed"
         return row("run", name, "passed", expected, took)
     code = f", exit code {item.exit_code}" if item.exit_code else ""
     last = next((line for line in reversed(item.log_tail) if line.strip()), "")
     verdict = "error" if item.outcome == "not_run" else "failed"
-    actual = f"{item.outcome.replace('_', ' ')}{code}"
     step = "read the events of its pods: is a resource or an image missing?"
-    found = row("run", name, verdict, expected, actual, step)
+    found = row("run", name, verdict, expected, item.outcome.replace("_", " ") + code, step)
     return found.because(item.detail or (f"last line: {last}" if last else "it printed nothing"))
 
 
@@ -369,12 +280,8 @@ def _with_place(ran: Finding, item: ProbeEvidence) -> Finding:
     if not places:
         return ran
     where = ", ".join(places)
-    return ran.model_copy(
-        update={
-            "detail": f"packets were discarded at {where}; {ran.detail}",
-            "next_step": f"look at MTU and errors of {where}",
-        }
-    )
+    detail, step = f"packets were discarded at {where}", f"look at MTU and errors of {where}"
+    return ran.model_copy(update={"detail": f"{detail}; {ran.detail}", "next_step": step})
 
 
 ROCE_OVERHEAD_BYTES = 82
@@ -427,17 +334,11 @@ def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:
     rate = rail.line_rate_gbit_s if rail else 0.0
     mtu = _rdma_mtu(limits, probe)
     ceiling = rate * mtu / (mtu + ROCE_OVERHEAD_BYTES)
-    return (
-        rate * limits.pair_fraction,
-        (
-            f"{limits.pair_fraction:g} x {rate:g} Gb/s line rate "
-            f"(ceiling at RDMA MTU {mtu}: {ceiling:.1f})"
-        ),
-    )
+    share = f"{limits.pair_fraction:g} x {rate:g} Gb/s line rate"
+    return rate * limits.pair_fraction, f"{share} (ceiling at RDMA MTU {mtu}: {ceiling:.1f})"
 
 
 def _rdma_mtu(limits: Limits, probe: Probe) -> int:
     """What the rail of a probe has, or at most what all have."""
-    found = {rail.name: rail.rdma_mtu_bytes for rail in limits.rails}
-    own = [found[name] for name in probe.rails if name in found]
+    own = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name in probe.rails]
     return min((limits.rdma_mtu_bytes, *own))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal, TypeVar
 
 from components.acceptance.evidence import Evidence, Limits, WorkerGroup
 from components.acceptance.logs.causes import first_cause
@@ -13,6 +13,13 @@ from components.acceptance.seen import Seen, cut_text
 Verdict = Literal["passed", "failed", "skipped", "error"]
 """`failed`: proven wrong. `error`: could not be judged. `skipped`: not asked for or not applicable;
 it is never a pass."""
+SLOW_TEST: Final = 0.85
+"""A test between two hosts below this share of the median of like tests is slow. A link that lost
+20 % must be found, and tests of one link differ by about 3 %: a limit of 0.80 would miss half of
+such links."""
+SLOW_SIBLING: Final = 0.80
+"""A GPU, an NVLink, or one of two ports of a card below this share of its siblings has a fault. It
+is a choice: one number of each is compared, and no series of tests shows how much they vary."""
 GROUP: Final = "group"
 UNPROVEN: Final = "proof"
 
@@ -21,7 +28,9 @@ class Finding(Seen):
     """One thing that was judged: `expected X, actual Y`."""
 
     check: str
+    """Its short name, for example `bandwidth`."""
     subject: str
+    """The probe, host, fabric or log."""
     verdict: Verdict
     expected: str
     actual: str
@@ -41,24 +50,19 @@ class Finding(Seen):
 def row(
     check: str, subject: str, verdict: Verdict, expected: str, actual: str, step: str = ""
 ) -> Finding:
-    """One finding.
-
-    Args:
-        check: What was looked at, for example `bandwidth`.
-        subject: The probe, host, fabric or log that it is about.
-        verdict: The answer.
-        expected: What a good run shows.
-        actual: What this one showed.
-        step: What to do next; a passed finding drops it.
-    """
+    """One finding; a passed one drops what to do next."""
     return Finding(
-        check=check,
-        subject=subject,
-        verdict=verdict,
-        expected=expected,
-        actual=actual,
+        check=check, subject=subject, verdict=verdict, expected=expected, actual=actual,
         next_step="" if verdict == "passed" else step,
-    )
+    )  # fmt: skip
+
+
+def row_of(
+    check: str, subject: str, wrong: Sequence[str], expected: str, good: str, step: str
+) -> Finding:
+    """One finding that lists every fault; without a fault it passes and shows `good`."""
+    shown = "; ".join(wrong) or good
+    return row(check, subject, verdict_for(not wrong), expected, shown, step)
 
 
 MEASURES = ("bandwidth", "throughput", "hosts", "gpus", "image")
@@ -93,14 +97,19 @@ def find_failure(failures: Sequence[LogFailure], subject: str) -> Finding | None
         return None
     step, actual = f"look for: {cause.meaning}", f"{cause.kind}: {cause.line}"
     found = row("run", subject, "failed", "a run without errors", actual, step)
-    return found.because(f"{_place(cause)}the first cause among {len(failures)} failure lines")
-
-
-def _place(cause: LogFailure) -> str:
-    """Host, device with port, and peer, as far as the line names them."""
     named = (("on", cause.host), ("device", cause.device), ("peer", cause.peer))
-    text = ", ".join(f"{word} {name}" for word, name in named if name)
-    return f"{text}; " if text else ""
+    place = ", ".join(f"{word} {name}" for word, name in named if name)
+    first = f"the first cause among {len(failures)} failure lines"
+    return found.because(f"{place}; {first}" if place else first)
+
+
+_Run = TypeVar("_Run")
+
+
+def name_runs(runs: Sequence[_Run], subject: str) -> Iterator[tuple[str, _Run]]:
+    """Each run of a log, under its own name."""
+    for number, run in enumerate(runs, 1):
+        yield subject if len(runs) == 1 else f"{subject}, run {number} of {len(runs)}", run
 
 
 def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) -> list[Finding]:
@@ -114,15 +123,14 @@ def judge_groups(evidence: Evidence, limits: Limits, findings: list[Finding]) ->
 
 def _judge_group(evidence: Evidence, group: WorkerGroup, findings: list[Finding]) -> Finding:
     """A kind is proven by the collectives over all of its hosts, and by nothing else."""
-    rails = ", ".join(group.rails) or "no rail"
-    what = f"a collective over {', '.join(group.hosts)} ({group.gpus} GPUs each; {rails})"
+    hosts, rails = ", ".join(group.hosts), ", ".join(group.rails) or "no rail"
+    what = f"a collective over {hosts} ({group.gpus} GPUs each; {rails})"
     probes = [
         item.probe.name
         for item in evidence.probes
         if item.probe.kind == "nccl" and item.probe.nodes == group.hosts
     ]
     why = group.unproven or ("" if probes else "no collective was planned")
-    hosts = ", ".join(group.hosts)
     if why:
         return row(GROUP, group.name, "skipped", what, f"not proven: {hosts}: {why}")
     verdict = overall_verdict(each for each in findings if each.subject in probes)

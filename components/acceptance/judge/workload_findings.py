@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
 from components.acceptance.evidence import Limits, ProbeEvidence
-from components.acceptance.judge.nccl import judge_framework
+from components.acceptance.judge.nccl import asked_of, judge_framework
 from components.acceptance.judge.nccl_findings import show_bytes
 from components.acceptance.judge.nccl_whole import LARGE_BYTES
-from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
+from components.acceptance.judge.verdict import Finding, Verdict, row, row_of, verdict_for
 from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, MpiLog, TrainingLog
 from components.core.plain_text import counted
 
@@ -21,13 +22,7 @@ _ODD_STEP = 0.2
 
 
 def judge_totals(log: TrainingLog, subject: str, ranks: int | None = None) -> Finding:
-    """Did the run end, with one total of every rank, and do they agree?
-
-    Args:
-        log: The parsed log.
-        subject: What the finding is about.
-        ranks: How many must have taken part; None for any number.
-    """
+    """Did the run end, with one total of every rank, and do they agree?"""
     totals = log.totals_images_s
     wanted = ranks if log.program == "tf_cnn_benchmarks" and ranks else 1
     took_part = log.gpus if log.program == "horovod" else len(totals)
@@ -59,13 +54,10 @@ def judge_images(log: TrainingLog, subject: str, floor: float, origin: str) -> F
 def odd_steps(log: TrainingLog) -> str:
     """Says which lines of single ranks contradict the total, as edited documents have them."""
     totals, steps = log.totals_images_s, log.steps_images_s
-    if not totals or not steps:
-        return ""
-    middle = median(steps)
+    middle = median(steps) if totals and steps else math.inf
     odd = [step for step in steps if abs(step - middle) > _ODD_STEP * middle]
-    if not odd:
-        return ""
-    return f"{len(odd)} of {len(steps)} lines of single ranks are far from the others: {odd[0]:g}"
+    what = f"{len(odd)} of {len(steps)} lines of single ranks are far from the others"
+    return f"{what}: {odd[0]:g}" if odd else ""
 
 
 def judge_scan_completeness(log: DeepSpeedLog, subject: str, sizes: int | None = None) -> Finding:
@@ -107,9 +99,9 @@ def judge_scan_busbw(log: DeepSpeedLog, subject: str, floor: float, origin: str)
 
 def judge_scan_ranks(log: DeepSpeedLog, subject: str, ranks: int) -> Finding:
     """Did all planned ranks take part?"""
-    right, step = log.devices == ranks, "look at the hostfile and the slots"
-    actual = f"{log.devices} devices"
-    return row("ranks", subject, verdict_for(right), f"{ranks} devices", actual, step)
+    verdict, actual = verdict_for(log.devices == ranks), f"{log.devices} devices"
+    step = "look at the hostfile and the slots"
+    return row("ranks", subject, verdict, f"{ranks} devices", actual, step)
 
 
 def judge_names(log: DeepSpeedLog, subject: str, workers: int) -> Finding:
@@ -123,22 +115,15 @@ def judge_names(log: DeepSpeedLog, subject: str, workers: int) -> Finding:
 def judge_hosts(log: MpiLog, subject: str, hosts: Sequence[str]) -> Finding:
     """Did every host answer exactly once?"""
     seen = Counter(name.partition(".")[0] for name in log.hosts)
-    missing = [name for name in hosts if not seen[name]]
-    twice = [name for name, count in sorted(seen.items()) if count > 1]
-    strange = sorted(set(seen) - set(hosts))
-    parts = [
-        f"{', '.join(names)} {what}"
-        for names, what in (
-            (missing, "did not answer"),
-            (twice, "answered more than once"),
-            (strange, "is not in the plan"),
-        )
-        if names
-    ]
+    wrong = {
+        "did not answer": [name for name in hosts if not seen[name]],
+        "answered more than once": [name for name, count in sorted(seen.items()) if count > 1],
+        "is not in the plan": sorted({*seen} - {*hosts}),
+    }
+    parts = [f"{', '.join(names)} {what}" for what, names in wrong.items() if names]
     expected = f"one answer from each of {', '.join(hosts)}"
-    actual = "; ".join(parts) or f"all {len(hosts)} answered once"
     step = "look at the keys and at known_hosts of the containers"
-    return row("hosts", subject, verdict_for(not parts), expected, actual, step)
+    return row_of("hosts", subject, parts, expected, f"all {len(hosts)} answered once", step)
 
 
 def judge_gpus(log: MpiLog, subject: str, gpus: int) -> Finding:
@@ -157,7 +142,7 @@ def judge_scan(item: ProbeEvidence, log: DeepSpeedLog, limits: Limits) -> list[F
         judge_scan_completeness(log, name, limits.scan_sizes or None),
         judge_names(log, name, len(item.probe.nodes)),
         judge_scan_ranks(log, name, item.probe.ranks),
-        *_judge_its_nccl(item, limits),
+        *judge_framework(item.nccl, name, asked_of(limits)),
         judge_scan_busbw(log, name, limits.scan_floor_gbit_s or 0.0, _FROM_FILE),
     ]
 
@@ -167,7 +152,7 @@ def judge_training(item: ProbeEvidence, log: TrainingLog, limits: Limits) -> lis
     name = item.probe.name
     return [
         judge_totals(log, name, item.probe.ranks),
-        *_judge_its_nccl(item, limits),
+        *judge_framework(item.nccl, name, asked_of(limits)),
         judge_images(log, name, limits.images_floor_s or 0.0, _FROM_FILE),
     ]
 
@@ -178,17 +163,3 @@ def judge_mpi(item: ProbeEvidence, log: MpiLog) -> list[Finding]:
     if item.probe.kind == "mpi_gpus":
         return [judge_gpus(log, name, item.probe.ranks)]
     return [judge_hosts(log, name, item.probe.nodes)]
-
-
-def _judge_its_nccl(item: ProbeEvidence, limits: Limits) -> list[Finding]:
-    """A framework that is fast enough over the wrong transport has proven nothing."""
-    name = item.probe.name
-    if item.nccl is None:
-        return [unknown_transport(name, limits.transport)]
-    return judge_framework(item.nccl, name, limits)
-
-
-def unknown_transport(subject: str, expected: str) -> Finding:
-    """For a framework's log in which NCCL says nothing."""
-    why = "the log has no line of NCCL; run with NCCL_DEBUG=INFO"
-    return row("transport", subject, "error", expected, "not shown").because(why)

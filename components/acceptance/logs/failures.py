@@ -1,15 +1,21 @@
-"""The failure texts of NCCL, nccl-tests and what launchers start, one table for each.
+"""The failure texts of NCCL, nccl-tests, perftest and of launchers, one table for each.
 
-Those of perftest are in `perftest_words`. Sources: NCCL's sources and issue threads (2.4-2.30);
-those of harmless lines are named beside them, all in lab/sources.md#logs.
+NCCL: its sources and issue threads (2.4-2.30). perftest: the sources of linux-rdma/perftest at its
+tags v4.5-0.2 to 26.04.17 (20 tags): none of its texts has gone since it came. A test compares both
+with tests/acceptance/recorded/nccl_words.tsv and perftest_words.tsv, which have the texts with
+their first and last release. Launchers: Open MPI 4 and 5 (PRRTE), MPICH's hydra, Slurm's srun and
+slurmstepd, PBS, LSF, OpenSSH, kubectl, the kubelet and runc, Docker compose, systemd, torchrun and
+Linux. All are collected in lab/sources.md#logs.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
-from components.acceptance.logs.causes import HARMLESS, Cause, FailureFinder
-from components.acceptance.logs.launchers import LAUNCHERS
+from components.acceptance.logs.causes import HARMLESS, Cause, FailureFinder, cause
+
+_EARLIER: Final = "an earlier line says why"
 
 
 def _rows(*rows: tuple[str, str, str, str, str]) -> tuple[Cause, ...]:
@@ -23,7 +29,6 @@ _LATE = "late "
 """Before the kind of a row that follows from a failure elsewhere."""
 _STATUS = r"Got completion .{0,200}(?:status=|error )(?:[\w ()-]{1,60}\()?"
 """`error 12` (2.4), `status=12` (2.20), `status=transport retry counter exceeded(12)` (2.28)."""
-_EARLIER = "an earlier line says why"
 _GAVE_UP = f"NCCL gave up; {_EARLIER}, or none without NCCL_DEBUG=WARN"
 _GPU = "the GPU or its driver failed"
 _PIN = "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem"
@@ -177,6 +182,152 @@ _LAUNCHED = _rows(
     ("", "", r"failed to initialize NVML|NVIDIA-SMI has failed", "no_driver", "no GPU driver"),
 )  # fmt: skip
 
+LAUNCHERS: tuple[Cause, ...] = (
+    cause(r"no RDMA device (?:behind|has a)|no RoCE v2 GID with|no active InfiniBand port on",
+          "no_device",
+          "the line names the host and its interface: card, driver, address and link there"),
+    cause(r"the memlock limit of this pod is",
+          "memory", "memory cannot be pinned: the limit of containerd or of the host's unit"),
+    cause(r"of /job/hostfile does not resolve|Could not resolve hostname",
+          "dns",
+          "the cluster's DNS does not know a worker: the headless Service of the job, or CoreDNS"),
+    cause(r"Host key verification failed",
+          "host_key", "the host shows another key than the pinned one"),
+    cause(r"Permission denied \([a-z,-]{3,80}\)",
+          "ssh_login", "the job's key is not let in on that host"),
+    cause(r"(?:unable to|could not) find (?:the specified|an) executable"
+          r"|: not found: this image has none on its PATH"
+          r"|specified application as it could not (?:access|find)"
+          r"|(?:orted|prted|_perf\w{0,20}): (?:No such file|command not found)",
+          "missing_program",
+          "the image of that host lacks the program, or has it in another folder"),
+    cause(r"error while loading shared libraries|: symbol lookup error: "
+          r"|^\S{1,200}: \S{1,200}: version .{1,40} not found \(required by",
+          "missing_library",
+          "the image of that host lacks the library, or has another release of it"),
+    cause(r"MPI_INIT failed|Fatal error in (?:internal|P?MPI)_Init\b",
+          "mpi", "MPI did not start: it must be the same on all hosts, and reach each of them"),
+    cause(r"oom[_-]kill|OOM[- ]?[Kk]ill|Out of memory: Kill|Memory cgroup out of memory"
+          r"|Out Of Memory|Detected \d+ oom|TERM_MEMLIMIT",
+          "out_of_memory", "the host or the container ran out of memory: look at its limit"),
+    cause(r"DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)|DeadlineExceeded|active deadline"
+          r"|PBS: job killed|TERM_RUNLIMIT|timeout: sending signal|context deadline exceeded"
+          r"|timed out waiting for",
+          "deadline", "the run was ended from outside, by its deadline"),
+    cause(r"[Ww]atchdog caught collective operation timeout|atchdog thread terminated"
+          r"|[Hh]eartbeat monitor timed out|before timing out|operations have failed or timed out"
+          r"|atchdog got stuck|due to ProcessGroupNCCL",
+          "watchdog", "a collective hung: another rank died, or the network lost it"),
+    cause(r"soft lockup|hard LOCKUP|blocked for more than \d+ seconds|NETDEV WATCHDOG"
+          r"|rcu\w* (?:self-)?detected stall",
+          "kernel", "the kernel of that host hangs: read its log"),
+    cause(r"NVRM: Xid|fell off the bus", "gpu", "the GPU failed: look up the Xid"),
+    cause(r"mlx5_core \S{1,40}:? .{0,120}(?:health|internal error|[Cc]ommand .{0,60}timeout)",
+          "nic", "the card failed: read the kernel's log of that host"),
+    cause(r"Error from server|unable to upgrade connection|lost connection to pod"
+          r"|ImagePullBackOff|ErrImagePull|BackoffLimitExceeded|CrashLoopBackOff|\bEvicted\b"
+          r"|rpc error: code = |OCI runtime \w{1,20} failed|specified backoff limit"
+          r"|^error: unexpected EOF",
+          "kubernetes", "the cluster did not run the job to its end: read the events of its pods"),
+    cause(r"slurmstepd: error:|srun: error: (?:Unable|Timed out|Application launch|Task launch)"
+          r"|\bCANCELLED AT \d{4}-",
+          "scheduler", "the scheduler ended the step, or could not start it", late=True),
+    cause(r"ORTE was unable|ORTE has lost communication|PRTE has lost|(?:ORTE|PRTE)\w* daemon has"
+          r"|(?:ORTE|PRTE)(?:_ERROR_LOG| ERROR)|(?:mpirun|prterun|mpiexec) was unable"
+          r"|unreachable daemon",
+          "launcher", "ssh, or the daemon on that host"),
+    cause(r"ssh: connect to host \S{1,253} port \d{1,5}: |kex_exchange_identification"
+          r"|Connection (?:reset|closed) by \S{1,253} port \d|client_loop: send disconnect",
+          "launcher", "no sshd answers on that host, or the login ended"),
+    cause(r"There are not enough slots available|nodes which are allocated .{1,40} already filled",
+          "slots", "more ranks than GPU slots"),
+    cause(r"has detected an attempt to run as root", "launcher",
+          "mpirun as root asks for --allow-run-as-root"),
+    cause(r"exited on signal (?:4|7|8|9|11)\b", "crash",
+          "that rank crashed, or was killed: 9 comes from a limit of memory, or from outside"),
+    cause(  # mpirun, prterun; its banner breaks the sentence after "returned".
+          r"(?i:exited with non-?zero|non-?zero (?:exit )?(?:status|code)|job\s{1,3}terminated "
+          r"normally, but \d)|noticed that process rank \d|MPI_ABORT was invoked|exiting improperly"
+          # hydra and Intel MPI
+          r"|BAD TERMINATION|KILLED BY SIGNAL"
+          # srun
+          r"|srun: error: |Job step aborted"
+          # systemd, torchrun
+          r"|code=(?:exited, status=[1-9]|killed|dumped)|Failed with result '|ChildFailedError",
+          "rank_failed", f"a rank ended with an error; {_EARLIER}", late=True),
+    cause(r"(?i)\b(?:exit(?:ed|s)?(?: with)?(?: an?)?(?: exit)?|return(?:ed)?)[ _-]?"
+          r"(?:code|status|value)\s{0,8}(?:of|is|was)?\s{0,8}[:=(]?\s{0,8}-?[1-9]\d{0,9}\b"
+          r"|\bexited \([1-9]\d{0,9}\)|\brc[=:] ?-?[1-9]\d{0,9}\b",
+          "rank_failed", f"a program ended with an error; {_EARLIER}", late=True),
+    cause(r"(?i)\b(?:killed by|exited on|terminated by|ended by|caught|received"
+          r"|died (?:of|from|on)) (?:a )?signal:?\s{0,4}\(?(?:\d|sig|[a-z])",
+          "rank_failed", f"a rank was ended by a signal; {_EARLIER}", late=True),
+    cause(r"^\s{0,40}(?:\S{1,200}: line \d{1,9}:\s{1,8})?\d{0,10}\s{0,8}"
+          r"(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction)"
+          # Not a helper that a script ends itself.
+          r"(?!\s{1,40}(?:sleep|tail|watch|kubectl|stern|nvidia-smi|dcgmi|tcpdump)\b)(?:\s|$|\()",
+          "crash", "the shell says that a program was ended by a signal"),
+    cause(r"Segmentation fault|Bus error \(|core dumped|terminate called after|double free"
+          r"|Fatal Python error|\*\*\* (?:Aborted at|Process received signal)"
+          r"|^(?:free|malloc|realloc|munmap_chunk)\(\): |^corrupted (?:size vs|double-linked)",
+          "crash", "a rank crashed"),
+    cause(r"Traceback \(most recent call last\)", "crash", "a Python program failed", late=True),
+)  # fmt: skip
+"""Rows that any log may have. The words of our own jobs come first: those of the scripts in
+`components/jobs/scripts/` and `components/containers/scripts/`, which end a rank before its program
+starts."""
+
+
+def _word(pattern: str, kind: str, meaning: str, since: str = "4.5") -> Cause:
+    """A row with the first release that prints it; `4.5` also means older ones.
+
+    One that points to an earlier line is a consequence.
+    """
+    return Cause(re.compile(pattern), kind, meaning, meaning.endswith(_EARLIER), since)
+
+
+WORDS: Final = (
+    _word(r"VALIDATION: FAILED", "corrupt_data",
+          "perftest compared the data, and they arrived wrong: card, PCIe or memory of that host",
+          "26.04"),
+    _word(r"VALIDATION: (?:WARNING|ERROR)|Data validation requested but no memory"
+          r"|Data validation requested but memory type does not|Data validation: cannot start",
+          "not_validated",
+          "--data_validation was asked for, and perftest compared nothing", "26.04"),
+    _word(r"IB device \S+ not found|Unable to find the Infiniband/RoCE device"
+          r"|Did not detect devices", "no_device",
+          "the RDMA device is not in the pod: no VF, or no SR-IOV resource"),
+    _word(r"Port number \d+ state is Down", "link_down", "the link of the device is down"),
+    _word(r"Couldn't set the link layer|Couldn't get context for the device", "link_down",
+          _EARLIER),
+    _word(r"ADDR_ERROR|unexpected CM event", "no_route",
+          "no neighbour answers on that rail: VLAN, address or cabling"),
+    _word(r"Unable to perform rdma_client function|Unable to init the socket connection"
+          r"|Unable to open file descriptor", "not_connected", _EARLIER),
+    _word(r"Couldn't connect to \S+", "control_connection",
+          "the server does not listen there, or no route leads to it"),
+    _word(r"Failed status[ -](?:12\b|transport retry)|Failed status.*\(12\)", "retry_exceeded",
+          "packets do not arrive: MTU of a switch port, VLAN, GID, or loss; never retry this"),
+    _word(r"Failed status[ -]4\b|Failed status.*\(4\)", "local_protection",
+          "the NIC may not reach that memory: nvidia_peermem, ACS or IOMMU"),
+    _word(r"Failed status", "completion_error", "an RDMA error"),
+    _word(r"Completion with error at", "completion_error", _EARLIER),
+    _word(r"(?i:poll (?:on )?(?:send |receive |recv )?CQ failed)", "completion_error",
+          "the device stopped to report what it sent: look at the kernel's log of that host"),
+    _word(r"Couldn't post (?:send|recv)", "post",
+          "the device takes no more work: look at the kernel's log of that host"),
+    _word(r"Couldn't create (?:a receiver )?CQ|Failed to create (?:CQs|QP|MR)|Unable to create QP"
+          r"|Couldn't allocate MR|failed to create mr|Couldn't create IB resources", "memory",
+          "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem"),
+    _word(r"Failed to modify QP", "modify_qp", "no usable GID on the device"),
+    _word(r"Couldn't read remote address|Failed to exchange data between server and clients",
+          "peer_lost", f"the other end died: read its log; {_EARLIER}"),
+    _word(r"Failed to complete run_iter_", "run_iter", _EARLIER),
+    _word(r"below (?:bw|msg_rate) limit", "below_limit", "the tool's own limit was missed"),
+    _word(r"invalid option|Invalid Command", "usage", "an option that this build lacks"),
+)  # fmt: skip
+"""The first row that fits a line names it."""
+
 
 def nccl_finder() -> FailureFinder:
     """Looks for what NCCL, nccl-tests, their launchers and their hosts say of failures."""
@@ -186,3 +337,8 @@ def nccl_finder() -> FailureFinder:
 def launched_finder() -> FailureFinder:
     """Looks for the failures of a program that launchers start on other hosts, and of its NCCL."""
     return FailureFinder(tuple(r for r in NCCL if r.kind != COMM_ABORT) + _LAUNCHED + LAUNCHERS)
+
+
+def perftest_finder() -> FailureFinder:
+    """Looks for what perftest, its launchers and its hosts say of failures."""
+    return FailureFinder(WORDS + LAUNCHERS)

@@ -7,7 +7,6 @@ Nothing here says good or bad.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 from pydantic import Field
@@ -145,38 +144,25 @@ class IbFacts(Seen):
 
 
 def parse_ib_look(text: str) -> IbFacts:
-    """Read the answer of `ib_look.sh`; a section that is missing or odd is said in words."""
-    sections = dict(_sections(text))
+    """Read the answer of `ib_look.sh`; for a missing or odd section, words say why."""
+    blocks = (block.partition("\n") for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:])
+    sections = {name.strip(): body for name, _, body in blocks}
     if "sminfo" not in sections:  # not even that it is missing: which ports there are is not known
         return IbFacts(why_nothing=_CUT)
-    ports = tuple(
-        _port(name.removeprefix("port "), body)
-        for name, body in sections.items()
-        if name.startswith("port ")
-    )
+    parts = [(*name.partition(" "), body) for name, body in sections.items()]
     manager, why_no_manager = _manager(sections.get("sminfo"))
     managers, why_no_managers = _managers(sections.get("saquery"))
     diagnosis, why_no_diagnosis = _diagnosis(sections.get("ibdiagnet"))
     return IbFacts(
-        ports=ports,
+        ports=tuple(_port(name, body) for kind, _, name, body in parts if kind == "port"),
         manager=manager,
         why_no_manager=why_no_manager,
         managers=managers,
         why_no_managers=why_no_managers,
-        paths={
-            name.removeprefix("path "): _path(body)
-            for name, body in sections.items()
-            if name.startswith("path ")
-        },
+        paths={name: _path(body) for kind, _, name, body in parts if kind == "path"},
         diagnosis=diagnosis,
         why_no_diagnosis=why_no_diagnosis,
     )
-
-
-def _sections(text: str) -> Iterator[tuple[str, str]]:
-    for block in re.split(r"^=== ", text, flags=re.MULTILINE)[1:]:
-        name, _, body = block.partition("\n")
-        yield name.strip(), body
 
 
 def _port(name: str, body: str) -> IbPort:
@@ -220,11 +206,13 @@ def _manager(body: str | None) -> tuple[SubnetManager | None, str]:
     found = _SMINFO.search(body or "")
     if found is None:
         return None, _why_not(body, "sminfo") or "sminfo answered in another form"
-    lid, guid, priority, state = found.groups()
-    manager = SubnetManager(
+    return _known_manager(*found.groups()), ""
+
+
+def _known_manager(lid: str, guid: str, priority: str, state: str) -> SubnetManager:
+    return SubnetManager(
         lid=int(lid), guid=f"{int(guid, 16):016x}", priority=int(priority), state=int(state)
     )
-    return manager, ""
 
 
 def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
@@ -234,16 +222,10 @@ def _managers(body: str | None) -> tuple[tuple[SubnetManager, ...], str]:
     managers: list[SubnetManager] = []
     for record in body.split("SMInfoRecord dump:")[1:]:
         values = dict(_RECORD.findall(record))
-        if not {"LID", "GUID", "Priority", "SMState"} <= {*values}:
+        names = ("LID", "GUID", "Priority", "SMState")
+        if not {*names} <= {*values}:
             return (), "saquery answered in another form"
-        managers.append(
-            SubnetManager(
-                lid=int(values["LID"]),
-                guid=f"{int(values['GUID'], 16):016x}",
-                priority=int(values["Priority"]),
-                state=int(values["SMState"]),
-            )
-        )
+        managers.append(_known_manager(*(values[name] for name in names)))
     return tuple(managers), "" if managers else "saquery knows no subnet manager"
 
 
@@ -277,7 +259,7 @@ _MOST_COLUMNS: Final = 300
 
 
 def parse_ibdiagnet(text: str) -> Diagnosis | None:
-    """Read one run; None without the table at its end: such a run says nothing."""
+    """Read one run; None without the table at its end."""
     head = _HEAD.search(text)
     if head is None:
         return None

@@ -10,8 +10,12 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from math import isfinite
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
+
+from pydantic import ValidationError
 
 from components.acceptance.logs.log_model import ParseProblem
 
@@ -99,7 +103,7 @@ def _physical(chunks: Iterable[str]) -> Iterator[str]:
 
 
 def _pieces(line: str, longest: int) -> Iterator[str]:
-    """A line, or its parts where it is too long, cut after a blank where there is one."""
+    """A line, or its parts if it is too long, cut after a blank if it has one."""
     start = 0
     while len(line) - start > longest:
         limit = start + longest
@@ -131,19 +135,14 @@ def _json_text(line: str) -> str:
 
 def _strip_prefixes(line: str) -> str:
     for _ in range(_MOST_PREFIXES):
-        match = _PREFIX.match(line) if _may_have_prefix(line) else None
-        if match is None:
+        # A cheap look: most lines of a long log are NCCL's, which begin with a host's name.
+        start = line.lstrip()[:1] if line.startswith(" ") else line[:1]
+        if not (start in _SIGNS or line[3:4] == " " or " |" in line or "]: " in line):
+            break
+        if (match := _PREFIX.match(line)) is None:
             break
         line = line[match.end() :]
     return line.rstrip()
-
-
-def _may_have_prefix(line: str) -> bool:
-    """A cheap look: most lines of a long log are NCCL's, which begin with a host's name."""
-    start = line[:1]
-    if start == " ":
-        start = line.lstrip()[:1]
-    return start in _SIGNS or line[3:4] == " " or " |" in line or "]: " in line
 
 
 _MOST_CHARACTERS: Final = 64 << 20
@@ -168,14 +167,85 @@ def is_json(head: str) -> bool:
 
 def whole_text(head: str, chunks: Iterable[str]) -> str | ParseProblem:
     """All pieces together; a problem where they are too many for a run's JSON."""
-    parts = [head]
-    size = len(head)
+    parts, size = [head], len(head)
     for chunk in chunks:
         parts.append(chunk)
         size += len(chunk)
         if size > _MOST_CHARACTERS:
             return ParseProblem(kind="unrecognised", what="it is a JSON document of over 64 MiB")
     return "".join(parts)
+
+
+def open_log(source: str | Iterable[str]) -> tuple[str | ParseProblem | None, Iterator[Line]]:
+    """The JSON text of a log, or its problem; of a plain text, None and its lines."""
+    chunks = iter((source,) if isinstance(source, str) else source)
+    head = first_text(chunks)
+    if not head:
+        return ParseProblem(kind="empty", what="the log is empty"), iter(())
+    if is_json(head):
+        return whole_text(head, chunks), iter(())
+    return None, read_lines(chain((head,), chunks))
+
+
+_Made = TypeVar("_Made")
+_MOST_DOCUMENTS: Final = 200
+_TOO_MANY: Final = f"more than {_MOST_DOCUMENTS} JSON documents: judge them one by one"
+
+
+def read_json(
+    text: str, tool: str, make: Callable[[object], _Made], number: type[str] | None = None
+) -> list[_Made] | ParseProblem:
+    """The documents of a text, one for each run; a cut or foreign one is a problem.
+
+    Args:
+        text: Documents, one behind the other.
+        tool: Whose they should be.
+        make: Reads one; it raises ValueError if it cannot.
+        number: `str` to keep numbers as they are printed.
+    """
+    try:
+        return [make(value) for value in _documents(text, number)]
+    except (ValueError, RecursionError) as error:
+        first = str(error).partition("\n")[0]
+        if isinstance(error, ValidationError):
+            fault = error.errors(include_url=False)[0]
+            first = f"{'.'.join(map(str, fault['loc'])) or 'the document'}: {fault['msg'].lower()}"
+        what = f"it looks like JSON, but not that of {tool}: {first}"
+        return ParseProblem(kind="unrecognised", what=_TOO_MANY if first == _TOO_MANY else what)
+
+
+def _documents(text: str, number: type[str] | None) -> Iterator[object]:
+    decoder = json.JSONDecoder(
+        parse_float=number, parse_int=number, parse_constant=_refuse_constant
+    )
+    rest = text.strip()
+    count = 0
+    while rest:
+        if count == _MOST_DOCUMENTS:
+            raise ValueError(_TOO_MANY)
+        value, end = decoder.raw_decode(rest)
+        yield cast("object", value)
+        rest = rest[end:].lstrip(", \r\n\t")
+        count += 1
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no measurement")
+
+
+def number(word: str) -> float | None:
+    """A finite number; None for another text."""
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if isfinite(value) else None
+
+
+def last_digit(word: str) -> float:
+    """The value of a number's last digit, as it is printed."""
+    mantissa, _, exponent = word.lower().partition("e")
+    return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -200,8 +270,7 @@ class _Reader(Protocol):
 def read_chunks(file: _Reader) -> Iterator[str]:
     """The text of a file in pieces: UTF-8, or UTF-16 and UTF-32 as Windows' redirection writes it.
 
-    Args:
-        file: Open for reading bytes. What is no text becomes replacement characters.
+    Other bytes become replacement characters.
     """
     first = file.read(_CHUNK_BYTES)
     decoder = codecs.getincrementaldecoder(_encoding_of(first))(errors="replace")

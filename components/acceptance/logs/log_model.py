@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -19,14 +20,14 @@ class ParseProblem(Seen):
 
 
 class ImageLog(Seen):
-    """What a pod of an image showed of it; an empty text is something that is not there."""
+    """What a pod of an image showed; a text is empty if the image lacks the thing."""
 
     programs: dict[str, str]
     """Asked name to path."""
     mpi: dict[str, str]
     """Program to whether it is linked with MPI: `yes`, `no` or `unknown`."""
     nccl: dict[str, str] = Field(default_factory=dict[str, str])
-    """Program, or `torch`, to the release of its NCCL; empty where that is not known."""
+    """Program, or `torch`, to the release of its NCCL; empty if unknown."""
     missing: tuple[str, ...]
     """`program library` for each library that the loader does not find."""
     mpirun_version: str
@@ -38,7 +39,7 @@ class ImageLog(Seen):
     path: str
     """The PATH that sshd gives to a command."""
     login: str
-    """`ok`, `failed`, or empty where it could not be tried."""
+    """`ok`, `failed`, or empty without a try."""
     said: tuple[str, ...]
     """What ssh and sshd said of a failed login."""
     complete: bool
@@ -80,7 +81,7 @@ class Measure(Seen):
     """With `-I` of nccl-tests 2.19: `i_max`, the longest iteration of the slowest process."""
     varies_percent: float | None = Field(default=None, exclude_if=lambda each: each is None)
     """Likewise `i_cv%`, the standard deviation of iterations over their mean."""
-    process_us: tuple[float, ...] = Field(default=(), exclude_if=lambda each: not each)
+    process_us: tuple[float, ...] = Field(default=(), exclude_if=not_)
     """Mean iteration of each process, in order: only the JSON of several processes has it."""
 
 
@@ -89,15 +90,19 @@ class NcclRow(Seen):
 
     size_bytes: int | None
     parts: int = 1
-    """Ranks whose parts make the size: 1 where each has all of it."""
+    """Ranks whose parts make the size: 1 if each has all of it."""
     out_of_place: Measure
     in_place: Measure | None = None
 
     @property
+    def halves(self) -> tuple[Measure, ...]:
+        """Both halves, as far as they were measured."""
+        return (self.out_of_place, self.in_place) if self.in_place else (self.out_of_place,)
+
+    @property
     def worst_busbw_gb_s(self) -> float:
         """The smaller bus bandwidth of the two halves, in GB/s of 10^9 bytes."""
-        halves = [self.out_of_place, self.in_place] if self.in_place else [self.out_of_place]
-        return min(half.busbw_gb_s for half in halves)
+        return min(half.busbw_gb_s for half in self.halves)
 
 
 class RankLine(Seen):
@@ -220,7 +225,7 @@ class NcclLog(Seen):
     """It has sentences or markup, as a page has that quotes lines of logs."""
     overlaps: bool = False
     """Another run began before this one had printed a row: they ran at the same time."""
-    other_runs: tuple[NcclLog, ...] = Field(default=(), exclude_if=lambda each: not each)
+    other_runs: tuple[NcclLog, ...] = Field(default=(), exclude_if=not_)
     """Further runs in the same file, in its order."""
 
     @property
@@ -241,7 +246,7 @@ class PerftestRow(Seen):
     """None: releases before 3.0 do not print it."""
     cpu_percent: float | None = None
     """The CPU's share, with `--cpu_util`."""
-    ports_gbit_s: tuple[float, ...] = Field(default=(), exclude_if=lambda each: not each)
+    ports_gbit_s: tuple[float, ...] = Field(default=(), exclude_if=not_)
     """Of a test over both ports of a card, with `--report-per-port`: the average of each."""
 
 
@@ -259,7 +264,7 @@ class PerftestLog(Seen):
     """All that a log of perftest says."""
 
     test: str = ""
-    call: str = Field(default="", exclude_if=lambda each: not each)
+    call: str = Field(default="", exclude_if=not_)
     """The program of a bandwidth test and what follows it, in the line of a shell or a launcher."""
     device: str = ""
     mtu_bytes: int | None = None
@@ -271,7 +276,7 @@ class PerftestLog(Seen):
     contradictions: tuple[str, ...] = ()
     """Fields that the two ends of one run show differently."""
     gid_index: int | None = None
-    has_no_lid: bool = Field(default=False, exclude_if=lambda each: not each)
+    has_no_lid: bool = Field(default=False, exclude_if=not_)
     """A port has LID 0, as one of Ethernet, which `--force-link` shows as InfiniBand."""
     rdma_cm: bool | None = None
     unit: str = ""
@@ -287,8 +292,13 @@ class PerftestLog(Seen):
     clock_unknown: bool = False
     """The tool could not measure the processor's clock: every rate is 0, whatever arrived."""
     failures: tuple[LogFailure, ...] = ()
-    other_runs: tuple[PerftestLog, ...] = Field(default=(), exclude_if=lambda each: not each)
+    other_runs: tuple[PerftestLog, ...] = Field(default=(), exclude_if=not_)
     """Further runs in the same file, in its order."""
+
+    @property
+    def largest(self) -> PerftestRow | None:
+        """The row of the largest size."""
+        return max(self.rows, key=lambda each: each.size_bytes, default=None)
 
     @property
     def runs(self) -> tuple[PerftestLog, ...]:

@@ -10,12 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
 from components.acceptance.logs.failures import COMM_ABORT, nccl_finder
-from components.acceptance.logs.lines import first_text, is_json, read_lines, whole_text
+from components.acceptance.logs.lines import open_log
 from components.acceptance.logs.log_model import (
     Measure,
     NcclLog,
@@ -159,8 +158,7 @@ class Run:
 
     def feed_own_row(self, line: str) -> None:
         """Takes a line of a program that prints bandwidths in its own way."""
-        row = _OWN_ROW.search(line)
-        if row is None:
+        if (row := _OWN_ROW.search(line)) is None:
             return
         size = int(row["size"]) if row["size"] else None
         half = Measure(algbw_gb_s=float(row["algbw"]), busbw_gb_s=float(row["busbw"]))
@@ -196,7 +194,7 @@ def is_nccl(line: str) -> bool:
 
 
 def _part_of(line: str) -> int | None:
-    """The place in a run of a comment of nccl-tests."""
+    """The place of a comment of nccl-tests in a run."""
     for part, pattern in enumerate((_VERSION_LINE, _STARTING, _PREAMBLE, _RANK)):
         if pattern.search(line):
             return part
@@ -284,23 +282,14 @@ class _Reader:
 def parse_nccl_log(source: str | Iterable[str]) -> NcclLog | ParseProblem:
     """Reads a log of nccl-tests (text or JSON) or of another program over NCCL.
 
-    Args:
-        source: The whole output, or its pieces in order, with or without the launcher's tags.
+    It is the whole output, or its pieces in order, with or without the launcher's tags.
     """
-    chunks = iter((source,) if isinstance(source, str) else source)
-    head = first_text(chunks)
-    if not head:
-        return ParseProblem(kind="empty", what="the log is empty")
-    if is_json(head):
-        text = whole_text(head, chunks)
-        return text if isinstance(text, ParseProblem) else parse_nccl_json(text)
+    document, lines = open_log(source)
+    if document is not None:
+        return parse_nccl_json(document) if isinstance(document, str) else document
     reader = _Reader()
-    for stream, text in read_lines(chain((head,), chunks)):
+    for stream, text in lines:
         reader.feed(stream, text)
-    return _conclude(reader)
-
-
-def _conclude(reader: _Reader) -> NcclLog | ParseProblem:
     for run in reader.runs:
         run.table.finish()
     in_document, is_page = reader.markup >= _LEAST_MARKUP, reader.page >= _LEAST_PAGE
@@ -308,10 +297,8 @@ def _conclude(reader: _Reader) -> NcclLog | ParseProblem:
     logs = [_log(run).model_copy(update=marks) for run in reader.runs]
     known = [log for run, log in zip(reader.runs, logs, strict=True) if _is_known(run, log)]
     if not known:
-        return ParseProblem(
-            kind="unrecognised",
-            what="no line of NCCL or nccl-tests is in it; is it the log of another program?",
-        )
+        what = "no line of NCCL or nccl-tests is in it; is it the log of another program?"
+        return ParseProblem(kind="unrecognised", what=what)
     return known[0].model_copy(update={"other_runs": tuple(known[1:])})
 
 
@@ -337,8 +324,9 @@ def _log(run: Run) -> NcclLog:
         max_bytes=run.sizes.most_bytes if run.sizes else None,
         iterations=run.iterations,
         tables=run.table.tables,
-        rows=tuple(run.table.rows)
-        or tuple(sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)),
+        rows=tuple(
+            run.table.rows or sorted(run.own_rows.values(), key=lambda row: row.size_bytes or 0)
+        ),
         bad_rows=tuple(run.table.bad_rows),
         out_of_bounds=run.out_of_bounds,
         average_busbw_gb_s=run.average,

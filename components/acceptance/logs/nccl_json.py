@@ -6,12 +6,12 @@ whole environment of the job: it is not read, so that no secret gets into eviden
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
-from typing import Final, cast
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from components.acceptance.logs.lines import read_json
 from components.acceptance.logs.log_model import (
     LogFailure,
     Measure,
@@ -90,32 +90,16 @@ class _Document(_Part):
 
 def parse_nccl_json(text: str) -> NcclLog | ParseProblem:
     """Reads JSON documents of nccl-tests, one for each run; a cut or foreign one is a problem."""
-    logs: list[NcclLog] = []
-    rest = text.strip()
-    while rest:
-        try:
-            value, end = _DECODER.raw_decode(rest)
-            logs.append(_log(_Document.model_validate(cast("object", value))))
-        except (ValueError, RecursionError, ValidationError) as error:
-            first = _first_fault(error)
-            return ParseProblem(
-                kind="unrecognised", what=f"it looks like JSON, but not that of nccl-tests: {first}"
-            )
-        rest = rest[end:].lstrip(", \r\n\t")
-        if rest and len(logs) == _MOST_RUNS:
-            what = f"more than {_MOST_RUNS} JSON documents: judge them one by one"
-            return ParseProblem(kind="unrecognised", what=what)
+    logs = read_json(text, "nccl-tests", lambda value: _log(_Document.model_validate(value)))
+    if isinstance(logs, ParseProblem):
+        return logs
     return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
 
 
 def _log(document: _Document) -> NcclLog:
-    rows = tuple(_row(result) for result in document.results)
     name = document.args[0].rpartition("/")[2] if document.args else ""
-    config, bounds, average = (
-        document.config,
-        document.out_of_bounds,
-        document.average_bus_bandwidth,
-    )
+    config, bounds = document.config, document.out_of_bounds
+    average = document.average_bus_bandwidth
     share = None if "alltoallv" in name else 1.0
     if "hypercube" in name and config.devices:
         share = (len(config.devices) - 1) / len(config.devices)
@@ -128,7 +112,14 @@ def _log(document: _Document) -> NcclLog:
         max_bytes=config.maximum_bytes,
         iterations=config.iterations,
         tables=1,
-        rows=rows,
+        rows=tuple(
+            NcclRow(
+                size_bytes=each.size,
+                out_of_place=_half(each.out_of_place, each.out_of_place_per_iter),
+                in_place=_half(each.in_place, each.in_place_per_iter) if each.in_place else None,
+            )
+            for each in document.results
+        ),
         bad_rows=tuple(_contradictions(document.results, share))[:_MOST_BAD_ROWS],
         out_of_bounds=None if bounds is None else abs(bounds.count) or int(_is_false(bounds.okay)),
         average_busbw_gb_s=average.bandwidth if average else None,
@@ -148,7 +139,7 @@ _NEW_CODES: Final = 10_000
 
 
 def release_of(code: int | str) -> str:
-    """The release of an NCCL_VERSION_CODE: 2.18.3 of 21803; a text that is none as it is."""
+    """The release of an NCCL_VERSION_CODE: 2.18.3 of 21803; another text unchanged."""
     text = str(code)
     if not (text.isascii() and text.isdecimal()) or not int(text):
         return "" if text == "0" else text
@@ -181,17 +172,14 @@ def _sizes(config: _Config) -> Sizes | None:
 
 def _failures(document: _Document) -> Iterator[LogFailure]:
     # A run without errors has one empty text.
+    meaning = "nccl-tests saw an error of NCCL"
     for error in [each for each in document.errors if str(each).strip()][:_MOST_BAD_ROWS]:
-        yield LogFailure(
-            kind="nccl_tests", line=str(error)[:300], meaning="nccl-tests saw an error of NCCL"
-        )
+        yield LogFailure(kind="nccl_tests", line=str(error)[:300], meaning=meaning)
     average = document.average_bus_bandwidth
     if average is not None and _is_false(average.okay):
-        yield LogFailure(
-            kind="below_limit",
-            line=f"average_bus_bandwidth {average.bandwidth} is not okay",
-            meaning="nccl-tests' own bandwidth limit was missed (NCCL_TESTS_MIN_BW)",
-        )
+        line = f"average_bus_bandwidth {average.bandwidth} is not okay"
+        meaning = "nccl-tests' own bandwidth limit was missed (NCCL_TESTS_MIN_BW)"
+        yield LogFailure(kind="below_limit", line=line, meaning=meaning)
 
 
 def _is_false(okay: bool | str) -> bool:  # noqa: FBT001 - the document has it as either
@@ -199,30 +187,7 @@ def _is_false(okay: bool | str) -> bool:  # noqa: FBT001 - the document has it a
 
 
 _UNCHECKED: Final = frozenset({"n/a", "na", "null", "none", "unchecked", ""})
-_MOST_RUNS: Final = 200
 _MOST_BAD_ROWS: Final = 20
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no measurement")
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def _first_fault(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error).partition("\n")[0]
-    first = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the document'}: {first['msg'].lower()}"
-
-
-def _row(result: _Result) -> NcclRow:
-    return NcclRow(
-        size_bytes=result.size,
-        out_of_place=_half(result.out_of_place, result.out_of_place_per_iter),
-        in_place=_half(result.in_place, result.in_place_per_iter) if result.in_place else None,
-    )
 
 
 def _half(half: _Half, each: _Iterations) -> Measure:
@@ -239,11 +204,7 @@ def _half(half: _Half, each: _Iterations) -> Measure:
 
 
 def _count(nwrong: float | str | None) -> int | None:
-    """Wrong values; None where nothing was checked.
-
-    Raises:
-        ValueError: It is no count.
-    """
+    """Wrong values; None where nothing was checked."""
     if nwrong is None or (isinstance(nwrong, str) and nwrong.strip().lower() in _UNCHECKED):
         return None
     if isinstance(nwrong, str) and not nwrong.strip().isdecimal():

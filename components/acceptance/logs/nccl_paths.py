@@ -70,7 +70,7 @@ def messages(text: str) -> Iterator[tuple[str, str]]:
     """The messages in a line, each with its host: lines of ranks are glued where one lost its end.
 
     A message begins at its host's name. If that is glued to the word before it, the name is too
-    long, and the word is read with what is left of it.
+    long, and the word is read with the rest of it.
     """
     if text.count("NCCL ") < _GLUED and (only := _PREFIX.match(text)):
         yield only[1], text[only.end() :]
@@ -168,8 +168,7 @@ class Paths:
     def settle(self, listed: Iterable[str]) -> None:
         """Gives hosts their own names: a glued one has the end of another message before it.
 
-        Args:
-            listed: Hosts of the list of nccl-tests, whose names are certain.
+        The names of the hosts that nccl-tests listed are certain.
         """
         own = {*listed, *(name for name, count in self.starts.items() if count >= _LEAST_OWN)}
         self.host_of = {rank: _own_name(host, own) for rank, host in self.host_of.items()}
@@ -187,29 +186,23 @@ class Paths:
         host, rank, other_rank, local, net, device, gdr, other = found.groups(default="")
         if host:
             self.take_name(host)
-        way = self.ways.get(host)
-        if way is None:
-            way = Way()
-            if len(self.ways) < _MOST:
-                self.ways[host] = way
+        way = self.ways.get(host) or Way()
+        if len(self.ways) < _MOST:
+            self.ways[host] = way
         if local:
             shared = local == "SHM" or found[0].endswith("shared memory")
             way.counts["SHM" if shared else "P2P"] += 1
             if "/MNNVL" in found[0]:
                 way.counts["MNNVL"] += 1
         elif net:
-            self._take_net(way, net, gdr)
+            way.counts["GDR"] += bool(gdr)
+            if net in self.nets or len(self.nets) < _FEW:
+                self.nets.add(net)
+                way.counts[net] += 1
             way.devices.add(int(device))
             self._take_ends(way, rank, other_rank)
         else:
             _add(self.other, other)
-
-    def _take_net(self, way: Way, net: str, gdr: str) -> None:
-        if gdr:
-            way.counts["GDR"] += 1
-        if net in self.nets or len(self.nets) < _FEW:
-            self.nets.add(net)
-            way.counts[net] += 1
 
     def _take_ends(self, way: Way, *ranks: str) -> None:
         for rank in ranks:
@@ -283,8 +276,7 @@ class Paths:
     def channels(self, listed: dict[int, str]) -> Channels:
         """What the channel lines of this run say, not those of another job in the same file.
 
-        Args:
-            listed: Rank to host, by the list of nccl-tests; NCCL's own lines fill it up.
+        `listed` is rank to host, by the list of nccl-tests; NCCL's own lines fill it up.
         """
         hosts = {*listed.values(), ""}
         own = {host: way for host, way in self.ways.items() if not listed or host in hosts}
@@ -315,7 +307,7 @@ class Paths:
 
 
 def _own_name(name: str, own: set[str]) -> str:
-    """The longest certain name that this one ends with; itself where there is none."""
+    """The longest certain name that this one ends with, or itself."""
     ends = () if name in own else [known for known in own if name.endswith(known)]
     return max(ends, key=len, default=name)
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from components.acceptance.logs.lines import last_digit, number
 from components.acceptance.logs.log_model import Measure, NcclRow
 
 _TYPE_BYTES: Final[Mapping[str, int]] = {
@@ -44,7 +45,7 @@ _MOST_ROWS: Final = 20_000
 _MOST_BAD_ROWS: Final = 20
 _KEPT: Final = 300
 _ROUNDING: Final = ((1e3, 0.0051), (1e4, 0.051), (math.inf, 0.51))
-"""Bandwidths below a limit, and half of the last digit that is printed of them."""
+"""Bandwidths below a limit, and half of their last printed digit."""
 _RELATIVE_SLACK: Final = 0.002
 """Beside rounding: 0.3 % was the most over all rows of the recorded logs, of which rounding is the
 largest part."""
@@ -82,7 +83,7 @@ class Table:
     """What was before the header: a collector puts it before each line."""
 
     def feed(self, stream: str, line: str) -> Iterator[str]:
-        """Takes a line; yields the parts of it that are not of a table."""
+        """Takes a line; yields its parts outside of a table."""
         text = self._continue(stream, line) if self._pending else line
         if "type" in text and (header := _HEADER.search(text)):
             yield from self._take_header(text, header)
@@ -157,8 +158,10 @@ class Table:
 
     def _names(self, cells: Sequence[str]) -> list[str]:
         names = list(self.columns)
-        if len(cells) > _AT_REDOP and "redop" in names and _is_number(cells[_AT_REDOP]):
-            names.remove("redop")
+        if len(cells) > _AT_REDOP and "redop" in names:
+            cell = cells[_AT_REDOP]
+            if cell == "N/A" or number(cell) is not None:
+                names.remove("redop")
         return names
 
     def _conclude(self, names: list[str], pending: _Pending, text: str, end: int) -> None:
@@ -178,7 +181,7 @@ class Table:
 
 
 _PROCESSOR_TIME: Final = "cputime"
-"""What `-C 1` prints in place of the time: the processor's own, which says nothing of the size."""
+"""What `-C 1` prints in place of the time: the processor's own, which does not follow the size."""
 _TIMES: Final = frozenset({"time", _PROCESSOR_TIME})
 _AT_REDOP: Final = 3
 """Cells before the column `redop`."""
@@ -197,10 +200,7 @@ def parse_row(
 ) -> NcclRow | None:
     """One row by its column names; None when it does not fit them or contradicts itself.
 
-    Args:
-        names: Of the columns.
-        words: The cells.
-        share: Of the size, which counts for the bandwidth; None if that is not known.
+    `share` of the size counts for the bandwidth; None if that is not known.
     """
     size, count = int(words[0]), int(words[1])
     starts = [index for index, name in enumerate(names) if name in _TIMES]
@@ -214,7 +214,9 @@ def parse_row(
     ]
     whole = [half for half in halves if half is not None]
     part = count * _TYPE_BYTES[words[2]]
-    if not whole or len(whole) != len(halves) or not _counts(size, part):
+    # The size is that of one rank, or of all ranks together if a collective gathers.
+    counts = size == 0 if part == 0 else size % part == 0 and size > 0
+    if not whole or len(whole) != len(halves) or not counts:
         return None
     return NcclRow(
         size_bytes=size,
@@ -224,14 +226,9 @@ def parse_row(
     )
 
 
-def _counts(size: int, part: int) -> bool:
-    """The size is that of one rank, or of all ranks together where a collective gathers."""
-    return size == 0 if part == 0 else size % part == 0 and size > 0
-
-
 def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
     shown = next(name for name in words if name in _TIMES)
-    time, algbw, busbw = (_number(words.get(name, "")) for name in (shown, "algbw", "busbw"))
+    time, algbw, busbw = (number(words.get(name, "")) for name in (shown, "algbw", "busbw"))
     if time is None or algbw is None or busbw is None or min(time, algbw, busbw) < 0:
         return None
     wrong = words.get("#wrong", "N/A")
@@ -240,15 +237,15 @@ def _parse_half(words: Mapping[str, str], size: float | None) -> Measure | None:
         algbw_gb_s=algbw,
         busbw_gb_s=busbw,
         wrong=_whole(wrong),
-        error=_number(words.get("error", "")),
-        slowest_us=_number(words.get("i_max", "")),
-        varies_percent=_number(words.get("i_cv%", "")),
+        error=number(words.get("error", "")),
+        slowest_us=number(words.get("i_max", "")),
+        varies_percent=number(words.get("i_cv%", "")),
     )
     if half.wrong is None and wrong != "N/A":
         return None
     if shown == _PROCESSOR_TIME or size is None:
         return half
-    unsure, digits = _unit(words[shown]) / 2, _unit(words["algbw"]) / 2
+    unsure, digits = last_digit(words[shown]) / 2, last_digit(words["algbw"]) / 2
     return half if fits(size, (time - unsure, time + unsure), algbw, digits) else None
 
 
@@ -257,17 +254,13 @@ def fits(
 ) -> bool:
     """Is bandwidth size over time? A row that says otherwise was cut, mixed or edited.
 
-    Args:
-        size: Bytes that count.
-        time_us: The least and the most that the printed time may mean.
-        algbw_gb_s: What is printed.
-        unsure_gb_s: Half of its last digit, if that is more than usual.
+    The printed time may mean the two of `time_us`. `unsure_gb_s` is half of the last digit of the
+    printed bandwidth, if that is more than usual.
     """
     shortest, longest = time_us
     if longest <= 0:
         return size == 0
-    least = size / longest / 1e3
-    most = size / max(shortest, 1e-9) / 1e3
+    least, most = size / longest / 1e3, size / max(shortest, 1e-9) / 1e3
     slack = max(rounding(algbw_gb_s), unsure_gb_s) + _RELATIVE_SLACK * least
     return least - slack <= algbw_gb_s <= most + slack
 
@@ -277,38 +270,14 @@ def rounding(bandwidth: float) -> float:
     return next(half for limit, half in _ROUNDING if bandwidth < limit)
 
 
-def _unit(word: str) -> float:
-    """The value of a number's last digit, as it is printed."""
-    mantissa, _, exponent = word.lower().partition("e")
-    decimals = len(mantissa.partition(".")[2])
-    return 10.0 ** (int(exponent or 0) - decimals)
-
-
-def _number(word: str) -> float | None:
-    try:
-        value = float(word)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _whole(word: str) -> int | None:
     """A count; large ones are printed with an exponent (`%g`)."""
-    value = _number(word)
+    value = number(word)
     return None if value is None or value < 0 else math.ceil(value)
 
 
-def _is_number(word: str) -> bool:
-    return _number(word) is not None or word == "N/A"
-
-
 def bus_factor(collective: str, ranks: int) -> float:
-    """The factor of a collective over a number of ranks.
-
-    Args:
-        collective: `all_reduce`, or the name of its program, `all_reduce_perf`.
-        ranks: At least 1.
-    """
+    """The factor of `all_reduce` (or of its program, `all_reduce_perf`) over 1 and more ranks."""
     name = collective.partition("_perf")[0]
     if name in _WHOLE:
         return 1.0
@@ -316,7 +285,6 @@ def bus_factor(collective: str, ranks: int) -> float:
     return 2 * once if name in _TWICE else once
 
 
-def possible_factors(collective: str, ranks: int) -> tuple[float, ...]:
-    """The factors that a table may have: one, or one for each family where no name is shown."""
-    names = (collective,) if collective else ("all_reduce", "all_gather", "broadcast")
-    return tuple(bus_factor(name, ranks) for name in names)
+def families(collective: str) -> tuple[str, ...]:
+    """The collectives whose factor a table may have: one of each factor if it shows no name."""
+    return (collective,) if collective else ("all_reduce", "all_gather", "broadcast")

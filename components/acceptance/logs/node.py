@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
+from components.acceptance.logs.lines import number
 from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.seen import Seen
 
@@ -21,7 +22,7 @@ Phase = Literal["before", "load", "after"]
 _LINK: Final = re.compile(r"\s*Link (\d+): (?:(<?inactive>?|[\d.]+ GB/s)|([\w ]+) Errors: (\d+))")
 _GPU: Final = re.compile(r"GPU (\d+): ")
 _MOST_SAID: Final = 20
-"""Lines that are kept of what no form fits: enough to see what went wrong."""
+"""Unknown lines that are kept: enough to see what went wrong."""
 
 
 class GpuLook(Seen):
@@ -122,7 +123,7 @@ class _Reader:
     """One line after the other."""
 
     def __init__(self) -> None:
-        self._looks: list[dict[str, object]] = []
+        self._looks: list[dict[str, Any]] = []
         self._texts: dict[str, list[str]] = {"nvbandwidth": [], "dcgm": []}
         self._absent: list[str] = []
         self._said: list[str] = []
@@ -152,41 +153,38 @@ class _Reader:
     def _read(self, kind: str, value: str) -> bool:
         look, cells = self._looks[-1], [cell.strip() for cell in value.split(",")]
         if kind == "gpu" and (gpu := _gpu(cells)):
-            cast("list[GpuLook]", look["gpus"]).append(gpu)
+            look["gpus"].append(gpu)
         elif kind == "remap" and len(cells) == len(RowsRemapped.model_fields) + 1:
             rows = _remapped(cells)
-            cast("dict[str, RowsRemapped]", look["remapped"]).update(rows)
+            look["remapped"].update(rows)
             return bool(rows) or "N/A" in value
         elif kind == "recovery":
-            cast("dict[str, str]", look["recovery"])[_bus(cells[0])] = cells[-1]
+            look["recovery"][_bus(cells[0])] = cells[-1]
         elif kind == "nvlink":
             return self._read_link(value, look)
         else:
             return False
         return True
 
-    def _read_link(self, value: str, look: dict[str, object]) -> bool:
+    def _read_link(self, value: str, look: dict[str, Any]) -> bool:
+        found = _LINK.match(value)
         if gpu := _GPU.match(value):
             self._gpu = gpu[1]
-            return True
-        found = _LINK.match(value)
-        if found is None:
-            return False
-        place = f"GPU {self._gpu} link {found[1]}"
-        if found[2]:
+        elif found and found[2]:
             rate = 0.0 if "inactive" in found[2] else float(found[2].split()[0])
-            cast("dict[str, float]", look["links"])[place] = rate
-        else:
-            cast("dict[str, int]", look["link_errors"])[f"{place} {found[3]}"] = int(found[4])
-        return True
+            look["links"][f"GPU {self._gpu} link {found[1]}"] = rate
+        elif found:
+            place = f"GPU {self._gpu} link {found[1]} {found[3]}"
+            look["link_errors"][place] = int(found[4])
+        return bool(gpu or found)
 
     def close(self) -> NodeLog:
-        bandwidths, other = _bandwidths("\n".join(self._texts["nvbandwidth"]))
-        diagnosed, more = _diagnosed("\n".join(self._texts["dcgm"]))
+        tests, other = _json("\n".join(self._texts["nvbandwidth"]))
+        diagnosed, more = _json("\n".join(self._texts["dcgm"]))
         return NodeLog(
             looks=tuple(NodeLook.model_validate(look) for look in self._looks),
-            bandwidths=bandwidths,
-            diagnosed=diagnosed,
+            bandwidths=tuple(_bandwidths(tests)),
+            diagnosed=tuple(_diagnosed(diagnosed)),
             absent=tuple(self._absent),
             exit_code=self._exit_code,
             said=(*self._said, *other, *more)[:_MOST_SAID],
@@ -199,24 +197,14 @@ def _bus(text: str) -> str:
     return text.lower().removeprefix("00000000:")
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
 def _gpu(cells: list[str]) -> GpuLook | None:
     fields = [*GpuLook.model_fields]
     if len(cells) != len(fields) or not cells[0].isdigit():
         return None
     index, bus_id, name, *numbers, reasons = cells
-    found: dict[str, float | int | None] = dict(
-        zip(fields[3:-1], map(_number, numbers), strict=True)
-    )
     bits = int(reasons, 16) if reasons.startswith("0x") else None
-    values = {"index": int(index), "bus_id": _bus(bus_id), "name": name, "reasons": bits}
-    return GpuLook.model_validate(found | values)
+    values = int(index), _bus(bus_id), name, *map(number, numbers), bits
+    return GpuLook.model_validate(dict(zip(fields, values, strict=True)))
 
 
 def _remapped(cells: list[str]) -> dict[str, RowsRemapped]:
@@ -233,7 +221,7 @@ def _remapped(cells: list[str]) -> dict[str, RowsRemapped]:
 
 
 def _json(text: str) -> tuple[object, list[str]]:
-    """The JSON in a text that may have lines before and behind, or what was there in its place."""
+    """The JSON between other lines of a text; without JSON, the last lines."""
     begin, end = text.find("{"), text.rfind("}")
     with suppress(ValueError, RecursionError):
         if 0 <= begin < end:
@@ -254,32 +242,20 @@ def _walk(value: object) -> Iterator[Mapping[str, object]]:
             waiting += cast("list[object]", each)
 
 
-def _bandwidths(text: str) -> tuple[tuple[Bandwidths, ...], list[str]]:
-    found, other = _json(text)
-    tests = tuple(
-        Bandwidths(
-            name=str(each.get("name", "")),
-            status=str(each.get("status", each.get("error"))).strip(),
-            gbyte_s=_matrix(each.get("bandwidth_matrix")),
-        )
-        for each in _walk(found)
-        if {"name", "status"} <= each.keys() or "error" in each
-    )
-    return tests, other
+def _bandwidths(tests: object) -> Iterator[Bandwidths]:
+    for each in _walk(tests):
+        if {"name", "status"} <= each.keys() or "error" in each:
+            value = each.get("bandwidth_matrix")
+            rows = cast("list[list[str]]", value) if isinstance(value, list) else []
+            matrix = tuple(tuple(number(str(cell)) for cell in row) for row in rows)
+            status = str(each.get("status", each.get("error"))).strip()
+            yield Bandwidths(name=str(each.get("name", "")), status=status, gbyte_s=matrix)
 
 
-def _matrix(value: object) -> tuple[tuple[float | None, ...], ...]:
-    rows = cast("list[list[str]]", value) if isinstance(value, list) else []
-    return tuple(tuple(_number(str(cell)) for cell in row) for row in rows)
-
-
-def _diagnosed(text: str) -> tuple[tuple[tuple[str, str, str], ...], list[str]]:
+def _diagnosed(tests: object) -> Iterator[tuple[str, str, str]]:
     """DCGM's results: of 3.x by `gpu_ids`, of 4.x by `entity_id`."""
-    found, other = _json(text)
-    results: list[tuple[str, str, str]] = []
-    for test in _walk(found):
+    for test in _walk(tests):
         for each in _walk(test.get("results")):
             if "status" in each:
-                gpu = str(each.get("gpu_ids", each.get("gpu_id", each.get("entity_id", ""))))
-                results.append((str(test.get("name", "")), gpu, str(each["status"]).lower()))
-    return tuple(results), other
+                gpu = each.get("gpu_ids", each.get("gpu_id", each.get("entity_id", "")))
+                yield str(test.get("name", "")), str(gpu), str(each["status"]).lower()

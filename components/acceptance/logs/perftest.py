@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from components.acceptance.logs.causes import FailureFinder
-from components.acceptance.logs.lines import first_text, is_json, read_lines, whole_text
+from components.acceptance.logs.failures import perftest_finder
+from components.acceptance.logs.lines import last_digit, open_log
 from components.acceptance.logs.log_model import LatencyRow, ParseProblem, PerftestLog, PerftestRow
 from components.acceptance.logs.perftest_json import Document, parse_perftest_json
-from components.acceptance.logs.perftest_words import perftest_finder
 
 _COLUMN = re.compile(
     r"#(bytes|sl|iterations)|BW (peak|average|Port[12])\[([^\]\s]{1,20})\]"
@@ -132,7 +131,7 @@ class _Run:
         self.no_clock = self.no_clock or _NO_CLOCK.search(line) is not None
 
     def _take_header(self, line: str) -> str:
-        """Takes the columns; what is behind them, for documents that are flattened to one line."""
+        """Takes the columns and returns the rest, for documents that have all in one line."""
         start = line.index(_HEADER)
         names: list[str] = []
         end = start
@@ -212,31 +211,27 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
 
     A log that holds both ends has each row twice: the slower one is kept.
     """
-    chunks = iter((source,) if isinstance(source, str) else source)
-    head = first_text(chunks)
-    if is_json(head):
-        return _parse_json(head, chunks)
+    document, lines = open_log(source)
+    if document is not None:
+        found = parse_perftest_json(document) if isinstance(document, str) else document
+        return found if isinstance(found, ParseProblem) else _logs(map(_run_of, found))
     runs = [_Run()]
-    is_empty = True
-    for _, text in read_lines(chain((head,), chunks)):
-        is_empty = False
+    for _, text in lines:
         if attempt := _ATTEMPT.match(text):
             _end_attempt(runs, waits=attempt[2] is not None)
             continue
         for line in _without_noise(runs[-1], text):
-            if _begins_again(runs[-1], line) and len(runs) < _MOST_RUNS:
+            # Both ends of one run show their titles before a result.
+            begins = _HEADER in line or ("Test" in line and _TITLE.search(line))
+            if begins and runs[-1].ended and len(runs) < _MOST_RUNS:
                 runs.append(_Run())
             runs[-1].feed(line)
-    if is_empty:
-        return ParseProblem(kind="empty", what="the log is empty")
     known = [run for run in runs if run.columns or run.finder.failures or "test" in run.fields]
     measured = [run for run in known if not run.is_server] or known
     if not measured:
-        return ParseProblem(
-            kind="unrecognised", what="no line of perftest is in it; is it the log of another tool?"
-        )
-    logs = [_log(run) for run in measured]
-    return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
+        what = "no line of perftest is in it; is it the log of another tool?"
+        return ParseProblem(kind="unrecognised", what=what)
+    return _logs(measured)
 
 
 def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
@@ -244,15 +239,6 @@ def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
     said = {failure.kind for failure in runs[-1].finder.failures}
     if waits and said <= NOT_READY and not runs[-1].has_result:
         runs[-1] = _Run(notes={"the client waited for its server": None})
-
-
-def _parse_json(head: str, chunks: Iterable[str]) -> PerftestLog | ParseProblem:
-    text = whole_text(head, chunks)
-    documents = text if isinstance(text, ParseProblem) else parse_perftest_json(text)
-    if isinstance(documents, ParseProblem):
-        return documents
-    logs = [_log(_run_of(each)) for each in documents]
-    return logs[0].model_copy(update={"other_runs": tuple(logs[1:])})
 
 
 def _run_of(document: Document) -> _Run:
@@ -274,7 +260,7 @@ def _run_of(document: Document) -> _Run:
 
 
 def _without_noise(run: _Run, text: str) -> Iterator[str]:
-    """The line without what the tool says of the processor's clock, which may be before a row."""
+    """The line without the tool's words on the processor's clock, which may precede a row."""
     if "Conflicting CPU" not in text:
         yield text
         return
@@ -282,9 +268,9 @@ def _without_noise(run: _Run, text: str) -> Iterator[str]:
     yield from (part for part in _CPU_NOISE.split(text) if part.strip())
 
 
-def _begins_again(run: _Run, line: str) -> bool:
-    """Does a line begin another run? Both ends of one show their titles before a result."""
-    return run.ended and (_HEADER in line or ("Test" in line and _TITLE.search(line) is not None))
+def _logs(runs: Iterable[_Run]) -> PerftestLog:
+    first, *others = map(_log, runs)
+    return first.model_copy(update={"other_runs": tuple(others)})
 
 
 def _log(run: _Run) -> PerftestLog:
@@ -340,11 +326,6 @@ def bandwidth_row(unit: str, cells: dict[str, str]) -> PerftestRow | None:
         return row
     gbit_per_mpps = row.size_bytes * 8 / 1e3
     expected = gbit_per_mpps * rate
-    unsure = gbit_per_mpps * _unit(cells["MsgRate"]) + _unit(cells["average"]) * scale
+    unsure = gbit_per_mpps * last_digit(cells["MsgRate"]) + last_digit(cells["average"]) * scale
     slack = unsure / 2 + _RATE_SLACK * expected
     return row if abs(row.average_gbit_s - expected) <= slack else None
-
-
-def _unit(word: str) -> float:
-    """The value of a number's last digit, as it is printed."""
-    return 10.0 ** -len(word.partition(".")[2])

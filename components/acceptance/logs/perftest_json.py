@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple, cast
 
+from components.acceptance.logs.lines import read_json
 from components.acceptance.logs.log_model import ParseProblem
 
 _FIELDS: Final = {
@@ -47,7 +47,6 @@ _UNQUOTED = re.compile(
     r"^[ \t]*(\w[\w. ]{0,60}?) ?: ?(?:(\{)|\"?([^\"\n]*?)\"?(,?))$", re.MULTILINE
 )
 _LAST_COMMA = re.compile(r",(\s*(?:\}|$))")
-_MOST_DOCUMENTS: Final = 200
 
 
 class Document(NamedTuple):
@@ -59,41 +58,16 @@ class Document(NamedTuple):
 
 def parse_perftest_json(text: str) -> list[Document] | ParseProblem:
     """The documents of a text, one for each run; a cut or foreign one is a problem."""
-    try:
-        return list(_documents(text))
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return list(_documents(_LAST_COMMA.sub(r"\1", _UNQUOTED.sub(_quoted, text))))
-    except (ValueError, RecursionError) as error:
-        first = str(error).partition("\n")[0]
-        return ParseProblem(
-            kind="unrecognised", what=f"it looks like JSON, but not that of perftest: {first}"
-        )
+    found = read_json(text, "perftest", _document, str)
+    if isinstance(found, ParseProblem):
+        quoted = _LAST_COMMA.sub(r"\1", _UNQUOTED.sub(_quoted, text))
+        return read_json(quoted, "perftest", _document, str)
+    return found
 
 
 def _quoted(line: re.Match[str]) -> str:
     key = json.dumps(line[1])
     return f"{key}: {{" if line[2] else f"{key}: {json.dumps(line[3])}{line[4]}"
-
-
-def _refuse_constant(name: str) -> str:
-    raise ValueError(f"{name} is no measurement")
-
-
-_DECODER: Final = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=_refuse_constant)
-
-
-def _documents(text: str) -> Iterator[Document]:
-    rest = text.strip()
-    count = 0
-    while rest:
-        count += 1
-        if count > _MOST_DOCUMENTS:
-            raise ValueError(f"more than {_MOST_DOCUMENTS} documents")
-        value, end = _DECODER.raw_decode(rest)
-        yield _document(cast("object", value))
-        rest = rest[end:].lstrip(", \r\n\t")
 
 
 def _document(value: object) -> Document:
@@ -108,11 +82,7 @@ def _document(value: object) -> Document:
 
 
 def _part(value: object, name: str) -> dict[str, str]:
-    """The texts and numbers of one part of a document.
-
-    Raises:
-        ValueError: It is not there.
-    """
+    """The texts and numbers of one part of a document."""
     part = cast("dict[str, object]", value).get(name) if isinstance(value, dict) else None
     if not isinstance(part, dict):
         raise ValueError(f"no {name}")  # noqa: TRY004 - the fault of a document

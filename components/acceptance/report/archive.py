@@ -1,11 +1,9 @@
 """The archive of acceptance: logs, requests, evidence and reports, on the machine that runs Pulumi.
 
-The state of a stack holds digests alone. What they name lies in `.railyard/<stack>` beside the
-program: `requests/<digest>.json`, what was asked for, and `run-NNNN/evidence.json`, what was seen,
-with the logs and the report of that run. Whoever proves a stack from several machines keeps that
-folder with the state; a proof on another machine begins an archive of its own.
-
-From these runs it also follows when each part of a site was last proven.
+The state of a stack holds digests alone. The folder `.railyard/<stack>` in the program's folder
+has the texts: `requests/<digest>.json`, and `run-NNNN/evidence.json` with the logs and the report
+of that run. Whoever proves a stack from several machines keeps that folder with the state; a proof
+on another machine begins another archive. The runs also show when each part was last proven.
 """
 
 from __future__ import annotations
@@ -35,13 +33,17 @@ FOLDER: Final = Path(".railyard")
 """Logs, evidence and reports by stack and run; not kept in git."""
 EVIDENCE: Final = "evidence.json"
 BESIDE: Final = "beside.json"
-"""Settings beside ours, from the look of the update to the proof."""
+"""Settings of others that the update found, for the proof."""
 _BESIDE: Final = TypeAdapter(tuple[BesideSeen, ...])
+MOST_RUNS: Final = 50
+"""How many runs are read, the newest first; what none of them proved counts as never proven."""
+_SHOWN: Final = 4
+"""So many hosts are named; of more, the first and the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """One text of the archive: where it lies, and what it must be."""
+    """One text of the archive: its path, and the digest that it must have."""
 
     path: Path
     digest: str
@@ -88,11 +90,7 @@ def keep_evidence(stack: str, evidence: Evidence) -> str:
 def keep_beside(stack: str, run: int, found: Sequence[BesideSeen] | None) -> None:
     """Put what the look before an update found into the archive, for the proof of that number.
 
-    Args:
-        stack: Its name.
-        run: Number of the proof.
-        found: Settings beside ours; None where there was no look: what an earlier one left for the
-            same number goes.
+    None says that there was no look: what an earlier one left for the same number goes.
     """
     place = run_folder(stack, run) / BESIDE
     if found is None:
@@ -110,11 +108,7 @@ def read_beside(stack: str, run: int) -> tuple[BesideSeen, ...] | None:
 
 
 def read_archived(place: Archived, fix: str) -> str:
-    """The text of that digest.
-
-    Args:
-        place: Where it lies.
-        fix: What to do where it does not, as the last line of the error.
+    """The text of that digest; if it is not there, the error ends with the fix.
 
     Raises:
         UsageError: It is not there, or is another text; each has a message of its own.
@@ -153,7 +147,7 @@ def _newest_first(stack: str) -> list[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write beside the target and rename, so that a crash leaves no half of a text.
+    """Write another file and rename it, to leave no half of a text after a crash.
 
     Raises:
         OSError: The folder cannot be written.
@@ -186,14 +180,6 @@ def _earlier(stack: str, before: int) -> Iterator[Evidence]:
             yield parse_evidence(path.read_text())
 
 
-MOST_RUNS: Final = 50
-"""How many runs are read, the newest first; what none of them proved counts as never proven."""
-
-
-_SHOWN: Final = 4
-"""So many hosts are named; of more, the first and the last."""
-
-
 def subjects_of(probe: Probe) -> tuple[str, ...]:
     """What a probe proves: itself, each rail of each host, and the link of a pair."""
     ends = tuple(f"{node} {rail}" for rail in probe.rails for node in probe.nodes)
@@ -211,27 +197,16 @@ def label_of(probe: Probe) -> str:
 
 
 def last_proofs(stack: str, before: int, wanted: Collection[str]) -> dict[str, str]:
-    """Subject to the end of the last run that proved it; one that was never proven is absent.
+    """Each wanted subject to the end of the last run that proved it; absent if none did.
 
-    Args:
-        stack: The stack whose archive is read.
-        before: Number of the run that is going on.
-        wanted: Subjects, as `subjects_of` names them.
+    `before` is the number of the run that goes on; `subjects_of` names subjects.
     """
     found: dict[str, str] = {}
     for evidence in _earlier(stack, before):
-        for subject in _proven(evidence):
-            found.setdefault(subject, evidence.finished_at)
+        report = judge_evidence(evidence)
+        for probe in (item.probe for item in evidence.probes):
+            if report.verdict_of(probe.name) == "passed":
+                found = dict.fromkeys(subjects_of(probe), evidence.finished_at) | found
         if wanted and set(wanted) <= found.keys():
             break
     return {subject: date for subject, date in found.items() if subject in wanted}
-
-
-def _proven(evidence: Evidence) -> set[str]:
-    report = judge_evidence(evidence)
-    return {
-        subject
-        for item in evidence.probes
-        if report.verdict_of(item.probe.name) == "passed"
-        for subject in subjects_of(item.probe)
-    }

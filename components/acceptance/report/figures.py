@@ -1,4 +1,4 @@
-"""The figures of a report: what of its evidence each picture shows."""
+"""The figures of a report, drawn from its evidence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
+from typing import Final
 
 from components.acceptance.evidence import Evidence, ProbeEvidence
 from components.acceptance.judge.nccl import nccl_floor, nccl_limit
@@ -19,8 +20,10 @@ from components.acceptance.report.pictures import (
     draw_busbw,
     draw_heat,
     draw_topology,
-    states_of,
 )
+
+_DRAWN_PARTS: Final = ("link", "uplink", "host", "leaf")
+"""Kinds of suspects that are links, or devices whose links are all suspect."""
 
 
 def _links_of(item: ProbeEvidence) -> list[Way]:
@@ -58,39 +61,34 @@ def topology(report: Report) -> str:
     marked = f"Red, look there first: {'; '.join(bad)}. " if bad else ""
     more = f"{left_out} devices whose links are no worse are not drawn. " if left_out else ""
     caption = (
-        f"{marked}{more}Green: a pair passed there. Orange: in doubt, its failed pairs share a red"
-        " link. Dashed: not proven."
+        f"{marked}{more}Green: a pair passed there. Orange: in doubt, only failed pairs passed"
+        " there, or a finding names it. Dashed: not proven."
     )
     figure = f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
     return section("The way of the pairs", figure)
 
 
 def _states(report: Report, links: Mapping[str, Sequence[Way]]) -> dict[str, State]:
-    """Each link by what the pairs through it, the suspects and the findings say of it."""
-    verdicts = {name: report.verdict_of(name) for name in links}
-    labels = {name: [way.label for way in found] for name, found in links.items()}
-    states = states_of(
-        [labels[name] for name, verdict in verdicts.items() if verdict == "passed"],
-        [labels[name] for name, verdict in verdicts.items() if verdict == "failed"],
-    )
-    rails = {
-        way.label: rail
-        for item in report.evidence.probes
-        if item.probe.name in links
-        for rail in item.probe.rails
-        for way in links[item.probe.name]
-    }
-    parts = {name for each in report.suspects for _, name in each.parts}
+    """The suspects alone are bad; without a suspect, the links that a failed finding names."""
     blamed = _blamed(report)
-    for way in (way for found in links.values() for way in found):
-        ends = {
-            f"{way.near} {rails[way.label]}",
-            f"{way.near} {way.near_end}",
-            f"{way.far} {way.far_end}",
-        }
-        if (parts | blamed) & ends:
-            states[way.label] = "bad"
-    return states
+    suspects = {
+        name for each in report.suspects for kind, name in each.parts if kind in _DRAWN_PARTS
+    }
+    found: dict[str, State] = {}
+    for item in report.evidence.probes:
+        verdict = report.verdict_of(item.probe.name)
+        for way in links.get(item.probe.name, ()):
+            ends = {f"{way.near} {way.near_end}", f"{way.far} {way.far_end}", way.near, way.far}
+            ends |= {f"{way.near} {rail}" for rail in item.probe.rails}
+            if ends & (suspects or blamed):
+                found[way.label] = "bad"
+            elif ends & blamed:
+                found[way.label] = "doubt"
+            elif verdict == "passed":
+                found[way.label] = "good"
+            elif verdict == "failed":
+                found.setdefault(way.label, "doubt")
+    return found
 
 
 def _blamed(report: Report) -> set[str]:

@@ -1,8 +1,8 @@
 """The pictures of a report, as SVG that takes its colours from the page.
 
-Bandwidth over size, a heat map of pairs for each rail, and the devices on the way of the probes,
-with the parts marked that no probe got through. Every picture is drawn from plain values, so that
-the same evidence always gives the same text.
+Bandwidth over size, a heat map of pairs for each rail, and the devices on the way of the probes
+with the state of each link. Every picture is drawn from plain values, so that the same evidence
+always gives the same text.
 """
 
 from __future__ import annotations
@@ -94,14 +94,7 @@ class _Scale:
 def draw_busbw(
     rows: Sequence[NcclRow], floor: Level, limit: Level, before: Sequence[NcclRow] = ()
 ) -> str:
-    """Draw one collective's bus bandwidth over its message sizes.
-
-    Args:
-        rows: Of this run; each has a size.
-        floor: Below it the verdict is failed.
-        limit: What the links can carry.
-        before: Of the last accepted run.
-    """
+    """Draw one collective's bus bandwidth over its message sizes, and that of an earlier run."""
     sizes = [row.size_bytes or 1 for row in rows]
     best = [row.worst_busbw_gb_s for row in (*rows, *before)]
     top = _HEADROOM * max(floor.busbw_gb_s, limit.busbw_gb_s, *best, 1e-9)
@@ -112,12 +105,13 @@ def draw_busbw(
     if len(second) == len(rows) and first != second:
         series.append(("b", "in place", rows, second))
     if before:
-        series.append(
-            ("last", "last accepted run", before, [row.worst_busbw_gb_s for row in before])
-        )
+        old = [row.worst_busbw_gb_s for row in before]
+        series.append(("last", "last accepted run", before, old))
     parts = [*_grid(scale, sizes)]
     for number, (kind, label, of, values) in enumerate(series):
-        parts += [_curve(scale, of, values, kind), *_key(number, kind, label)]
+        y = _HEIGHT / 2 + 20 * number
+        key = f'<polyline points="{_LEFT + 12},{y} {_LEFT + 40},{y}" class="line {kind}"/>'
+        parts += [_curve(scale, of, values, kind), key, _text(_LEFT + 48, y + 4, label)]
     parts += [
         f'<circle cx="{scale.x(size):.1f}" cy="{scale.y(value):.1f}" r="3" class="dot"/>'
         for size, value in zip(sizes, first, strict=True)
@@ -148,19 +142,10 @@ def _curve(scale: _Scale, rows: Sequence[NcclRow], values: Sequence[float], kind
     return f'<polyline points="{" ".join(points)}" class="line {kind}"/>'
 
 
-def _key(number: int, kind: str, label: str) -> tuple[str, str]:
-    y = _HEIGHT / 2 + 20 * number
-    line = f'<polyline points="{_LEFT + 12},{y} {_LEFT + 40},{y}" class="line {kind}"/>'
-    return line, _text(_LEFT + 48, y + 4, label)
-
-
 def _level(scale: _Scale, level: Level, kind: str) -> tuple[str, str]:
     y = scale.y(level.busbw_gb_s)
     words = f"{level.label}: {level.busbw_gb_s:.2f} GB/s"
-    return (
-        _line((_LEFT, y, _WIDTH - _RIGHT, y), kind),
-        _text(_LEFT + 6, y - 5, words, kind),
-    )
+    return (_line((_LEFT, y, _WIDTH - _RIGHT, y), kind), _text(_LEFT + 6, y - 5, words, kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +184,9 @@ def draw_heat(rail: str, pairs: Sequence[Pair]) -> str:
         if row % every == 0:
             parts.append(_text(left - 6, y + side / 2 + 4, sender, "soft", "end"))
         if len(hosts) < _NUMBERED:
-            parts.append(_text(left + (row + 0.5) * side, 18, _short(sender), "soft", "middle"))
+            # On top of a narrow column the beginning of a name, which all share, is left out.
+            short = sender if len(sender) <= len("gpu001") else f"…{sender[-5:]}"
+            parts.append(_text(left + (row + 0.5) * side, 18, short, "soft", "middle"))
         for column, receiver in enumerate(hosts):
             cell = found.get((sender, receiver))
             parts.append(_cell(cell, (left + column * side, y, side), best))
@@ -207,17 +194,21 @@ def draw_heat(rail: str, pairs: Sequence[Pair]) -> str:
     return _svg(size, 34 + len(hosts) * side, f"pairs of {rail}", parts)
 
 
-def _short(host: str) -> str:
-    """The end of a name: on top of a narrow column the beginning, which all share, is left out."""
-    return host if len(host) <= len("gpu001") else f"…{host[-5:]}"
-
-
 def _cell(pair: Pair | None, place: tuple[float, float, float], best: float) -> str:
     x, y, side = place
-    kind = "none" if pair is None else _shade(pair, best)
-    hint = "" if pair is None else f"{pair.sender} to {pair.receiver}: {_amount(pair)}"
-    title = f"<title>{escape(hint)}</title>" if hint else ""
-    share = 1.0 if pair is None or kind != "fine" else (pair.gbit_s or 0.0) / (best or 1.0)
+    kind, title, share = "none", "", 1.0
+    if pair is not None:
+        reached = pair.gbit_s
+        words = (
+            "failed" if reached is None else f"{reached:.1f} Gb/s, floor {pair.floor_gbit_s:.1f}"
+        )
+        title = f"<title>{escape(f'{pair.sender} to {pair.receiver}: {words}')}</title>"
+        if not pair.is_right or reached is None:
+            kind = "low"
+        elif reached < _SLOW * best:
+            kind = "slow"
+        else:
+            kind, share = "fine", reached / (best or 1.0)
     box = (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}" '
         f'class="cell {kind}" fill-opacity="{share:.2f}">{title}</rect>'
@@ -226,18 +217,6 @@ def _cell(pair: Pair | None, place: tuple[float, float, float], best: float) -> 
         return box
     words = "none" if pair.gbit_s is None else f"{pair.gbit_s:.0f}"
     return box + _text(x + side / 2, y + side / 2 + 4, words, "in", "middle")
-
-
-def _shade(pair: Pair, best: float) -> str:
-    if not pair.is_right or pair.gbit_s is None:
-        return "low"
-    return "slow" if pair.gbit_s < _SLOW * best else "fine"
-
-
-def _amount(pair: Pair) -> str:
-    if pair.gbit_s is None:
-        return "failed"
-    return f"{pair.gbit_s:.1f} Gb/s, floor {pair.floor_gbit_s:.1f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +244,7 @@ _ASIDE: Final = 7.0
 
 
 def draw_topology(layers: Sequence[Sequence[str]], ways: Sequence[Way]) -> tuple[str, int]:
-    """Draw the devices in layers, the hosts lowest, and each link in its state.
-
-    Args:
-        layers: Names of devices, the lowest layer first.
-        ways: Links between devices of two layers.
+    """Draw the devices in layers, the hosts lowest, and each link between two layers in its state.
 
     Returns:
         The picture, and how many devices it leaves out for want of room.
@@ -322,30 +297,3 @@ def _box(name: str, place: tuple[float, float], rank: int) -> str:
         f'class="{kind}"><title>{escape(name)}</title></rect>'
         + _text(x, y + 4, words, "", "middle")
     )
-
-
-def states_of(passed: Iterable[Sequence[str]], failed: Iterable[Sequence[str]]) -> dict[str, State]:
-    """The state of each part by the probes that went through it.
-
-    A part is bad if all probes through it failed, and the failed ones have no other such part that
-    more of them share. It is in doubt if it shares its failed probes with a bad part.
-
-    Args:
-        passed: The parts on the way of each probe that passed.
-        failed: The same of those that failed.
-    """
-    right = {part for way in passed for part in way}
-    found: dict[str, State] = dict.fromkeys(right, "good")
-    counts: dict[str, int] = {}
-    ways = [tuple(dict.fromkeys(way)) for way in failed]
-    for way in ways:
-        for part in way:
-            counts[part] = counts.get(part, 0) + 1
-    for way in ways:
-        wrong = [part for part in way if part not in right]
-        most = max((counts[part] for part in wrong), default=0)
-        for part in wrong:
-            state: State = "bad" if counts[part] == most else "doubt"
-            if found.get(part) != "bad":
-                found[part] = state
-    return found

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import GROUP, UNPROVEN, Finding, Verdict
+from components.acceptance.logs.lines import number
 from components.core.plain_text import code_cell, code_span, counted
 
-_CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
-    "passed": "passed",
-    "failed": "failed",
-    "skipped": "skipped",
-    "error": "other",
-}
 LAB_NOTE = "Simulated lab: numbers are computed from the state of emulated devices."
 
 
@@ -33,7 +28,9 @@ def render_table(report: Report) -> str:
     rows = [("verdict", "probe", "measured")]
     for item in report.evidence.probes:
         name = item.probe.name
-        rows.append((report.verdict_of(name).upper(), name, _measured(report, name)))
+        found = report.measure_of(name)
+        measured = f"{found.actual} ({found.expected})" if found else "not measured"
+        rows.append((report.verdict_of(name).upper(), name, measured))
     rows += [
         (finding.verdict.upper(), f"{finding.check} {finding.subject}", finding.actual)
         for finding in report.findings
@@ -56,8 +53,11 @@ def render_table(report: Report) -> str:
     lines += unproven_lines(report)
     lines += waivers_of(report)
     lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    probes = counted(report.planned, "probe")
-    lines.append(f"{headline_of(report)}: {probes} planned{_unproven(report)}")
+    # A pass does not speak of what no probe proves.
+    unproven = [item for item in report.findings if item.check in {GROUP, UNPROVEN}]
+    count = sum(item.verdict == "skipped" for item in unproven)
+    more = f", {counted(count, 'thing')} not proven" if count else ""
+    lines.append(f"{headline_of(report)}: {counted(report.planned, 'probe')} planned{more}")
     return "\n".join(lines) + "\n"
 
 
@@ -69,33 +69,17 @@ def headline_of(report: Report) -> str:
 
 def suspect_lines(report: Report) -> list[str]:
     """What to replace or mend first."""
-    return [
-        f"{'Most likely' if item.parts else 'Unclear'}: {item.text}: {item.next_step}"
-        for item in report.suspects
-    ]
-
-
-def _unproven(report: Report) -> str:
-    """How much no probe proves: a pass does not speak of it."""
-    count = sum(
-        item.verdict == "skipped" and item.check in {GROUP, UNPROVEN} for item in report.findings
-    )
-    return f", {counted(count, 'thing')} not proven" if count else ""
+    return [f"{item.headline}: {item.next_step}" for item in report.suspects]
 
 
 def unproven_lines(report: Report) -> list[str]:
     """What this run did not prove, why, and when it was last proven: never a pass."""
     evidence = report.evidence
-    lines = [
-        f"not proven: {item.probe.name}: {item.detail}; {_since(item.proven_at)}"
-        for item in evidence.probes
-        if item.outcome == "skipped"
-    ]
-    lines += [
-        f"not proven: {item.name}: outside of the scope of this run; {_since(item.proven_at)}"
-        for item in evidence.left_out
-    ]
-    return lines
+    skipped = [item for item in evidence.probes if item.outcome == "skipped"]
+    whys = [(item.probe.name, item.detail, item.proven_at) for item in skipped]
+    out = "outside of the scope of this run"
+    whys += [(item.name, out, item.proven_at) for item in evidence.left_out]
+    return [f"not proven: {name}: {why}; {_since(date)}" for name, why, date in whys]
 
 
 def _since(date: str) -> str:
@@ -105,16 +89,12 @@ def _since(date: str) -> str:
 def places_not_proven(report: Report) -> list[tuple[str, str]]:
     """`host rail` and the date of its last proof, for what no probe of this run proved."""
     evidence = report.evidence
-    proven = {
-        f"{node} {rail}"
-        for item in evidence.probes
-        if report.verdict_of(item.probe.name) == "passed"
-        for rail in item.probe.rails
-        for node in item.probe.nodes
-    }
-    probes = [item.probe for item in evidence.probes if item.outcome == "skipped"]
-    skipped = {f"{node} {rail}" for each in probes for rail in each.rails for node in each.nodes}
-    places = sorted({*skipped, *evidence.places_left_out} - proven)
+    proven, skipped = set[str](), {*evidence.places_left_out}
+    for item in evidence.probes:
+        ends = {f"{node} {rail}" for rail in item.probe.rails for node in item.probe.nodes}
+        proven |= ends if report.verdict_of(item.probe.name) == "passed" else set()
+        skipped |= ends if item.outcome == "skipped" else set()
+    places = sorted(skipped - proven)
     return [(place, _since(evidence.last_proofs.get(place, ""))) for place in places]
 
 
@@ -141,8 +121,7 @@ def render_markdown(report: Report) -> str:
     for item in report.findings:
         cells = (item.verdict, item.subject, item.check, item.expected, item.actual)
         lines.append("| " + " | ".join(map(code_cell, cells)) + " |")
-    unsettled = _unsettled(report)
-    if unsettled:
+    if unsettled := _unsettled(report):
         lines += ["", "## What to do next", "", *_items(suspect_lines(report))]
         lines += _items(
             f"{item.subject}: {_headline(item)}. {item.next_step}".rstrip() for item in unsettled
@@ -167,7 +146,7 @@ def render_ctrf(report: Report) -> str:
     tests = [
         {
             "name": f"{item.subject}: {item.check}",
-            "status": _CTRF_STATUS[item.verdict],
+            "status": "other" if item.verdict == "error" else item.verdict,
             "duration": 0,
             "suite": item.subject,
             "message": item.text,
@@ -234,18 +213,17 @@ class Compared(NamedTuple):
 
 def compare_runs(report: Report, before: Report) -> list[Compared]:
     """Put the probes of two runs side by side, what changed most for the worse first."""
-    names = dict.fromkeys(
-        item.probe.name for each in (report, before) for item in each.evidence.probes
-    )
+    probes = (*report.evidence.probes, *before.evidence.probes)
     rows: list[tuple[float, Compared]] = []
-    for name in names:
-        old, new = _actual(before, name), _actual(report, name)
-        share = _number(new) / _number(old) - 1 if _number(old) and _number(new) else 0.0
-        change = f"{share:+.1%}" if _number(old) and _number(new) else ""
-        verdicts = before.verdict_of(name), report.verdict_of(name)
-        fell = verdicts[0] == "passed" != verdicts[1]
-        row = Compared(name, verdicts[0], old, verdicts[1], new, change)
-        rows.append((share - fell, row))
+    for name in dict.fromkeys(item.probe.name for item in probes):
+        then, now = before.verdict_of(name), report.verdict_of(name)
+        measures = before.measure_of(name), report.measure_of(name)
+        texts = [found.actual if found else "" for found in measures]
+        old, new = (number(text.partition(" ")[0]) for text in texts)
+        share = new / old - 1 if old and new else 0.0
+        change = f"{share:+.1%}" if old and new else ""
+        row = Compared(name, then, texts[0], now, texts[1], change)
+        rows.append((share - (then == "passed" != now), row))
     return [row for _, row in sorted(rows, key=lambda each: each[0])]
 
 
@@ -259,19 +237,6 @@ def compare_lines(report: Report, before: Report) -> list[str]:
             now = f"{each.verdict} {each.now} {each.change}".strip()
             lines.append(f"  {each.probe}: {then} -> {now}")
     return lines if len(lines) > 1 else [*lines, "  no verdict changed, and no speed by 3 %"]
-
-
-def _actual(report: Report, probe: str) -> str:
-    """What a probe measured, if it did."""
-    found = report.measure_of(probe)
-    return found.actual if found else ""
-
-
-def _number(actual: str) -> float:
-    try:
-        return float(actual.split(" ", maxsplit=1)[0])
-    except ValueError:
-        return 0.0
 
 
 def _unsettled(report: Report) -> list[Finding]:
@@ -290,8 +255,3 @@ def _headline(finding: Finding) -> str:
     if finding.detail.startswith("wrong traffic class"):
         return finding.detail
     return f"{finding.check}: {finding.text}"
-
-
-def _measured(report: Report, probe: str) -> str:
-    found = report.measure_of(probe)
-    return f"{found.actual} ({found.expected})" if found else "not measured"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Final
 from components.acceptance.evidence import Hop, ProbeEvidence, dump_evidence
 from components.acceptance.judge.amount import show_size
 from components.acceptance.judge.site import Report
-from components.acceptance.judge.verdict import MEASURES, Finding
 from components.acceptance.report.archive import write_whole
 from components.acceptance.report.figures import heat_maps, plots, topology
 from components.acceptance.report.html_parts import bullets, page, section, table
@@ -33,24 +32,23 @@ _ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
 def render_html(report: Report, before: Report | None = None) -> str:
     """Render a report: verdict and what to do first, pictures, then the evidence, folded.
 
-    Args:
-        report: Of this run.
-        before: Another run of the same site, to compare with.
+    `before` is another run of the same site, to compare with.
     """
     evidence = report.evidence
     title = f"{evidence.cluster}: acceptance {report.verdict}"
+    note = "<p><small>They do not fail a probe.</small></p>"
     parts = (
         _head(report),
         _lab_banner(report),
         _next_steps(report),
         _probe_table(report),
-        _unproven(report),
+        _listed("Not proven in this run", _unproven(report)),
         topology(report),
         heat_maps(report),
         plots(report, before.evidence if before else None),
         _compared(report, before),
-        _warnings(report),
-        _waivers(report),
+        _listed("Warnings", [f"{item.subject}: {item.text}" for item in report.warnings], note),
+        _listed("Rules that the site goes without", waivers_of(report)),
         _finding_table(report),
         _hop_table(report),
         _logs(report),
@@ -108,53 +106,50 @@ def _probe_table(report: Report) -> str:
 def _probe_row(report: Report, item: ProbeEvidence) -> str:
     name = item.probe.name
     findings = sorted(report.about(name), key=lambda finding: _ORDER[finding.verdict])
-    bandwidth = next((found.actual for found in findings if found.check in MEASURES), "-")
+    measure = report.measure_of(name)
     worst = findings[0] if findings else None
-    if worst is None or worst.verdict == "passed":
-        why = f"{counted(len(findings), 'check')} passed"
-    else:
+    why = f"{counted(len(findings), 'check')} passed"
+    if worst and worst.verdict != "passed":
         why = worst.detail if worst.check == "traffic class" else f"{worst.check}: {worst.text}"
     return (
         f"<tr><td>{_badge(report.verdict_of(name))}</td><td class=name>{escape(name)}<br>"
         f"<small>{escape(' · '.join(item.probe.rails))}</small></td>"
-        f"<td class=number>{escape(bandwidth)}</td><td>{escape(why)}</td></tr>"
+        f"<td class=number>{escape(measure.actual if measure else '-')}</td>"
+        f"<td>{escape(why)}</td></tr>"
     )
+
+
+def _listed(title: str, lines: Sequence[str], note: str = "") -> str:
+    """Plain lines below a heading; nothing without a line."""
+    return section(title, note, bullets(lines)) if lines else ""
+
+
+def _unproven(report: Report) -> list[str]:
+    lines = unproven_lines(report)
+    places = places_not_proven(report) if lines else ()
+    return lines + [f"{place}: {since}" for place, since in places]
 
 
 _NAMED: Final = 6
 """So many names fit under an advice; of more the number is given."""
 
 
-def _some(names: Mapping[str, None]) -> str:
-    shown = [*names][:_NAMED]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-def _unproven(report: Report) -> str:
-    lines = unproven_lines(report)
-    if not lines:
-        return ""
-    lines += [f"{place}: {since}" for place, since in places_not_proven(report)]
-    return section("Not proven in this run", bullets(lines))
-
-
 def _next_steps(report: Report) -> str:
-    steps: dict[str, list[str]] = {}
+    steps: dict[str, dict[str, None]] = {}
     for finding in report.findings:
         if finding.verdict in ("failed", "error") and finding.next_step:
-            steps.setdefault(finding.next_step, []).append(f"{finding.subject} ({finding.check})")
+            name = f"{finding.subject} ({finding.check})"
+            steps.setdefault(finding.next_step, {})[name] = None
     if not steps:
         return ""
     items = "".join(
-        f"<li><strong>{'Most likely' if each.parts else 'Unclear'}: {escape(each.text)}</strong>"
-        f"<br>{escape(each.next_step)}</li>"
+        f"<li><strong>{escape(each.headline)}</strong><br>{escape(each.next_step)}</li>"
         for each in report.suspects
     )
-    items += "".join(
-        f"<li>{escape(step)}<br><small>{escape(_some(dict.fromkeys(of)))}</small></li>"
-        for step, of in steps.items()
-    )
+    for step, names in steps.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        some = escape(", ".join([*names][:_NAMED]) + more)
+        items += f"<li>{escape(step)}<br><small>{some}</small></li>"
     return section("What to do next", f"<ol>{items}</ol>")
 
 
@@ -172,18 +167,16 @@ def _compared(report: Report, before: Report | None) -> str:
 
 
 def _finding_table(report: Report) -> str:
-    ordered = sorted(report.findings, key=lambda item: _ORDER[item.verdict])
+    rows: list[str] = []
+    for item in sorted(report.findings, key=lambda item: _ORDER[item.verdict]):
+        detail = f"<br><small>{escape(item.detail)}</small>" if item.detail else ""
+        rows.append(
+            f"<tr><td>{_badge(item.verdict)}</td><td class=name>{escape(item.subject)}</td>"
+            f"<td>{escape(item.check)}</td><td>{escape(item.expected)}</td>"
+            f"<td>{escape(item.actual)}{detail}</td></tr>"
+        )
     heads = ("verdict", "probe", "check", "expected", "actual")
-    return section("All checks", table(heads, map(_finding_row, ordered)), folded=True)
-
-
-def _finding_row(item: Finding) -> str:
-    detail = f"<br><small>{escape(item.detail)}</small>" if item.detail else ""
-    return (
-        f"<tr><td>{_badge(item.verdict)}</td><td class=name>{escape(item.subject)}</td>"
-        f"<td>{escape(item.check)}</td><td>{escape(item.expected)}</td>"
-        f"<td>{escape(item.actual)}{detail}</td></tr>"
-    )
+    return section("All checks", table(heads, rows), folded=True)
 
 
 def _hop_table(report: Report) -> str:
@@ -235,19 +228,6 @@ def _lost(hop: Hop) -> str:
     return f"none ({', '.join(known)})" if known else "not read"
 
 
-def _waivers(report: Report) -> str:
-    lines = waivers_of(report)
-    return section("Rules that the site goes without", bullets(lines)) if lines else ""
-
-
-def _warnings(report: Report) -> str:
-    if not report.warnings:
-        return ""
-    lines = (f"{item.subject}: {item.text}" for item in report.warnings)
-    note = "<p><small>They do not fail a probe.</small></p>"
-    return section("Warnings", note, bullets(lines))
-
-
 def _logs(report: Report) -> str:
     parts: list[str] = []
     for item in report.evidence.probes:
@@ -293,10 +273,7 @@ class ReportFiles:
 def write_report(report: Report, folder: Path, before: Report | None = None) -> ReportFiles:
     """Write all forms of a report into a folder, which is made if it is absent.
 
-    Args:
-        report: Of this run.
-        folder: Where its files go.
-        before: The run to compare with: mostly the last one that was accepted.
+    `before` is the run to compare with: mostly the last one that was accepted.
 
     Raises:
         OSError: The folder cannot be written.
