@@ -23,19 +23,28 @@ from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane
 from components.plan.make import make_plan
 from components.remote.step import secrets_from
-from components.submit.choose import Asked, Chosen, JobKind, Trouble, choose, chosen_hosts
 from components.submit.follow import (
     START_DEADLINE_S,
     create,
     delete_line,
     has_trainer,
     how_to_go_on,
+    judge_end,
     node_troubles,
     object_troubles,
     read_job,
 )
-from components.submit.make import UserJob, make_job, render_objects
-from components.submit.verdict import judge_end
+from components.submit.make import (
+    Asked,
+    Chosen,
+    JobKind,
+    Trouble,
+    UserJob,
+    choose,
+    chosen_hosts,
+    make_job,
+    render_objects,
+)
 from components.update.outside_secrets import outside_secrets
 
 app = command_app()

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from components.plan.make import make_plan
+from components.preview.engine import items_of_state
 from components.preview.from_plans import NOT_READ, edited_names, items_of_plan, preview_plans
 from components.preview.items import (
     Change,
@@ -19,9 +20,14 @@ from components.preview.items import (
     gather_alike,
     without_secrets,
 )
-from components.preview.report import MARKER, Preview, render_json
-from components.preview.state_items import items_of_state
-from components.preview.text import GITHUB_LIMIT, render_markdown, render_text
+from components.preview.report import (
+    GITHUB_LIMIT,
+    MARKER,
+    Preview,
+    render_json,
+    render_markdown,
+    render_text,
+)
 from components.reading.load import parse_site
 from tests.checks.cases import ROOT
 from tests.core.as_html import EVIL, as_html, assert_harmless, outside_code
