@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-from components.containers.ssh_files import peer_list, peer_texts
+from components.containers.mpi import peer_list, peer_texts
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.watched import Watched

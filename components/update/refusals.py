@@ -22,7 +22,7 @@ from components.fabric.exec_plan import digest_of, number_of, numbered
 from components.fabric.plan import SwitchPlan
 from components.fabric.preview import interrupted_words, preview_switch, render_waves
 from components.fabric.state import SwitchState
-from components.hypervisor.refusals import reboots_refused
+from components.hypervisor.plan import reboots_refused
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
