@@ -15,7 +15,7 @@ from components.artefacts.lock import Lock
 from components.artefacts.logins import docker_logins
 from components.artefacts.pin import Reach
 from components.cloud.calls import PREFLIGHT_STEP
-from components.cloud.errors import CloudError
+from components.cloud.crusoe_api import CloudError
 from components.cloud.observe import OBSERVE_PATIENCE
 from components.cloud.plan import CloudPlan
 from components.cloud.preflight import Topic, look

@@ -1,20 +1,29 @@
-"""`railyard cloud await`: an instance runs, has its addresses and HCAs, and its host key is known.
+"""`railyard cloud await` for instances, and their export as a site that brings its own instances.
 
 The API offers no host key. The first contact therefore pins what the instance presents, says so,
 and keeps it in the stack's state; every later contact demands it.
+
+Another stack, or the same one under other hands, can then install on them without any key of the
+cloud: `instances: {kind: bring_your_own}` and the hosts, with addresses and pinned host keys.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
+from collections.abc import Mapping
+from typing import cast
 
-from components.cloud.crusoe_api import CrusoeApi, Deadline
+from components.cloud.crusoe_api import CloudError, CrusoeApi, Deadline
 from components.cloud.ensure import give_up, operation_state
-from components.cloud.errors import CloudError
 from components.cloud.kinds import KINDS, RUNNING, STOPPED, Item, Settings, get_by_id
 from components.cloud.request import Printed, ReadyRequest
-from components.core.errors import DeviceError, HostKeyError, UnreachableError
+from components.core.errors import DeviceError, HostKeyError, UnreachableError, UsageError
+from components.core.placeholder import Facts, fill
+from components.core.problem import Json
+from components.model.cluster import ClusterSpec
+from components.model.instances import crusoe_of, with_instances
 from components.remote.ssh_library import asyncssh
 
 _KIND = KINDS["instance"]
@@ -150,3 +159,30 @@ def _changed_key(request: ReadyRequest, address: str, pinned: str, presented: st
         "  fix        if its system was reinstalled, remove the instance in the cloud's "
         "console: the next run makes and pins a new one"
     )
+
+
+def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
+    """The site with its instances as hosts, as plain data for YAML.
+
+    Raises:
+        UsageError: The site makes no instances, or one of them is not there yet.
+    """
+    provision = crusoe_of(spec)
+    if provision is None:
+        raise UsageError("the site makes no cloud instances, so there is nothing to export.")
+    whole = with_instances(spec)
+    missing = [host.name for host in whole.hosts if not _is_known(facts.get(host.name, {}))]
+    if missing:
+        raise UsageError(
+            f"nothing is known yet of {', '.join(missing)}.\n"
+            "  fix    run `pulumi up`: it makes them and reads their host keys"
+        )
+    text = fill(whole.model_dump_json(exclude_defaults=True), facts)
+    document = cast("dict[str, Json]", json.loads(text))
+    environment = cast("dict[str, Json]", document["environment"])
+    environment["instances"] = {"kind": "bring_your_own"}
+    return document
+
+
+def _is_known(facts: Mapping[str, str]) -> bool:
+    return all(facts.get(key) for key in ("public_ip", "private_ip", "host_key"))
