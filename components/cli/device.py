@@ -35,7 +35,7 @@ _VERBS: Final = {
     "kubespray": ("components.kubernetes.kubespray.perform", "run_kubespray"),
     "kubespray-reset": ("components.kubernetes.kubespray.perform", "run_kubespray_reset"),
     "upgrade-node": ("components.disruption.upgrade", "run_upgrade_node"),
-    "drain-nodes": ("components.disruption.leave", "run_drain_nodes"),
+    "drain-nodes": ("components.disruption.ports", "run_drain_nodes"),
     "reboot-host": ("components.disruption.reboot", "run_reboot_host"),
 }
 """Verb to where its function is: a site has one process a device, and none needs all of them."""

@@ -15,8 +15,8 @@ from typing import Final
 
 from components.core.errors import Bug, DeviceError, HostKeyError
 from components.core.key_values import HostState, parse_state
+from components.disruption.forecast import Waiting, read_waiting
 from components.disruption.node import POLL_S, Node, open_node, refuse_other_name
-from components.disruption.pending import Waiting, read_waiting
 from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_request
 from components.disruption.turn import Turn, run_alone
 from components.hosts.keys.ask import parameter_of

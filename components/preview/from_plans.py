@@ -9,7 +9,7 @@ from components.checks.access import list_secrets
 from components.cloud.calls import list_calls
 from components.core.key_values import HostState
 from components.core.problem import Lines, render_path
-from components.disruption.pending import IN_SERVICE
+from components.disruption.forecast import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.fabric.drift import applied_switch
 from components.fabric.preview import MARKS, preview_switch, render_waves

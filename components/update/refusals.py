@@ -10,9 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from components.core.difference import Difference
 from components.core.key_values import HostState
-from components.disruption.forecast import departures_refused, passing_refused, render_departures
+from components.disruption.forecast import (
+    IN_SERVICE,
+    departures_refused,
+    passing_refused,
+    render_departures,
+)
 from components.disruption.leave_plan import describe_leaving, leaving_nodes, leaving_refused
-from components.disruption.pending import IN_SERVICE
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Unreachable
 from components.fabric.drift import applied_switch

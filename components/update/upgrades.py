@@ -8,8 +8,8 @@ from typing import Final
 
 from components.core.key_values import split_key
 from components.core.problem import Lines, Place, SpecPath, render_path
+from components.disruption.plan import chosen, due, judge_versions, recorded_release
 from components.disruption.upgrade import release_of
-from components.disruption.upgrade_plan import chosen, due, judge_versions, recorded_release
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.kubernetes.calls import Body

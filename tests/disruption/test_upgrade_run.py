@@ -10,9 +10,9 @@ import pytest
 
 from components.core.errors import DeviceError, UnreachableError
 from components.disruption.node import ANNOTATION
+from components.disruption.plan import plan_upgrades
 from components.disruption.request import NodeUpgrade, parse_upgrade
 from components.disruption.upgrade import UpgradeRun
-from components.disruption.upgrade_plan import plan_upgrades
 from components.kubernetes.calls import Calls
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment

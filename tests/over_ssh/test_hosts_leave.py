@@ -17,9 +17,9 @@ from typing import Any, Final
 import pytest
 
 from components.core.errors import DeviceError
+from components.disruption.leave_plan import PortsLeave, plan_ports
 from components.disruption.node import ANNOTATION, SWITCH
 from components.disruption.ports import run_apply_drained
-from components.disruption.ports_plan import PortsLeave, plan_ports
 from components.fabric.gate import place_file
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.reference import ClusterRef

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 import pytest
 
 from components.core.errors import DeviceError
-from components.disruption.access import open_cluster
 from components.disruption.node import ANNOTATION
+from components.disruption.plan import plan_upgrades
 from components.disruption.request import NodeUpgrade
+from components.disruption.turn import open_cluster
 from components.disruption.upgrade import (
     UpgradeRun,
     kubelet_arguments_of,
     release_of,
     run_upgrade_node,
 )
-from components.disruption.upgrade_plan import plan_upgrades
 from components.kubernetes.calls import Body, Calls
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment
