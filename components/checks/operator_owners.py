@@ -9,7 +9,7 @@ from components.catalogue.cluster_parts import PARTS, TABLE, Part
 from components.checks.rule import Finding, Findings, at
 from components.checks.topology import list_nics
 from components.core.problem import Place, SpecPath
-from components.hosts.firmware import offered_vfs
+from components.hosts.software import offered_vfs
 from components.model.cluster import ClusterSpec
 from components.model.operator_owned import firmware_by_operator, vfs_by_operator
 from components.model.owners import needs, owners_of, written_owner

@@ -11,7 +11,7 @@ from components.discover.propose import Disagreement, Proposal, card_name
 from components.discover.site_file import SiteFile
 from components.discover.targets import Target, has_no_login
 from components.hosts.look import CardFact
-from components.hosts.topology import Pair, matrix
+from components.hosts.placement import Pair, matrix
 from components.model.owners import not_touched
 from components.reading.wording import show_value
 

@@ -13,7 +13,6 @@ from typing import Final
 from components.core.key_values import HostState, parse_state
 from components.disruption.plan import HostRebootStep, RebootGroup
 from components.drift.applied import Applied, AppliedStep
-from components.hosts.firmware_pending import BACK, needs_of, released_settings
 from components.hosts.keys.ask import (
     is_idle,
     loads_driver,
@@ -22,6 +21,7 @@ from components.hosts.keys.ask import (
     parameter_of,
     takes_link,
 )
+from components.hosts.software import BACK, needs_of, released_settings
 from components.remote.lines import parse_lines
 
 BOOT: Final = "pending.boot."

@@ -14,22 +14,24 @@ from components.core.key_values import HostState, parse_state
 from components.core.placeholder import has_placeholder
 from components.core.to_json import HIDDEN, OMIT_EMPTY
 from components.drift.watched import Watched
-from components.hosts.drivers import (
+from components.hosts.guards import Guarded, plan_guards, repaired_settings
+from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
+from components.hosts.look import LOOK_LINE
+from components.hosts.placement import Placement, plan_placement
+from components.hosts.scripts import boot_files_digest, host_call, through_proxy
+from components.hosts.settings import (
+    kernel_settings,
+    qos_settings,
+    routing_settings,
+    sriov_settings,
+)
+from components.hosts.software import (
     DRIVER_DEADLINE_S,
     DRIVER_PARAMETERS,
     driver_parameters,
     driver_settings,
+    firmware_settings,
 )
-from components.hosts.firmware import firmware_settings
-from components.hosts.guards import Guarded, plan_guards, repaired_settings
-from components.hosts.kernel import kernel_settings, routing_settings
-from components.hosts.keys.ask import Leftovers, leftovers, lost_at_reboot
-from components.hosts.look import LOOK_LINE
-from components.hosts.placement import Placement, plan_placement
-from components.hosts.proxy import through_proxy
-from components.hosts.qos import qos_settings
-from components.hosts.scripts import boot_files_digest, host_call
-from components.hosts.sriov import sriov_settings
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, HostDefaults, Nic
 from components.model.instances import crusoe_of

@@ -19,8 +19,8 @@ from pydantic import JsonValue
 from components.artefacts.listing import charts_by_release
 from components.artefacts.resolve import merged
 from components.core.errors import SpecError
-from components.hosts.firmware import asked_settings
 from components.hosts.keys.ask import parameter_of
+from components.hosts.software import asked_settings
 from components.kubernetes.login import login_manifests
 from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body, Manifest, make_manifest
 from components.model.cluster import ClusterSpec

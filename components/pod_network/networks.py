@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from components.hosts.kernel import CARD_SYSCTLS
+from components.hosts.settings import CARD_SYSCTLS
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths

@@ -30,9 +30,8 @@ from components.drift.device_drift import Unreachable
 from components.fabric.device import look_at_switch
 from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
-from components.hosts.judge_settings import judge_gpus, judge_settings
 from components.hosts.plan import HostPlan
-from components.hosts.preview import hosts_refused
+from components.hosts.preview import hosts_refused, judge_gpus, judge_settings
 from components.kubernetes.kubespray.environment import make_environment
 from components.kubernetes.kubespray.tree import bring_tree
 from components.kubernetes.planes.kubespray import plan_request

@@ -25,7 +25,7 @@ from components.fabric.drift import (
 )
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState, diff_states
-from components.hosts.beside import find_beside
+from components.hosts.harms import find_beside
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note

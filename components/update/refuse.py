@@ -18,8 +18,7 @@ from components.disruption.leave_plan import renamed_nodes
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.drift.watched import Watched
-from components.hosts.judge_settings import refuse_settings
-from components.hosts.preview import hosts_refused
+from components.hosts.preview import hosts_refused, refuse_settings
 from components.kubernetes.kubespray.changes import kubespray_changes
 from components.kubernetes.kubespray.settings import WORKERS_KUBELET
 from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY

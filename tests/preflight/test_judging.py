@@ -12,8 +12,8 @@ from components.core.finding import Finding
 from components.core.key_values import HostState
 from components.drift.device_drift import Unreachable
 from components.fabric.identity import Identity
-from components.hosts.judge_settings import refuse_settings
 from components.hosts.plan import plan_hosts
+from components.hosts.preview import refuse_settings
 from components.preflight.artefacts import Artefact
 from components.preflight.judge_others import judge_session, judge_switch, read_refusals
 from components.preflight.page import render_html

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from components.artefacts.naming import registry_host, registry_path
 from components.core.errors import Bug
-from components.hosts.proxy import proxy_settings
+from components.hosts.scripts import proxy_settings
 from components.kubernetes.planes.alignment import kubelet_fields
 from components.kubernetes.planes.registries import upstream_registries
 from components.model.cluster import ClusterSpec

@@ -14,7 +14,7 @@ from typing import Final
 from components.core.key_values import HostState
 from components.core.placeholder import placeholder
 from components.drift.watched import Watched
-from components.hosts.proxy import through_proxy
+from components.hosts.scripts import through_proxy
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host

@@ -13,7 +13,7 @@ from components.artefacts.resolve import UNPINNED, k3s_source
 from components.core.errors import Bug
 from components.core.key_values import HostState
 from components.drift.watched import Watched
-from components.hosts.proxy import proxy_file, through_proxy
+from components.hosts.scripts import proxy_file, through_proxy
 from components.kubernetes.login import registry_account
 from components.kubernetes.planes.alignment import kubelet_arguments
 from components.kubernetes.planes.api_filter import plan_filters

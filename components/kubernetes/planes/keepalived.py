@@ -10,7 +10,7 @@ from typing import Final
 
 from components.core.key_values import HostState
 from components.drift.watched import Watched
-from components.hosts.proxy import through_proxy
+from components.hosts.scripts import through_proxy
 from components.kubernetes.planes.haproxy import DEADLINE_S, HEALTH_SOCKET, unit_file
 from components.kubernetes.planes.scripts import kubernetes_call, numbered_lines
 from components.model.cluster import ClusterSpec

@@ -1,4 +1,4 @@
-"""The kernel of a host: modules, limits, settings, and the PCI path between GPU and card.
+"""Settings of a host that follow from the site file: kernel and network, QoS of each PF, and VFs.
 
 With several rails, each address answers and sends by its own card only.
 """
@@ -10,10 +10,13 @@ from typing import Final
 
 from components.catalogue.operator_versions import parse_numbers
 from components.hosts.keys.ask import module_of
+from components.model.cards import HcaPf, HostQos, Sriov
 from components.model.cluster import ClusterSpec
+from components.model.fabric import Rdma
 from components.model.hosts import Host, Nic
+from components.model.ib_switches import vf_guids
 from components.model.kernel import KernelSettings
-from components.model.operator_owned import gpu_driver_owner
+from components.model.operator_owned import gpu_driver_owner, guids_by_pods, vfs_by_operator
 from components.model.rail_subnets import RailSubnet, subnet_of
 
 _PEER_MODULES: Final = {"peermem": "nvidia_peermem", "nv_peer_mem": "nv_peer_mem"}
@@ -181,3 +184,135 @@ def routed_cards(spec: ClusterSpec, host: Host) -> list[tuple[int, RailSubnet, N
         if subnet is not None and nic.address is not None:
             found.append((number, subnet, nic))
     return found
+
+
+def qos_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """DCBX, trust, DSCP map, PFC, ECN, CNP marks and the traffic classes of each PF.
+
+    By what the driver can do (sources.md#rdma-driver). NVIDIA's has a switch of ECN for each
+    priority, and the traffic class of raw verbs. The kernel's own has neither: each job marks its
+    packets, and the firmware's mask says which priorities have ECN, which Railyard sets with
+    `firmware.manage` and else looks at. CNP's marks it has in debugfs.
+    """
+    defaults = spec.settings_of(host)
+    each = {**_card(spec.rdma), **_buffers(defaults.qos)}
+    if spec.rdma.adaptive_routing:
+        each["adaptive_routing"] = "on"  # lost where the driver starts again
+    if defaults.driver.is_ofed:
+        each["traffic_class"] = str(spec.rdma.ip_traffic_class)
+    elif defaults.firmware.manage:
+        del each[f"ecn_priority_{spec.rdma.priority}"]
+    settings = {f"nic.{nic.pci}.{key}": value for nic in host.nics for key, value in each.items()}
+    # Which index the GID has differs from card to card, and moves: that there is one is asked.
+    return settings | {
+        f"nic.{nic.pci}.gid": "RoCE v2" for nic in host.nics if nic.address is not None
+    }
+
+
+def _card(rdma: Rdma) -> Mapping[str, str]:
+    return {
+        "dcbx": "os",  # in firmware mode the switch's DCBX would overwrite the rest
+        "lldpad": "absent",  # so would this daemon
+        "trust": "dscp",
+        f"dscp{rdma.dscp}_priority": str(rdma.priority),
+        f"dscp{rdma.cnp_dscp}_priority": str(rdma.cnp_priority),
+        "pfc": str(rdma.priority) if rdma.host_pfc else "none",
+        f"ecn_priority_{rdma.priority}": "on",
+        "cnp_dscp": str(rdma.cnp_dscp),
+        "cnp_priority": str(rdma.cnp_priority),
+        "roce_mode": "RoCE v2",
+        "roce_tos": str(rdma.ip_traffic_class),
+        "global_pause": "off",  # it excludes PFC, and would stop every class at once
+    }
+
+
+def _buffers(qos: HostQos) -> Mapping[str, str]:
+    """What of the receive buffers is in the file: sizes, and the buffer of each priority."""
+    buffers: dict[str, str] = {}
+    if qos.cable_length_m is not None:
+        buffers["cable_length_m"] = str(qos.cable_length_m)
+    if qos.buffers is not None:
+        sizes = ",".join(map(str, qos.buffers.size_bytes))
+        buffers["buffers"] = f"{sizes}/{','.join(map(str, qos.buffers.priorities))}"
+    return buffers
+
+
+def sriov_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """How many VFs a PF has, their MTU, and what the file writes of each of them.
+
+    VLAN, rates, trust and spoof check stand in the file only where the host owns them: with
+    `pod_network.mode: sriov` the network attachment does (`vf-owner`). None of it is the host's
+    where the SR-IOV network operator makes the VFs.
+    """
+    cards = (*host.nics, *host.hca_sriov)
+    settings = {f"nic.{card.pci}.serial": card.serial for card in cards if card.serial}
+    if host.role == "worker" and vfs_by_operator(spec):
+        return settings
+    for nic in host.nics:
+        settings[f"nic.{nic.pci}.vfs"] = str(nic.vfs)
+        settings |= {f"nic.{nic.pci}.{key}": value for key, value in _port(nic.sriov).items()}
+        if nic.vfs:
+            # mlx5 gives a RoCE VF no node GUID without an administrative MAC (sources.md#vfs).
+            settings[f"nic.{nic.pci}.vf_mac"] = "own"
+        if nic.vfs and nic.sriov.autoprobe is not False:
+            vf_mtu_bytes = nic.vf_mtu_bytes or nic.mtu_bytes or spec.rdma.mtu_bytes
+            settings[f"nic.{nic.pci}.vf_mtu_bytes"] = str(vf_mtu_bytes)
+            settings |= {f"nic.{nic.pci}.{key}": value for key, value in _marks(spec, host).items()}
+        each = _vf(nic.sriov)
+        for number in range(nic.vfs):
+            settings |= {f"vf.{nic.pci}.{number}.{key}": value for key, value in each.items()}
+    for pf in host.hca_sriov:
+        settings |= _hca(spec, host, pf)
+    return settings
+
+
+def _marks(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
+    """How VFs mark what no program marks: as their PF does.
+
+    Not if a VF's RDMA device moves into the pod's namespace: RDMA-CM's default is lost there.
+    """
+    defaults = spec.settings_of(host)
+    if defaults.kernel.rdma_netns == "exclusive":
+        return {}
+    tos = str(spec.rdma.ip_traffic_class)
+    return {"vf_roce_tos": tos} | ({"vf_traffic_class": tos} if defaults.driver.is_ofed else {})
+
+
+def _port(sriov: Sriov) -> Mapping[str, str]:
+    """The embedded switch: set where the file asks for a mode, else only expected to be legacy."""
+    port = {"eswitch": sriov.eswitch} if sriov.eswitch else {"eswitch_now": "legacy"}
+    if sriov.autoprobe is not None:
+        port["autoprobe"] = _on(value=sriov.autoprobe)
+    return port
+
+
+def _vf(sriov: Sriov) -> Mapping[str, str]:
+    """What each VF carries. Least and most rate go together, since one is refused for the other."""
+    vf: dict[str, str] = {}
+    if sriov.min_rate_mbit_s is not None or sriov.max_rate_mbit_s is not None:
+        vf["min_rate_mbit_s"] = str(sriov.min_rate_mbit_s or 0)
+        vf["max_rate_mbit_s"] = str(sriov.max_rate_mbit_s or 0)
+    if sriov.vlan is not None:
+        vf["vlan"] = str(sriov.vlan)
+    if sriov.trust is not None:
+        vf["trust"] = _on(value=sriov.trust)
+    if sriov.spoofchk is not None:
+        vf["spoofchk"] = _on(value=sriov.spoofchk)
+    return vf
+
+
+def _on(*, value: bool) -> str:
+    return "on" if value else "off"
+
+
+def _hca(spec: ClusterSpec, host: Host, pf: HcaPf) -> Mapping[str, str]:
+    """VFs of an InfiniBand port: one without a GUID, or that does not follow the PF, stays down.
+
+    With ib-kubernetes a VF has the GUID of its pod, and none of the host's.
+    """
+    settings = {f"nic.{pf.pci}.vfs": str(pf.vfs)}
+    for number, guid in enumerate(vf_guids(spec.name, host, pf)):
+        if not guids_by_pods(spec):
+            settings[f"vf.{pf.pci}.{number}.guid"] = guid
+        settings[f"vf.{pf.pci}.{number}.link_state"] = "auto"
+    return settings
