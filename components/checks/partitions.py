@@ -13,8 +13,8 @@ from components.model.cni import way_of
 from components.model.infiniband import IbPartition, IbRail, InfiniBand
 from components.model.operator_owned import vfs_by_operator
 from components.model.operators import IbKubernetes
-from components.pod_network.ib_rails import rail_ports
 from components.pod_network.matrix import WAYS
+from components.pod_network.rails import rail_ports
 from components.reading.wording import did_you_mean
 
 _KEY_TABLE: Final = 128

@@ -10,8 +10,8 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
 from components.model.pod_network import PodRoute
 from components.model.rail_subnets import pod_links, subnets_of
-from components.pod_network.ib_rails import ib_rails, rail_ports
 from components.pod_network.matrix import WAYS, Refused, address_of, cell_of
+from components.pod_network.rails import ib_rails, rail_ports
 
 _BLOCK: SpecPath = ("pod_network",)
 _WITHOUT_LEAVES: Final = {

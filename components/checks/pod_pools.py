@@ -12,8 +12,8 @@ from components.model.cluster import ClusterSpec
 from components.model.cni import uses_multus
 from components.model.owners import written_owner
 from components.model.rail_subnets import subnets_of
-from components.pod_network.ib_rails import ib_rails
 from components.pod_network.pools import Pool, plan_pools, pooled_rails
+from components.pod_network.rails import ib_rails
 
 _BLOCK: SpecPath = ("pod_network",)
 _EXCLUDING = ("whereabouts", "nv-ipam")

@@ -27,7 +27,7 @@ from components.model.cluster import ClusterSpec
 from components.model.jobs import TopologyFile
 from components.model.owners import installs
 from components.pod_network.attachment import pod_attachment
-from components.pod_network.tolerations import tolerations
+from components.pod_network.manifests import tolerations
 
 ENVIRONMENT: Final = "railyard-rdma"
 """Name of the ConfigMap for `envFrom`, and of the policy."""

@@ -34,9 +34,9 @@ from components.model.operator_owned import (
 )
 from components.model.operators import ByChart, ChartSource, GpuOperator
 from components.operators.network import network_operator_values, nic_cluster_policy
+from components.pod_network.manifests import GPU, discovery_values, gpu_runtime, tolerated
 from components.pod_network.pools import NETWORK_NAMESPACE, pool_labels
-from components.pod_network.sriov_operator import vf_labels
-from components.pod_network.tolerations import GPU, discovery_values, gpu_runtime, tolerated
+from components.pod_network.sriov import vf_labels
 
 
 def node_labels(spec: ClusterSpec, host: Host) -> dict[str, str]:

@@ -19,8 +19,8 @@ from components.model.operator_owned import toolkit_owner
 from components.model.owners import owners_of, plugin_of
 from components.plan.make import ClusterPlan
 from components.pod_network.attachment import GPU, expected_allocatable
+from components.pod_network.manifests import tolerations
 from components.pod_network.plan import plan_pod_network
-from components.pod_network.tolerations import tolerations
 from components.update.cluster import manifests_of
 
 _PREFIXES: Final[Mapping[str, Part]] = {

@@ -1,6 +1,7 @@
-"""The pools from which pods get addresses: one a rail, or one for each leaf of a rail. Pure.
+"""Which HCA of a worker is on which rail, and the pools that give pods of a rail addresses. Pure.
 
-Each IPAM renders them in its own form; what is in them is decided here.
+There is one pool a rail, or one for each leaf of a rail. Each IPAM renders them in its own form;
+what is in them is decided here.
 """
 
 from __future__ import annotations
@@ -9,11 +10,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, summarize_address_range
 
+from components.model.cards import HcaPf
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.hosts import Host
+from components.model.infiniband import IbRail
 from components.model.once import once
 from components.model.rail_subnets import RailSubnet, is_flat, pod_links, subnet_of, subnets_of
+
+
+def ib_rails(spec: ClusterSpec) -> tuple[IbRail, ...]:
+    """The rails of a fabric of own switches; a cloud's has none: its HCAs have no fixed places."""
+    return spec.infiniband.rails if spec.infiniband else ()
+
+
+def rail_ports(host: Host, rail: IbRail) -> tuple[HcaPf, ...]:
+    """The ports of a host that are on a rail: one, or the site is refused."""
+    return tuple(port for port in host.hca_sriov if port.rail == rail.name)
+
+
+def rail_resources(spec: ClusterSpec) -> Mapping[str, int]:
+    """One of each rail, by the names of their resources."""
+    prefix = spec.pod_network.resource_prefix
+    return {f"{prefix}/{rail.resource}": 1 for rail in ib_rails(spec)}
 
 
 @dataclass(frozen=True, slots=True, order=True)
