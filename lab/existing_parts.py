@@ -23,7 +23,7 @@ from components.model.cluster_parts import ClusterParts
 from components.model.kubernetes import ExistingPlane
 from components.model.owners import owners_of
 from components.pod_network.plan import plan_pod_network
-from components.update.parts import part_of
+from components.update.cluster import part_of
 from lab.cluster.build import ensure_binaries
 from lab.site import CHARTS
 

@@ -40,11 +40,10 @@ from components.reading.load import choose_setting
 from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
+from components.update.cluster import look_at_existing, parts_refused
 from components.update.decide import Intentions, intend, strangers_to_undo
 from components.update.observe import observe_site
-from components.update.outside_secrets import outside_secrets
 from components.update.own_state import note_names, read_own_state
-from components.update.parts import look_at_existing, parts_refused
 from components.update.proof import (
     Accept,
     is_edited,
@@ -55,7 +54,7 @@ from components.update.proof import (
 )
 from components.update.refusals import host_departures, known_hosts, switch_changes
 from components.update.refuse import Situation, played_playbooks, refuse_update
-from components.update.secret_names import secret_names
+from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
 from components.update.upgrades import describe_upgrades, node_versions
 from stacks import cloud_ib, esxi, onprem

@@ -22,7 +22,7 @@ from components.discover.targets import Target, find_targets
 from components.model.jump_hosts import ReachedSsh
 from components.model.units import SecretRef
 from components.remote.step import env_name, secrets_from
-from components.update.outside_secrets import resolve
+from components.update.secrets import resolve
 
 app = command_app()
 _SITE: Final = Path("site.yaml")

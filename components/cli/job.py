@@ -45,7 +45,7 @@ from components.submit.make import (
     make_job,
     render_objects,
 )
-from components.update.outside_secrets import outside_secrets
+from components.update.secrets import outside_secrets
 
 app = command_app()
 INTERRUPTED: Final = 130

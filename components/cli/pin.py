@@ -27,7 +27,7 @@ from components.model.cluster import ClusterSpec
 from components.operators.plan import chart_values
 from components.reading.load import load_site
 from components.remote.step import env_name, secrets_from
-from components.update.outside_secrets import resolve
+from components.update.secrets import resolve
 
 app = command_app()
 _DIGITS: Final = 12

@@ -23,7 +23,7 @@ from components.preflight.run import run_preflight
 from components.project.engine import judge_engine, look_at_engine
 from components.project.lab_refusal import says_lab
 from components.remote.step import secrets_from
-from components.update.outside_secrets import outside_secrets
+from components.update.secrets import outside_secrets
 
 app = command_app()
 Form = Literal["text", "json", "html"]

@@ -22,7 +22,7 @@ from components.kubernetes.planes.base import KubernetesPlan
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.rights import Right, reviews_of, rights_of
-from components.update.parts import judge_existing
+from components.update.cluster import judge_existing
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _CREATED: Final = 201

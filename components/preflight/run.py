@@ -58,11 +58,10 @@ from components.remote.host_session import HostSession
 from components.remote.script import render_remote_command
 from components.remote.step import Endpoint, env_name
 from components.remote.tools import strip_comments
-from components.update.balancers import balancers_refused, guards_refused
 from components.update.decide import judge_drift
 from components.update.observe import Looks, observe_site, refusal_words
-from components.update.refusals import disruptions_refused
-from components.update.secret_names import secret_names
+from components.update.refusals import balancers_refused, disruptions_refused, guards_refused
+from components.update.secrets import secret_names
 from components.update.seen import Seen
 
 

@@ -24,8 +24,7 @@ from components.kubernetes.vendored import load_vendored
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.preflight.cluster import look_at_cluster
-from components.update.cluster import manifests_of
-from components.update.parts import judge_existing
+from components.update.cluster import judge_existing, manifests_of
 from lab.cluster.build import ensure_binaries
 from lab.cluster.document import name_of
 from lab.cluster.fake_nodes import NodeFacts, register_node

@@ -1,4 +1,7 @@
-"""Secrets that are not in the stack: from the environment, or from a program such as a vault's."""
+"""The secrets that a site needs: their names, and those that are not in the stack.
+
+These come from the environment, or from a program such as a vault's.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,12 @@ from components.core.limits import TooLongError, run_within
 from components.core.problem import SpecPath, render_path
 from components.model.cluster import ClusterSpec
 from components.model.units import SecretRef
+
+
+def secret_names(spec: ClusterSpec) -> tuple[str, ...]:
+    """Every secret of the stack that the file refers to, sorted, once each."""
+    return tuple(sorted({own for reference, _ in list_secrets(spec) if (own := reference.secret)}))
+
 
 DEADLINE_S: Final = 60.0
 """For one program: a vault answers in about a second, and nothing here can answer a question."""
