@@ -17,7 +17,7 @@ from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.live.judge import Asked
 from components.kubernetes.live.ready import await_ready, find_not_ready
 from components.kubernetes.live.release import ReleaseRef
-from components.remote.host_runs import run_on_hosts
+from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name
 from components.update.cluster import manifests_of
 

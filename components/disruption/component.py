@@ -19,7 +19,7 @@ from components.disruption.request import groups_file, groups_text
 from components.remote.component import LocalCall, Remote, local_call
 from components.remote.handoffs import HostsReady, NodesDrained, gate
 from components.remote.step import env_name
-from components.remote.tool_files import keep_current, keep_text
+from components.remote.tools import keep_current, keep_text
 
 
 class Reboots(pulumi.ComponentResource):

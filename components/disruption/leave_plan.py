@@ -20,8 +20,7 @@ from components.kubernetes.planes.base import NODE_SUFFIX, KubernetesPlan, node_
 from components.kubernetes.reference import ClusterRef, refer_to
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
-from components.remote.lines import parse_lines, render_lines
-from components.remote.request import read_request
+from components.remote.lines import parse_lines, read_request, render_lines
 from components.remote.step import Endpoint
 
 DRAIN_VERB: Final = "device drain-nodes"

@@ -30,10 +30,9 @@ from components.disruption.request import READY_DEADLINE_S
 from components.disruption.turn import LOCK_DEADLINE_S, open_cluster, refuse_too_many
 from components.fabric import device
 from components.kubernetes.calls import Calls
-from components.remote.host_runs import run_on_hosts
-from components.remote.lines import as_json
-from components.remote.lock import hold_lock
-from components.remote.request import read_request
+from components.remote.host_session import run_on_hosts
+from components.remote.lines import as_json, read_request
+from components.remote.one_run import hold_lock
 
 AT_ONCE: Final = 8
 """Nodes that are drained together: each asks the API every two seconds."""

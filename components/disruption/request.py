@@ -20,10 +20,9 @@ from components.core.to_json import HIDDEN, OMIT_EMPTY, to_json
 from components.kubernetes.reference import ClusterRef
 from components.model.hosts import HostRole
 from components.model.name_lists import fold_names, unfold_names
-from components.remote.lines import parse_lines, render_lines
-from components.remote.request import read_request
+from components.remote.lines import parse_lines, read_request, render_lines
 from components.remote.step import Endpoint
-from components.remote.tool_files import digest_of, load_current, load_text
+from components.remote.tools import digest_of, load_current, load_text
 
 READY_DEADLINE_S: Final = 600.0
 """Seconds from the boot until the cards, the node and its device plugins are back: the boot unit

@@ -18,8 +18,8 @@ from components.kubernetes.calls import Calls, KubernetesCalls
 from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.reference import ClusterRef
 from components.model.name_lists import unfold_names
-from components.remote.host_runs import Run, run_call, run_on_hosts
-from components.remote.lock import hold_lock
+from components.remote.host_session import Run, run_call, run_on_hosts
+from components.remote.one_run import hold_lock
 from components.remote.step import Endpoint, secrets_from
 from components.remote.tools import ToolCall
 

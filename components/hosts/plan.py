@@ -38,8 +38,7 @@ from components.model.instances import crusoe_of
 from components.model.operator_owned import runs_docker, toolkit_owner, vfs_by_operator
 from components.model.rail_subnets import subnet_of
 from components.remote.endpoint import host_endpoint
-from components.remote.file_plan import plan_files
-from components.remote.sending import plan_sending
+from components.remote.sending import plan_files, plan_sending
 from components.remote.step import Endpoint, RemoteStep
 from components.remote.tools import Tool, ToolCall, make_tool
 

@@ -25,8 +25,7 @@ from components.model.cluster import ClusterSpec
 from components.model.environments import Hypervisor, VirtualMachine
 from components.model.hosts import Host
 from components.remote.endpoint import endpoint_of, host_endpoint
-from components.remote.lines import render_lines
-from components.remote.request import read_request
+from components.remote.lines import read_request, render_lines
 from components.remote.sending import plan_sending
 from components.remote.step import Endpoint, RemoteStep
 from components.remote.tools import Tool, ToolCall, assemble

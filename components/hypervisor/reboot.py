@@ -25,8 +25,7 @@ from components.hypervisor.plan import (
     hypervisor_call,
     parse_request,
 )
-from components.remote.host_runs import Run, run_call, run_on_hosts
-from components.remote.host_session import HostAnswer
+from components.remote.host_session import HostAnswer, Run, run_call, run_on_hosts
 from components.remote.step import OBSERVE_DEADLINE_S, Endpoint
 
 POLL_S: Final = 2.0

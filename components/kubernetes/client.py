@@ -27,7 +27,7 @@ from components.core.errors import DeviceError, UnreachableError, UsageError
 from components.core.limits import timed
 from components.kubernetes.kubeconfig import choose_context, render_kubeconfig
 from components.kubernetes.reference import ClusterRef, Server
-from components.remote.host_runs import Run
+from components.remote.host_session import Run
 from components.remote.script import render_remote_command
 from components.remote.step import OBSERVE_DEADLINE_S, env_name
 

@@ -17,9 +17,8 @@ from components.core.to_json import to_json
 from components.kubernetes.calls import KubernetesCalls
 from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.reference import ClusterRef
-from components.remote.host_runs import run_on_hosts
-from components.remote.lines import render_lines
-from components.remote.request import read_request
+from components.remote.host_session import run_on_hosts
+from components.remote.lines import read_request, render_lines
 from components.remote.step import secrets_from
 
 STEP: Final = "cluster-leave"

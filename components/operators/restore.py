@@ -27,9 +27,8 @@ from components.kubernetes.live.read import Key, Live, Reader
 from components.kubernetes.live.release import ReleaseRef
 from components.kubernetes.manifest import Body
 from components.kubernetes.reference import ClusterRef
-from components.remote.host_runs import run_on_hosts
-from components.remote.lines import render_lines
-from components.remote.request import read_request
+from components.remote.host_session import run_on_hosts
+from components.remote.lines import read_request, render_lines
 from components.remote.step import secrets_from
 
 VERB: Final = "device restore-release"

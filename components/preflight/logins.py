@@ -54,8 +54,8 @@ def sudoers(spec: ClusterSpec, user: str, *, asks: bool) -> tuple[str, ...]:
     """The lines of one user: exactly the programs that sudo is asked to start.
 
     With a password the program is `sh`, which tells us that sudo asks no more
-    (`components/remote/sudo.py`). Ansible's become starts `/bin/sh -c` too (its plugin `sudo`), and
-    the containers' MPI launcher `docker exec` (`components/containers/scripts/mpicont.sh`).
+    (`components/remote/login.py`). Ansible's become starts `/bin/sh -c` too (its plugin `sudo`),
+    and the containers' MPI launcher `docker exec` (`components/containers/scripts/mpicont.sh`).
     """
     if user == "root":
         return ()

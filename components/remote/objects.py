@@ -27,7 +27,7 @@ from components.remote.step import (
     RemoteStep,
     render_endpoint,
 )
-from components.remote.tool_files import keep_tools
+from components.remote.tools import keep_tools
 
 Sent: TypeAlias = remote.Command
 Step: TypeAlias = remote.Command | local.Command

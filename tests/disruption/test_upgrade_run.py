@@ -18,7 +18,7 @@ from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment
 from components.remote.host_session import HostAnswer
 from components.remote.step import Endpoint
-from components.remote.tool_files import keep_text
+from components.remote.tools import keep_text
 from tests.disruption.played import PlayedCluster, frozen, small_cluster
 from tests.golden.site import changed_spec, load_example
 from tests.kubernetes.plans import planned

@@ -23,7 +23,7 @@ from components.disruption.ports import run_apply_drained
 from components.fabric.gate import place_file
 from components.kubernetes.plan import plan_kubernetes
 from components.kubernetes.reference import ClusterRef
-from components.remote.tool_files import FOLDER
+from components.remote.tools import FOLDER
 from lab.cluster.document import doc_at, text_at
 from lab.cluster.fake_nodes import NodeFacts, register_node
 from lab.cluster.plane import ControlPlane

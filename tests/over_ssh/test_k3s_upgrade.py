@@ -22,10 +22,9 @@ from components.disruption.upgrade import (
 from components.kubernetes.calls import Body, Calls
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment
-from components.remote.host_runs import Run, run_on_hosts
-from components.remote.host_session import HostAnswer
+from components.remote.host_session import HostAnswer, Run, run_on_hosts
 from components.remote.step import Endpoint, env_name
-from components.remote.tool_files import keep_text
+from components.remote.tools import keep_text
 from lab.cache import cache_root
 from lab.cluster.artefact import LATER, later_checksum
 from lab.cluster.build import ensure_binaries

@@ -32,8 +32,8 @@ from components.core.limits import ANSWER_BYTES, Deadline, Held, TooLongError, r
 from components.fabric.systems import system_of
 from components.kubernetes import calls
 from components.remote.host_session import run_on_host
-from components.remote.https_session import open_https
 from components.remote.step import Endpoint
+from components.remote.switch_channels import open_https
 from components.remote.switch_session import open_session
 from tests.over_ssh.real_sshd import new_key
 

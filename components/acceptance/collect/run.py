@@ -39,8 +39,7 @@ from components.core.errors import DeviceError, UsageError
 from components.kubernetes.client import read_kubeconfig
 from components.kubernetes.manifest import Body
 from components.kubernetes.reference import ClusterRef
-from components.remote.host_runs import run_on_hosts
-from components.remote.host_session import run_on_host
+from components.remote.host_session import run_on_host, run_on_hosts
 from components.remote.script import KILL_AFTER_S, render_remote_command
 from components.remote.step import env_name
 

@@ -13,8 +13,7 @@ from typing import Final, Literal
 from pydantic import JsonValue, TypeAdapter
 
 from components.core.to_json import to_json
-from components.remote.lines import render_lines
-from components.remote.request import read_request
+from components.remote.lines import read_request, render_lines
 from components.remote.step import Endpoint
 
 Role = Literal["control_plane", "worker"]

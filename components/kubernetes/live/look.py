@@ -15,7 +15,7 @@ from components.kubernetes.live.release import ReleaseRef, choose_release
 from components.kubernetes.live.why import reasons_of
 from components.kubernetes.manifest import Body, map_at
 from components.kubernetes.reference import ClusterRef
-from components.remote.host_runs import run_on_hosts
+from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name
 
 _NODES: Final = "/api/v1/nodes"
