@@ -56,7 +56,7 @@ from components.update.refusals import host_departures, known_hosts, switch_chan
 from components.update.refuse import Situation, played_playbooks, refuse_update
 from components.update.secrets import outside_secrets, secret_names
 from components.update.seen import Seen
-from components.update.upgrades import describe_upgrades, node_versions
+from components.update.servers import describe_upgrades, node_versions
 from stacks import cloud_ib, esxi, onprem
 from stacks.order import trust_order
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.catalogue.operator_versions import parse_numbers
 from components.checks.rule import Finding, Findings, at, places
-from components.kubernetes.kubespray.settings import LEFT, fights_ours
+from components.kubernetes.kubespray.wanted import LEFT, fights_ours
 from components.model.cluster import ClusterSpec
 
 

@@ -17,7 +17,7 @@ from components.cli.app import command_app, say, stack_names
 from components.cli.stack import load_stack
 from components.core.errors import DeviceError, RailyardError, UnreachableError, UsageError
 from components.jobs.torchrun import TorchForm
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from components.model.acceptance import Collective
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane

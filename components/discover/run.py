@@ -19,9 +19,8 @@ from components.hosts.look import HostLook, parse_look
 from components.hosts.scripts import discover_text
 from components.model.units import DNS_LABEL
 from components.remote.host_session import connect_to_host
-from components.remote.script import render_remote_command
 from components.remote.ssh import JumpHosts, jump_hosts
-from components.remote.step import Endpoint
+from components.remote.step import Endpoint, render_remote_command
 from components.update.observe import AT_ONCE, refusal_words
 
 _LABEL: Final = re.compile(DNS_LABEL)

@@ -16,8 +16,13 @@ from pydantic import TypeAdapter
 from components.core.key_values import parse_state
 from components.core.to_json import to_json
 from components.drift.applied import Applied
-from components.kubernetes.planes.base import NODE_SUFFIX, KubernetesPlan, node_in
-from components.kubernetes.reference import ClusterRef, refer_to
+from components.kubernetes.planes.base import (
+    NODE_SUFFIX,
+    ClusterRef,
+    KubernetesPlan,
+    node_in,
+    refer_to,
+)
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Switch
 from components.remote.lines import parse_lines, read_request, render_lines

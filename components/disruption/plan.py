@@ -21,9 +21,8 @@ from components.disruption.request import READY_DEADLINE_S, HostReboot, NodeUpgr
 from components.drift.applied import Applied
 from components.hosts.keys.ask import needs_boot, needs_drain
 from components.hosts.plan import HostPlan
-from components.kubernetes.planes.alignment import arguments_in
-from components.kubernetes.planes.base import KubernetesPlan
-from components.kubernetes.reference import ClusterRef, refer_to
+from components.kubernetes.planes.base import ClusterRef, KubernetesPlan, refer_to
+from components.kubernetes.planes.node_files import arguments_in
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.name_lists import fold_names

@@ -29,7 +29,7 @@ from components.disruption.node import Node, is_ours, open_node
 from components.disruption.request import READY_DEADLINE_S
 from components.disruption.turn import LOCK_DEADLINE_S, open_cluster, refuse_too_many
 from components.fabric import device
-from components.kubernetes.calls import Calls
+from components.kubernetes.client import Calls
 from components.remote.host_session import run_on_hosts
 from components.remote.lines import as_json, read_request
 from components.remote.one_run import hold_lock

@@ -21,7 +21,7 @@ from components.disruption.request import READY_DEADLINE_S, HostReboot, parse_re
 from components.disruption.turn import Turn, run_alone
 from components.hosts.keys.ask import parameter_of
 from components.hosts.scripts import host_call
-from components.kubernetes.calls import Calls
+from components.kubernetes.client import Calls
 
 MAINTAIN_DEADLINE_S: Final = 120.0
 """Seconds for one part on the host: `take_lock` alone waits that long for a script before it."""

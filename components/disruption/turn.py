@@ -14,9 +14,8 @@ from components.core.errors import DeviceError, HostKeyError, UnreachableError
 from components.disruption.health import Nodes, check_quorum, is_ready, read_nodes
 from components.disruption.leave_plan import how_to_allow
 from components.disruption.node import POLL_S, Node, is_cordoned, is_ours
-from components.kubernetes.calls import Calls, KubernetesCalls
-from components.kubernetes.client import read_kubeconfig
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
+from components.kubernetes.planes.base import ClusterRef
 from components.model.name_lists import unfold_names
 from components.remote.host_session import Run, run_call, run_on_hosts
 from components.remote.one_run import hold_lock

@@ -21,8 +21,14 @@ from components.artefacts.resolve import merged
 from components.core.errors import SpecError
 from components.hosts.keys.ask import parameter_of
 from components.hosts.software import asked_settings
-from components.kubernetes.login import login_manifests
-from components.kubernetes.manifest import TIMEOUT, WAIT_FOR, Body, Manifest, make_manifest
+from components.kubernetes.manifest import (
+    TIMEOUT,
+    WAIT_FOR,
+    Body,
+    Manifest,
+    login_manifests,
+    make_manifest,
+)
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host, Nic
 from components.model.kubernetes import ExistingPlane

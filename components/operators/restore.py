@@ -19,14 +19,12 @@ from pydantic import TypeAdapter
 from components.core.errors import DeviceError
 from components.core.plain_text import plain_text
 from components.core.to_json import to_json
-from components.kubernetes.calls import Calls, KubernetesCalls
-from components.kubernetes.client import read_kubeconfig
+from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.live.compare import compare_object
 from components.kubernetes.live.look import read_release
-from components.kubernetes.live.read import Key, Live, Reader
-from components.kubernetes.live.release import ReleaseRef
+from components.kubernetes.live.read import Key, Live, Reader, ReleaseRef
 from components.kubernetes.manifest import Body
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from components.remote.host_session import run_on_hosts
 from components.remote.lines import read_request, render_lines
 from components.remote.step import secrets_from

@@ -8,9 +8,14 @@ from typing import Final, TypeAlias
 from pydantic import JsonValue
 
 from components.core.errors import SpecError
-from components.kubernetes.login import login_manifests
-from components.kubernetes.manifest import Body, Manifest, make_manifest, pulling
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.manifest import (
+    Body,
+    Manifest,
+    load_vendored,
+    login_manifests,
+    make_manifest,
+    pulling,
+)
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, cni_programs, way_of
 from components.model.fabric import Rail
@@ -18,13 +23,6 @@ from components.model.operator_owned import vfs_by_operator
 from components.model.owners import cni_check_image, installs, part_of_program, pool_files_image
 from components.pod_network import manifests as parts
 from components.pod_network import programs
-from components.pod_network.attachment import (
-    PodAttachment,
-    expected_allocatable,
-    pod_attachment,
-    rail_attachment,
-    server_address,
-)
 from components.pod_network.manifests import (
     JsonObject,
     config_name,
@@ -135,16 +133,6 @@ def pool_files_daemon_set(spec: ClusterSpec) -> Body:
     }
     return daemon_set(_NAMES[spec.pod_network.ipam], pod)
 
-
-__all__ = [
-    "PodAttachment",
-    "PodNetworkPlan",
-    "expected_allocatable",
-    "plan_pod_network",
-    "pod_attachment",
-    "rail_attachment",
-    "server_address",
-]
 
 _ROOM = "components.pod_network"
 _Group: TypeAlias = list[tuple[str, Body]]

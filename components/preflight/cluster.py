@@ -13,8 +13,7 @@ from components.core.errors import DeviceError, UnreachableError
 from components.core.finding import Finding
 from components.core.limits import Deadline, end_within
 from components.drift.applied import Applied
-from components.kubernetes.calls import TRIES, Calls, KubernetesCalls
-from components.kubernetes.client import make_client
+from components.kubernetes.client import TRIES, Calls, KubernetesCalls, make_client
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.read import AT_ONCE
 from components.kubernetes.manifest import map_at

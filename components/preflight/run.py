@@ -32,9 +32,8 @@ from components.fabric.identity import Identity
 from components.fabric.state import SwitchState
 from components.hosts.plan import HostPlan
 from components.hosts.preview import hosts_refused, judge_gpus, judge_settings
-from components.kubernetes.kubespray.environment import make_environment
-from components.kubernetes.kubespray.tree import bring_tree
-from components.kubernetes.planes.kubespray import plan_request
+from components.kubernetes.kubespray.tree import bring_tree, make_environment
+from components.kubernetes.plan import plan_request
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.preflight.artefacts import charts_without_images
@@ -55,8 +54,7 @@ from components.preflight.report import Preflight
 from components.preflight.wants import HostWants, wants_of
 from components.project.engine import HERE
 from components.remote.host_session import HostSession
-from components.remote.script import render_remote_command
-from components.remote.step import Endpoint, env_name
+from components.remote.step import Endpoint, env_name, render_remote_command
 from components.remote.tools import strip_comments
 from components.update.decide import judge_drift
 from components.update.observe import Looks, observe_site, refusal_words

@@ -38,7 +38,7 @@ from components.remote.lines import flatten, parse_lines
 from components.remote.step import RemoteStep
 from components.update.refusals import host_departures
 from components.update.seen import Facts, Seen
-from components.update.upgrades import (
+from components.update.servers import (
     choose_upgrades,
     describe_upgrades,
     node_versions,

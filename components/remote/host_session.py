@@ -15,7 +15,6 @@ from components.core.errors import DeviceError, UnreachableError
 from components.core.limits import ANSWER_BYTES, PIECE_BYTES, Held
 from components.remote.lines import read_request
 from components.remote.login import AS_ROOT, Client, start_sudo
-from components.remote.script import KILL_AFTER_S, TOOL_MISSING, render_call, render_sent_call
 from components.remote.ssh import (
     CONNECT_DEADLINE_S,
     Doing,
@@ -26,7 +25,15 @@ from components.remote.ssh import (
     login,
 )
 from components.remote.ssh_library import asyncssh
-from components.remote.step import ENDPOINT_VARIABLE, Endpoint, secrets_for
+from components.remote.step import (
+    ENDPOINT_VARIABLE,
+    KILL_AFTER_S,
+    TOOL_MISSING,
+    Endpoint,
+    render_call,
+    render_sent_call,
+    secrets_for,
+)
 from components.remote.tools import ToolCall
 
 ATTEMPTS: Final = 4

@@ -18,13 +18,13 @@ from components.remote.component import (
     connection_of,
     local_call,
 )
-from components.remote.script import create_text
 from components.remote.sending import with_repair
 from components.remote.step import (
     ENDPOINT_VARIABLE,
     REPAIR_LINE,
     Endpoint,
     RemoteStep,
+    create_text,
     render_endpoint,
 )
 from components.remote.tools import keep_tools

@@ -24,7 +24,6 @@ from components.artefacts.naming import HOST_FILES, LOCAL_FILES
 from components.core.errors import DeviceError, UsageError
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host
 from components.remote.lines import read_request
-from components.remote.script import render_sent_call
 from components.remote.sending import (
     FILES_DEADLINE_S,
     FILES_REQUEST,
@@ -33,7 +32,7 @@ from components.remote.sending import (
     FilesRequest,
     SendRequest,
 )
-from components.remote.step import secrets_for
+from components.remote.step import render_sent_call, secrets_for
 from components.remote.tools import (
     ESXI_TOOLS,
     TOOLS_FOLDER,

@@ -37,7 +37,7 @@ from components.acceptance.logs.log_model import ParseProblem
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.training import parse_training_log
 from components.core.errors import DeviceError, UnreachableError
-from components.kubernetes.live.nodes import NodeTrouble, troubles_of
+from components.kubernetes.live.why import NodeTrouble, troubles_of
 from components.kubernetes.manifest import name_of
 from components.model.hosts import Host
 from components.submit.make import Asked, JobKind, Trouble, UserJob

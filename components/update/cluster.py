@@ -14,7 +14,7 @@ from components.core.difference import ABSENT
 from components.core.finding import Finding
 from components.drift.applied import Applied
 from components.drift.device_drift import Unreachable, next_note
-from components.kubernetes.calls import Calls, KubernetesCalls
+from components.kubernetes.client import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.compare import THERE, FieldDrift
 from components.kubernetes.live.judge import (
@@ -23,15 +23,16 @@ from components.kubernetes.live.judge import (
     ObjectDrift,
     judge_look,
 )
-from components.kubernetes.live.nodes import NodeTrouble
-from components.kubernetes.live.release import ReleaseRef
-from components.kubernetes.login import LOGIN_DATA, login_value
+from components.kubernetes.live.read import ReleaseRef
+from components.kubernetes.live.why import NodeTrouble
 from components.kubernetes.manifest import (
     AGAIN,
+    LOGIN_DATA,
     REPAIR,
     Body,
     Manifest,
     annotations_of,
+    login_value,
     map_at,
     name_of,
     pods_in,

@@ -34,9 +34,8 @@ from components.kubernetes.manifest import HELD
 from components.kubernetes.planes.base import AGAIN
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines, render_lines
-from components.remote.script import create_text
 from components.remote.sending import TOOL_LACKS, lacking_tools, missing_note
-from components.remote.step import REPAIR_LINE, RemoteStep
+from components.remote.step import REPAIR_LINE, RemoteStep, create_text
 from components.update.cluster import cluster_notes, hold_objects, is_held, judge_cluster
 from components.update.proof import (
     Accept,
@@ -48,7 +47,7 @@ from components.update.proof import (
 )
 from components.update.refusals import changed_client, exec_notes, left_by_exec
 from components.update.seen import Facts, Seen
-from components.update.upgrades import choose_upgrades, with_ahead
+from components.update.servers import choose_upgrades, with_ahead
 
 _AGAIN: Final = re.compile(rf" {AGAIN}\d+(?=[' ]|$)")
 

@@ -37,11 +37,9 @@ from components.model.cluster import ClusterSpec
 from components.model.guards import Guards
 from components.plan.make import ClusterPlan
 from components.remote.lines import parse_lines
-from components.remote.script import OWN_CLIENT
-from components.remote.step import RemoteStep
+from components.remote.step import OWN_CLIENT, RemoteStep
 from components.update.seen import Facts, Seen
-from components.update.servers import describe_servers
-from components.update.upgrades import place_of
+from components.update.servers import describe_servers, place_of
 
 
 def disruptions_refused(

@@ -23,11 +23,11 @@ from components.drift.device_drift import DeviceDrift
 from components.drift.watched import Watched
 from components.fabric.drift import applied_switch
 from components.hosts.preview import hosts_refused, refuse_settings
-from components.kubernetes.kubespray.changes import kubespray_changes
-from components.kubernetes.kubespray.settings import WORKERS_KUBELET
+from components.kubernetes.kubespray.perform import kubespray_changes
 from components.kubernetes.kubespray.wanted import STEP as KUBESPRAY
+from components.kubernetes.kubespray.wanted import WORKERS_KUBELET
 from components.kubernetes.planes.k3s import ALLOWS_RESET
-from components.kubernetes.planes.registries import CA_FILE
+from components.kubernetes.planes.node_files import CA_FILE
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.plan.make import ClusterPlan
@@ -42,8 +42,7 @@ from components.update.identity import (
 )
 from components.update.refusals import balancers_refused, disruptions_refused, guards_refused
 from components.update.seen import Seen
-from components.update.servers import quorum_refused, roles_refused
-from components.update.upgrades import place_of, upgrades_refused
+from components.update.servers import place_of, quorum_refused, roles_refused, upgrades_refused
 
 _ACCESS: Final = "-cluster-access"
 _RESET: Final = "write `kubernetes: {reset: allow}`"

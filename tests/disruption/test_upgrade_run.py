@@ -13,7 +13,7 @@ from components.disruption.node import ANNOTATION
 from components.disruption.plan import plan_upgrades
 from components.disruption.request import NodeUpgrade, parse_upgrade
 from components.disruption.upgrade import UpgradeRun
-from components.kubernetes.calls import Calls
+from components.kubernetes.client import Calls
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment
 from components.remote.host_session import HostAnswer

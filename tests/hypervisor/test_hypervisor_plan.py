@@ -16,7 +16,7 @@ from components.hypervisor.plan import (
 from components.model.cards import Firmware
 from components.model.cluster import ClusterSpec
 from components.remote.lines import parse_lines
-from components.remote.script import render_sent_call
+from components.remote.step import render_sent_call
 from tests.golden.site import changed_spec, load_example
 
 

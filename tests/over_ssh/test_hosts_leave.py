@@ -22,7 +22,7 @@ from components.disruption.node import ANNOTATION, SWITCH
 from components.disruption.ports import run_apply_drained
 from components.fabric.gate import place_file
 from components.kubernetes.plan import plan_kubernetes
-from components.kubernetes.reference import ClusterRef
+from components.kubernetes.planes.base import ClusterRef
 from components.remote.tools import FOLDER
 from lab.cluster.document import doc_at, text_at
 from lab.cluster.fake_nodes import NodeFacts, register_node

@@ -19,7 +19,7 @@ from components.disruption.upgrade import (
     release_of,
     run_upgrade_node,
 )
-from components.kubernetes.calls import Body, Calls
+from components.kubernetes.client import Body, Calls
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment
 from components.remote.host_session import HostAnswer, Run, run_on_hosts

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from components.checks.site import load_checked_site
-from components.kubernetes.calls import KubernetesCalls
+from components.kubernetes.client import KubernetesCalls
 from components.kubernetes.live.judge import Asked, ClusterDrift, judge_look
 from components.kubernetes.live.look import read_cluster
 from components.kubernetes.live.read import Reader

@@ -16,11 +16,10 @@ from components.checks.site import load_checked_site
 from components.cli.rbac import app
 from components.core.finding import Finding
 from components.drift.applied import Applied
-from components.kubernetes.calls import KubernetesCalls
+from components.kubernetes.client import KubernetesCalls
 from components.kubernetes.live.judge import Asked
-from components.kubernetes.live.ready import find_not_ready
-from components.kubernetes.manifest import Manifest
-from components.kubernetes.vendored import load_vendored
+from components.kubernetes.live.look import find_not_ready
+from components.kubernetes.manifest import Manifest, load_vendored
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan
 from components.preflight.cluster import look_at_cluster

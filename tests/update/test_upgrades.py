@@ -18,7 +18,7 @@ from components.model.kubernetes import Alignment
 from components.plan.make import ClusterPlan, make_plan
 from components.update.decide import judge_drift
 from components.update.seen import Seen
-from components.update.upgrades import (
+from components.update.servers import (
     choose_upgrades,
     describe_upgrades,
     node_versions,

@@ -23,7 +23,7 @@ from components.acceptance.collect.waits import (
     why_waiting,
 )
 from components.core.errors import Bug, DeviceError
-from components.kubernetes.calls import Answer, KubernetesCalls
+from components.kubernetes.client import Answer, KubernetesCalls
 from components.kubernetes.manifest import Body as ManifestBody
 
 CALLS_AT_ONCE: Final = 16

@@ -9,9 +9,8 @@ from typing import Final
 from components.core.difference import ABSENT
 from components.core.plain_text import one_line
 from components.kubernetes.live.compare import THERE, FieldDrift, compare_object
-from components.kubernetes.live.nodes import NodeTrouble, troubles_of
-from components.kubernetes.live.read import Key, Live
-from components.kubernetes.live.release import DEPLOYED, Release, ReleaseRef
+from components.kubernetes.live.read import DEPLOYED, Key, Live, Release, ReleaseRef
+from components.kubernetes.live.why import NodeTrouble, troubles_of
 from components.kubernetes.manifest import Body
 
 CLUSTER: Final = "cluster"

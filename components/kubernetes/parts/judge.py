@@ -11,8 +11,7 @@ from components.catalogue.cluster_parts import TABLE, ClusterPart, Part, version
 from components.catalogue.operator_versions import nri_works
 from components.core.finding import Finding, Severity
 from components.kubernetes.live.judge import CLUSTER
-from components.kubernetes.live.nodes import troubles_of
-from components.kubernetes.live.why import state_of
+from components.kubernetes.live.why import state_of, troubles_of
 from components.kubernetes.manifest import Body, list_at, map_at, name_of
 from components.kubernetes.parts.look import PartsAsked, PartsLook, Workload, managers_of
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from components.catalogue.cluster_parts import TABLE, Part, part_of_image
-from components.kubernetes.calls import Calls
+from components.kubernetes.client import Calls
 from components.kubernetes.live.look import why_not_ready
 from components.kubernetes.live.read import Key, Live, Reader
 from components.kubernetes.live.why import state_of

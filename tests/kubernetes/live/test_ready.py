@@ -6,8 +6,8 @@ import copy
 from typing import Any
 
 from components.kubernetes.live.judge import Asked
-from components.kubernetes.live.ready import await_ready, find_not_ready
-from components.kubernetes.live.release import ReleaseRef
+from components.kubernetes.live.look import await_ready, find_not_ready
+from components.kubernetes.live.read import ReleaseRef
 from components.kubernetes.live.why import NotReady
 from tests.kubernetes.live.played_api import PlayedApi, load, release_secret
 

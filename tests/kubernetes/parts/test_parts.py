@@ -11,7 +11,7 @@ import pytest
 
 from components.catalogue.cluster_parts import PARTS, Part, part_of_image, version_in
 from components.core.finding import Finding
-from components.kubernetes.calls import Answer
+from components.kubernetes.client import Answer
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
 from components.kubernetes.parts.judge import attachment_differences, judge_parts
