@@ -95,11 +95,6 @@ def _key(secret: str) -> bytes:
         ) from error
 
 
-def timestamp_now() -> str:
-    """The time in UTC, as RFC 3339 with seconds."""
-    return datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def authorization(access_key: str, signature: str) -> str:
     """The value of the `Authorization` header."""
     return f"Bearer {VERSION}:{access_key}:{signature}"
@@ -249,7 +244,7 @@ class CrusoeApi:
         full = f"{self._base.path}{path}"
         text = canonical_query(query)
         url = f"{self._base.scheme}://{self._base.netloc}{full}{'?' if text else ''}{text}"
-        now = timestamp_now()
+        now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # RFC 3339
         signature = sign(self._access.secret_key, method, full, query, now)
         headers = {
             "X-Crusoe-Timestamp": now,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
 from typing import cast
 
 from components.cloud.crusoe_api import CloudError, CrusoeApi, Deadline
@@ -78,7 +77,8 @@ def _await_running(api: CrusoeApi, request: ReadyRequest, deadline: Deadline) ->
             if state == RUNNING and {"public_ip", "private_ip"} <= item.settings.keys():
                 return item.settings
             if state in STOPPED and not started:
-                _start(api, request.id)
+                place = f"{api.below_project(_KIND.path)}/{request.id}"
+                api.change("PATCH", place, {"action": "START"})
                 started = True
         deadline.pause()
     raise CloudError(
@@ -106,10 +106,6 @@ def _check_operation(api: CrusoeApi, request: ReadyRequest, item: Item | None) -
             f"instance {request.name} ({request.id}) is gone.\n"
             "  fix    run again with railyard:observe `always`: it recreates what is gone"
         )
-
-
-def _start(api: CrusoeApi, identity: str) -> None:
-    api.change("PATCH", f"{api.below_project(_KIND.path)}/{identity}", {"action": "START"})
 
 
 def _check_hcas(request: ReadyRequest, settings: Settings) -> None:
@@ -171,7 +167,9 @@ def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
     if provision is None:
         raise UsageError("the site makes no cloud instances, so there is nothing to export.")
     whole = with_instances(spec)
-    missing = [host.name for host in whole.hosts if not _is_known(facts.get(host.name, {}))]
+    wanted = {"public_ip", "private_ip", "host_key"}
+    known = {name: {key for key, text in each.items() if text} for name, each in facts.items()}
+    missing = [host.name for host in whole.hosts if not wanted <= known.get(host.name, set())]
     if missing:
         raise UsageError(
             f"nothing is known yet of {', '.join(missing)}.\n"
@@ -182,7 +180,3 @@ def export_bring_your_own(spec: ClusterSpec, facts: Facts) -> dict[str, Json]:
     environment = cast("dict[str, Json]", document["environment"])
     environment["instances"] = {"kind": "bring_your_own"}
     return document
-
-
-def _is_known(facts: Mapping[str, str]) -> bool:
-    return all(facts.get(key) for key in ("public_ip", "private_ip", "host_key"))

@@ -39,7 +39,8 @@ def peer_texts(spec: ClusterSpec) -> Mapping[str, str]:
         **_authorized_options(spec),
         "container_config": _container_config(spec),
         "host_config": _host_config(spec),
-        "known_hosts": _known_hosts(spec),
+        # Under its name alone: address and port of a worker do not matter to it.
+        "known_hosts": [f"{host.name} {host.way.host_key or ''}".strip() for host in spec.workers],
     }
     return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
 
@@ -72,11 +73,6 @@ def _address_order(text: str) -> tuple[int, str]:
         return int(IPv4Address(text)), ""
     except AddressValueError:
         return 1 << 32, text
-
-
-def _known_hosts(spec: ClusterSpec) -> list[str]:
-    """One line a worker, under its name: address and port do not matter to it."""
-    return [f"{host.name} {host.way.host_key or ''}".strip() for host in spec.workers]
 
 
 def _entries(spec: ClusterSpec) -> list[str]:
@@ -152,7 +148,7 @@ def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tup
         "mpirun",
         "--allow-run-as-root",
         "-H",
-        ",".join(_slots(host, slots) for host in hosts),
+        ",".join(host.address if slots == 1 else f"{host.address}:{slots}" for host in hosts),
         "-np",
         str(ranks),
         "--mca",
@@ -163,10 +159,6 @@ def mpirun(hosts: tuple[Host, ...], ranks: int, program: tuple[str, ...]) -> tup
         BRIDGES,
         *program,
     )
-
-
-def _slots(host: Host, slots: int) -> str:
-    return host.address if slots == 1 else f"{host.address}:{slots}"
 
 
 def nccl_exports(spec: ClusterSpec) -> tuple[str, ...]:

@@ -180,15 +180,13 @@ def port_number(port: Nic | HcaPf) -> int:
     return int(port.pci.rpartition(".")[2], 16) + 1
 
 
-def same_card(first: Nic | HcaPf, second: Nic | HcaPf) -> bool:
-    """Two ports are functions of one PCI device: one card, whose firmware they share."""
-    return first.pci.rpartition(".")[0] == second.pci.rpartition(".")[0]
-
-
 def offered_vfs(asked: Firmware, host: Host, port: Nic | HcaPf) -> int:
     """`NUM_OF_VFS` of a card: what the file says, or the most that one of its ports needs."""
+    card = port.pci.rpartition(".")[0]  # its ports are functions of one PCI device
     ports = (*host.nics, *host.hca_sriov)
-    return asked.num_of_vfs or max(each.vfs for each in ports if same_card(port, each))
+    return asked.num_of_vfs or max(
+        each.vfs for each in ports if each.pci.rpartition(".")[0] == card
+    )
 
 
 def _sriov(asked: Firmware, host: Host, port: Nic | HcaPf) -> dict[str, str]:

@@ -8,7 +8,7 @@ holds the GPU, and `numa_node` is the node of both devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -200,6 +200,8 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
     )
     guests = [(vm, _guest(spec, vm)) for vm in hypervisor.vms]
     ats = any(host.nics and spec.settings_of(host).firmware.ats for _, host in guests)
+    # The steps of `plan_hosts` that write and prove a card's firmware setting.
+    firmware = [f"{host.name}-{end}" for _, host in guests for end in ("host", "ats")]
     return HypervisorPlan(
         name=hypervisor.name,
         endpoint=endpoint,
@@ -219,18 +221,11 @@ def _plan(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> HypervisorPl
         firmware_reboot=RebootStep(
             f"{hypervisor.name}-firmware-reboot",
             _request(spec, hypervisor, stack, asked=True),
-            (converge.name, *_guest_steps(host.name for _, host in guests)),
+            (converge.name, *firmware),
         )
         if ats
         else None,
     )
-
-
-def _guest_steps(hosts: Iterable[str]) -> Iterator[str]:
-    """The steps of `plan_hosts` that write and prove a card's firmware setting."""
-    for host in hosts:
-        yield f"{host}-host"
-        yield f"{host}-ats"
 
 
 def _parameters(spec: ClusterSpec, hypervisor: Hypervisor, stack: str) -> dict[str, str]:

@@ -260,9 +260,11 @@ def slim_schema(value: JsonValue, *, in_properties: bool = False) -> JsonValue:
         for key, item in value.items()
         if in_properties or not _says_nothing(key, item)
     }
-    if _is_pod(slim):
+    if {"containers", "volumes", "restartPolicy"} <= _properties(slim).keys():
         return _with_open_pod(slim)
-    return _with_open_status(slim) if _is_kind(slim) else slim
+    if not {"apiVersion", "kind", "metadata", "status"} <= _properties(slim).keys():
+        return slim
+    return {**slim, "properties": {**_properties(slim), "status": {"type": "object", _OPEN: True}}}
 
 
 def _says_nothing(key: str, item: JsonValue) -> bool:
@@ -273,18 +275,6 @@ def _says_nothing(key: str, item: JsonValue) -> bool:
 def _properties(schema: JsonValue) -> Schema:
     found = schema.get("properties") if isinstance(schema, dict) else None
     return found if isinstance(found, dict) else {}
-
-
-def _is_pod(schema: Schema) -> bool:
-    return {"containers", "volumes", "restartPolicy"} <= _properties(schema).keys()
-
-
-def _is_kind(schema: Schema) -> bool:
-    return {"apiVersion", "kind", "metadata", "status"} <= _properties(schema).keys()
-
-
-def _with_open_status(kind: Schema) -> Schema:
-    return {**kind, "properties": {**_properties(kind), "status": {"type": "object", _OPEN: True}}}
 
 
 def _with_open_pod(pod: Schema) -> Schema:

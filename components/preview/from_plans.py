@@ -24,7 +24,6 @@ from components.model.owners import not_touched
 from components.operators.plan import ChartPlan
 from components.plan.make import ClusterPlan
 from components.preview.items import (
-    Change,
     Item,
     compare_items,
     object_subject,
@@ -170,7 +169,7 @@ def preview_state(
     spec: ClusterSpec, plan: ClusterPlan, recorded: Mapping[str, Item], applied: Applied
 ) -> Preview:
     """What the file would do to devices that are as they were last applied."""
-    edits = edits_of(plan, recorded)
+    edits = compare_items(recorded, items_of_plan(plan, with_limits=False))
     facts = facts_of_state(plan, applied)
     return Preview(
         stack=plan.stack,
@@ -192,11 +191,6 @@ def _notes(after: ClusterPlan, facts: Mapping[str, Facts], *, is_changed: bool) 
     first = f"Never applied: {', '.join(new)}. What a first update interrupts there is not known."
     known = (NOT_READ, *((first,) if new else ()), *not_touched(after.unreached))
     return (*known, *((PROVEN_AGAIN,) if is_changed else ()))
-
-
-def edits_of(plan: ClusterPlan, recorded: Mapping[str, Item]) -> tuple[Change, ...]:
-    """What the file changes against a recorded state."""
-    return compare_items(recorded, items_of_plan(plan, with_limits=False))
 
 
 def edited_names(plan: ClusterPlan, recorded: Mapping[str, Item]) -> frozenset[str]:
@@ -236,7 +230,8 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
         found[switch.step] = Item("switch", switch.name, switch.desired.settings())
     hypervisors = {each.converge.name for each in plan.hypervisors}
     for step in plan.steps:
-        if is_told(step):
+        # What a host has on stdin are settings; a reboot repeats those of its host.
+        if step.dialect != "device" and step.secret_stdin is None:
             kind = "hypervisor" if step.name in hypervisors else "host"
             found[step.name] = Item(kind, _subject(step), settings_of_text(step.desired))
         elif step.secret_stdin is not None and with_limits:
@@ -250,11 +245,6 @@ def items_of_plan(plan: ClusterPlan, *, with_limits: bool) -> dict[str, Item]:
         limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
         found["acceptance"] = Item("acceptance", "acceptance", settings_of_fields(limits))
     return found
-
-
-def is_told(step: RemoteStep) -> bool:
-    """Whether the step's stdin is settings; a reboot repeats those of its host."""
-    return step.dialect != "device" and step.secret_stdin is None
 
 
 def _subject(step: RemoteStep) -> str:

@@ -20,7 +20,6 @@ from components.kubernetes.live.compare import THERE, FieldDrift
 from components.kubernetes.live.judge import (
     Asked,
     ClusterDrift,
-    ObjectDrift,
     judge_look,
 )
 from components.kubernetes.live.read import ReleaseRef
@@ -197,10 +196,11 @@ def cluster_notes(
     """
     found = dict(_object_notes(plan, applied, drift))
     for chart in plan.operators.charts:
-        step, of_chart = restore_step_name(chart.release), _of_release(drift, chart.release)
+        step = restore_step_name(chart.release)
+        own = [each for each in drift.objects if each.release == chart.release and each.ours]
         recorded = applied.step(step)
         last = str(parse_lines(recorded.stdin).get("repair", "")) if recorded else ""
-        words = "; ".join(map(str, of_chart))[:_LONGEST]
+        words = "; ".join(map(str, own))[:_LONGEST]
         found[step] = next_note(last, words) if words else last
         found[chart.release] = _description(applied, drift, chart.release)
     for node in drift.absent_nodes:
@@ -230,10 +230,6 @@ def _object_notes(
         yield each.resource_name, next_note(last, str(found)[:_LONGEST])
         if (found.absent or each.body.get("immutable")) and not each.is_patch:
             yield each.resource_name + AGAIN, str(found)
-
-
-def _of_release(drift: ClusterDrift, release: str) -> list[ObjectDrift]:
-    return [each for each in drift.objects if each.release == release and each.ours]
 
 
 def _description(applied: Applied, drift: ClusterDrift, release: str) -> str:

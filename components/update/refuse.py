@@ -70,7 +70,11 @@ def find_losses(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple
 
 def losses_refused(losses: tuple[Loss, ...], confirmed: frozenset[str]) -> tuple[str, ...]:
     """Refuse what neither the file nor a typed name allows, and a name of nothing that is lost."""
-    refused = [_loss_refusal(each) for each in losses if not is_allowed(each, confirmed)]
+    refused = [
+        _loss_refusal(each)
+        for each in losses
+        if not (each.allowed or (each.names and confirmed.issuperset(each.names)))
+    ]
     names = {name for each in losses for name in each.names}
     if wrong := sorted(confirmed - names):
         lost = ", ".join(sorted(names)) or "nothing that can be confirmed"
@@ -80,11 +84,6 @@ def losses_refused(losses: tuple[Loss, ...], confirmed: frozenset[str]) -> tuple
             "  fix    take it out: a confirmation is for one update"
         )
     return tuple(refused)
-
-
-def is_allowed(loss: Loss, confirmed: frozenset[str]) -> bool:
-    """Whether the file allows a loss, or every name in it was typed."""
-    return loss.allowed or (bool(loss.names) and confirmed.issuperset(loss.names))
 
 
 def _loss_refusal(loss: Loss) -> str:
