@@ -29,7 +29,7 @@ from components.core.problem import Json
 from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift
 from components.hosts.preview import class_changes, host_changes
-from components.kubernetes.live.judge import CLUSTER, ClusterDrift
+from components.kubernetes.live.look import CLUSTER, ClusterDrift
 from components.kubernetes.manifest import HELD
 from components.model.cluster import ClusterSpec
 from components.model.owners import not_touched

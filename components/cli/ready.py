@@ -13,8 +13,7 @@ from components.cli.stack import Stack, load_stack
 from components.core.errors import RailyardError, UsageError
 from components.core.to_json import to_json
 from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
-from components.kubernetes.live.judge import Asked
-from components.kubernetes.live.look import await_ready, find_not_ready
+from components.kubernetes.live.look import Asked, await_ready, find_not_ready
 from components.kubernetes.live.read import ReleaseRef
 from components.remote.host_session import run_on_hosts
 from components.remote.step import env_name

@@ -17,11 +17,7 @@ from components.drift.device_drift import Unreachable, next_note
 from components.kubernetes.client import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.compare import THERE, FieldDrift
-from components.kubernetes.live.judge import (
-    Asked,
-    ClusterDrift,
-    judge_look,
-)
+from components.kubernetes.live.look import Asked, ClusterDrift, judge_look
 from components.kubernetes.live.read import ReleaseRef
 from components.kubernetes.live.why import NodeTrouble
 from components.kubernetes.manifest import (

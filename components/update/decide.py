@@ -29,7 +29,7 @@ from components.hosts.harms import find_beside
 from components.hosts.look import parse_look
 from components.hosts.placement import judge_placement
 from components.kubernetes.kubeconfig import renewal_note
-from components.kubernetes.live.judge import ClusterDrift
+from components.kubernetes.live.look import ClusterDrift
 from components.kubernetes.manifest import HELD
 from components.kubernetes.planes.base import AGAIN
 from components.plan.make import ClusterPlan

@@ -19,8 +19,7 @@ from components.fabric.drift import asked_of_switch
 from components.fabric.plan import SwitchPlan
 from components.fabric.state import SwitchState
 from components.hypervisor.reboot import explain_refusal
-from components.kubernetes.live.judge import ClusterLook
-from components.kubernetes.live.look import look_at_cluster
+from components.kubernetes.live.look import ClusterLook, look_at_cluster
 from components.plan.make import ClusterPlan
 from components.remote.host_session import HostAnswer, HostSession, connect_to_host, look_with
 from components.remote.sending import TOOL_LACKS

@@ -20,7 +20,7 @@ from components.drift.applied import Applied
 from components.drift.device_drift import DeviceDrift, Unreachable
 from components.drift.watched import Watched
 from components.kubernetes.client import Body
-from components.kubernetes.live.judge import ClusterLook
+from components.kubernetes.live.look import ClusterLook
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
 from components.update.identity import recorded_nodes

@@ -14,7 +14,7 @@ from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import Unreachable
 from components.fabric.state import PortState
 from components.kubernetes.live.compare import FieldDrift
-from components.kubernetes.live.judge import Asked, ClusterLook, ReleaseLook
+from components.kubernetes.live.look import Asked, ClusterLook, ReleaseLook
 from components.kubernetes.live.read import Key, Live, Release, ReleaseRef
 from components.kubernetes.manifest import AGAIN, HELD, Body, repaired
 from components.kubernetes.planes.base import ClusterRef

@@ -18,7 +18,7 @@ from components.core.difference import Difference
 from components.core.key_values import HostState
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import DeviceDrift, Misplaced, Unreachable
-from components.kubernetes.live.judge import Asked, ClusterLook
+from components.kubernetes.live.look import Asked, ClusterLook
 from components.kubernetes.live.read import Key, Live
 from components.kubernetes.manifest import Body
 from components.model.instances import with_instances

@@ -17,8 +17,7 @@ from components.cli.rbac import app
 from components.core.finding import Finding
 from components.drift.applied import Applied
 from components.kubernetes.client import KubernetesCalls
-from components.kubernetes.live.judge import Asked
-from components.kubernetes.live.look import find_not_ready
+from components.kubernetes.live.look import Asked, find_not_ready
 from components.kubernetes.manifest import Manifest, load_vendored
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan, make_plan

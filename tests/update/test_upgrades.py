@@ -11,7 +11,7 @@ from components.core.problem import Lines, Spot
 from components.disruption.plan import due
 from components.drift.applied import Applied, AppliedStep
 from components.drift.device_drift import drift_exit_code, render_drift
-from components.kubernetes.live.judge import Asked, ClusterLook
+from components.kubernetes.live.look import Asked, ClusterLook
 from components.kubernetes.live.read import Live
 from components.model.cluster import ClusterSpec, Disruption
 from components.model.kubernetes import Alignment

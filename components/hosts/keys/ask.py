@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from components.core.effect import Effect
-from components.hosts.keys.cards import CARD_KEYS
 from components.hosts.keys.row import PLACES, HostKey, effect_of
-from components.hosts.keys.system import SYSCTL_MODULES, SYSTEM_KEYS
+from components.hosts.keys.table import CARD_KEYS, SYSCTL_MODULES, SYSTEM_KEYS
 
 KEYS: Final = (*SYSTEM_KEYS, *CARD_KEYS)
 """All rows. No key fits two of them."""

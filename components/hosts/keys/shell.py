@@ -11,7 +11,7 @@ from typing import Final
 
 from components.hosts.keys.ask import KEYS
 from components.hosts.keys.row import PLACES, HostKey, Number, Values
-from components.hosts.keys.system import SYSCTL_MODULES
+from components.hosts.keys.table import SYSCTL_MODULES
 
 _YES: Final = ":"
 _NO: Final = "return 1"

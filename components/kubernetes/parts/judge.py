@@ -10,7 +10,7 @@ from typing import Any, Final
 from components.catalogue.cluster_parts import TABLE, ClusterPart, Part, version_in
 from components.catalogue.operator_versions import nri_works
 from components.core.finding import Finding, Severity
-from components.kubernetes.live.judge import CLUSTER
+from components.kubernetes.live.look import CLUSTER
 from components.kubernetes.live.why import state_of, troubles_of
 from components.kubernetes.manifest import Body, list_at, map_at, name_of
 from components.kubernetes.parts.look import PartsAsked, PartsLook, Workload, managers_of
