@@ -41,7 +41,7 @@ from components.reading.site_path import config_file
 from components.remote.component import Remote
 from components.remote.objects import WithMade
 from components.update.cluster import look_at_existing, parts_refused
-from components.update.decide import Intentions, intend, strangers_to_undo
+from components.update.decide import Intentions, intend, unrecorded_switches
 from components.update.observe import observe_site
 from components.update.own_state import note_names, read_own_state
 from components.update.proof import (
@@ -228,7 +228,7 @@ def _look(
         raise _refusal("\n".join(refused))
     for loss in situation.losses:
         _warn(f"WILL BE LOST: {loss.what}")
-    for line in strangers_to_undo(plan, intentions.drifts, seen.devices):
+    for line in unrecorded_switches(plan, intentions.drifts, seen.devices):
         _warn(line)
     _tell(observe, intentions)
     for line in not_touched(plan.unreached):

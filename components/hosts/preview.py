@@ -14,7 +14,13 @@ from components.core.key_values import HostState
 from components.hosts.keys.ask import effect_of_key
 from components.hosts.look import LOOK_PREFIX, parse_look
 from components.hosts.plan import HostPlan
-from components.hosts.software import NOT_THERE, PendingBoot, needs_of, pending_firmware, words_of
+from components.hosts.software import (
+    NEEDS_WORDS,
+    NOT_THERE,
+    PendingBoot,
+    needs_of,
+    pending_firmware,
+)
 from components.model.cluster import ClusterSpec
 
 IN_SERVICE: Final = "pending.in_service"
@@ -79,7 +85,7 @@ def _cards(plan: HostPlan, seen: HostState) -> list[str]:
     for pci in dict.fromkeys(each.pci for each in pending):
         own = [each for each in pending if each.pci == pci]
         shown = [each for each in own if each.current != "hidden"]
-        needs = words_of(needs_of(seen, pci))
+        needs = NEEDS_WORDS[needs_of(seen, pci)]
         if coming := _list(each for each in shown if not each.set):
             lines.append(f"{pci}: {coming} is set for its next start; needs {needs}")
         if waiting := _list(each for each in shown if each.set):

@@ -210,7 +210,7 @@ NOT_THERE: Final = frozenset({"absent", "unsupported", "unreadable", "unknown", 
 BACK: Final = "pending.back."
 """Begins where a setting goes that is ours no longer: `<now> -> <before Railyard>`."""
 _NEEDS: Final[tuple[Needs, ...]] = ("reboot", "power_cycle", "mlxfwreset")
-_WORDS: Final[dict[Needs, str]] = {
+NEEDS_WORDS: Final[Mapping[Needs, str]] = {
     "reboot": "a reboot",
     "power_cycle": "a power cycle (a warm reboot does not load it)",
     "mlxfwreset": "a reset of the card by mlxfwreset, or a power cycle (a reboot does not load it)",
@@ -236,13 +236,8 @@ class PendingBoot:
         """The setting in words, for a preview."""
         return (
             f"{self.parameter} of {self.pci}: {self.current} -> {self.next}, "
-            f"needs {words_of(self.needs)}"
+            f"needs {NEEDS_WORDS[self.needs]}"
         )
-
-
-def words_of(needs: Needs) -> str:
-    """What a card waits for, in words."""
-    return _WORDS[needs]
 
 
 def needs_of(observed: HostState, pci: str) -> Needs:

@@ -70,7 +70,7 @@ def _in_service(state: HostState) -> HostState:
     return HostState({**state.values, IN_SERVICE: "yes"})
 
 
-def foretell(
+def predict_interruptions(
     spec: ClusterSpec, plan: ClusterPlan, facts: Mapping[str, Facts], applied: Applied
 ) -> tuple[str, ...]:
     """What an update from these facts interrupts and reboots, most severe first.
@@ -88,7 +88,7 @@ def foretell(
     )
 
 
-def foretell_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
+def predict_upgrades(spec: ClusterSpec, plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
     """What an update of nodes that run what they were last brought to refuses and upgrades."""
     seen = Seen()
     chosen = choose_upgrades(plan, applied, seen, ())
@@ -152,8 +152,12 @@ def preview_plans(
     new = {old: name for name, old in spec.renamed.all.items()}
     facts = {new.get(name, name): each for name, each in facts_of_plan(before).items()}
     recorded = as_recorded(before).follow(spec)
-    upgrades = foretell_upgrades(spec, after, recorded)
-    alarms = (*replaced(before, after), *foretell(spec, after, facts, recorded), *upgrades)
+    upgrades = predict_upgrades(spec, after, recorded)
+    alarms = (
+        *replaced(before, after),
+        *predict_interruptions(spec, after, facts, recorded),
+        *upgrades,
+    )
     return Preview(
         stack=after.stack,
         basis=f"the file against that of {reference}; no device and no state was read",
@@ -174,7 +178,10 @@ def preview_state(
     return Preview(
         stack=plan.stack,
         basis="the file against the recorded state; no device was read",
-        alarms=(*foretell(spec, plan, facts, applied), *foretell_upgrades(spec, plan, applied)),
+        alarms=(
+            *predict_interruptions(spec, plan, facts, applied),
+            *predict_upgrades(spec, plan, applied),
+        ),
         edits=edits,
         repairs=(),
         notes=(

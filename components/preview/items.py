@@ -142,7 +142,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class ChangeGroup:
     """Things of one kind that change alike."""
 
     kind: Kind
@@ -195,13 +195,13 @@ def _moved(old: Item | None, new: Item | None) -> Iterator[Moved]:
             yield Moved(place, setting, before, after)
 
 
-def gather_alike(changes: Sequence[Change]) -> tuple[Alike, ...]:
+def group_changes(changes: Sequence[Change]) -> tuple[ChangeGroup, ...]:
     """Things that change alike as one, in the order of their first; added ones by what they are."""
     found: dict[tuple[Kind, Verb, tuple[Moved, ...]], list[str]] = {}
     for each in changes:
         found.setdefault((each.kind, each.verb, each.settings), []).append(each.subject)
     return tuple(
-        Alike(kind, tuple(subjects), verb, settings)
+        ChangeGroup(kind, tuple(subjects), verb, settings)
         for (kind, verb, settings), subjects in found.items()
     )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from components.core.plain_text import code_block, code_span, indented, one_line
 from components.fabric.effects import group_settings
-from components.preview.items import Alike, Change, Kind, gather_alike
+from components.preview.items import Change, ChangeGroup, Kind, group_changes
 
 MARKER = "<!-- railyard-preview -->"
 """First line of the Markdown form: a pipeline finds the comment by it and edits it in place."""
@@ -136,8 +136,8 @@ def _at_most(lines: list[str]) -> list[str]:
 
 def _by_kind(preview: Preview) -> Iterator[tuple[Kind, list[list[str]]]]:
     found: dict[Kind, list[list[str]]] = {}
-    for alike in gather_alike(preview.edits):
-        found.setdefault(alike.kind, []).append(_block(alike, preview.ports or {}))
+    for group in group_changes(preview.edits):
+        found.setdefault(group.kind, []).append(_block(group, preview.ports or {}))
     yield from found.items()
 
 
@@ -147,16 +147,16 @@ def _count(preview: Preview, kind: Kind) -> str:
     return ", ".join(f"{count} {_VERBS[verb]}" for verb, count in counts.items() if count)
 
 
-def _block(alike: Alike, ports: Mapping[str, Mapping[str, int]]) -> list[str]:
+def _block(group: ChangeGroup, ports: Mapping[str, Mapping[str, int]]) -> list[str]:
     """A line that says what changes, and below it each setting, old and new."""
-    names = ", ".join(alike.subjects)
-    if alike.verb != "change":
-        many = len(alike.settings)
-        return [f"{names}: {_VERBS[alike.verb]}, {many} setting{'' if many == 1 else 's'}"]
-    order = ports.get(alike.subjects[0], {})
+    names = ", ".join(group.subjects)
+    if group.verb != "change":
+        many = len(group.settings)
+        return [f"{names}: {_VERBS[group.verb]}, {many} setting{'' if many == 1 else 's'}"]
+    order = ports.get(group.subjects[0], {})
     words = {
         (each.place, each.setting): f"{_short(each.old)} -> {_short(each.new)}"
-        for each in alike.settings
+        for each in group.settings
     }
     return [f"{names}:", *_settings(words, order)]
 

@@ -244,7 +244,7 @@ def _access_note(access: AppliedStep | None) -> str:
     return renewal_note(access.stdout) or last
 
 
-def strangers_to_undo(
+def unrecorded_switches(
     plan: ClusterPlan, drifts: tuple[DeviceDrift, ...], facts: Mapping[str, Facts]
 ) -> tuple[str, ...]:
     """Switches that are as planned although nothing was ever applied: was a state lost?"""

@@ -214,11 +214,11 @@ def is_sent(switch: SwitchPlan, applied: Applied, drifts: tuple[DeviceDrift, ...
 def _was_good(switch: SwitchPlan, applied: Applied) -> bool:
     """Whether both texts that were last sent were judged, and found good."""
     pairs = ((switch.exec_step, switch.step), (switch.save_step, switch.saved_step))
-    return all(_vouches(applied.step(judge), applied.step(sent)) for sent, judge in pairs)
+    return all(_is_judged(applied.step(judge), applied.step(sent)) for sent, judge in pairs)
 
 
-def _vouches(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
-    """A judge that failed leaves no state, or that of the text before."""
+def _is_judged(judge: AppliedStep | None, sent: AppliedStep | None) -> bool:
+    """Whether what was sent was judged: a judge that failed leaves no state, or an old one."""
     if judge is None or sent is None or not judge.stdin:
         return False
     judged = parse_lines(judge.stdin).get("judges")

@@ -17,7 +17,7 @@ from components.preview.items import (
     Item,
     Moved,
     compare_items,
-    gather_alike,
+    group_changes,
     without_secrets,
 )
 from components.preview.report import (
@@ -172,7 +172,7 @@ def test_a_comment_is_never_longer_than_its_limit_and_says_what_is_left_out(limi
 def test_alike_changes_are_one_in_the_order_of_the_first() -> None:
     moved = (Moved("", "version", "1", "2"),)
     changes = [Change("host", name, "change", moved) for name in ("a", "b")]
-    assert [each.subjects for each in gather_alike(changes)] == [("a", "b")]
+    assert [each.subjects for each in group_changes(changes)] == [("a", "b")]
 
 
 def test_nobody_is_mentioned_and_no_html_is_opened() -> None:
