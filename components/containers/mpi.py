@@ -56,16 +56,12 @@ def peer_list(spec: ClusterSpec) -> Tool:
 
 def _authorized_options(spec: ClusterSpec) -> dict[str, list[str]]:
     """Pair of keys to the options of its line in authorized_keys."""
-    sources = f'restrict,from="{",".join(_sources(spec))}"'
+    found = {address for host in spec.workers for address in (host.address, host.way.address)}
+    sources = f'restrict,from="{",".join(sorted(found, key=_address_order))}"'
     return {
         "authorized_keys.host": [sources],
         "authorized_keys.container": [f'{sources},command="{FORCED_COMMAND}"'],
     }
-
-
-def _sources(spec: ClusterSpec) -> list[str]:
-    found = {address for host in spec.workers for address in (host.address, host.way.address)}
-    return sorted(found, key=_address_order)
 
 
 def _address_order(text: str) -> tuple[int, str]:

@@ -231,7 +231,7 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
         desired=HostState({**desired.values, **lines}).render_short(),
         apply=through_proxy(spec, _converge_call(spec, host)),
         undo=host_call("undo"),
-        deadline_s=_deadline_s(spec, desired, with_package=bool(package)) + _firmware_s(spec, host),
+        deadline_s=_deadline_s(spec, host, desired, with_package=bool(package)),
         reads=(names,) if names else (),
     )
     verify = _verify_step(spec, host, stack)
@@ -243,18 +243,15 @@ def _plan_host(spec: ClusterSpec, host: Host, stack: str, names: Tool | None) ->
     )
 
 
-def _deadline_s(spec: ClusterSpec, desired: HostState, *, with_package: bool) -> float:
-    asked_s = float(spec.deadlines.host.converge_s)
+def _deadline_s(spec: ClusterSpec, host: Host, desired: HostState, *, with_package: bool) -> float:
+    least_s = 0.0
     if with_package:
-        return max(DRIVER_DEADLINE_S, asked_s)
-    installs = {"docker.engine", "docker.toolkit"} & desired.values.keys()
-    return max(DOCKER_DEADLINE_S, asked_s) if installs else asked_s
-
-
-def _firmware_s(spec: ClusterSpec, host: Host) -> float:
-    asked = spec.settings_of(host).firmware
-    ports = len(host.nics) + len(host.hca_sriov)
-    return FIRMWARE_DEADLINE_S * ports if asked.sets_anything else 0.0
+        least_s = DRIVER_DEADLINE_S
+    elif {"docker.engine", "docker.toolkit"} & desired.values.keys():
+        least_s = DOCKER_DEADLINE_S
+    sets_firmware = spec.settings_of(host).firmware.sets_anything
+    ports = len(host.nics) + len(host.hca_sriov) if sets_firmware else 0
+    return max(least_s, float(spec.deadlines.host.converge_s)) + FIRMWARE_DEADLINE_S * ports
 
 
 def _verify_step(spec: ClusterSpec, host: Host, stack: str) -> RemoteStep | None:

@@ -41,8 +41,9 @@ def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     """
     kernel = spec.settings_of(host).kernel
     settings = _modules(spec, host) | _hugepages(kernel) | _memory_limits(spec, host)
-    if (ours := spec.k3s or spec.kubespray) is not None and host.role != "balancer":
-        settings |= _cgroup(ours.version)
+    ours = None if host.role == "balancer" else spec.k3s or spec.kubespray
+    if ours is not None and parse_numbers(ours.version)[:2] >= CGROUP_V2_LEAST:
+        settings["kernel.cgroup"] = "v2"  # kubelet needs it; looked at before K3s is installed
     sysctls = rail_sysctls(spec, host) | kernel.sysctls
     settings |= {f"kernel.sysctl.{name}": value for name, value in sysctls.items()}
     if kernel.cpu_governor is not None:
@@ -56,12 +57,6 @@ def kernel_settings(spec: ClusterSpec, host: Host) -> Mapping[str, str]:
     if kernel.rdma_netns != "keep":
         settings["kernel.rdma_netns"] = kernel.rdma_netns
     return settings
-
-
-def _cgroup(version: str) -> dict[str, str]:
-    """The hierarchy of control groups that kubelet needs, looked at before K3s is installed."""
-    needed = parse_numbers(version)[:2] >= CGROUP_V2_LEAST
-    return {"kernel.cgroup": "v2"} if needed else {}
 
 
 def acs_off(spec: ClusterSpec, host: Host) -> bool:

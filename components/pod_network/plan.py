@@ -18,7 +18,6 @@ from components.kubernetes.manifest import (
 )
 from components.model.cluster import ClusterSpec
 from components.model.cni import cni_paths, cni_programs, way_of
-from components.model.fabric import Rail
 from components.model.operator_owned import vfs_by_operator
 from components.model.owners import cni_check_image, installs, part_of_program, pool_files_image
 from components.pod_network import manifests as parts
@@ -43,7 +42,7 @@ from components.pod_network.networks import (
     shared_plugin_daemon_set,
 )
 from components.pod_network.pools import link_pools, plan_pools, pool_manifest
-from components.pod_network.rails import Pool, ib_rails, pools_of
+from components.pod_network.rails import ib_rails, pools_of
 from components.pod_network.sriov import (
     attachment,
     function_plugin_config,
@@ -79,14 +78,10 @@ def has_pool_files(spec: ClusterSpec) -> bool:
     return pool_files_image(spec) is not None
 
 
-def _pools(spec: ClusterSpec) -> list[tuple[Rail, Pool]]:
-    found = pools_of(spec)
-    return [(rail, pool) for rail in spec.rails for pool in found[rail.name] if pool.leaf]
-
-
 def _files(spec: ClusterSpec) -> dict[str, str]:
     """The table of all nodes, and a file for each leaf of a rail."""
-    pools = _pools(spec)
+    found = pools_of(spec)
+    pools = [(rail, pool) for rail in spec.rails for pool in found[rail.name] if pool.leaf]
     nodes = (f"{node} {pool.rail} {pool.leaf}\n" for _, pool in pools for node in pool.nodes)
     files = {f"{pool.rail}.{pool.leaf}.conf": pool_file(spec, rail, pool) for rail, pool in pools}
     return {"nodes": "".join(nodes), **files}

@@ -45,12 +45,6 @@ from components.update.servers import (
 )
 
 
-def facts_of_plan(plan: ClusterPlan) -> dict[str, Facts]:
-    """The devices as they are when a plan is applied."""
-    found: dict[str, Facts] = {switch.name: switch.desired for switch in plan.switches}
-    return found | {host.name: _in_service(host.desired) for host in plan.hosts}
-
-
 def facts_of_state(plan: ClusterPlan, applied: Applied) -> dict[str, Facts]:
     """The devices of a plan as they were last applied; those without a record are left out."""
     found: dict[str, Facts] = {}
@@ -150,7 +144,9 @@ def preview_plans(
     was = renamed_items(items_of_plan(before, with_limits=True), spec)
     edits = compare_items(was, items_of_plan(after, with_limits=True))
     new = {old: name for name, old in spec.renamed.all.items()}
-    facts = {new.get(name, name): each for name, each in facts_of_plan(before).items()}
+    facts: dict[str, Facts] = {each.name: each.desired for each in before.switches}
+    facts |= {host.name: _in_service(host.desired) for host in before.hosts}
+    facts = {new.get(name, name): each for name, each in facts.items()}
     recorded = as_recorded(before).follow(spec)
     upgrades = predict_upgrades(spec, after, recorded)
     alarms = (

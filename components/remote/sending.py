@@ -36,7 +36,7 @@ class SendRequest:
 
     endpoint: Endpoint
     tools: Mapping[str, str]
-    """Name to digest; the texts lie beside the program (`tool_files`)."""
+    """Name to digest; the texts lie beside the program (`tools.FOLDER`)."""
     repair: str = ""
     place: Place | None = field(default=None, metadata=OMIT_EMPTY)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
@@ -79,12 +79,8 @@ def judge_end(asked: Asked, limits: Limits, probe: Probe | None, ended: Ended) -
     elif not found:
         lines.append("passed: the job ended well; nothing judges its log")
         verdicts.append("passed")
-    return Told(tuple(lines), _worst(verdicts))
-
-
-def _worst(verdicts: Iterable[Verdict]) -> Verdict:
     order: tuple[Verdict, ...] = ("failed", "error", "skipped", "passed")
-    return min(verdicts, key=order.index)
+    return Told(tuple(lines), min(verdicts, key=order.index))
 
 
 def _judge(asked: Asked, limits: Limits, probe: Probe, log: str) -> list[LogVerdict]:

@@ -114,14 +114,9 @@ def _nodes(plan: ClusterPlan) -> tuple[str, ...]:
     return tuple(plan.acceptance.nodes.get(name, name) for name in plan.acceptance.workers)
 
 
-def _probe_objects(plan: ClusterPlan) -> Iterator[Body]:
-    yield from plan.acceptance.memlock
-    for probe in plan.acceptance.probes:
-        yield from probe.job.objects if probe.job else ()
-
-
 def _namespaces(plan: ClusterPlan, objects: tuple[Body, ...]) -> Iterator[str]:
-    for body in (*objects, *_probe_objects(plan)):
+    jobs = (body for probe in plan.acceptance.probes if probe.job for body in probe.job.objects)
+    for body in (*objects, *plan.acceptance.memlock, *jobs):
         if any(True for _ in pods_in(body)):
             yield str(cast("Any", body["metadata"]).get("namespace", "default"))
     yield from (chart.namespace for chart in plan.operators.charts)

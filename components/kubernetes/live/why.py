@@ -40,10 +40,10 @@ class NotReady:
 
 def state_of(body: Body) -> str:
     """Why an object is not ready, by its status alone; empty where it is."""
-    judge = _JUDGES.get(str(body.get("kind")), _nothing)
-    if str(body.get("kind")) in _WORKLOADS and _is_stale(body):
+    if selects_pods(body) and _is_stale(body):
         return "its controller has not seen the last change"
-    return judge(body)
+    judge = _JUDGES.get(str(body.get("kind")))
+    return judge(body) if judge else ""
 
 
 def selects_pods(body: Body) -> bool:
@@ -108,11 +108,6 @@ def _policy(body: Body) -> str:
     ]
     reason = [str(status["reason"])] if status.get("reason") else []
     return "; ".join([f"its state is {state}", *reason, *parts, *conditions])
-
-
-def _nothing(body: Body) -> str:
-    del body
-    return ""
 
 
 _WORKLOADS: Final = frozenset({"DaemonSet", "Deployment"})

@@ -161,7 +161,8 @@ def _habits(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
             "upgrade the runtime, or bring NVIDIA's container toolkit with the node's image and set"
             " host_defaults.toolkit: {kind: present}",
         )
-    if _has_networks(asked) and look.cilium.get("cni-exclusive") == "true":
+    attaches = asked.attachments or any(part == "attachments" for part, _ in asked.objects)
+    if attaches and look.cilium.get("cni-exclusive") == "true":
         yield _finding(
             "cilium-exclusive",
             "Cilium takes the configuration of Multus away.",
@@ -183,10 +184,6 @@ def _habits(asked: PartsAsked, look: PartsLook) -> Iterator[Finding]:
 
 def _runtime(node: Body) -> str:
     return str(map_at(node, "status", "nodeInfo").get("containerRuntimeVersion") or "")
-
-
-def _has_networks(asked: PartsAsked) -> bool:
-    return bool(asked.attachments) or any(part == "attachments" for part, _ in asked.objects)
 
 
 def _ours(asked: PartsAsked, look: PartsLook, part: Part) -> Iterator[Finding]:
