@@ -18,6 +18,8 @@ from components.kubernetes.client import Calls, KubernetesCalls
 from components.kubernetes.kubeconfig import choose_context
 from components.kubernetes.live.compare import THERE, FieldDrift
 from components.kubernetes.live.look import Asked, ClusterDrift, judge_look
+from components.kubernetes.live.parts_judge import judge_parts
+from components.kubernetes.live.parts_look import PartsAsked, look_at_parts
 from components.kubernetes.live.read import ReleaseRef
 from components.kubernetes.live.why import NodeTrouble
 from components.kubernetes.manifest import (
@@ -32,8 +34,6 @@ from components.kubernetes.manifest import (
     name_of,
     pods_in,
 )
-from components.kubernetes.parts.judge import judge_parts
-from components.kubernetes.parts.look import PartsAsked, look_at_parts
 from components.kubernetes.planes.base import node_in
 from components.model.cluster import ClusterSpec
 from components.model.kubernetes import ExistingPlane

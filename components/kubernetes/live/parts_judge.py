@@ -11,9 +11,9 @@ from components.catalogue.cluster_parts import TABLE, ClusterPart, Part, version
 from components.catalogue.operator_versions import nri_works
 from components.core.finding import Finding, Severity
 from components.kubernetes.live.look import CLUSTER
+from components.kubernetes.live.parts_look import PartsAsked, PartsLook, Workload, managers_of
 from components.kubernetes.live.why import state_of, troubles_of
 from components.kubernetes.manifest import Body, list_at, map_at, name_of
-from components.kubernetes.parts.look import PartsAsked, PartsLook, Workload, managers_of
 
 RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
 """The annotation by which Multus takes a device of a resource."""
