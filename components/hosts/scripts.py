@@ -12,7 +12,7 @@ from importlib import resources
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from typing import Final, Literal
 
-from components.hosts.keys.shell import keys_text
+from components.hosts.keys.ask import keys_text
 from components.model.cluster import ClusterSpec
 from components.model.ways import each_ssh
 from components.remote.tools import (
