@@ -63,7 +63,9 @@ def disruptions_refused(
     if spec.disruption.reboots == "deny":
         refused += reboots_refused(plan.hypervisors, seen)
         refused += departures_refused(plan.reboots, seen)
-        refused += leaving_refused(_drained_by_us(plan, applied))
+        # kubespray refuses itself that nodes leave.
+        if plan.kubernetes is not None and plan.kubernetes.playbooks is None:
+            refused += leaving_refused(leaving_nodes(plan.kubernetes, applied))
     return tuple(refused)
 
 
@@ -80,12 +82,6 @@ def host_departures(
         for words in leave.describe(_stopped(switch, facts, applied))
     )
     return (*describe_leaving(leaving), *describe_servers(plan, applied), *drained, *waiting)
-
-
-def _drained_by_us(plan: ClusterPlan, applied: Applied) -> tuple[str, ...]:
-    """The nodes that leave, where kubespray does not refuse it itself."""
-    played = plan.kubernetes is None or plan.kubernetes.playbooks is not None
-    return () if played else leaving_nodes(plan.kubernetes, applied)
 
 
 def known_hosts(

@@ -310,14 +310,9 @@ def kubespray_changes(
     edited = edited_inventory(keeper, state)
     refused = (*decision.refused, *([edited] if edited else []))
     words = [f"kubespray: {run.words}" for run in decision.runs]
-    if words and (begun := _begun(state)):
-        words.insert(0, begun)
     if words:
+        if state.under_way is not None:
+            begun = f"kubespray: the last run ended in the middle of {state.under_way.words}"
+            words.insert(0, begun)
         words.append(f"kubespray: it may take hours; follow it with `tail -f {keeper.log}`")
     return tuple(words), refused
-
-
-def _begun(state: State) -> str:
-    if state.under_way is None:
-        return ""
-    return f"kubespray: the last run ended in the middle of {state.under_way.words}"

@@ -23,7 +23,7 @@ import yaml
 
 from components.core.errors import DeviceError, UnreachableError
 from components.kubernetes.client import Answer, Calls
-from components.kubernetes.manifest import Body
+from components.kubernetes.manifest import Body, name_of
 
 AT_ONCE: Final = 8
 """Requests that are under way together."""
@@ -152,7 +152,7 @@ class Reader:
         }
         paths = {served.path(namespace): (served, namespace) for served, namespace in lists}
         for path, bodies in self.each(self.list, sorted(paths)).items():
-            by_name = {_name(body): body for body in bodies}
+            by_name = {name_of(body): body for body in bodies}
             keys = places[paths[path]]
             found |= {key: by_name[key.name] for key in keys if key.name in by_name}
         return found
@@ -211,10 +211,6 @@ class Reader:
             for each in resources
             if "/" not in each["name"]
         }
-
-
-def _name(body: Body) -> str:
-    return str(cast("Any", body["metadata"])["name"])
 
 
 DEPLOYED: Final = "deployed"
