@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.core.errors import RailyardError
+from components.core.plain_text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def render_table(told: Sequence[Told], planned: int) -> str:
     ]
     lines.append(f"{sum(each.seconds for each in told):8.1f}          all")
     if len(told) < planned:
-        lines.append(f"{planned - len(told)} steps did not run")
+        lines.append(f"{counted(planned - len(told), 'step')} did not run")
     return "\n".join(lines)
 
 

@@ -251,6 +251,30 @@ class NicView:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuView:
+    """The state of one GPU that decides what copies and collectives on it do."""
+
+    index: int
+    """As nvidia-smi counts."""
+    pci: str
+    """As nvidia-smi prints it: `00000000:06:00.0`."""
+    name: str
+    pcie_gen: int
+    pcie_gen_max: int
+    pcie_width: int
+    pcie_width_max: int
+    nvlinks: int
+    nvlink_gb_s: float
+    """Of each link, in one direction."""
+    bus_gb_s: float
+    """Bus bandwidth of a large all-reduce between all GPUs of its host."""
+    lost: bool = False
+    """It fell off the bus."""
+    uncorrected: int = 0
+    """ECC errors that were not corrected."""
+
+
+@dataclass(frozen=True, slots=True)
 class HcaPort:
     """One InfiniBand port of a host."""
 

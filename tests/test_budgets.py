@@ -9,7 +9,7 @@ import pytest
 from tests.docs.markdown import tracked
 
 ROOT = Path(__file__).parents[1]
-MODULE_LINES = 400
+MODULE_LINES = 600
 FUNCTION_LINES = 40
 SPECIAL = {"component.py": 150, "__main__.py": 25}
 

@@ -115,6 +115,8 @@ class Limits(Seen):
     class_fraction: float = 0.95
     """Least share of a probe's bytes in the planned class: the rest is ARP, ping, management."""
     losses: LossLimits = Field(default=LossLimits(), exclude_if=lambda each: each == LossLimits())
+    latency_tail_us: float = Field(default=50.0, exclude_if=lambda each: each == 50.0)  # noqa: PLR2004
+    """Most that 99.9 % of the small messages of a latency test may take."""
     hcas: int = 0
     """InfiniBand: adapters of every worker that must take part."""
     hca_rate_gbit_s: float = 0.0
@@ -167,6 +169,10 @@ class Probe(Seen):
     """Rail to its line rate for this probe in Gb/s, where its hosts are faster than others."""
     flows: int = Field(default=0, exclude_if=lambda each: not each)
     """perftest: its connections, where they are several."""
+    tools: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
+    """perftest: the programs that ran one after the other; empty for `ib_write_bw` alone."""
+    refused: bool = Field(default=False, exclude_if=lambda each: not each)
+    """perftest: its ends are on separate rails, and shall not reach each other."""
     image: str = Field(default="", exclude_if=lambda each: not each)
     """Of `image`: which."""
     programs: tuple[str, ...] = Field(default=(), exclude_if=lambda each: not each)
@@ -175,6 +181,19 @@ class Probe(Seen):
     """Of `image`: the oldest NCCL that works in the pods of this site; empty for any."""
     nccl_suspect: str = Field(default="", exclude_if=lambda each: not each)
     """Of `image`: an NCCL that is reported to crash on the V100 of this site."""
+
+
+def has_two_directions(probe: Probe) -> bool:
+    """Whether a perftest reads as well as it writes, so that both ends send."""
+    return len(probe.tools) > 1 and "ib_read_bw" in probe.tools
+
+
+def sends_back(probe: Probe, direction: str) -> bool:
+    """Whether a hop's direction is that from the server of a perftest to its client."""
+    if probe.kind != "perftest":
+        return False
+    client, server = probe.nodes
+    return direction in {f"{server} -> {client}", f"{server} sends", f"{client} receives"}
 
 
 class Hop(Seen):

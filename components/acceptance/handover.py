@@ -35,6 +35,7 @@ from components.acceptance.report.text import (
     waivers_of,
 )
 from components.core.errors import Bug, UsageError
+from components.core.plain_text import counted
 from components.core.to_json import to_json
 from components.remote.lines import as_json, read_request, render_lines
 
@@ -187,14 +188,14 @@ def render_short(report: Report) -> str:
     lines = [f"{kind}: {_counts(found)}" for kind, found in kinds.items()]
     unproven = len(unproven_lines(report))
     end = waivers_of(report)
-    end += [f"not proven: {unproven} probes; the report has each"] if unproven else []
+    end += [f"not proven: {counted(unproven, 'probe')}; the report has each"] if unproven else []
     end += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    end.append(f"{headline_of(report)}: {report.planned} probes planned")
+    end.append(f"{headline_of(report)}: {counted(report.planned, 'probe')} planned")
     room = SHORT - sum(len(line) + 1 for line in (*lines, *end)) - _WIDTH
     faults = [line[:_WIDTH] for line in unsettled_lines(report)]
     shown = _fitting(faults, room)
     left = len(faults) - len(shown)
-    more = [f"and {left} more faults; the report has them all"] if left else []
+    more = [f"and {counted(left, 'more fault')}; the report has them all"] if left else []
     return "\n".join((*lines, *shown, *more, *end)) + "\n"
 
 

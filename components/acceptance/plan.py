@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Final, Literal, TypedDict, get_args
 
 from components.acceptance.between_leaves import ports_between
-from components.acceptance.evidence import MAX_AGE_DAYS, HopRole, Limits, Probe, RailLimit
+from components.acceptance.evidence import (
+    MAX_AGE_DAYS,
+    HopRole,
+    Limits,
+    Probe,
+    RailLimit,
+    has_two_directions,
+)
 from components.acceptance.probes.ib_limits import IbLook, plan_ib_limits, plan_ib_looks
 from components.acceptance.probes.on_hosts import HostProbe, plan_payload_probes
 from components.acceptance.probes.plan import plan_probes
 from components.acceptance.probes.probe_job import ProbeJob, rail_speeds
+from components.acceptance.probes.suites import Budget
 from components.acceptance.probes.unproven import list_unproven, worker_groups
 from components.core.to_json import OMIT_EMPTY
 from components.fabric.cabling import RoutedLinks, plan_links, plan_networks
@@ -27,7 +35,7 @@ from components.model.hosts import Host
 from components.model.once import once
 from components.model.operator_owned import gpu_paths
 from components.model.units import rdma_mtu
-from components.model.worker_kinds import on_infiniband
+from components.model.worker_kinds import nic_on, on_infiniband
 from components.pod_network.attachment import expected_allocatable
 from components.remote.endpoint import host_endpoint
 from components.remote.step import Endpoint
@@ -130,6 +138,8 @@ class AcceptancePlan:
         default_factory=dict[str, tuple[str, ...]], metadata=OMIT_EMPTY
     )
     """Routed switch to the networks that it announces."""
+    budget: Budget | None = field(default=None, metadata=OMIT_EMPTY)
+    """What the suite covers and how long it takes; None for a site without Kubernetes."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -147,7 +157,10 @@ class AcceptancePlan:
 def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None) -> AcceptancePlan:
     """Plan the limits, and for every probe the hops that its bytes must cross."""
     cluster, age = plan_probes(spec), spec.acceptance.max_age_days
-    in_cluster = [_probe(spec, job.probe, job=job) for job in cluster.jobs]
+    in_cluster = [
+        replace(_probe(spec, job.probe, job=job), round=number)
+        for job, number in zip(cluster.jobs, cluster.rounds, strict=True)
+    ]
     on_hosts = [
         _probe(spec, _described(spec, host), host=host) for host in plan_payload_probes(spec)
     ]
@@ -166,6 +179,7 @@ def plan_acceptance(spec: ClusterSpec, kubernetes: KubernetesPlan | None = None)
         images=tuple(ProbePlan(job.probe, job, ()) for job in cluster.images),
         shared=_shared(spec),
         networks=plan_networks(spec),
+        budget=cluster.budget,
         policy=Policy(
             asked=spec.acceptance.accept != "never",
             accept=spec.acceptance.accept,
@@ -200,6 +214,7 @@ def _limits(spec: ClusterSpec) -> Limits:
         pair_fraction=spec.acceptance.perftest_min_fraction,
         nccl_fraction=spec.acceptance.nccl_min_fraction,
         losses=spec.acceptance.limits,
+        latency_tail_us=spec.acceptance.latency_tail_us,
         allocatable=expected_allocatable(spec),
         topology_file=spec.jobs.topology_file.mount_path if spec.jobs.topology_file else "",
         **_asked(spec.acceptance),
@@ -293,19 +308,19 @@ def _probe(
     spec: ClusterSpec, probe: Probe, job: ProbeJob | None = None, host: HostProbe | None = None
 ) -> ProbePlan:
     hosts = [found for found in (spec.host(node) for node in probe.nodes) if found is not None]
+    if probe.kind == "node":
+        return ProbePlan(probe, job, (), host)
     if spec.rdma.transport == "infiniband":
         hops = tuple(hop for worker in hosts for hop in _adapter_hops(worker))
         return ProbePlan(probe, job, hops, host)
-    # A collective goes around the hosts as a ring; a perftest has one direction.
-    around = zip(hosts, (*hosts[1:], *hosts[:1]), strict=True)
-    pairs = [(hosts[0], hosts[1])] if probe.kind == "perftest" else list(around)
-    hops = tuple(
-        hop
-        for rail in probe.rails
-        for sender, receiver in pairs
-        for hop in _hops(spec, rail, sender, receiver)
-    )
-    return ProbePlan(probe, job, hops, host)
+    # A collective goes around the hosts as a ring; one perftest has one direction.
+    pairs = list(zip(hosts, (*hosts[1:], *hosts[:1]), strict=True))
+    ways = [(rail, rail, *pair) for rail in probe.rails for pair in pairs]
+    if probe.kind == "perftest":
+        (one, other), (near, *_, far) = hosts, (*probe.rails, *probe.rails)
+        ways = [(near, far, one, other)] + [(far, near, other, one)] * has_two_directions(probe)
+    ways = [] if probe.refused else ways
+    return ProbePlan(probe, job, tuple(hop for way in ways for hop in _hops(spec, *way)), host)
 
 
 def _adapter_hops(worker: Host) -> tuple[HopPlan, ...]:
@@ -327,20 +342,21 @@ def _ports(spec: ClusterSpec) -> Mapping[str, tuple[str, str]]:
 
 
 _ORDER: Final = get_args(HopRole)
-Ends = tuple[tuple[HopRole, Host], tuple[HopRole, Host]]
+Ends = tuple[tuple[HopRole, Host, str], tuple[HopRole, Host, str]]
 
 
-def _hops(spec: ClusterSpec, rail: str, sender: Host, receiver: Host) -> list[HopPlan]:
+def _hops(spec: ClusterSpec, rail: str, far: str, sender: Host, receiver: Host) -> list[HopPlan]:
+    """The hops from a host on one rail to another host on the same or another rail."""
     direction = f"{sender.name} -> {receiver.name}"
-    ends: Ends = (("sender_nic", sender), ("receiver_nic", receiver))
-    middle: Ends = (("switch_ingress", sender), ("switch_egress", receiver))
+    ends: Ends = (("sender_nic", sender, rail), ("receiver_nic", receiver, far))
+    middle: Ends = (("switch_ingress", sender, rail), ("switch_egress", receiver, far))
     places: list[tuple[HopRole, str, str]] = []
-    for role, host in ends:
-        nic = next((nic for nic in host.nics if nic.rail == rail), None)
+    for role, host, name in ends:
+        nic = nic_on(host, name)
         if nic is not None:
             places.append((role, host.name, nic.netdev))
-    for role, host in middle:
-        port = _ports(spec).get(f"{host.name}/{rail}")
+    for role, host, name in middle:
+        port = _ports(spec).get(f"{host.name}/{name}")
         if port is not None:
             places.append((role, *port))
     found = spec.rail(rail)

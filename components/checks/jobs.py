@@ -13,7 +13,7 @@ from components.jobs.templates import HOST_NETWORK_PORT, POD_PORT
 from components.model.cluster import ClusterSpec
 from components.model.fabric import Rail
 from components.model.name_lists import fold_names
-from components.model.rail_subnets import is_flat, subnets_of
+from components.model.rail_subnets import has_way
 from components.pod_network.attachment import pod_attachment
 
 _KEYS: Final[Mapping[str, str]] = {
@@ -82,14 +82,8 @@ def check_pxn(spec: ClusterSpec) -> Findings:
 
 def _unrouted(spec: ClusterSpec) -> tuple[Rail, Rail] | None:
     """Two rails without a way from one to the other; in the host's network gateways are one."""
-    if is_flat(spec):
-        return None
-    for one, other in permutations(spec.rails, 2):
-        ways = [route.to for route in spec.pod_network.routes if route.rail == one.name]
-        by_host = spec.pod_network.host_network and all(s.gateway for s in subnets_of(one))
-        if not by_host and not any(other.subnet.subnet_of(to) for to in ways):
-            return one, other
-    return None
+    pairs = permutations(spec.rails, 2)
+    return next(((one, other) for one, other in pairs if not has_way(spec, one, other)), None)
 
 
 def check_own_pods(spec: ClusterSpec) -> Findings:

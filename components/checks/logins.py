@@ -111,11 +111,12 @@ def check_untouched_host(spec: ClusterSpec) -> Findings:
         if host.login != "none" or host.ssh is not None or not foreign:
             continue  # `host-login` says so
         for path, value, words in (*_of_settings(spec, host), *_of_cards(spec, h, host)):
+            others = "" if path[0] == "hosts" else "; set it for other hosts by their host group"
             yield Finding(
                 f"nothing logs in to {host.name}, and {path[-1]} asks for {words} there.",
                 (at(path, value), at(("hosts", h, "login"), host.login)),
                 "if the node has it already, add waive: {untouched-host: WHY}: it stays untouched. "
-                f"Else remove {path[-1]}; set it for other hosts by their host group.",
+                f"Else remove {path[-1]}{others}.",
             )
 
 

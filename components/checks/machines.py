@@ -38,11 +38,11 @@ def check_vf_count(spec: ClusterSpec) -> Findings:
         return
     for nic in list_nics(spec):
         if nic.host.role == "worker" and nic.nic.vfs == 0:
-            yield Finding(
-                f"{nic} has no VFs, so no pod reaches {nic.nic.rail}.",
-                (nic.at("vfs"),),
-                "set vfs to the number of pods that share the NIC; 8 is usual.",
-            )
+            fix = "set vfs to the number of pods that share the NIC; 8 is usual."
+            if nic.host.login == "none":
+                fix = "waive untouched-host and set vfs as it is; or use operators.network.vfs."
+            words = f"{nic} has no VFs, so no pod reaches {nic.nic.rail}."
+            yield Finding(words, (nic.at("vfs"),), fix)
 
 
 def check_duplicate_nic(spec: ClusterSpec) -> Findings:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Final, TypedDict
 
 from components.checks.waivers import Waived
+from components.core.plain_text import counted
 from components.core.problem import Place, Problem, render_path
 
 _SHOWN: Final = 4
@@ -79,11 +80,8 @@ def _shown_places(problem: Problem) -> Sequence[Place]:
 def count_problems(problems: Sequence[Problem]) -> str:
     """Count them in words: 2 problems and 1 warning."""
     warnings = sum(problem.severity == "warning" for problem in problems)
-    parts = [
-        f"{count} {word}{'' if count == 1 else 's'}"
-        for count, word in ((len(problems) - warnings, "problem"), (warnings, "warning"))
-        if count
-    ]
+    counts = ((len(problems) - warnings, "problem"), (warnings, "warning"))
+    parts = [counted(count, word) for count, word in counts if count]
     return f"{' and '.join(parts) or 'No problems'}."
 
 

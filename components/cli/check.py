@@ -11,6 +11,7 @@ from components.checks.registry import RULES
 from components.checks.render import render_json, render_text
 from components.checks.site import CheckedSite, load_checked_site
 from components.cli.app import command_app, say
+from components.core.plain_text import counted
 from components.model.owners import left_alone
 
 app = command_app()
@@ -39,14 +40,8 @@ def _report(checked: CheckedSite) -> str:
     spec = checked.spec
     if spec is None:
         return render_text(checked.problems, checked.waived)
-    counts = ", ".join(
-        f"{count} {word}{'' if count == 1 else plural}"
-        for count, word, plural in (
-            (len(spec.hosts), "host", "s"),
-            (len(spec.switches), "switch", "es"),
-            (len(spec.rails), "rail", "s"),
-        )
-    )
+    hosts, rails = counted(len(spec.hosts), "host"), counted(len(spec.rails), "rail")
+    counts = f"{hosts}, {counted(len(spec.switches), 'switch', 'switches')}, {rails}"
     good = f"{checked.file}: no problems ({spec.name}: {counts}; {len(RULES)} rules)."
     if checked.problems:  # warnings alone, or there would be no spec
         found = render_text(checked.problems, checked.waived)

@@ -39,6 +39,11 @@ def indented(text: str) -> str:
     return "\n    ".join(text.splitlines())
 
 
+def counted(count: int, word: str, plural: str = "") -> str:
+    """Write a number with its noun: `1 row`, `2 rows`."""
+    return f"{count} {word if count == 1 else plural or f'{word}s'}"
+
+
 _LONGEST: Final = 2_000
 """Characters of one code span: a whole log in one line would push all else out of a comment."""
 _BREAK: Final = re.compile(r"\s*[\r\n]+\s*")

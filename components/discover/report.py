@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from components.core.errors import RailyardError
+from components.core.plain_text import counted
 from components.core.problem import Json, render_path
 from components.discover.propose import Disagreement, Proposal, card_name
 from components.discover.site_file import SiteFile
@@ -76,7 +77,7 @@ def _host(file: SiteFile, found: Found) -> Iterator[str]:
     proposal = found.proposal
     look = proposal.look
     counts = ((len(look.cards), "card"), (len(look.gpus), "GPU"), (look.nodes, "NUMA node"))
-    words = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+    words = ", ".join(counted(count, word) for count, word in counts)
     yield f"{found.target.endpoint.where}: {words}"
     for card in look.cards:
         yield f"  {_card(card, proposal.rails.get(card.pci, '-'), proposal.pairs)}"

@@ -12,6 +12,7 @@ from typing import Final
 from components.catalogue.switches import find_model
 from components.core.difference import ABSENT, Difference
 from components.core.effect import Effect
+from components.core.plain_text import counted
 from components.fabric.edit import Edit
 from components.fabric.effects import describe_changes, group_settings, interrupting
 from components.fabric.plan import SwitchPlan
@@ -55,7 +56,7 @@ def preview_switch(
     if not moved and not dropped:
         return None
     count = len(moved) + len(dropped)
-    head = f"{plan.name}: {count} setting{'s' if count != 1 else ''} will change"
+    head = f"{plan.name}: {counted(count, 'setting')} will change"
     lines = [head, *group_settings(moved | dropped, port_order(plan))]
     edit = Edit(plan.os, plan.desired, was or SwitchState(), baseline)
     lines += [*_effects(plan, edit, seen, allowed), *_unproven(plan, moved)]

@@ -30,6 +30,9 @@ _HASH: Final = 8
 """Hexadecimal digits that keep shortened names apart."""
 _BODIES: Final = TypeAdapter(list[Body])
 GPU: Final = "nvidia.com/gpu"
+PART_OF: Final = "app.kubernetes.io/part-of"
+ACCEPTANCE: Final = "railyard-acceptance"
+"""The value of that label for all that a run creates."""
 
 JsonObject = dict[str, JsonValue]
 SSHD: Final = "/usr/sbin/sshd"
@@ -74,7 +77,7 @@ def make_metadata(spec: ClusterSpec, name: str) -> JsonObject:
     return {
         "name": f"{name}-{RUN}",
         "namespace": spec.pod_network.namespace,
-        "labels": {"app.kubernetes.io/part-of": "railyard-acceptance"},
+        "labels": {PART_OF: ACCEPTANCE},
     }
 
 
@@ -125,6 +128,25 @@ def make_job(spec: ClusterSpec, name: str, pod: JsonObject) -> Body:
             "template": outside_meshes(_tolerant(spec, pod)),
         },
     }
+
+
+def make_pod(spec: ClusterSpec, name: str, template: JsonObject, runs_s: int = 0) -> Body:
+    """The same pod without a Job: of a large site, Jobs alone would take an hour to be made.
+
+    kube-controller-manager sends 20 requests a second by default, and a Job takes about five.
+
+    Args:
+        spec: The site.
+        name: Its name, without the number of the run.
+        template: The pod; its metadata has annotations at most.
+        runs_s: Seconds that it runs on purpose, before the deadline of every probe begins.
+    """
+    own, body = template.get("metadata"), template["spec"]
+    metadata = make_metadata(spec, fit_name(name)) | (own if isinstance(own, dict) else {})
+    timed: JsonObject = {**body} if isinstance(body, dict) else {}
+    timed["activeDeadlineSeconds"] = int(spec.acceptance.timeout_s) + runs_s
+    whole = outside_meshes(_tolerant(spec, {"metadata": metadata, "spec": timed}))
+    return {"apiVersion": "v1", "kind": "Pod", **whole}
 
 
 def _tolerant(spec: ClusterSpec, template: JsonObject) -> JsonObject:

@@ -16,6 +16,10 @@ _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _JUDGED_BYTES: Final = 1 << 30
 """Bandwidth is judged on messages of 1 GiB and more, where it has levelled out."""
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall"]
+SuiteName = Literal["quick", "full", "soak"]
+PerftestTool = Literal[
+    "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"
+]
 
 
 def _judged_size(text: str) -> str:
@@ -61,7 +65,7 @@ class PerftestCase(Frozen):
 
     name: CaseName
     """A part of a Job's name, beside those of two hosts and the number of the run."""
-    tool: Literal["ib_write_bw", "ib_read_bw", "ib_send_bw"]
+    tool: PerftestTool
     rdma_cm: bool = False
     """`-R`: connect by the RDMA communication manager."""
     qps: Annotated[int, Field(ge=1)] = 1
@@ -157,6 +161,19 @@ class Acceptance(Frozen):
     """Days for which a proof counts; then `changed` proves again, and the gate lets it through no
     more. Default: a month, in which cables are moved and optics age unseen. It is a choice."""
 
+    suite: SuiteName = "quick"
+    """How much is proven; `railyard plan` prints what a suite covers and how long it takes.
+
+    `quick`: the GPUs of each node, each rail between neighbours, the collectives: 15 minutes at
+    most, by fewer pairs on a large site. `full`: more tools, GPU memory, InfiniBand adapters alone,
+    far pairs, separate rails, halves: 2 hours at most. `soak`: as `quick`, under load for `soak_s`.
+    """
+    soak_s: Annotated[int, Field(ge=60, le=604_800)] = 14_400
+    """Seconds of load in all rounds of `soak` together. Default: 4 hours, in which a link with a
+    bit error ratio of 10^-15 at 400 Gb/s shows some five errors (a choice)."""
+    latency_tail_us: Annotated[float, Field(gt=0)] = 50.0
+    """Most that 99.9 % of the small messages of a latency test may take, in microseconds. A pair on
+    one leaf takes 2 to 5; a retransmission or a pause takes hundreds (a choice)."""
     gate: Literal["fail", "warn"] = "fail"
     """`fail`: `pulumi up` fails with the verdict table."""
     perftest_min_fraction: Annotated[float, Field(gt=0, le=1)] = 0.9

@@ -76,6 +76,9 @@ class Programs(Frozen):
     on every worker."""
     perftest: AbsolutePath | None = None
     """Folder of `ib_write_bw` and its siblings."""
+    perftest_cuda: AbsolutePath | None = "/opt/perftest-cuda/bin"
+    """Folder of the same programs with CUDA, which suite `full` runs on GPU memory. Default: where
+    the image of `railyard image build` has them. `null`: GPU memory is not tested alone."""
 
 
 class OwnPods(Frozen):

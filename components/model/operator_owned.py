@@ -6,6 +6,7 @@ from typing import Literal
 
 from components.model.cluster import ClusterSpec
 from components.model.drivers import GpuDirect
+from components.model.once import once
 
 
 def vfs_by_operator(spec: ClusterSpec) -> bool:
@@ -28,6 +29,7 @@ def guids_by_pods(spec: ClusterSpec) -> bool:
     return wanted and network is not None and network.ib_kubernetes is not None
 
 
+@once
 def gpu_paths(spec: ClusterSpec) -> frozenset[GpuDirect]:
     """How cards reach GPU memory, over all workers with GPUs; without one, by the defaults."""
     found: set[GpuDirect] = {spec.settings_of(h).gpu_path for h in spec.workers if h.gpus}

@@ -45,6 +45,13 @@ def shares_resource(spec: ClusterSpec) -> bool:
     return spec.pod_network.mode == "sriov" and len(spec.rails) > 1 and len(names) == 1
 
 
+def has_way(spec: ClusterSpec, one: Rail, other: Rail) -> bool:
+    """Whether pods on one rail reach another one; in the host's network a gateway is a way."""
+    ways = [route.to for route in spec.pod_network.routes if route.rail == one.name]
+    by_host = spec.pod_network.host_network and all(each.gateway for each in subnets_of(one))
+    return is_flat(spec) or by_host or any(other.subnet.subnet_of(to) for to in ways)
+
+
 def subnets_of(rail: Rail) -> tuple[RailSubnet, ...]:
     """The subnets of a rail: one, or one on each of its leaves, in the order of the file."""
     if not rail.leaves:

@@ -361,6 +361,11 @@ def _images(value: object) -> Iterator[str]:
 
 
 def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
+    budget = plan.acceptance.budget
+    if budget is not None:
+        heading = f"Suite {budget.suite}: {_minutes(budget.expected_s)} if nothing is in its way"
+        most = f"# at most {_minutes(budget.limit_s)}, for which large sites test fewer pairs"
+        yield Section("acceptance", heading, (most, *(f"# {each}" for each in budget.covers)))
     for probe in (*plan.acceptance.images, *plan.acceptance.probes):
         nodes = probe.probe.nodes
         bodies = probe.job.objects if probe.job else ()
@@ -374,6 +379,13 @@ def _acceptance(plan: ClusterPlan, *, scripts: bool) -> Iterator[Section]:
         yield Section("acceptance", heading, tuple(lines), frozenset(nodes))
     limits = flatten(plan.acceptance.limits.model_dump(mode="json"))
     yield Section("acceptance", "Floors of acceptance", as_lines(limits))
+
+
+def _minutes(seconds: int) -> str:
+    return f"{seconds} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
+
+
+_MINUTE_S: Final = 60
 
 
 def _destroy(plan: ClusterPlan) -> Iterator[Section]:

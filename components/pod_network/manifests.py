@@ -73,7 +73,7 @@ def multus_rules() -> list[JsonValue]:
     """Multus reads attachments and writes network-status on pods."""
     return [
         rule("k8s.cni.cncf.io", "*", "*"),
-        rule("core", "pods pods/status", "get list update watch"),
+        rule("core", "pods pods/status", "get update"),
         rule("core events.k8s.io", "events", "create patch update"),
     ]
 

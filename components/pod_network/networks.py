@@ -214,6 +214,11 @@ def make_attachment(
 PLUGIN: Final = "rdma-shared-dp-ds"
 PLUGIN_CONFIG: Final = "rdma-devices"
 _DEFAULT_PREFIX: Final = "rdma"
+_SOCKETS: Final = {
+    "device-plugin": "/var/lib/kubelet/device-plugins",
+    "plugins-registry": "/var/lib/kubelet/plugins_registry",
+}
+"""The two folders in which the plugin meets the kubelet: it needs none of the pods' own."""
 
 
 def shared_plugin_config(spec: ClusterSpec) -> str:
@@ -253,7 +258,7 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
         "imagePullPolicy": "IfNotPresent",
         "securityContext": {"privileged": True},
         "volumeMounts": [
-            mount("device-plugin", "/var/lib/kubelet/"),
+            *(mount(name, path) for name, path in _SOCKETS.items()),
             mount("config", "/k8s-rdma-shared-dev-plugin"),
             mount("devs", "/dev/"),
         ],
@@ -269,7 +274,7 @@ def shared_plugin_daemon_set(spec: ClusterSpec) -> Body:
         **tolerations(spec),
         "containers": [container],
         "volumes": [
-            host_path("device-plugin", "/var/lib/kubelet/"),
+            *(host_path(name, path) for name, path in _SOCKETS.items()),
             {"name": "config", "configMap": config},
             host_path("devs", "/dev/"),
         ],

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from components.core.finding import Finding, Severity, exit_code
+from components.core.plain_text import counted
 
 ORDER: Final[tuple[Severity, ...]] = ("unreachable", "problem", "warning")
 _SHOWN: Final = 8
@@ -84,22 +85,17 @@ class Preflight:
     @property
     def summary(self) -> str:
         """The last line of every form."""
-        counts = [
-            f"{count} {word}{'' if count == 1 else 's'}"
-            for count, word in (
-                (self.count("problem"), "problem"),
-                (self.count("unreachable"), "missing answer"),
-                (self.count("warning"), "warning"),
-            )
-            if count
-        ]
-        words = ", ".join(counts) or "nothing lacks"
-        looked = f"{len(self.devices)} device{'' if len(self.devices) == 1 else 's'} looked at"
+        counts = ", ".join(
+            counted(self.count(kind), "missing answer" if kind == "unreachable" else kind)
+            for kind in ("problem", "unreachable", "warning")
+            if self.count(kind)
+        )
+        looked = f"{counted(len(self.devices), 'device')} looked at"
         if self.unmade:
             looked += f", {len(self.unmade)} not made yet"
         if self.no_login:
             looked += f", {len(self.no_login)} without a login not looked at"
-        return f"{self.cluster}: {words} ({looked}). Nothing was touched."
+        return f"{self.cluster}: {counts or 'nothing lacks'} ({looked}). Nothing was touched."
 
 
 def render_text(found: Preflight) -> str:

@@ -15,7 +15,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from components.acceptance.evidence import Limits, Probe
 from components.acceptance.plan import plan_acceptance
 from components.acceptance.probes.nccl import nccl_command, scan_call
-from components.acceptance.probes.perftest import perftest_job
+from components.acceptance.probes.perftest import user_perftest
 from components.core.errors import Bug
 from components.jobs.deepspeed import deepspeed_job, deepspeed_launcher, deepspeed_workers
 from components.jobs.environment import mpirun_command
@@ -304,7 +304,7 @@ def _perftest(chosen: Chosen) -> _Made:
     watched: list[Watched] = []
     for rail in spec.rails:
         for pair in rail_pairs(spec, rail):
-            job = perftest_job(spec, rail, pair)
+            job = user_perftest(spec, rail, pair)
             names = {
                 fit_name(f"{job.probe.name}-{end}"): f"{name}-{rail.name}-{end}" for end in "sc"
             }

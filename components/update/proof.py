@@ -19,6 +19,7 @@ from components.acceptance.handover import EVIDENCE_STEP, VERDICT_STEP
 from components.acceptance.plan import AcceptancePlan, ProbePlan, plan_acceptance
 from components.acceptance.report.text import PASSED_LINE
 from components.core.errors import UsageError
+from components.core.plain_text import counted
 from components.drift.applied import Applied
 from components.model.cluster import ClusterSpec
 from components.plan.make import ClusterPlan
@@ -118,7 +119,7 @@ def stale_after(applied: Applied, registered: AbstractSet[str], stack: str) -> s
     count = len({*applied.steps, *applied.objects, *applied.releases} - registered)
     if not count:
         return ""
-    what = "1 deletion" if count == 1 else f"{count} deletions"
+    what = counted(count, "deletion")
     return f", before {what}: run `railyard accept {stack}` to prove the site as it is now"
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
-from lab.cluster.document import Doc, Json, as_doc, docs_at, number_at, text_at, texts_at
+from lab.cluster.document import Doc, Json, as_doc, docs_at, number_at, pairs_at, text_at, texts_at
 
 NVIDIA = "10de"
 MELLANOX = "15b3"
@@ -108,6 +108,10 @@ class NodeDevices:
     """`default-runtime` of the docker daemon; empty where it names none."""
     files: tuple[str, ...] = ()
     """NCCL topology files of the image."""
+    gpu_folders: tuple[str, ...] = ()
+    """Of each GPU its folder under /sys, which shows the way to it: `devices/pci0000:00/…`."""
+    folders: Mapping[str, str] = field(default_factory=dict[str, str])
+    """RDMA device to the folder of its PCI function under /sys."""
     exclusive: bool = False
     """An RDMA device is in one network namespace alone (ib_core's `netns_mode`)."""
 
@@ -123,6 +127,7 @@ class NodeDevices:
 
 
 _KNOWN_IDS: dict[Path, tuple[str, str]] = {}
+_KNOWN_FOLDERS: dict[Path, str] = {}
 
 
 def _read(path: Path) -> str:
@@ -155,6 +160,13 @@ def _ids(device: Path) -> tuple[str, str]:
         if vendor and model:  # a function that goes meanwhile shows nothing
             _KNOWN_IDS[device] = known
     return known
+
+
+def _folder(device: Path) -> str:
+    """Where a PCI function is under /sys, as its entry in `bus/pci/devices` says; read once."""
+    if device not in _KNOWN_FOLDERS:
+        _KNOWN_FOLDERS[device] = str(device.resolve().relative_to(device.parents[3].resolve()))
+    return _KNOWN_FOLDERS[device]
 
 
 def _vfs_of(pf: Path) -> Iterable[VirtualFunction]:
@@ -251,17 +263,21 @@ def scan_devices(
         if vendor == MELLANOX and not (device / "physfn").exists()
     ]
     physical = [device for device in devices if (device / "sriov_numvfs").exists()]
+    vfs = tuple(vf for pf in physical for vf in _vfs_of(pf))
+    cards = tuple(_card(device) for device in own)
     return NodeDevices(
-        vfs=tuple(vf for pf in physical for vf in _vfs_of(pf)),
+        vfs=vfs,
         gpus=len(gpus),
         gpu_device=_ids(gpus[0])[1] if gpus else "",
-        cards=tuple(_card(device) for device in own),
+        cards=cards,
         mellanox_cards=len(own),
         nvidia_driver=(sys_root / "module/nvidia").exists(),
         memlock_kib=memlock_kib,
         nvidia_runtime=nvidia_runtime,
         docker_runtime=_docker_runtime(sys_root.parent),
         files=_files(sys_root.parent),
+        gpu_folders=tuple(map(_folder, gpus)),
+        folders={each.rdma: _folder(folder / each.pci) for each in (*vfs, *cards) if each.rdma},
         # Y, the default, is shared: the file shows what `rdma system set netns` sets as well.
         exclusive=_read(sys_root / "module/ib_core/parameters/netns_mode") == "N",
     )
@@ -274,6 +290,7 @@ def dump_devices(devices: NodeDevices) -> Doc:
         {**cast("Doc", asdict(card)), "addresses": [*card.addresses]} for card in devices.cards
     ]
     lists: Doc = {"vfs": vfs, "cards": cards, "files": [*devices.files]}
+    lists |= {"gpu_folders": [*devices.gpu_folders], "folders": {**devices.folders}}
     return {**cast("Doc", asdict(devices)), **lists}
 
 
@@ -291,6 +308,8 @@ def parse_devices(value: Json) -> NodeDevices:
         cards=tuple(_parse_card(item) for item in docs_at(value, "cards")),
         docker_runtime=text_at(value, "docker_runtime"),
         files=texts_at(value, "files"),
+        gpu_folders=texts_at(value, "gpu_folders"),
+        folders=pairs_at(value, "folders"),
         exclusive=isinstance(value, dict) and value.get("exclusive") is True,
     )
 

@@ -7,21 +7,28 @@ lacks is not there, whatever this machine has.
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lab.cluster.images import Image
+from lab.cluster import lab_socket
+from lab.cluster.document import Doc
+from lab.cluster.images import COLLECTIVES, Image
 
 _SMALL_TOOLS: Final = (
     "sh", "cat", "cut", "sleep", "mkdir", "cp", "hostname", "basename", "dirname", "date", "env",
     "grep", "sed", "mktemp", "head", "tail", "uname", "rm", "ls", "tr", "sort", "touch", "chmod",
-    "wc", "seq", "readlink",
+    "wc", "seq", "readlink", "timeout",
 )  # fmt: skip
 _RECORD: Final = """
 [ ! -e "$RAILYARD_LAB_CALL" ] || cp "$RAILYARD_LAB_CALL" "$RAILYARD_LAB_CALL.first"
 [ -e "$RAILYARD_LAB_CALL" ] || wc -c <"$RAILYARD_LAB_OUT" >"$RAILYARD_LAB_CALL.at"
 for word in "${0##*/}" "$@"; do printf '%s\\0' "$word"; done >"$RAILYARD_LAB_CALL"
+printf '%s\\0' $(wc -c <"$RAILYARD_LAB_OUT") $(($# + 1)) >>"$RAILYARD_LAB_CALL.all"
+cat "$RAILYARD_LAB_CALL" >>"$RAILYARD_LAB_CALL.all"
 env | grep -E '^(NCCL|UCX)_' >"$RAILYARD_LAB_CALL.env"
 exit 0
 """
@@ -94,6 +101,43 @@ echo '@TORCH@'
 """
 """Asked by the look at an image alone, for the NCCL of torch."""
 _PLAYED: Final = {"sshd": _SSHD, "ssh": _SSH, "ssh-keygen": _KEYGEN, "python3": _PYTHON}
+
+
+_ON_GPUS: Final = """#!/bin/sh
+exec @PYTHON@ -IS @ASK@ @ROOT@ @CONTROL@ "${0##*/}" "$@"
+"""
+_SLEEP: Final = """#!/bin/sh
+exec @SLEEP@ 0.1
+"""
+"""A look at GPUs every few seconds, without the seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAccess:
+    """What programs of a container need to run on the GPUs of its host."""
+
+    control: Path
+    """Socket of the lab daemon, which knows the GPUs."""
+    pod: Doc
+    """The pod, as the physics is told of it."""
+
+
+def lay_gpu_programs(access: GpuAccess, root: Path) -> None:
+    """Put NVIDIA's runtime's nvidia-smi beside the image, and let its programs run on GPUs."""
+    (root / "gpu-pod.json").write_text(json.dumps(access.pod))
+    values = {
+        "@PYTHON@": sys.executable,
+        "@ASK@": str(Path(lab_socket.__file__)),
+        "@ROOT@": str(root),
+        "@CONTROL@": str(access.control),
+        "@SLEEP@": shutil.which("sleep") or "sleep",
+    }
+    known = {"nvbandwidth", *COLLECTIVES}
+    for file in [each for each in root.rglob("*") if each.name in known]:
+        _write(file, _ON_GPUS, values)
+    _write(root / "usr/bin/nvidia-smi", _ON_GPUS, values)
+    (root / "bin/sleep").unlink()
+    _write(root / "bin/sleep", _SLEEP, values)
 
 
 def lay_out(image: Image, root: Path) -> None:

@@ -15,7 +15,9 @@ COLLECTIVES: Final = (
     "all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf",
     "broadcast_perf", "sendrecv_perf",
 )  # fmt: skip
-_PERFTEST: Final = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
+_PERFTEST: Final = (
+    "ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat",
+)  # fmt: skip
 _SSH: Final = ("/usr/bin/ssh", "/usr/bin/ssh-keygen", "/usr/sbin/sshd")
 MPI_LIBRARIES: Final = ("libmpi.so.40", "libnccl.so.2", "libcudart.so.12")
 _PROBE_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
@@ -77,7 +79,8 @@ PROBE: Final = Image(
         (
             *_SSH,
             *_in("/usr/bin", ("mpirun", "orted", "getent")),
-            *_in("/usr/local/bin", (*COLLECTIVES, *_PERFTEST)),
+            *_in("/usr/local/bin", (*COLLECTIVES, *_PERFTEST, "nvbandwidth")),
+            *_in("/opt/perftest-cuda/bin", _PERFTEST),
         )
     ),
     _with_mpi("/usr/local/bin"),

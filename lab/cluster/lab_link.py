@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -12,8 +10,7 @@ from typing import cast
 from components.core.errors import DeviceError
 from lab.cluster.document import Doc, Json, as_doc, text_at
 from lab.cluster.ipam import Asked
-
-_DEADLINE_S = 120.0
+from lab.cluster.lab_socket import exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class LabLink:
         if self.control is None:
             raise DeviceError("no lab daemon is known here (RAILYARD_LAB_CONTROL is not set)")
         try:
-            text = self._exchange(self.control, json.dumps(request).encode() + b"\n")
+            text = exchange(self.control, json.dumps(request).encode() + b"\n")
         except OSError as error:
             raise DeviceError(
                 f"the lab daemon at {self.control} does not answer: {error}"
@@ -47,16 +44,3 @@ class LabLink:
             return text_at(self.ask({"op": "dhcp", **cast("Doc", asdict(asked))}), "address")
         except DeviceError:
             return ""  # a lab without such a server is a network without one
-
-    @staticmethod
-    def _exchange(control: Path, line: bytes) -> str:
-        # Through the folder's descriptor: a unix address holds 107 bytes, a project's path more.
-        folder = os.open(control.parent, os.O_PATH | os.O_DIRECTORY)
-        try:
-            with socket.socket(socket.AF_UNIX) as link:
-                link.settimeout(_DEADLINE_S)
-                link.connect(f"/proc/self/fd/{folder}/{control.name}")
-                link.sendall(line)
-                return link.makefile().readline()
-        finally:
-            os.close(folder)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from lab.cluster.attach import plugins_of
 from lab.cluster.devices import Card
 from lab.cluster.document import Doc, Json, at, docs_at, number_at, text_at, texts_at
+from lab.cluster.image_files import GpuAccess
 from lab.cluster.images import Image, find_image
 from lab.cluster.ipam import with_file
 from lab.cluster.pod_shell import Container, Gid, ShownDevice
@@ -54,11 +56,12 @@ def probe_pod(pod: Pod, world: World) -> Doc:
 
 
 def addresses_of(pod: Pod, world: World) -> set[str]:
-    """The addresses at which a pod is reached on the rails, without prefix lengths."""
+    """The addresses at which a pod is reached, on rails and else, without prefix lengths."""
     node = world.nodes.get(pod.node)
+    own = {text_at(pod.document, "status", "podIP")} - {""}
     if pod.host_network and node:
-        return {ip for card in node.devices.cards for ip in card.addresses}
-    return {address.partition("/")[0] for address in pod.addresses()}
+        return own | {ip for card in node.devices.cards for ip in card.addresses}
+    return own | {address.partition("/")[0] for address in pod.addresses()}
 
 
 def networks_of(pod: Pod, node: NodeState, world: World) -> list[Doc]:
@@ -163,19 +166,26 @@ def _ip(status: Doc) -> str:
     return ips[0].partition("/")[0] if ips else ""
 
 
-def container_of(pod: Pod, world: World, **more: Mapping[str, str]) -> Container:
+def container_of(
+    pod: Pod, world: World, control: Path | None = None, **more: Mapping[str, str]
+) -> Container:
     """What a pod's script finds in its container.
 
     Args:
         pod: The pod.
         world: What is around it.
+        control: Socket of the lab daemon, for programs that run on the pod's GPUs.
         more: `files` and `names` of the container.
     """
     node = world.nodes.get(pod.node)
     if node is None:
         return Container(pod.env, memlock_kib=0, image=image_of(pod), hostname=pod.hostname)
     env = {**_device_env(pod, node), **pod.env}
-    shown = _shown_devices(pod, node, world)
+    folders = node.devices.folders
+    shown = [
+        replace(each, folder=folders.get(each.rdma, ""))
+        for each in _shown_devices(pod, node, world)
+    ]
     return Container(
         env,
         shown,
@@ -184,6 +194,8 @@ def container_of(pod: Pod, world: World, **more: Mapping[str, str]) -> Container
         files=more.get("files", {}),
         names=more.get("names", {}),
         hostname=pod.hostname,
+        gpu_folders=node.devices.gpu_folders,
+        gpus=GpuAccess(control, probe_pod(pod, world)) if control and pod.requested(GPU) else None,
     )
 
 

@@ -16,12 +16,11 @@ from lab.cluster.allocate import awaits_devices
 from lab.cluster.document import Doc, Json, text_at
 from lab.cluster.lab_link import LabLink
 from lab.cluster.launcher import JOB_ROLE, run_launcher
-from lab.cluster.pod_probe import GPU, World, addresses_of, container_of, probe_pod
-from lab.cluster.pod_shell import run_script, script_of
+from lab.cluster.pod_probe import World, addresses_of, container_of, probe_pod
+from lab.cluster.pod_shell import ScriptRun, run_script, script_of
 from lab.cluster.pod_view import EXIT_CODE, Pod
 from lab.cluster.probe_end import Ended, finish
 from lab.cluster.torch_pods import is_torch, run_torch
-from lab.hosts.cards import A100, H100, V100
 
 _NOT_FOUND_CODE = 127
 _LAUNCHER_RUN_S = 2.0
@@ -29,7 +28,7 @@ _LAUNCHER_RUN_S = 2.0
 _RETRY_S = 120.0
 """How long a client's script waits for its server, as the product's own script does."""
 _PERFTEST = re.compile(
-    r"(?m)(?:^|[;&|(]|\b(?:exec|until|while|if|then|do)\s)\s*(?:\S*/)?ib_(write|read|send)_bw\b"
+    r"(?m)(?:^|[;&|(]|\b(?:exec|until|while|if|then|do|run)\s)\s*(?:\S*/)?ib_(write|read|send)_(bw|lat)\b"
 )
 """A call of perftest: the name of a tool may stand elsewhere in a script."""
 _LOOK = "railyard-image: "
@@ -94,10 +93,10 @@ def _run(pod: Pod, world: World, link: LabLink, now: dt.datetime) -> list[Ended]
         return _run_perftest(pod, world, link, now)
     if is_torch(pod):
         return run_torch(pod, world, link)
-    return [_run_plain(pod, world, command)]
+    return [_run_plain(pod, world, command, link)]
 
 
-def _run_plain(pod: Pod, world: World, command: str) -> Ended:
+def _run_plain(pod: Pod, world: World, command: str, link: LabLink) -> Ended:
     """A pod that is no part of a probe between nodes."""
     node = world.nodes.get(pod.node)
     word = pod.command[0] if pod.command else "(the image's default command)"
@@ -107,7 +106,9 @@ def _run_plain(pod: Pod, world: World, command: str) -> Ended:
         limit = node.devices.memlock_kib
         ended = Ended(pod, f"{'unlimited' if limit is None else limit}\n", 0)
     elif node and "nvidia-smi" in command:
-        ended = _nvidia_smi(pod, node.devices.gpu_device)
+        script = pod.command if script_of(pod.command) else ("sh", "-c", shlex.join(pod.command))
+        look = run_script(script, container_of(pod, world, link.control))
+        ended = Ended(pod, look.output, look.exit_code)
     elif _LOOK in command:
         look = run_script(pod.command, container_of(pod, world))
         ended = Ended(pod, look.output, look.exit_code)
@@ -119,15 +120,6 @@ def _run_plain(pod: Pod, world: World, command: str) -> Ended:
 def _inner(command: Sequence[str]) -> str:
     """The script of `sh -c SCRIPT`, or the command itself."""
     return script_of(command).strip() or shlex.join(command)
-
-
-def _nvidia_smi(pod: Pod, device: str) -> Ended:
-    name = next((gpu.name for gpu in (A100, H100) if gpu.device == device), V100.name)
-    count = pod.requested(GPU)
-    if not count:
-        return Ended(pod, "Failed to initialize NVML: Unknown Error\n", 255)
-    lines = [f"GPU {number}: {name}" for number in range(count)]
-    return Ended(pod, "\n".join(lines) + "\n", 0)
 
 
 def _run_perftest(client: Pod, world: World, link: LabLink, now: dt.datetime) -> list[Ended]:
@@ -145,17 +137,50 @@ def _run_perftest(client: Pod, world: World, link: LabLink, now: dt.datetime) ->
         retries = re.search(r"\b(until|while)\b", _inner(client.command))
         if retries and _age_s(client, now) < _RETRY_S:
             return []
-        peer = ", ".join(sorted(wanted))
-        text = f"Couldn't connect to {peer}:18515\n Unable to open file descriptor for socket"
-        return [Ended(client, text + " connection\n", 1)]
+        return [Ended(client, mine.calls[0].before + _unanswered(wanted), 1)]
     server = servers[0]
     theirs = run_script(server.command, container_of(server, world))
     if not theirs.call:
         return [Ended(server, theirs.output, theirs.exit_code)]
-    pods: list[Json] = [
-        {**probe_pod(pod, world), "command": list(run.call)}
-        for pod, run in ((server, theirs), (client, mine))
+    return _play_tests((client, mine), (server, theirs), world, link)
+
+
+def _unanswered(wanted: set[str]) -> str:
+    peer = ", ".join(sorted(wanted))
+    return (
+        f"Couldn't connect to {peer}:18515\n Unable to open file descriptor for socket connection\n"
+    )
+
+
+def _play_tests(
+    client: tuple[Pod, ScriptRun], server: tuple[Pod, ScriptRun], world: World, link: LabLink
+) -> list[Ended]:
+    """The tests of two scripts, one after the other; the first that fails ends both."""
+    logs, code = ["", ""], 0
+    mine, theirs = client[1].calls, server[1].calls
+    after = [[*(each.before for each in run.calls[1:]), run.rest] for run in (client[1], server[1])]
+    for number, (one, other) in enumerate(zip(mine, theirs, strict=False)):
+        pods: list[Json] = [
+            {**probe_pod(pod, world), "command": list(called.words)}
+            for pod, called in ((server[0], other), (client[0], one))
+        ]
+        request: Doc = {"op": "run_probe", "kind": "perftest", "pods": pods}
+        ended, reply = finish(client[0], request, link)
+        code = ended.exit_code
+        said = (ended.log, text_at(reply, "server_log") or ended.log)
+        for end in (0, 1):
+            logs[end] += said[end] + _ending(after[end][number], code)
+        if code:
+            break
+    if not code and len(mine) > len(theirs):
+        logs[0], code = logs[0] + _unanswered({mine[-1].words[-1]}), 1
+    start = mine[0].before, theirs[0].before
+    return [
+        Ended(pod, start[end] + logs[end], code) for end, pod in enumerate((client[0], server[0]))
     ]
-    request: Doc = {"op": "run_probe", "kind": "perftest", "pods": pods}
-    ended, reply = finish(client, request, link)
-    return [ended, Ended(server, text_at(reply, "server_log") or ended.log, ended.exit_code)]
+
+
+def _ending(printed: str, code: int) -> str:
+    """What a script prints after a call: it believed that each one ended well."""
+    head, believed, _ = printed.partition("ended with status 0")
+    return f"{head}ended with status {code}\n" if code and believed else printed

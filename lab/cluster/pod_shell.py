@@ -9,18 +9,22 @@ physics to play.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.cluster.image_files import lay_out, path_of
+from lab.cluster.image_files import GpuAccess, lay_gpu_programs, lay_out, path_of
 from lab.cluster.images import PROBE, Image
 
 _TIMEOUT_S = 20
+_GPU_TIMEOUT_S = 90
+"""A look at GPUs before, during and after a load asks the lab daemon some twenty times."""
 _SHELLS = {"sh", "bash"}
 _SCRIPT_WORDS = 3
 WRAPPER_WORDS = 4
@@ -63,6 +67,8 @@ class ShownDevice:
     link_layer: str = "Ethernet"
     state: str = "4: ACTIVE"
     rate: str = "100 Gb/sec (4X EDR)"
+    folder: str = ""
+    """Of its PCI function under /sys; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,20 @@ class Container:
     """What it is made of."""
     hostname: str = ""
     """What `hostname` prints; empty for the name of this machine, as in the host's network."""
+    gpu_folders: Sequence[str] = ()
+    """Of the machine's GPUs under /sys, which every container sees."""
+    gpus: GpuAccess | None = None
+    """Its programs run on GPUs as they are called; None: a call is written down, and ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of a tool that is written down."""
+
+    words: tuple[str, ...]
+    """The tool and its arguments."""
+    before: str
+    """What the script printed before it, and after the call before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +118,10 @@ class ScriptRun:
     """The call before this one, where a script makes two; both begin with the same variables."""
     first_output: str = ""
     """What the script printed before that."""
+    calls: tuple[Called, ...] = ()
+    """All calls, of a script that makes several."""
+    rest: str = ""
+    """What the script printed after the last one."""
     conf: Mapping[str, str] = field(default_factory=dict[str, str])
     """What /etc/nccl.conf says, read as NCCL reads it (`setEnvFile` of its src/misc/param.cc)."""
 
@@ -143,7 +167,7 @@ def _start(command: Sequence[str], image: Image) -> ScriptRun:
     if command and not image.has(command[0]):
         text = f'exec: "{command[0]}": executable file not found in $PATH: unknown\n'
         return ScriptRun((), text, _NOT_FOUND)
-    return ScriptRun(tuple(command))
+    return ScriptRun(tuple(command), calls=(Called(tuple(command), ""),))
 
 
 def _furnish(root: Path, container: Container) -> None:
@@ -151,8 +175,12 @@ def _furnish(root: Path, container: Container) -> None:
         (root / folder).mkdir(parents=True)
     (root / "etc/ssh/ssh_config").write_text("Host *\n")
     lay_out(container.image, root)
+    if container.gpus is not None:
+        lay_gpu_programs(container.gpus, root)
     for device in container.devices:
         _show_device(root, device)
+    for folder in container.gpu_folders:
+        _show_function(root, folder, {"vendor": "0x10de", "class": "0x030200"})
     for path, text in container.files.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -169,23 +197,13 @@ def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
         "RAILYARD_LAB_OUT": str(root / "out"),
         "RAILYARD_LAB_NAMES": str(root / "names"),
     }
-    try:
-        with (root / "out").open("ab") as out:
-            done = subprocess.run(
-                ["/bin/sh", "-c", *words],
-                env={**container.env, **ours},
-                cwd=root,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-    except subprocess.TimeoutExpired:
-        return ScriptRun((), f"the script called no tool within {_TIMEOUT_S} s\n", 124)
+    limit_s = _GPU_TIMEOUT_S if container.gpus else _TIMEOUT_S
+    exit_code = _run_group(words, {**container.env, **ours}, root, limit_s)
+    if exit_code is None:
+        return ScriptRun((), f"the script called no tool within {limit_s} s\n", 124)
     printed = (root / "out").read_text()
     if not call.exists():
-        return ScriptRun((), printed.replace(str(root), ""), done.returncode)
+        return ScriptRun((), printed.replace(str(root), ""), exit_code)
     first = Path(f"{call}.first")
     before = _words(first, root) if first.exists() else ()
     at = int(Path(f"{call}.at").read_text()) if before else 0
@@ -193,7 +211,46 @@ def _run(words: Sequence[str], container: Container, root: Path) -> ScriptRun:
     env = {name: value for name, _, value in pairs}
     first_output, output = (part.replace(str(root), "") for part in (printed[:at], printed[at:]))
     conf = _nccl_conf(root / "etc/nccl.conf")
-    return ScriptRun(_words(call, root), output, 0, env, before, first_output, conf)
+    calls, rest = _calls(Path(f"{call}.all"), printed, root)
+    return ScriptRun(
+        _words(call, root), output, 0, env, before, first_output, conf=conf, calls=calls, rest=rest
+    )
+
+
+def _calls(file: Path, printed: str, root: Path) -> tuple[tuple[Called, ...], str]:
+    """Each call with what was printed before it, and what was printed after the last."""
+    words = file.read_text().split("\0")[:-1]
+    data, found, end = printed.encode(), list[Called](), 0
+    while words:
+        place, count = int(words[0]), int(words[1])
+        text = data[end:place].decode(errors="replace").replace(str(root), "")
+        called = tuple(word.replace(str(root), "") for word in words[2 : 2 + count])
+        found.append(Called(called, text))
+        words, end = words[2 + count :], place
+    return tuple(found), data[end:].decode(errors="replace").replace(str(root), "")
+
+
+def _run_group(
+    words: Sequence[str], env: Mapping[str, str], root: Path, limit_s: int
+) -> int | None:
+    """Run a script until it ends; None if it did not, and then all that it started is ended."""
+    with (
+        (root / "out").open("ab") as out,
+        subprocess.Popen(
+            ["/bin/sh", "-c", *words],
+            env=env,
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        ) as process,
+    ):
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None
 
 
 def _nccl_conf(file: Path) -> dict[str, str]:
@@ -212,6 +269,10 @@ def _show_device(root: Path, device: ShownDevice) -> None:
     if device.interface:
         own = root / "sys/class/net" / device.interface / "device/infiniband" / device.rdma
         own.mkdir(parents=True, exist_ok=True)
+    if device.folder:
+        shown = _show_function(root, device.folder, {"vendor": "0x15b3", "class": "0x020000"})
+        (root / "sys/class/infiniband" / device.rdma).mkdir(parents=True, exist_ok=True)
+        (root / "sys/class/infiniband" / device.rdma / "device").symlink_to(shown)
     port = root / "sys/class/infiniband" / device.rdma / "ports/1"
     for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs"):
         (port / folder).mkdir(parents=True)
@@ -228,6 +289,19 @@ def _show_device(root: Path, device: ShownDevice) -> None:
                 file.symlink_to(_INVALID)
             else:
                 file.write_text(f"{text}\n")
+
+
+def _show_function(root: Path, folder: str, files: Mapping[str, str]) -> Path:
+    """A PCI function where the machine has it, and in the list of all."""
+    place = root / "sys" / folder
+    place.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (place / name).write_text(f"{text}\n")
+    entry = root / "sys/bus/pci/devices" / place.name
+    if not entry.exists():
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.symlink_to(place)
+    return place
 
 
 def _gid_table(device: ShownDevice) -> Iterator[Gid]:

@@ -23,6 +23,16 @@ class Gpu:
     name: str
     """As nvidia-smi names it."""
     memory_mib: int
+    pcie_gen: int
+    nvlinks: int
+    """Of each GPU that are up; none of a single card without a bridge."""
+    nvlink_gb_s: float
+    """Of each link in one direction, as `nvidia-smi nvlink -s` prints it."""
+    power_w: int
+    clocks_mhz: tuple[int, int]
+    """Of the SMs: idle, and the highest."""
+    bus_gb_s: float
+    """Bus bandwidth of a large all-reduce between all GPUs of a host; 0 for a single card."""
 
 
 CARD_NAMES: Final[Mapping[str, str]] = {
@@ -39,9 +49,19 @@ CARD_NAMES: Final[Mapping[str, str]] = {
 }
 """PCI device id of vendor 15b3 to its name in pci.ids."""
 
-V100 = Gpu("1db1", "GV100GL [Tesla V100 SXM2]", "Tesla V100-SXM2-32GB", 32768)
-A100 = Gpu("20f1", "GA100 [A100 PCIe 40GB]", "NVIDIA A100-PCIE-40GB", 40960)
-H100 = Gpu("2330", "GH100 [H100 SXM5 80GB]", "NVIDIA H100 80GB HBM3", 81559)
+V100 = Gpu(
+    "1db1", "GV100GL [Tesla V100 SXM2]", "Tesla V100-SXM2-32GB", 32768,
+    pcie_gen=3, nvlinks=6, nvlink_gb_s=25.781, power_w=300, clocks_mhz=(135, 1530), bus_gb_s=130.0,
+)  # fmt: skip
+A100 = Gpu(
+    "20f1", "GA100 [A100 PCIe 40GB]", "NVIDIA A100-PCIE-40GB", 40960,
+    pcie_gen=4, nvlinks=0, nvlink_gb_s=0.0, power_w=250, clocks_mhz=(210, 1410), bus_gb_s=0.0,
+)  # fmt: skip
+H100 = Gpu(
+    "2330", "GH100 [H100 SXM5 80GB]", "NVIDIA H100 80GB HBM3", 81559,
+    pcie_gen=5, nvlinks=18, nvlink_gb_s=26.562, power_w=700, clocks_mhz=(345, 1980), bus_gb_s=480.0,
+)  # fmt: skip
+"""NVLinks: sources.md#gpus-of-the-lab, where the guesses among these numbers are named as well."""
 
 
 def gpu_of(model: HostModel) -> Gpu:

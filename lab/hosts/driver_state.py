@@ -27,6 +27,20 @@ _KERNEL: Final = re.compile(r"vmlinuz-(\d.*)")
 
 
 @dataclass(slots=True)
+class GpuFaults:
+    """What is wrong with GPUs of a host, each by its index."""
+
+    lost: set[int] = field(default_factory=set[int])
+    """They fell off the bus, and the driver does not reach them."""
+    pcie_gen: dict[int, int] = field(default_factory=dict[int, int])
+    """The generation that the PCIe link trains to; a reboot does not heal it."""
+    pcie_width: dict[int, int] = field(default_factory=dict[int, int])
+    """The lanes that the PCIe link trains to."""
+    uncorrected: dict[int, int] = field(default_factory=dict[int, int])
+    """ECC errors that were not corrected since the driver was loaded."""
+
+
+@dataclass(slots=True)
 class DriverState:
     """What of the drivers is neither a file nor a module's name."""
 
@@ -44,6 +58,7 @@ class DriverState:
     """Flavour of the GPU kernel modules: a V100 has no open ones."""
     gpu_version: str = "580.126.20"
     """Version of the GPU driver on the host's own disk; empty when it has none."""
+    gpus: GpuFaults = field(default_factory=GpuFaults)
 
 
 def kernels(root: Path) -> list[str]:

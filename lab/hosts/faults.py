@@ -9,6 +9,7 @@ from pathlib import Path
 from components.core.errors import UsageError
 from lab.hosts.docker_state import load_state, save_state
 from lab.hosts.driver_faults import DRIVER_WORDS, cause_driver_fault
+from lab.hosts.gpu_faults import GPU_WORDS, cause_gpu_fault
 from lab.hosts.host import LabHost
 from lab.hosts.links import card_link
 from lab.hosts.nic import DeviceRefusal, Nic
@@ -41,6 +42,10 @@ FORMS = """\
   secure-boot STATE          on, off, or enrolled: on, with the host's key confirmed at the console
   kernel-upgrade RELEASE     a newer kernel was installed; the next boot takes it
   gpu-driver VERSION KIND    another GPU driver (or none), its modules open or proprietary
+  gpu-lost GPU on|off        a GPU, by its index, fell off the bus
+  gpu-width GPU LANES        the PCIe link of a GPU trains to fewer lanes
+  gpu-gen GPU GENERATION     the PCIe link of a GPU trains to an older generation
+  gpu-ecc GPU COUNT          so many errors that ECC did not correct, until the next boot
   module-loaded MODULE       a kernel module that is no business of ours is loaded
   container-removed NAME     a container of Docker's is gone
   module-held MODULE on|off  a service holds a module: it cannot be unloaded
@@ -104,6 +109,7 @@ WORDS = {
     "vf-in-pod": 3,
     "container-removed": 1,
     **DRIVER_WORDS,
+    **GPU_WORDS,
     "rules-lost": 0,
     **PLATFORM_WORDS,
 }
@@ -131,6 +137,7 @@ def _plain_fault(host: LabHost, name: str, words: Sequence[str]) -> str:
         "power-cycle": lambda: _power_cycle(host, words[0]),
         "container-removed": lambda: _remove_container(host, words[0]),
         **{each: lambda: cause_driver_fault(host.model, name, words) for each in DRIVER_WORDS},
+        **{each: lambda: cause_gpu_fault(host.model, name, words) for each in GPU_WORDS},
         "rules-lost": lambda: _lose_rules(host),
         **{
             each: lambda: cause_platform_fault(host.model, host.config.user, name, words)

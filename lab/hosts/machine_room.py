@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -16,6 +16,8 @@ from lab.cloud.machines import Machines, Yard
 from lab.hosts import fuse_server
 from lab.hosts.compiled import CLIENT, compiled
 from lab.hosts.faults import cause_fault
+from lab.hosts.gpu_calls import call_on_gpus, gpu_pod
+from lab.hosts.gpu_faults import gpu_views
 from lab.hosts.host import LabHost
 from lab.hosts.lab_file import LabFile
 from lab.hosts.model import HostModel
@@ -28,7 +30,7 @@ from lab.infiniband.room import IbRoom
 from lab.mounts import MOUNT_DEADLINE_S, unmount
 from lab.physics.path import Between
 from lab.physics.probe import run as run_probe
-from lab.physics.request import NicDelta, dump_result, parse_request
+from lab.physics.request import NicDelta, ProbePod, dump_result, parse_request
 from lab.physics.sessions import join
 from lab.routing.fabric import make_routing
 from lab.sources.server import WEB, Sources
@@ -82,6 +84,7 @@ class Lab:
             "routes": self._routes,
             "nics": self._nics,
             "ports": self._ports,
+            "gpu_call": self._gpu_call,
         }
 
     async def start(self) -> None:
@@ -206,6 +209,10 @@ class Lab:
         views = self.host(str(request.get("host"))).nic_views()
         return {"nics": [plain_view(view) for view in views]}
 
+    def _gpu_call(self, request: Mapping[str, object]) -> Answer:
+        pod = gpu_pod(request)
+        return call_on_gpus(self.host(pod.node).model, pod, loaded=request.get("loaded") is True)
+
     def _routes(self, request: Mapping[str, object]) -> Answer:
         router = self.routing.routers.get(str(request.get("switch"))) if self.routing else None
         routes = router.routes() if router is not None else ()
@@ -298,6 +305,7 @@ class Lab:
 
     async def _run_probe(self, request: Mapping[str, object]) -> Answer:
         asked = parse_request(dict(request))
+        asked = replace(asked, pods=tuple(map(self._with_gpus, asked.pods)))
         nics = [view for host in self.hosts.values() for view in host.nic_views()]
         hcas = [view for host in self.hosts.values() for view in host.hca_views()]
         ports = self._port_views()
@@ -313,6 +321,10 @@ class Lab:
         for port_delta in result.port_deltas:
             count_port(self.switches[port_delta.switch], port_delta)
         return dump_result(result)
+
+    def _with_gpus(self, pod: ProbePod) -> ProbePod:
+        model = self.models.get(pod.node)
+        return replace(pod, gpu_views=gpu_views(model)[: pod.gpus]) if model else pod
 
     def _count_nic(self, delta: NicDelta) -> None:
         model = self.host(delta.host).model

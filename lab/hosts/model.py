@@ -168,6 +168,7 @@ class HostModel:
             if newer := kernels(self.root):
                 self.sysctls["kernel/osrelease"] = newer[-1]
             self.drivers.loaded = built_version(self.root, self.kernel)
+            self.drivers.gpus.uncorrected.clear()
             self.platform.boot(self.config, self.nvram_path.parent, acs_bridges(self.config))
             self.rdma_cm_devices.clear()
             self.hca_counters.clear()

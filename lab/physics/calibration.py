@@ -24,6 +24,9 @@ Nothing here is a free choice except where it says so:
   because the last layers' gradients hide behind nothing.
 - `HOROVOD_*`: NVIDIA's guide for DeepOps, ResNet-50 by Horovod's own benchmark over two
   DGX-1 and two such rails: 3756.0 images/s of 16 GPUs with 32 images each.
+- `HOST_TO_GPU_SHARE`, `GPU_TO_HOST_SHARE`: nvbandwidth on an H200 has 54.1 and 55.3 of the 63 GB/s
+  that its link carries. `NVLINK_COPY_SHARE` and `PCIE_BUS_SHARE` are choices
+  (sources.md#gpus-of-the-lab).
 - Socket transport: 4.69 GB/s, the largest of the recorded run over sockets (NCCL 2.28.3),
   shared by nothing: the lab's hosts have one management network.
 """
@@ -53,6 +56,12 @@ HOROVOD_IMAGES_S = 3756.0
 HOROVOD_RANKS = 16
 HOROVOD_BATCH = 32
 HOROVOD_RAILS = 2
+PCIE_LANE_GB_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938}
+"""By generation, of one lane and direction: PCI-SIG's rate less its line code."""
+HOST_TO_GPU_SHARE = 54.1 / 63
+GPU_TO_HOST_SHARE = 55.3 / 63
+NVLINK_COPY_SHARE = 0.85
+PCIE_BUS_SHARE = 0.7
 GRADIENT_BYTES = 25_557_032 * 4
 _BITS = 8
 

@@ -85,6 +85,11 @@ class FabricPath:
         return min(self.sender.hca.rate_gbit_s, self.receiver.hca.rate_gbit_s)
 
     @property
+    def rdma_mtu_bytes(self) -> int:
+        """What the subnet manager set."""
+        return MTU_BYTES
+
+    @property
     def efficiency(self) -> float:
         """Payload's share of the bytes on the wire."""
         return MTU_BYTES / (MTU_BYTES + WIRE_OVERHEAD_BYTES)

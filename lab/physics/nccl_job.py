@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from components.core.errors import UsageError
@@ -26,6 +26,10 @@ class Rank:
     number: int
     pod: ProbePod
     gpu: int
+    pid: int = 0
+    """Of the process that it is in, where that has several ranks."""
+    bus: str = ""
+    """The GPU's PCI bus, two hex digits; empty for the one that a DGX-1 has there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class NcclJob:
     searches: bool = False
     """Each rank looks for its node's InfiniBand adapters before it starts."""
     gpu_name: str = "Tesla V100-SXM2-32GB"
+    gpus_per_process: int = 1
 
     @property
     def collective(self) -> str:
@@ -80,13 +85,23 @@ def read_job(request: ProbeRequest) -> NcclJob:
     """
     launcher, workers = find_workers(request)
     call = find_tool(launcher.command, launcher.env, "_perf")
+    if int(option_value(call.arguments, "-g") or 1) != 1:
+        raise UsageError("the lab plays one GPU per rank (-g 1) between hosts")
+    asked = int(option_value(call.before, "-np", "-n") or sum(pod.gpus for pod in workers))
+    env = {**workers[0].env, **exported(call.before, launcher.env)}
+    job = job_of(call, env, place_ranks(workers, asked))
+    return replace(job, pods=workers, slots_asked=asked, gpu_name=gpu_name(request))
+
+
+def job_of(call: ToolCall, env: Mapping[str, str], ranks: tuple[Rank, ...]) -> NcclJob:
+    """What a program of nccl-tests is asked to do, on these ranks.
+
+    Raises:
+        UsageError: The lab does not play the program or its sizes.
+    """
     if call.tool.removesuffix("_mpi").removesuffix("_perf") not in COLLECTIVES:
         known = ", ".join(COLLECTIVES)
         raise UsageError(f"the lab plays {known} of nccl-tests, not {call.tool}")
-    if int(option_value(call.arguments, "-g") or 1) != 1:
-        raise UsageError("the lab plays one GPU per rank (-g 1)")
-    slots = sum(pod.gpus for pod in workers)
-    asked = int(option_value(call.before, "-np", "-n") or slots)
     factor, sizes = _sizes(call)
     return NcclJob(
         binary=call.tool,
@@ -96,12 +111,11 @@ def read_job(request: ProbeRequest) -> NcclJob:
         warmups=int(option_value(call.arguments, "-w") or _DEFAULT_WARMUPS),
         checked=(option_value(call.arguments, "-c") or "1") != "0",
         tagged="--tag-output" in call.before or option_value(call.before, "--output") == "tag",
-        env={**workers[0].env, **exported(call.before, launcher.env)},
-        ranks=place_ranks(workers, asked),
-        pods=workers,
-        slots_asked=asked,
+        env=env,
+        ranks=ranks,
+        pods=tuple({rank.pod.name: rank.pod for rank in ranks}.values()),
+        slots_asked=len(ranks),
         searches=_searches(call.before),
-        gpu_name=gpu_name(request),
     )
 
 

@@ -19,7 +19,7 @@ from lab.physics.request import ProbePod
 _NCCL_RELEASE = "2.28.3"
 _CUDA = "12.9"
 _CHANNELS_PER_RAIL = 2
-_FIRST_PID = 101
+FIRST_PID = 101
 _ECHOED = frozenset({"NCCL_NET_GDR_LEVEL", "NCCL_ALGO"})
 """Variables that NCCL repeats beside those of NET/IB."""
 _GPU_BUSES = ("06", "07", "0a", "0b", "85", "86", "89", "8a")
@@ -55,14 +55,16 @@ def render(job: NcclJob, lines: Iterable[Line], trailer: Sequence[str] = ()) -> 
 def opening(job: NcclJob) -> list[Line]:
     """From the version to the list of devices; rank 0 prints it."""
     checked = int(job.checked)
+    step = f"{job.factor}(factor)" if job.factor > 1 else "1048576(bytes)"
     major, minor, patch = release_of(job.ranks[0].pod)
     number = major * 10000 + minor * 100 + patch
     texts = [
         f"# nccl-tests version 2.19.6 nccl-headers={number} nccl-library={number}",
         f"# Collective test starting: {job.binary}",
         (
-            f"# nThread 1 nGpus 1 minBytes {job.sizes_bytes[0]} maxBytes {job.sizes_bytes[-1]} "
-            f"step: {job.factor}(factor) warmup iters: {job.warmups} iters: {job.iterations} "
+            f"# nThread 1 nGpus {job.gpus_per_process} minBytes {job.sizes_bytes[0]} "
+            f"maxBytes {job.sizes_bytes[-1]} step: {step} warmup iters: {job.warmups} "
+            f"iters: {job.iterations} "
             f"agg iters: 1 validation: {checked} graph: 0 unalign: 0"
         ),
         "#",
@@ -82,7 +84,8 @@ def release_of(pod: ProbePod) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-def _version(pod: ProbePod) -> str:
+def version(pod: ProbePod) -> str:
+    """The release of NCCL in a pod, as NCCL says it."""
     return f"NCCL version {pod.nccl or _NCCL_RELEASE}+cuda{_CUDA}"
 
 
@@ -90,12 +93,12 @@ def start_up(job: NcclJob, network: Network) -> list[Line]:
     """What every rank says until its communicator is complete."""
     lines: list[Line] = []
     if not job.verbose and job.env.get("NCCL_DEBUG", ""):
-        return [Line(0, _version(job.ranks[0].pod))]
+        return [Line(0, version(job.ranks[0].pod))]
     if not job.verbose:
         return lines
     for rank in job.ranks:
         texts = [
-            _version(rank.pod),
+            version(rank.pod),
             *(
                 f"{name} set by environment to {value}."
                 for name, value in sorted(job.env_of(rank.pod).items())
@@ -104,7 +107,7 @@ def start_up(job: NcclJob, network: Network) -> list[Line]:
             *_topology_lines(job, network, rank),
             "NET/Plugin: Could not find: libnccl-net.so",
             *_network_lines(job, network.devices.get(rank.pod.name, ())),
-            f"{_comm(job, rank)} - Init START",
+            f"{comm(job, rank)} - Init START",
         ]
         lines += [info(rank, text) for text in texts]
     return lines
@@ -123,7 +126,7 @@ def connections(job: NcclJob, network: Network) -> list[Line]:
         ends = network.devices.get(rank.pod.name, ())
         gdr = int(bool(ends) and all(uses_gdr(job, end) for end in ends))
         lines.append(info(rank, f"Connected all rings, use ring PXN 0 GDR {gdr}"))
-        lines.append(info(rank, f"{_comm(job, rank)} - Init COMPLETE"))
+        lines.append(info(rank, f"{comm(job, rank)} - Init COMPLETE"))
     return lines
 
 
@@ -320,7 +323,7 @@ def _time(time_us: float) -> str:
     return f"{time_us:.0f}"
 
 
-def _comm(job: NcclJob, rank: Rank) -> str:
+def comm(job: NcclJob, rank: Rank) -> str:
     """How NCCL names a communicator; its address and id are made from the names of the pods."""
     number = zlib.crc32("/".join(pod.name for pod in job.pods).encode())
     address = 0x5559_0000_0000 + rank.number * 0x40000
@@ -331,8 +334,8 @@ def _comm(job: NcclJob, rank: Rank) -> str:
 
 
 def _pid(rank: Rank) -> int:
-    return _FIRST_PID + rank.gpu
+    return rank.pid or FIRST_PID + rank.gpu
 
 
 def _bus(rank: Rank) -> str:
-    return _GPU_BUSES[rank.gpu % len(_GPU_BUSES)]
+    return rank.bus or _GPU_BUSES[rank.gpu % len(_GPU_BUSES)]

@@ -39,6 +39,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from components.core.errors import UsageError
+from lab.views import GpuView
 
 ProbeKind = Literal["perftest", "nccl", "mpirun", "deepspeed_scan"]
 AttachmentKind = Literal["vf", "pf", "hca"]
@@ -101,6 +102,8 @@ class ProbePod:
     """Files of the node that the pod has mounted, by their path in the pod."""
     nccl: str = ""
     """Release of NCCL in its image; empty for that of the recorded logs."""
+    gpu_views: tuple[GpuView, ...] = ()
+    """The GPUs that it holds; empty where only their number counts."""
 
 
 @dataclass(frozen=True, slots=True)

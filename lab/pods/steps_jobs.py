@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from components.acceptance.collect.cluster_jobs import KubernetesApi, ProbeRun, run_probe
+from components.acceptance.probes.perftest import RAIL_ADDRESS
 from components.jobs.plan import MPI_NAMESPACE
 from components.jobs.templates import number_objects
 from components.kubernetes.manifest import Body
@@ -29,6 +30,13 @@ _JOBS: Final = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
 _HELLO: Final = (
     'echo "rank $OMPI_COMM_WORLD_RANK on $(hostname) mtu $(cat /sys/class/net/net1/mtu)"'
 )
+
+
+def _with_command(pod: Body, call: str) -> Body:
+    """A planned pod that runs something else."""
+    changed: dict[str, Any] = json.loads(json.dumps(pod))
+    changed["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", call]
+    return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,20 @@ class Jobs:
         if limits != [real] * len(limits):
             raise StoryError(f"pods have {limits} KiB of locked memory, containerd {real}")
         return f"{seen.log.strip()}\nlocked memory in pods: {', '.join(limits)} (containerd's own)"
+
+    def pair(self) -> str:
+        """The plan's test between two nodes, as plain pods that ping in place of RDMA.
+
+        The client is made once its server has an address on the rail, as Multus wrote it down.
+        """
+        probes = self.site.plan.acceptance.probes
+        test = next(each.job for each in probes if each.job and each.probe.kind == "perftest")
+        calls = ("sleep 60", f"ping -c 3 -I net1 {RAIL_ADDRESS}")
+        pods = [_with_command(body, call) for body, call in zip(test.objects, calls, strict=True)]
+        ran = self._probe(pods, test.watched)
+        if not ran.succeeded or RAIL_ADDRESS in ran.log:
+            raise StoryError(f"the client does not reach its server: {ran.reason}\n{ran.log}")
+        return ran.log.strip().splitlines()[0]
 
     def run_job(self) -> str:
         """The plan's own MPIJob with a program that any machine can run in place of nccl-tests."""

@@ -61,6 +61,7 @@ class Story:
             ("addresses by DHCP, from a real server", Leases(site).by_dhcp),
             ("DNS and the MPI operator of the plan", jobs.install),
             ("the look at the image, locked memory", jobs.look),
+            ("a client that is given its server's address", jobs.pair),
             ("an MPIJob over real sshd", jobs.run_job),
             ("jobs that fail: exit codes and words", jobs.fail),
             ("DaemonSets changed and deleted by hand come back", life.repair),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from components.acceptance.collect.waits import Body
+from components.acceptance.collect.waits import NETWORK_STATUS, Body
 from components.core.errors import DeviceError
 
 Fate = Literal["succeeds", "fails", "runs", "unschedulable", "no_network", "no_image"]
@@ -73,11 +74,37 @@ class FakeCluster:
                 del self.objects[path]
                 return None
             return body
+        if body["kind"] == "Pod":
+            return self._plain_pod(path, body)
         return {**body, "status": {"conditions": self._conditions(path, body)}}
+
+    def _plain_pod(self, path: str, body: Body) -> Body:
+        """A pod without a job: it has its addresses at once, unless it gets no place or network."""
+        made = self._pod(body["metadata"]["name"], None, 0)
+        status = {**made["status"], "podIP": "10.42.0.7"}
+        ends = self._fate(path) in {"succeeds", "fails"}
+        if ends and self.looks[path] < 2:
+            status |= {"phase": "Running"}
+        if status["phase"] == "Failed":
+            status |= {"message": "it failed"}
+        metadata = {**body["metadata"]}
+        if status["phase"] == "Pending":
+            del status["podIP"]
+        else:
+            rail = {"name": "rdma/rail-0", "interface": "net1", "ips": ["10.10.111.7"]}
+            shown = json.dumps([{"name": "cbr0", "ips": ["10.42.0.7"], "default": True}, rail])
+            own = metadata.get("annotations", {})
+            metadata["annotations"] = {**own, NETWORK_STATUS: shown}
+        return {**body, "metadata": metadata, "status": status}
 
     def _listed(self, path: str) -> list[Body]:
         if "/events?" in path:
             return [*self.events, *self._sandbox_events()]
+        if "part-of" in path:
+            pods = [each for each in self.objects.items() if each[1]["kind"] == "Pod"]
+            for own, _ in pods:
+                self.looks[own] = self.looks.get(own, 0) + 1
+            return [self._plain_pod(own, body) for own, body in pods]
         return [] if self.events else self._pods(path.rpartition("%3D")[2])
 
     def text(self, path: str) -> str:
@@ -153,6 +180,8 @@ class FakeCluster:
         if fate == "no_image":
             waits = {"reason": "ImagePullBackOff", "message": NO_IMAGE}
         name = re.sub(r"-+", "-", f"{job}-{role or 'pod'}-{number}")
+        plain = any(path.endswith(f"/pods/{job}") for path in self.objects)
+        name = job if plain else name
         return {
             "metadata": {"name": name, "namespace": "default", "labels": labels, "uid": "own"},
             "status": {

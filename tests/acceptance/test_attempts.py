@@ -36,7 +36,7 @@ def run_script(name: str, folder: Path, *attempts: tuple[str, int]) -> tuple[int
         "[ -e $n.text ] || n=$((n - 1))\necho $n > n\ncat $n.text\nexit $(cat $n.status)\n"
     )
     tool.chmod(0o755)
-    script = "set -eu\n" + job_script(name).replace("ib_write_bw_call", str(tool))
+    script = f"set -eu\n{job_script(name)}run {tool}\n"
     script = script.replace("/tmp/perftest.log", f"{folder}/log").replace("sleep 2", "sleep 0")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""
@@ -87,7 +87,7 @@ def test_the_judge_sees_a_failed_attempt_before_a_good_one(words: str) -> None:
 
 def test_a_server_that_never_listens_is_given_up(tmp_path: Path) -> None:
     script = job_script("perftest_client")
-    assert "+ 120))" in script
+    assert "${patience:-120}" in script
     status, log = run_script("perftest_client", tmp_path, (NO_TCP + "\n", 1), (RETRY_EXCEEDED, 2))
     assert status == 2
     assert "attempt 1 ended with status 1: the server" in log

@@ -21,7 +21,9 @@ from tests.acceptance.fake_cluster import NO_VF, FakeCluster
 from tests.golden.site import load_example
 
 PLAN = make_plan(load_example("dgx-roce"), "dev").acceptance
-PERFTEST, NCCL = PLAN.probes[0], PLAN.probes[-1]
+PAIR = 2
+"""The place of the first perftest among the probes, after the looks at two nodes."""
+PODS = "/api/v1/namespaces/default/pods"
 DEADLINE_S = 60.0
 
 
@@ -42,7 +44,7 @@ def objects_of(number: int, run: int = 7) -> list[Body]:
     return list(number_objects(job_of(number).objects, run))
 
 
-def run_on(cluster: FakeCluster, probe: int = 0, run: int = 7) -> ProbeRun:
+def run_on(cluster: FakeCluster, probe: int = PAIR, run: int = 7) -> ProbeRun:
     objects = objects_of(probe, run)
     watched = objects[job_of(probe).watched]
     return run_probe(cluster, objects, watched, deadline_s=DEADLINE_S, clock=cluster.clock)
@@ -57,10 +59,10 @@ def test_a_job_that_ends_well(cluster: FakeCluster) -> None:
 def test_servers_are_created_before_their_clients(cluster: FakeCluster) -> None:
     run_on(cluster)
     posted = [path for verb, path in cluster.calls if verb == "POST"]
-    assert posted == ["/apis/batch/v1/namespaces/default/jobs"] * 2
+    assert posted == [PODS] * 2
     logs = [path for verb, path in cluster.calls if verb == "LOG"]
     assert len(logs) == 1
-    assert "-c-7-" in logs[0]
+    assert logs[0].endswith("-c-7/log")
 
 
 def test_an_mpi_job_gives_the_launchers_log_only(cluster: FakeCluster) -> None:
@@ -70,13 +72,14 @@ def test_an_mpi_job_gives_the_launchers_log_only(cluster: FakeCluster) -> None:
     assert logs == ["/api/v1/namespaces/default/pods/nccl-all-reduce-7-launcher-0/log"]
 
 
-@pytest.mark.parametrize("probe", [0, -1])
+@pytest.mark.parametrize("probe", [PAIR, -1])
 def test_a_job_that_fails_has_a_reason_and_still_a_log(cluster: FakeCluster, probe: int) -> None:
     cluster.fates = {"perftest": "fails", "nccl": "fails"}
     ran = run_on(cluster, probe)
     assert (ran.ended, ran.succeeded, ran.log) == (True, False, "the log\n")
-    server = "; perftest-rail-0-gpu01-gpu02-s-7: the log" if probe == 0 else ""
-    assert ran.reason == f"BackoffLimitExceeded it failed{server}"
+    server = "perftest-rail-0-gpu01-gpu02-s-7: the log"
+    said = {PAIR: f"it failed; {server}", -1: "BackoffLimitExceeded it failed"}
+    assert ran.reason == said[probe]
     assert cluster.objects == {}
 
 
@@ -95,8 +98,9 @@ def test_a_server_that_waits_for_a_vf_explains_a_client_that_never_ends(
 ) -> None:
     cluster.fates = {"-s-7": "unschedulable", "-c-7": "runs"}
     ran = run_on(cluster)
-    assert ran.reason.startswith("pod perftest-rail-0-gpu01-gpu02-s-7-pod-0 is not scheduled")
-    assert ran.log == "the log\n"
+    server = "pod perftest-rail-0-gpu01-gpu02-s-7 is not scheduled"
+    assert ran.reason.startswith(f"its server has no address: {server}")
+    assert [path for verb, path in cluster.calls if verb == "POST"] == [PODS], "no client is made"
 
 
 TAINTED = "0/2 nodes are available: 2 node(s) had untolerated taint {team: a}."
@@ -112,15 +116,13 @@ def test_a_taint_is_named_in_the_schedulers_words(
     monkeypatch.setattr(fake_cluster, "NO_VF", TAINTED)
     cluster.fates = {"perftest": "unschedulable"}
     ran = run_on(cluster)
-    assert ran.reason == f"pod perftest-rail-0-gpu01-gpu02-s-7-pod-0 is not scheduled: {TAINTED}"
+    server = "pod perftest-rail-0-gpu01-gpu02-s-7 is not scheduled"
+    assert ran.reason == f"its server has no address: {server}: {TAINTED}"
 
 
-@pytest.mark.parametrize(
-    ("probe", "owner"),
-    [(0, "perftest-rail-0-gpu01-gpu02-s-7"), (-1, "nccl-all-reduce-7-launcher")],
-)
-def test_a_quota_that_lets_no_pod_in_is_named(cluster: FakeCluster, probe: int, owner: str) -> None:
-    """The Job's controller and the MPI operator write such an event; there is no pod to look at."""
+def test_a_quota_that_lets_no_pod_in_is_named(cluster: FakeCluster) -> None:
+    """The MPI operator writes such an event; there is no pod to look at."""
+    probe, owner = -1, "nccl-all-reduce-7-launcher"
     cluster.fates = {"perftest": "runs", "nccl": "runs"}
     named = {"kind": "Job", "name": owner}
     cluster.events = [
@@ -190,8 +192,8 @@ def test_a_worker_that_failed_says_why_its_job_never_ended(
 
 @pytest.mark.parametrize("slow_to_go", [0, 3])
 def test_what_a_killed_run_left_is_removed_first(cluster: FakeCluster, slow_to_go: int) -> None:
-    for body in objects_of(0):
-        cluster.post("/apis/batch/v1/namespaces/default/jobs", body)
+    for body in objects_of(PAIR):
+        cluster.post(PODS, body)
     cluster.calls.clear()
     cluster.slow_to_go = slow_to_go
     ran = run_on(cluster)
@@ -201,7 +203,7 @@ def test_what_a_killed_run_left_is_removed_first(cluster: FakeCluster, slow_to_g
 
 
 def test_leftovers_that_do_not_go_away_are_named(cluster: FakeCluster) -> None:
-    cluster.post("/apis/batch/v1/namespaces/default/jobs", objects_of(0)[0])
+    cluster.post(PODS, objects_of(PAIR)[0])
     cluster.slow_to_go = 1000
     ran = run_on(cluster)
     assert (ran.ended, ran.succeeded) == (False, False)
@@ -224,8 +226,8 @@ def test_a_refused_object_is_a_reason_and_no_crash(cluster: FakeCluster) -> None
 
 
 def test_what_cannot_be_deleted_is_named_and_the_result_stands(cluster: FakeCluster) -> None:
-    objects = objects_of(0)
-    first = f"DELETE /apis/batch/v1/namespaces/default/jobs/{objects[0]['metadata']['name']}"
+    objects = objects_of(PAIR)
+    first = f"DELETE {PODS}/{objects[0]['metadata']['name']}"
     original = cluster.post
 
     def post(path: str, body: Body) -> None:

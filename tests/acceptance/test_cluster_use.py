@@ -19,7 +19,7 @@ from components.jobs.templates import number_objects
 from tests.golden.site import load_example
 
 PLAN = plan_probes(load_example("dgx-roce"))
-PERFTEST, _, NCCL = (number_objects(job.objects, 1) for job in PLAN.jobs)
+_, _, PERFTEST, _, NCCL = (number_objects(job.objects, 1) for job in PLAN.jobs)
 READY = {"type": "Ready", "status": "True"}
 OFFERS = {
     "nvidia.com/gpu": "8",
@@ -125,8 +125,7 @@ def test_a_taint_that_the_pods_tolerate_closes_no_node(
 ) -> None:
     objects = copy.deepcopy(PERFTEST)
     for body in objects:
-        if body["kind"] == "Job":
-            cast("Any", body)["spec"]["template"]["spec"]["tolerations"] = [toleration]
+        cast("Any", body)["spec"]["tolerations"] = [toleration]
     found = why([node("gpu01"), node("gpu02", taints=[TAINT])], [], objects)
     assert (found is not None and found[0] == "closed") is closed
 

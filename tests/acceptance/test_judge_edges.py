@@ -199,13 +199,13 @@ def test_a_frameworks_transport_is_asked_of_its_nccl() -> None:
     rows = (DeepSpeedRow(size_bytes=GIB, duration_us=1.0, busbw_gbit_s=100.0),)
     log = DeepSpeedLog(collective="all_reduce", devices=16, rows=rows, resolved=("w0", "w1", "w0"))
     found = judge_scan(item("deepspeed_scan", deepspeed=log), log, limits)
-    assert one(found, "completeness") == ("passed", "1 sizes", "1 rows")
+    assert one(found, "completeness") == ("passed", "1 size", "1 row")
     assert one(found, "dns")[0] == "passed"
     assert one(found, "ranks") == ("passed", "16 devices", "16 devices")
     assert one(found, "transport") == ("error", "roce", "not shown")
     assert one(found, "bandwidth") == ("passed", "busbw >= 100 Gb/s", "100.00 Gb/s at 1 GiB")
     any_size = judge_scan(item("deepspeed_scan", deepspeed=log), log, Limits())
-    assert one(any_size, "completeness") == ("passed", "a table with a result", "1 rows")
+    assert one(any_size, "completeness") == ("passed", "a table with a result", "1 row")
     assert one(any_size, "bandwidth")[1] == "busbw >= 0 Gb/s"
     sockets = nccl(channels=Channels(net={"Socket": 4}))
     shown = judge_scan(item("deepspeed_scan", deepspeed=log, nccl=sockets), log, limits)

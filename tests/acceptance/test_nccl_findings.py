@@ -52,7 +52,7 @@ def log(**changes: Any) -> NcclLog:  # noqa: ANN401 - any field of a log
 @pytest.mark.parametrize(
     ("changes", "verdict", "actual", "detail"),
     [
-        ({}, "passed", "0 wrong values", "checked in 1 rows"),
+        ({}, "passed", "0 wrong values", "checked in 1 row"),
         ({"out_of_bounds": 3}, "failed", "3 wrong values", "data were corrupted"),
         ({"rows": (row(wrong=2), row(wrong=5))}, "failed", "7 wrong values", "data were corrupted"),
         (
@@ -66,7 +66,7 @@ def log(**changes: Any) -> NcclLog:  # noqa: ANN401 - any field of a log
             {"rows": (row(wrong=None, error=5e-7),)},
             "passed",
             "0 wrong values",
-            "checked in 1 rows",
+            "checked in 1 row",
         ),
         (
             {"rows": (row(wrong=None, error=0.5),)},
@@ -192,7 +192,7 @@ def found_of(check: str, seen: NcclLog, asked: NcclAsked) -> Finding | None:
     ("ranks", "members", "verdict", "actual"),
     [
         (RANKS, MEMBERS, "passed", "4 ranks on 2 hosts (w0, w1)"),
-        (RANKS[:2], MEMBERS, "failed", "2 ranks on 1 hosts (w0)"),
+        (RANKS[:2], MEMBERS, "failed", "2 ranks on 1 host (w0)"),
         (RANKS, Members(4, 2, frozenset({"w0", "w9"}), 2), "failed", "4 ranks on 2 hosts (w0, w1)"),
         (RANKS, Members(4, 2, frozenset(), 2), "passed", "4 ranks on 2 hosts (w0, w1)"),
         (RANKS, Members(4, 3, frozenset(), 2), "failed", "4 ranks on 2 hosts (w0, w1)"),

@@ -8,6 +8,7 @@ import pytest
 
 from components.acceptance.judge.nccl_whole import completeness_of, count_ranks, is_alone
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, RankLine, Sizes
+from components.core.plain_text import counted
 
 GIB: Final = 1 << 30
 _LIST_LOST: Final = "lines of the list were lost"
@@ -42,7 +43,7 @@ def log(**changes: Any) -> NcclLog:  # noqa: ANN401 - any field of a log
 
 
 def test_a_whole_run() -> None:
-    assert completeness_of(log()) == ("passed", "1 rows and the footer", "")
+    assert completeness_of(log()) == ("passed", "1 row and the footer", "")
 
 
 @pytest.mark.parametrize(
@@ -63,22 +64,22 @@ def test_a_whole_run() -> None:
         ),
         (
             {"has_footer": False},
-            ("error", "cut off: the footer is missing", "1 rows before the cut"),
+            ("error", "cut off: the footer is missing", "1 row before the cut"),
         ),
         (
             {"has_footer": False, "nranks": 5},
-            ("error", "cut off: the footer is missing", "1 rows before the cut"),
+            ("error", "cut off: the footer is missing", "1 row before the cut"),
         ),
         (
             {"nranks": 4, "init_complete": 1},
-            ("passed", "1 rows and the footer", "1 of 4 ranks say that they started"),
+            ("passed", "1 row and the footer", "1 of 4 ranks say that they started"),
         ),
         (
             {"nranks": 4, "init_complete": 3},
-            ("passed", "1 rows and the footer", "3 of 4 ranks say that they started"),
+            ("passed", "1 row and the footer", "3 of 4 ranks say that they started"),
         ),
-        ({"nranks": 4, "init_complete": 4}, ("passed", "1 rows and the footer", "")),
-        ({"nranks": 4, "init_complete": 0}, ("passed", "1 rows and the footer", "")),
+        ({"nranks": 4, "init_complete": 4}, ("passed", "1 row and the footer", "")),
+        ({"nranks": 4, "init_complete": 0}, ("passed", "1 row and the footer", "")),
         (
             {"ranks": ranks(0, 1, 3)},
             ("error", "3 ranks in the list, and rank 2 is missing", _LIST_LOST),
@@ -95,7 +96,7 @@ def test_a_whole_run() -> None:
             {"nranks": 5},
             ("error", "4 ranks in the list, 5 by NCCL", "lines were lost"),
         ),
-        ({"nranks": 3}, ("passed", "1 rows and the footer", "")),
+        ({"nranks": 3}, ("passed", "1 row and the footer", "")),
     ],
 )
 def test_what_is_said_of_a_run(changes: dict[str, Any], said: tuple[str, str, str]) -> None:
@@ -118,7 +119,7 @@ def test_an_excerpt_of_a_document(changes: dict[str, Any], verdict: str) -> None
     said = completeness_of(log(**(quoted | changes)))
     assert said[0] == verdict
     if changes == {}:
-        assert said[1:] == ("an excerpt with 1 rows", "its start and end are not shown")
+        assert said[1:] == ("an excerpt with 1 row", "its start and end are not shown")
 
 
 def test_an_excerpt_whose_values_were_not_checked_is_none() -> None:
@@ -131,9 +132,9 @@ def test_an_excerpt_whose_values_were_not_checked_is_none() -> None:
 @pytest.mark.parametrize(
     ("started", "ended", "nranks", "said"),
     [
-        (4, 4, 4, ("passed", "1 results, 4 of 4 communicators ended", _OTHER)),
-        (4, 5, None, ("passed", "1 results, 5 of 4 communicators ended", _OTHER)),
-        (1, 1, 4, ("passed", "1 results, 1 of 1 communicators ended", _OTHER)),
+        (4, 4, 4, ("passed", "1 result, 4 of 4 communicators ended", _OTHER)),
+        (4, 5, None, ("passed", "1 result, 5 of 4 communicators ended", _OTHER)),
+        (1, 1, 4, ("passed", "1 result, 1 of 1 communicators ended", _OTHER)),
         (2, 2, 4, _NOT_ENDED),
         (3, 3, 4, _NOT_ENDED),
         (4, 3, 4, _NOT_ENDED),
@@ -228,9 +229,8 @@ def test_every_size_that_was_asked_for_has_its_row(
 ) -> None:
     least, most, factor, step = asked
     wanted = Sizes(least_bytes=least, most_bytes=most, factor=factor, step_bytes=step)
-    said = sized(*sizes, asked=wanted)
-    footer = ("passed", f"{len(sizes)} rows and the footer", "")
-    assert said == (footer if what is None else ("error", what, more))
+    footer = ("passed", f"{counted(len(sizes), 'row')} and the footer", "")
+    assert sized(*sizes, asked=wanted) == (footer if what is None else ("error", what, more))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_every_size_that_was_asked_for_has_its_row(
 )
 def test_sizes_grow_by_one_step(sizes: tuple[int, ...], what: str | None) -> None:
     """Four ranks round a size down by up to 64 B; sizes of up to 1,024 B are not looked at."""
-    passed = ("passed", f"{len(sizes)} rows and the footer", "")
+    passed = ("passed", f"{counted(len(sizes), 'row')} and the footer", "")
     assert sized(*sizes) == (passed if what is None else ("error", what, "sizes grow by one step"))
 
 
@@ -278,10 +278,10 @@ def test_sizes_grow_by_one_step(sizes: tuple[int, ...], what: str | None) -> Non
 def test_sizes_that_begin_again_are_the_same(sizes: tuple[int, ...], begins: int | None) -> None:
     said = sized(*sizes)
     if begins is None:
-        assert said == ("passed", f"{len(sizes)} rows and the footer", "")
+        assert said == ("passed", f"{counted(len(sizes), 'row')} and the footer", "")
     else:
-        more = "and are not those of the first time"
-        assert said == ("error", f"sizes begin again at {begins} B", more)
+        words = f"sizes begin again at {begins} B"
+        assert said == ("error", words, "and are not those of the first time")
 
 
 def test_the_parts_of_ranks_widen_what_a_size_may_lack() -> None:
@@ -317,7 +317,7 @@ def test_bus_bandwidth_follows_from_bandwidth_and_ranks(
     said = completeness_of(log(rows=(row(GIB, algbw, busbw),)))
     what = f"a bus bandwidth that contradicts its row: {busbw:g} of {algbw:g} GB/s at {GIB} B"
     wrong = ("error", what, "4 ranks: factor 1.5")
-    assert said == (("passed", "1 rows and the footer", "") if passes else wrong)
+    assert said == (("passed", "1 row and the footer", "") if passes else wrong)
 
 
 def test_the_row_that_contradicts_itself_is_named() -> None:
@@ -373,7 +373,7 @@ def test_where_no_rank_is_listed_some_number_of_ranks_must_fit(
     shown = tuple(row(GIB, algbw, busbw) for algbw, busbw in rows)
     said = completeness_of(log(collective=collective, ranks=(), rows=shown))
     if passes:
-        assert said == ("passed", f"{len(rows)} rows and the footer", "")
+        assert said == ("passed", f"{counted(len(rows), 'row')} and the footer", "")
     else:
         what = "bus bandwidths that fit no number of ranks"
         assert said == ("error", what, "rows were changed, or are of several runs")

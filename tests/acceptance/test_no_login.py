@@ -46,7 +46,7 @@ def test_switches_alone_prove_the_class_and_the_rest_is_named(spec: ClusterSpec)
         words = "not proven: counters, driver, firmware and settings of its cards: no login"
         assert f"proof {name}" in table
         assert words in table
-    assert table.endswith("acceptance passed: 1 probes planned, 2 things not proven\n")
+    assert table.endswith("acceptance passed: 1 probe planned, 2 things not proven\n")
 
 
 def test_a_wrong_class_at_the_switch_still_fails(spec: ClusterSpec) -> None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import Limits, Probe, ProbeEvidence
+from components.acceptance.judge.log import judge_node_text
 from components.acceptance.judge.node import below_siblings, judge_node
 from components.acceptance.judge.site import judge_probe
-from components.acceptance.judge.verdict import overall_verdict
 from components.acceptance.logs.log_model import ParseProblem
-from components.acceptance.logs.node import NodeLog, parse_node_log
+from components.acceptance.logs.node import MARK, NodeLog, parse_node_log
 
 RECORDED = Path(__file__).with_name("recorded") / "node"
 GOOD = (RECORDED / "node_burn.log").read_text()
@@ -51,6 +51,50 @@ def test_a_recorded_healthy_gpu_has_no_fault(name: str) -> None:
     assert {verdict for verdict, _ in rows.values()} <= {"passed", "skipped"}
     assert rows["gpus"] == ("passed", "1")
     assert rows["gpu memory"][0] == "passed"
+
+
+TWO_GPUS: Mapping[str, tuple[int, Mapping[str, str]]] = {
+    # name: exit code of `judge node`, and the rows that do not pass with what they say
+    "two_gpus_nccl": (0, {}),
+    "two_gpus_no_p2p": (1, {"transport": "SHM", "bandwidth": "27.18"}),
+    "two_gpus_beside_others": (1, {"bandwidth": "157.42"}),
+    "two_gpus_killed": (1, {"run": "Killed", "load": "137"}),
+    "two_gpus_no_program": (1, {"load": "127", "gpu clocks": "no load"}),
+    "two_gpus_no_cuda": (
+        1,
+        {
+            "run": "no CUDA-capable",
+            "load": "2",
+            "copy of any kind": "CUDA_ERROR_NO_DEVICE",
+            "gpu clocks": "no load",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "said"), TWO_GPUS.items())
+def test_a_node_of_two_gpus_gets_the_verdict_of_its_load(
+    name: str, said: tuple[int, Mapping[str, str]]
+) -> None:
+    verdict = judge_node_text((RECORDED / f"{name}.log").read_text(), 2)
+    odd = {row.check: row.actual for row in verdict.findings if row.verdict != "passed"}
+    assert (verdict.exit_code, odd.keys()) == (said[0], said[1].keys())
+    assert all(text in odd[check] for check, text in said[1].items())
+
+
+def test_a_slow_load_on_one_host_is_not_blamed_on_its_rails() -> None:
+    for name in ("two_gpus_no_p2p", "two_gpus_beside_others"):
+        found = judge_node_text((RECORDED / f"{name}.log").read_text(), 2).findings
+        step = next(row.next_step for row in found if row.check == "bandwidth")
+        assert "rail" not in step
+        assert "nvidia-smi" in step
+
+
+def test_two_gpus_show_every_nvlink_and_each_way_between_them() -> None:
+    rows = _rows((RECORDED / "two_gpus_nccl.log").read_text(), 2)
+    assert rows["nvlink"] == ("passed", "36 links at 26.562 GB/s")
+    assert rows["nvlink errors"] == ("passed", "none; 0 replays")
+    assert rows["copy GPU to GPU"] == ("passed", "393.7 to 393.8 GB/s")
 
 
 def _judged(name: str, text: str, gpus: int) -> list[tuple[str, str]]:
@@ -156,6 +200,12 @@ def test_a_link_that_is_down_or_slow_is_named(state: str, said: str) -> None:
     assert said in actual
 
 
+def test_nvlinks_that_are_all_inactive_prove_nothing() -> None:
+    links = LINKS.replace("26.562 GB/s", "<inactive>")
+    verdict, actual = _rows(_with_links(GOOD, links, ERRORS))["nvlink"]
+    assert (verdict, "all 18 are inactive" in actual) == ("skipped", True)
+
+
 def test_errors_of_a_link_count_only_as_far_as_they_grew() -> None:
     old = _with_links(GOOD, LINKS, ERRORS.replace("Link 7: CRC Errors: 0", "Link 7: CRC Errors: 5"))
     assert _rows(old)["nvlink errors"][0] == "passed"
@@ -169,6 +219,45 @@ def test_a_gpu_20_percent_below_its_siblings_fails_above_the_floor() -> None:
     assert below_siblings(values) == []
     assert below_siblings(values | {"GPU 3": 79.0}) == ["GPU 3: 79, the median is 100"]
     assert below_siblings({"GPU 0": 100.0, "GPU 1": 10.0}) == []
+
+
+MESH = (
+    "x1122...", "1x21.2..", "12x2..1.", "212x...1", "2...x112", ".2..1x21", "..1.12x2", "...1212x",
+)  # fmt: skip
+"""NVLinks between two GPUs of a DGX-1, which has no NVSwitch."""
+SWITCHED = tuple("8" * n + "x" + "8" * (7 - n) for n in range(8))
+
+
+def _copies(links: Sequence[str], slow_from: int = 8, slow_to: int = 8) -> tuple[str, str]:
+    """The verdict on copies between GPUs: 20 GB/s of each NVLink, 12 of a slow GPU's."""
+    matrix = [
+        [
+            str((12 if row == slow_from or column == slow_to else 20) * int(each))
+            if each.isdigit()
+            else "N/A"
+            for column, each in enumerate(line)
+        ]
+        for row, line in enumerate(links)
+    ]
+    test = {"name": "device_to_device_memcpy_read_ce", "status": "Passed"}
+    text = json.dumps({"testcases": [{**test, "bandwidth_matrix": matrix}]})
+    looks = _many(re.sub(r"railyard-node: nvbandwidth .*\n", "", GOOD), 8)
+    return _rows(f"{looks}\nrailyard-node: nvbandwidth {text}\n", 8)["copy GPU to GPU"]
+
+
+def test_gpus_of_a_mesh_share_one_nvlink_or_two() -> None:
+    assert _copies(MESH) == ("passed", "20.0 to 40.0 GB/s")
+    assert _copies(SWITCHED) == ("passed", "160.0 to 160.0 GB/s")
+
+
+@pytest.mark.parametrize("links", [MESH, SWITCHED], ids=["mesh", "switched"])
+@pytest.mark.parametrize("slow", [(3, 8), (8, 3), (3, 3)], ids=["from", "to", "both"])
+def test_a_slow_gpu_of_a_mesh_or_a_switch_is_named(
+    links: Sequence[str], slow: tuple[int, int]
+) -> None:
+    verdict, actual = _copies(links, *slow)
+    assert verdict == "failed"
+    assert all("GPU 3" in part for part in actual.split("; "))
 
 
 def _dcgm(value: object) -> str:
@@ -193,16 +282,29 @@ def test_dcgm_of_both_generations(result: object, verdict: str) -> None:
     assert _rows(_dcgm(whole))["dcgm"][0] == verdict
 
 
-def test_no_cut_of_a_good_log_is_a_pass() -> None:
-    """A log that ends early has no look after the load."""
-    lines = GOOD.splitlines()
-    last = max(place for place, line in enumerate(lines) if "begin after" in line)
-    for end in range(1, last + 1, 3):
-        log = parse_node_log("\n".join(lines[:end]))
-        assert isinstance(log, NodeLog)
-        probe = Probe(name="n", kind="node", rails=(), nodes=("gpu01",), ranks=1)
-        found = judge_node(ProbeEvidence(probe=probe, outcome="completed"), log)
-        assert overall_verdict(found) in ("failed", "error")
+@pytest.mark.parametrize(("name", "gpus"), [("node_burn", 1), ("two_gpus_nccl", 2)])
+def test_no_cut_of_a_good_log_is_a_pass(name: str, gpus: int) -> None:
+    """A log that ends early does not have all of the look after the load."""
+    lines = (RECORDED / f"{name}.log").read_text().partition(f"{MARK}phase end")[0].splitlines()
+    ends = [*range(1, len(lines), 7), *range(len(lines) - 3, len(lines) + 1)]
+    passed = [end for end in ends if _exit_code("\n".join(lines[:end]), gpus) == 0]
+    assert passed == []
+
+
+def _exit_code(text: str, gpus: int) -> int:
+    return judge_node_text(text, gpus).exit_code
+
+
+def test_an_nvlink_that_is_not_shown_after_the_load_is_missed() -> None:
+    whole = (RECORDED / "two_gpus_nccl.log").read_text()
+    before, after = whole.rsplit("begin after", 1)
+    none = re.sub(r"railyard-node: nvlink \t Link .*\n", "", after)
+    one = after.replace("railyard-node: nvlink \t Link 7: 26.562 GB/s\n", "", 1)
+    assert none != after != one
+    for text, gone in ((none, "GPU 1 link 17"), (one, "GPU 0 link 7")):
+        verdict, actual = _rows(f"{before}begin after{text}", 2)["nvlink"]
+        assert verdict == "failed"
+        assert f"{gone} is not shown any more" in actual
 
 
 @pytest.mark.parametrize("text", ["", "nothing of the kind\n", "\x00" * 50])

@@ -22,8 +22,10 @@ def hops(probe: ProbePlan, direction: str) -> list[str]:
     ]
 
 
-def test_a_perftest_per_rail_and_one_all_reduce() -> None:
+def test_the_gpus_a_perftest_per_rail_and_one_all_reduce() -> None:
     assert [(probe.probe.kind, probe.probe.rails) for probe in plan().probes] == [
+        ("node", ()),
+        ("node", ()),
         ("perftest", ("rail-0",)),
         ("perftest", ("rail-1",)),
         ("nccl", ("rail-0", "rail-1")),
@@ -31,7 +33,7 @@ def test_a_perftest_per_rail_and_one_all_reduce() -> None:
 
 
 def test_the_hops_of_a_perftest_lie_in_order_on_its_one_direction() -> None:
-    probe = plan().probes[1]
+    probe = plan().probes[3]
     assert {hop.direction for hop in probe.hops} == {"gpu01 -> gpu02"}
     assert hops(probe, "gpu01 -> gpu02") == [
         "rail-1 sender_nic gpu01 enp132s0",
@@ -112,14 +114,14 @@ def test_a_host_without_a_cable_has_no_switch_hop() -> None:
     switch = SPEC.switches[0]
     ports = {name: port for name, port in switch.ports.items() if name != "1/3"}
     spec = changed_spec(SPEC, switches=(switch.model_copy(update={"ports": ports}),))
-    assert [hop.role for hop in plan(spec).probes[0].hops] == [
+    assert [hop.role for hop in plan(spec).probes[2].hops] == [
         "sender_nic",
         "switch_ingress",
         "receiver_nic",
     ]
 
 
-def test_one_memlock_job_a_worker() -> None:
+def test_one_memlock_pod_a_worker() -> None:
     planned = plan()
     assert planned.workers == ("gpu01", "gpu02")
     assert len(planned.memlock) == len(planned.workers)

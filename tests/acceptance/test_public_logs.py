@@ -56,6 +56,15 @@ NCCL = {
     "h100x2_two_threads": ("nvlink", 282.4, 282.5),
     "h100_tree_mixed_tagged": ("socket", 2.0, 2.1),
     "h100_values_unchecked": (None, 1.8, 1.9),
+    "h200x2_all_gather": ("nvlink", 266.4, 266.5),
+    "h200x2_alltoallv": ("nvlink", 179.9, 180.0),
+    "h200x2_beside_others": ("nvlink", 123.4, 123.5),
+    "h200x2_gather": ("nvlink", 368.4, 368.5),
+    "h200x2_host_ids": ("socket", 2.8, 2.9),
+    "h200x2_host_names": ("socket", 1.79, 1.81),
+    "h200x2_mpi_all_reduce": ("nvlink", 329.5, 329.6),
+    "h200x2_mpi_no_p2p": (None, 23.5, 23.6),
+    "h200x2_reduce_scatter": ("nvlink", 272.4, 272.5),
 }
 FAILED = {
     # name: exit code, what its report must name
@@ -72,6 +81,19 @@ FAILED = {
     "h100x2_killed": (4, "no result row"),
     "h100x2_no_gpu_memory": (1, "`nvidia-smi` names who has it"),
     "h100x2_three_gpus": (1, "3 requested but only 2"),
+    "h200x2_as_root": (1, "--allow-run-as-root"),
+    "h200x2_no_algorithm": (1, "NCCL_ALGO or NCCL_PROTO"),
+    "h200x2_no_network": (1, "NCCL_NET"),
+    "h200x2_no_program": (1, "lacks the program"),
+    "h200x2_no_slots": (1, "more ranks than GPU slots"),
+    "h200x2_no_slots_left": (1, "more ranks than GPU slots"),
+    "h200x2_one_gpu_twice": (1, "two ranks got one GPU"),
+    "h200x2_rank_crashed": (1, "exited on signal 11"),
+    "h200x2_rank_killed": (1, "exited on signal 9"),
+    "h200x2_too_large": (1, "an argument that the program does not take"),
+    "h200x2_two_releases": (1, "different releases of NCCL"),
+    "h200x2_unknown_algorithm": (1, "NCCL_ALGO or NCCL_PROTO"),
+    "h200x2_unknown_option": (1, "an argument that the program does not take"),
     "h200x4_no_interface": (1, "no socket interface"),
 }
 PERFTEST = {
@@ -92,8 +114,9 @@ def test_every_file_is_judged_here() -> None:
     there = {path.stem for path in RECORDED.glob("perftest/*.txt")}
     assert there == {*PERFTEST, "aks_read_lat", "rxe_clock_unknown"}
     readme = (RECORDED / "README.md").read_text()
-    shown = [name for name in (*NCCL, *PERFTEST) if not name.startswith(("h100_", "h100x2_"))]
-    assert all(name in readme for name in (*shown, "h100_*.txt", "h100x2_*.txt"))
+    families = ("h100_", "h100x2_", "h200x2_")
+    shown = [name for name in (*NCCL, *PERFTEST) if not name.startswith(families)]
+    assert all(name in readme for name in (*shown, *(f"{family}*.txt" for family in families)))
 
 
 @pytest.mark.parametrize(("name", "said"), NCCL.items())
@@ -117,6 +140,20 @@ def test_json_of_a_real_run() -> None:
     assert judge_nccl_text(text.replace("1.024275", "2.0")).exit_code == 4
 
 
+def test_json_of_one_process_names_one_of_its_two_gpus() -> None:
+    """nccl-tests 2.19.6 lists rank 0 alone: how many there were is not known, and no failure."""
+    text = (RECORDED / "nccl" / "h200x2_iterations.json").read_text()
+    assert judge_nccl_text(text, None, 327.3).exit_code == 0
+    assert judge_nccl_text(text, None, 327.4).exit_code == 1
+    assert judge_nccl_text(text, "nvlink").exit_code == 4
+
+
+@pytest.mark.parametrize("way", ["ib", "roce", "nvlink"])
+@pytest.mark.parametrize("name", ["h200x2_host_ids", "h200x2_host_names"])
+def test_sockets_between_pretended_hosts_pass_as_nothing_else(name: str, way: Expectation) -> None:
+    assert judge_nccl_text(load_nccl(name), way).exit_code == 1
+
+
 @pytest.mark.parametrize(("name", "said"), PERFTEST.items())
 def test_perftest(name: str, said: tuple[PerftestLink | None, float, float]) -> None:
     text, (link, under, over) = load_perftest(name), said
@@ -131,7 +168,8 @@ def test_latency_and_a_clock_that_is_not_known() -> None:
 
 
 def test_no_public_log_proves_a_transport_that_it_does_not_show() -> None:
-    within = {"h100x2_no_p2p", "h100x2_one_channel"}  # these show one: the memory of the host
+    # These show one: the memory of the host.
+    within = {"h100x2_no_p2p", "h100x2_one_channel", "h200x2_mpi_no_p2p"}
     silent = [name for name, (way, *_) in NCCL.items() if way is None and name not in within]
     for name in silent:
         text = load_nccl(name)
@@ -145,6 +183,8 @@ def test_no_public_log_proves_a_transport_that_it_does_not_show() -> None:
         ("h100x2_no_p2p", "socket", 1),
         ("h100x2_one_channel", "nvlink", 4),
         ("h100x2_one_channel", "roce", 1),
+        ("h200x2_mpi_no_p2p", "nvlink", 1),
+        ("h200x2_mpi_no_p2p", "ib", 1),
     ],
 )
 def test_two_gpus_without_nvlink_to_be_seen(name: str, way: Expectation, exit_code: int) -> None:

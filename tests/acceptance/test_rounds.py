@@ -31,7 +31,7 @@ from tests.acceptance.test_turn import fill
 LOG = load_perftest("deepops_dgx1_roce_flattened").replace("10:10:11:", "10:10:111:")
 SENT = 65536 * 5000
 """What the client's log says that it sent: even, so that two uplinks take a half each."""
-PERFTEST = PLAN.acceptance.probes[0]
+PERFTEST = next(each for each in PLAN.acceptance.probes if each.probe.kind == "perftest")
 LEAF_HOSTS = 32
 UPLINKS = ("1/31", "1/32")
 
@@ -227,22 +227,24 @@ def test_128_nodes_in_rounds_take_calls_and_readings_that_grow_with_the_nodes(
     assert per_probe[128] <= per_probe[32] * 1.1, per_probe
 
 
-def test_a_site_is_looked_at_less_often_for_each_probe_of_a_large_round() -> None:
-    assert cluster_jobs.CALLS_AT_ONCE == 16
-    for at_once in (1, 8, 64, 128):
-        fake, clock = FakeCluster(fates={"-c-7": "runs"}), Clock()
-        job = pair(0, 1, 1).job
-        assert job is not None
-        text = json.dumps(job.objects).replace("RUN-NUMBER", "7")
-        objects = json.loads(text)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cluster_jobs, "pause", clock.pause)
-            patience = cluster_jobs.Patience(at_once=at_once)
-            cluster_jobs.run_probe(
-                fake, objects, objects[1], deadline_s=600, patience=patience, clock=clock
-            )
-        looks = sum(verb == "GET" and path.endswith("-c-7") for verb, path in fake.calls)
-        assert looks <= 600 * cluster_jobs.CALLS_AT_ONCE * cluster_jobs.POLL_S / at_once + 8
+def test_one_list_serves_all_pods_of_a_round_and_a_new_pod_is_found() -> None:
+    fake = FakeCluster()
+    api = cluster_jobs.PodList(fake, fake.clock)
+    job = pair(0, 1, 1).job
+    assert job is not None
+    text = json.dumps(job.objects).replace("RUN-NUMBER", "7")
+    server, client = json.loads(text)
+    folder = cluster_jobs.collection_of(server)
+    api.post(folder, server)
+    for _ in range(100):
+        assert api.get(cluster_jobs.path_of(server)) is not None
+    lists = [path for verb, path in fake.calls if verb == "GET" and "?" in path]
+    assert len(lists) == 1
+    api.post(folder, client)
+    assert api.get(cluster_jobs.path_of(client)) is not None, "it is not in the list"
+    fake.now_s += cluster_jobs.LIST_S
+    api.delete(cluster_jobs.path_of(server))
+    assert api.get(cluster_jobs.path_of(server)) is None
 
 
 DISK = "gpu010-gpu011"
@@ -312,7 +314,7 @@ def test_a_busy_pair_is_skipped_and_one_that_may_wait_comes_last(lab: Lab, tmp_p
 def test_after_one_wait_in_vain_a_place_is_waited_for_a_minute(lab: Lab, tmp_path: Path) -> None:
     lab.fake.fates = {"gpu000": "unschedulable"}
     play(lab, plan_of(4, [pair(0, 1, 1), pair(2, 3, 1), pair(0, 2, 2), pair(1, 3, 2)]), tmp_path)
-    looks = [path for verb, path in lab.fake.calls if verb == "GET" and "-c-7" in path]
+    looks = [path for verb, path in lab.fake.calls if verb == "GET" and "-s-7" in path]
     first, second = (
         sum(f"gpu000-{peer}" in path and "?" not in path for path in looks)
         for peer in ("gpu001", "gpu002")

@@ -37,6 +37,7 @@ from components.acceptance.logs.log_model import (
     NcclLog,
     TrainingLog,
 )
+from components.core.plain_text import counted
 
 Said = tuple[str, str, str]
 """Verdict, actual and detail."""
@@ -58,12 +59,12 @@ def training(*totals: float, **changes: Any) -> TrainingLog:  # noqa: ANN401 - a
             2,
             ("failed", "2 totals", "every rank prints the sum of all, and they differ"),
         ),
-        (training(100.0), 2, ("error", "1 totals", CUT)),
+        (training(100.0), 2, ("error", "1 total", CUT)),
         (training(), None, ("error", "0 totals", CUT)),
-        (training(100.0), None, ("passed", "1 totals", "")),
+        (training(100.0), None, ("passed", "1 total", "")),
         (training(*[100.0] * 3), 2, ("failed", "3 ranks took part", "")),
-        (training(100.0, program="horovod", gpus=2), 2, ("passed", "1 totals", "")),
-        (training(100.0, program="horovod", gpus=1), 2, ("failed", "1 ranks took part", "")),
+        (training(100.0, program="horovod", gpus=2), 2, ("passed", "1 total", "")),
+        (training(100.0, program="horovod", gpus=1), 2, ("failed", "1 rank took part", "")),
     ],
 )
 def test_totals(log: TrainingLog, ranks: int | None, said: Said) -> None:
@@ -79,7 +80,7 @@ def test_totals(log: TrainingLog, ranks: int | None, said: Said) -> None:
     ("totals", "said"),
     [
         ((100.0, 110.0, 300.0), ("passed", "110.00 images/s", "median of 3 totals; floor: file")),
-        ((109.9,), ("failed", "109.90 images/s", "median of 1 totals; floor: file")),
+        ((109.9,), ("failed", "109.90 images/s", "median of 1 total; floor: file")),
         ((), ("error", "no total", "median of 0 totals; floor: file")),
     ],
 )
@@ -106,18 +107,18 @@ def scan(*sizes: int, **changes: Any) -> DeepSpeedLog:  # noqa: ANN401 - any fie
     ("log", "sizes", "said"),
     [
         (scan(8, 16), 2, ("passed", "2 rows", "")),
-        (scan(8), None, ("passed", "1 rows", "")),
-        (scan(8), 2, ("error", "1 rows", "")),
+        (scan(8), None, ("passed", "1 row", "")),
+        (scan(8), 2, ("error", "1 row", "")),
         (scan(8, 16, 32), 2, ("failed", "3 rows", "")),
         (scan(), 2, ("error", "no result row", "")),
         (scan(8, bad_rows=("x", "y")), 1, ("error", "2 unreadable rows", "the first: x")),
-        (scan(8, out_of_memory=True), 2, ("failed", "out of GPU memory after 1 rows", "")),
+        (scan(8, out_of_memory=True), 2, ("failed", "out of GPU memory after 1 row", "")),
     ],
 )
 def test_a_scan_is_whole(log: DeepSpeedLog, sizes: int | None, said: Said) -> None:
     found = judge_scan_completeness(log, "p", sizes)
     assert (found.verdict, found.actual, found.detail) == said
-    assert found.expected == (f"{sizes} sizes" if sizes else "a table with a result")
+    assert found.expected == (counted(sizes, "size") if sizes else "a table with a result")
     assert (found.next_step == "") is (said[0] == "passed")
 
 
@@ -208,8 +209,8 @@ def adapters(count: int = 2, layer: str = "IB", *, relaxed: bool = True) -> Host
 @pytest.mark.parametrize(
     ("hosts", "names", "verdict", "actual"),
     [
-        ((adapters(),), (), "passed", "2 on each of 1 hosts: mlx5_0, mlx5_1"),
-        ((adapters(),), ("mlx5_1",), "passed", "2 on each of 1 hosts: mlx5_0, mlx5_1"),
+        ((adapters(),), (), "passed", "2 on each of 1 host: mlx5_0, mlx5_1"),
+        ((adapters(),), ("mlx5_1",), "passed", "2 on each of 1 host: mlx5_0, mlx5_1"),
         ((adapters(),), ("mlx5_7",), "failed", "mlx5_7 is not used on w0"),
         ((adapters(1),), (), "failed", "1 on w0 (mlx5_0)"),
         ((adapters(layer="RoCE"),), (), "failed", "RoCE on w0"),
@@ -231,7 +232,7 @@ def test_adapters_of_a_host(
 @pytest.mark.parametrize(
     ("used", "verdict", "actual"),
     [
-        ((0, 1), "passed", "2 on each of 1 hosts: mlx5_0, mlx5_1"),
+        ((0, 1), "passed", "2 on each of 1 host: mlx5_0, mlx5_1"),
         ((1,), "failed", "1 on w0 (mlx5_1)"),
         ((), "error", "no channel line shows the adapters of w0"),
         ((0, 7), "error", "no channel line shows the adapters of w0"),

@@ -36,7 +36,8 @@ _OWN_LINES: Final = frozenset({"command", "env"})
 _SHELL: Final = ("/bin/sh", "-c")
 _EXPORTED: Final = re.compile(r'([A-Z_]+)="([^"]*)"')
 _REPLICA: Final = re.compile(r"spec\.mpiReplicaSpecs\.(\w+)\.template\.spec\.")
-_TEMPLATE: Final = re.compile(r"spec\.template\.spec\.")
+_OF_POD: Final = "containers\\.|restartPolicy|nodeSelector|activeDeadline"
+_TEMPLATE: Final = re.compile(rf"spec\.(template\.spec\.|(?={_OF_POD}))")
 _CONTAINER: Final = re.compile(r"containers\.[^.]+\.")
 
 

@@ -89,7 +89,7 @@ def test_variables_of_the_file_reach_workers_and_ranks_and_perftest() -> None:
     assert {"name": "NCCL_IB_SL", "value": "1"} in container_of(spec, "Worker")["env"]
     command = container_of(spec, "Launcher")["command"]
     assert command[command.index("NCCL_IB_SL=1") - 1] == "-x"
-    client = number_objects(plan_probes(spec).jobs[0].objects, 7)[1]
+    client = number_objects(plan_probes(spec).jobs[2].objects, 7)[1]
     assert "'NCCL_IB_SL', 'value': '1'" in str(client)
 
 
@@ -101,7 +101,7 @@ def test_programs_of_a_vendors_image_are_called_where_they_are() -> None:
     programs = Programs(mpirun=Path("/opt/hpcx/ompi/bin/mpirun").as_posix(), perftest="/opt/p/bin")
     spec = with_jobs(SPEC, programs=programs)
     assert container_of(spec, "Launcher")["command"][4] == "/opt/hpcx/ompi/bin/mpirun"
-    assert plan_probes(spec).jobs[0].command[0] == "/opt/p/bin/ib_write_bw"
+    assert plan_probes(spec).jobs[2].command[0] == "/opt/p/bin/ib_write_bw"
 
 
 def test_an_image_with_all_on_its_path_is_handed_no_path() -> None:

@@ -38,13 +38,13 @@ def worker_of(plan: ClusterProbes, name: str) -> Any:  # noqa: ANN401 - free JSO
 
 def test_collectives_of_the_cloud_are_a_probe_each() -> None:
     plan = plan_probes(CLOUD)
-    assert [(job.probe.name, job.probe.collective) for job in plan.jobs] == [
+    assert [(job.probe.name, job.probe.collective) for job in plan.jobs[2:]] == [
         ("nccl-all-reduce", "all_reduce"),
         ("nccl-all-gather", "all_gather"),
         ("nccl-reduce-scatter", "reduce_scatter"),
         ("nccl-alltoall", "alltoall"),
     ]
-    assert {job.probe.ranks for job in plan.jobs} == {16}
+    assert [job.probe.ranks for job in plan.jobs] == [8, 8, 16, 16, 16, 16]
 
 
 def test_a_worker_of_the_cloud_has_all_adapters_and_its_topology_file() -> None:
@@ -136,18 +136,17 @@ def test_a_search_that_finds_nothing_ends_the_rank(tmp_path: Path, ports: dict[s
 def test_pods_on_shared_cards_ask_for_the_published_name() -> None:
     plan = plan_probes(SHARED)
     server, client = bodies(plan, "perftest-send-cm-node03-node04")
-    for body, network in ((server, "macvlan156-probe"), (client, "macvlan156")):
-        template = body["spec"]["template"]
-        assert template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == network
-        (container,) = template["spec"]["containers"]
+    for body in (server, client):
+        assert body["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "macvlan156"
+        (container,) = body["spec"]["containers"]
         assert container["resources"]["limits"] == {"rdma/hca_shared_devices_b": 1}
         assert "rdma_device" not in container["command"][2]
         assert "RAIL_INTERFACE" in container["command"][2]
 
 
 def test_the_notes_invocations_keep_their_options() -> None:
-    lines = [" ".join(job.command) for job in plan_probes(SHARED).jobs[1:6]]
-    tail = "--report_gbits -F 10.106.156.254"
+    lines = [" ".join(job.command) for job in plan_probes(SHARED).jobs[3:8]]
+    tail = "--report_gbits -F SERVER-RAIL-ADDRESS"
     device = "-d $hca -x $gid"
     assert lines == [
         f"ib_read_bw {device} --tclass=106 -q 30 {tail}",
@@ -173,12 +172,12 @@ def test_in_the_hosts_network_the_card_is_named_and_has_its_address() -> None:
     )
     plan = plan_probes(SHARED.model_copy(update={"pod_network": network, "hosts": hosts}))
     _, client = bodies(plan, "perftest-read-q30-node03-node04")
-    pod = client["spec"]["template"]["spec"]
+    pod = client["spec"]
     assert pod["hostNetwork"] is True
     assert pod["containers"][0]["env"] == [{"name": "RAIL_INTERFACE", "value": "enp88s0"}]
     assert "10.106.156.4" in pod["containers"][0]["command"][2]
     assert worker_of(plan, "nccl-all-reduce")["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
-    assert "oob_tcp_if_include" not in plan.jobs[6].command
+    assert "oob_tcp_if_include" not in plan.jobs[8].command
 
 
 def test_ranks_on_shared_cards_look_for_those_of_their_rails() -> None:

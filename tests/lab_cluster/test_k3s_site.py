@@ -22,7 +22,7 @@ from lab.physics.request import parse_request
 from tests.cli import conftest as cli
 from tests.cli.conftest import Call
 from tests.golden.site import EXAMPLES
-from tests.lab_cluster.conftest import FakeLab, Site
+from tests.lab_cluster.conftest import PODS, FakeLab, Site
 from tests.lab_physics.examples import Played, example
 
 NO_FOLDER = "Missing privilege separation directory: /run/sshd\n"
@@ -364,6 +364,16 @@ def test_a_command_that_the_lab_does_not_play_fails(site: Site) -> None:
         "its end", lambda: any(p.name == "odd" and p.phase == "Failed" for p in pods(site)), 20
     )
     assert "executable file not found" in site.kubectl("logs", "odd")
+
+
+def test_a_pod_without_a_job_ends_as_its_gpus_do(site: Site, fake_lab: FakeLab) -> None:
+    limits: Doc = {"limits": {"nvidia.com/gpu": 8}}
+    look: Doc = {"name": "look", "image": "i", "command": ["nvidia-smi"], "resources": limits}
+    spec: Doc = {"nodeName": "gpu01", "restartPolicy": "Never", "containers": [look]}
+    site.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "look"}, "spec": spec}])
+    wait_until("its end", lambda: site.phase(f"{PODS}/look") == "Succeeded", 30)
+    assert site.kubectl("logs", "look") == "played\n"
+    assert text_at(fake_lab.asked[-1], "op") == "gpu_call"
 
 
 def test_a_silent_node_becomes_not_ready_and_comes_back(site: Site) -> None:

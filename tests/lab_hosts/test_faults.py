@@ -68,3 +68,22 @@ def test_firmware_that_lacks_a_setting_until_it_is_renewed(lab: SmallLab) -> Non
 def test_a_fault_that_cannot_be(lab: SmallLab, words: tuple[str, ...], error: str) -> None:
     with pytest.raises(UsageError, match=error):
         fault(lab, *words)
+
+
+def test_a_gpu_with_a_narrow_link_shows_on_the_host_and_in_a_pod(lab: SmallLab) -> None:
+    query = ("--query-gpu=index,pcie.link.width.current", "--format=csv,noheader")
+
+    def in_pod(*words: str) -> str:
+        pod = {"name": "p", "node": "gpu02", "command": words, "gpus": 8}
+        return str(lab.ask(op="gpu_call", pod=pod)["log"])
+
+    assert fault(lab, "gpu-width", "3", "8") == "the PCIe link of GPU 3 runs at 8 lanes"
+    shown = lab.out("gpu02", f"nvidia-smi {' '.join(query)}")
+    assert "3, 8\n" in shown
+    assert in_pod("nvidia-smi", *query) == shown
+    copies = in_pod("nvbandwidth", "-j", "-t", "host_to_device_memcpy_ce")
+    assert copies.count('"6.76') == 1
+    assert copies.count('"13.53') == 7
+    with pytest.raises(UsageError, match="the lab plays all_reduce"):
+        in_pod("reduce_perf", "-g", "8")
+    fault(lab, "gpu-width", "3", "16")

@@ -23,10 +23,11 @@ from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.model.instances import with_instances
 from components.pod_network.rails import pool_of
+from lab.hosts.cards import H100, V100, Gpu
 from lab.physics.path import Between
 from lab.physics.probe import run
 from lab.physics.request import Attachment, ProbePod, ProbeRequest, ProbeResult
-from lab.views import HcaView, NicView, PortView, RouterView
+from lab.views import GpuView, HcaView, NicView, PortView, RouterView
 from tests.golden.site import load_example
 from tests.lab_physics.site import EIGHT_DSCPS_A_PRIORITY
 
@@ -127,6 +128,18 @@ def hca_views(spec: ClusterSpec) -> dict[tuple[str, str], HcaView]:
     }
 
 
+def gpu_views(gpu: Gpu, count: int = 8) -> tuple[GpuView, ...]:
+    """Sound GPUs of one model."""
+    link = (gpu.pcie_gen, gpu.pcie_gen, 16, 16)
+    return tuple(
+        GpuView(
+            index, f"00000000:{index + 6:02X}:00.0", gpu.name, *link, gpu.nvlinks, gpu.nvlink_gb_s,
+            gpu.bus_gb_s,
+        )
+        for index in range(count)
+    )  # fmt: skip
+
+
 @dataclass
 class Played:
     """One example with its devices."""
@@ -136,6 +149,8 @@ class Played:
     ports: dict[tuple[str, str], PortView] = field(init=False)
     hcas: dict[tuple[str, str], HcaView] = field(init=False)
     routers: dict[str, RouterView] = field(init=False)
+    tagged: bool = False
+    """Every pod has VFs in the VLANs of its rails; else a rail on one leaf is untagged."""
     files: tuple[str, ...] = ("/opt/nccl_topo/h100-80gb-sxm-ib.xml",)
     pods_have_routes: bool = True
     """Of a rail on several leaves: the attachment has brought the way to the others."""
@@ -205,10 +220,10 @@ class Played:
                     interface=nic.netdev if on_hosts else f"net{index + 1}",
                     ip=address or found,
                     pf=nic.pci,
-                    vlan=rail.vlan if pool.whole else 0,
+                    vlan=rail.vlan if pool.whole or self.tagged else 0,
                     prefix=pool.network.prefixlen if pool.whole else 0,
                     routes=((str(pool.whole), str(pool.gateway)),) if known else (),
-                    kind="vf" if pool.whole else "pf",
+                    kind="vf" if pool.whole or self.tagged else "pf",
                     hidden_gids=self.hidden_gids,
                 )
             )
@@ -221,6 +236,7 @@ class Played:
             command,
             networks=tuple(networks),
             gpus=host.gpus,
+            gpu_views=gpu_views(V100 if self.spec.ib_fabric is None else H100, host.gpus),
             capabilities=("IPC_LOCK",),
             files=self.files,
             nccl=self.nccl,
@@ -260,9 +276,11 @@ class Played:
         if "ib_read_bw" in probe.command:
             hosts.reverse()
         client, server = hosts
-        address = SERVER_IP.findall(" ".join(probe.command))[-1]
-        call = tuple(word for word in probe.command if word != address)
-        pods = (self.pod(server, call, address), self.pod(client, probe.command))
+        *call, address = probe.command
+        known = SERVER_IP.fullmatch(address) is not None
+        (rail,) = [each for each in self.spec.rails if each.name == probe.probe.rails[0]]
+        address = address if known else str(pool_of(self.spec, rail, server).probe)
+        pods = (self.pod(server, tuple(call), address), self.pod(client, (*call, address)))
         return ProbeRequest("perftest", pods)
 
     def _counters(self, moved: Mapping[tuple[str, str], Counter[str]]) -> Snapshot:
@@ -299,7 +317,7 @@ class Played:
                 probes=tuple(
                     self.play(probe)
                     for probe in chosen
-                    if probe.probe.kind not in ("mpi_hosts", "mpi_gpus")
+                    if probe.probe.kind not in ("mpi_hosts", "mpi_gpus", "node")
                 ),
                 allocatable=plan.limits.allocatable,
             )

@@ -1,4 +1,4 @@
-"""The bandwidth tests beside `ib_write_bw`, and what perftest itself refuses."""
+"""The tests of perftest beside `ib_write_bw`, GPU memory, InfiniBand, and what it refuses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 from components.acceptance.logs.log_model import PerftestLog
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.core.errors import UsageError
+from lab.hosts.cards import V100
 from lab.physics.request import ProbePod, ProbeRequest, ProbeResult
-from tests.lab_physics.examples import Played, example
+from lab.views import GpuView
+from tests.lab_physics.examples import Played, example, gpu_views
 
 ADDRESS = "10.106.156.254"
 
@@ -46,6 +48,105 @@ def test_each_tool_names_its_test(tool: str, test: str) -> None:
     assert test in result.log
     assert "Number of qps   : 30" in result.log
     assert log_of(result).rows[0].average_gbit_s > 90
+
+
+@pytest.mark.parametrize(
+    ("tool", "test"),
+    [
+        ("ib_write_lat", "RDMA_Write Latency Test"),
+        ("ib_read_lat", "RDMA_Read Latency Test"),
+        ("ib_send_lat", "Send Latency Test"),
+    ],
+)
+def test_a_latency_test_has_its_percentiles(tool: str, test: str) -> None:
+    result = play(f"{tool} -n 20000")
+    log = log_of(result)
+    (row,) = log.latency
+    assert (log.test, log.bad_rows, row.size_bytes) == (test, (), 2)
+    assert 1 < row.typical_us < row.average_us < (row.tail_us or 0) < 50
+    senders = {item.host for item in result.nic_deltas if item.tx_bytes}
+    assert len(senders) == (1 if tool == "ib_read_lat" else 2)
+
+
+def test_a_latency_test_of_some_seconds_has_an_average_alone() -> None:
+    result = play("ib_write_lat -D 5")
+    assert "tps average" in result.log
+    assert log_of(result).bad_rows == ()
+
+
+def test_the_memory_of_a_gpu_is_as_fast_as_its_link() -> None:
+    played = Played(example("dgx-roce"))
+    one, other = played.spec.workers
+
+    def run(gpus: tuple[GpuView, ...], gpu: str = "--use_cuda_bus_id=0000:06:00.0") -> ProbeResult:
+        call = ("ib_write_bw", "-R", "-d", "mlx5_0", "-F", "--report_gbits", *gpu.split())
+        pods = played.pod(other, call), played.pod(one, (*call, "10.10.111.12"))
+        with_gpus = tuple(replace(pod, gpu_views=gpus) for pod in pods)
+        return played.run(ProbeRequest("perftest", with_gpus))
+
+    sound = gpu_views(V100)
+    result = run(sound)
+    assert result.exit_code == 0, result.log
+    assert "Finding PCIe BUS 0000:06:00.0\nPicking GPU number 0" in result.log
+    assert log_of(result).rows[0].average_gbit_s > 90
+    slow = (replace(sound[0], pcie_gen=1, pcie_width=8), *sound[1:])
+    assert log_of(run(slow)).rows[0].average_gbit_s == pytest.approx(13.7, abs=0.1)
+    assert log_of(run(slow, "--use_cuda 1")).rows[0].average_gbit_s > 90
+    played.break_nics(peermem=False)
+    refused = run(sound)
+    assert refused.exit_code == 1
+    assert "Couldn't allocate MR" in refused.log
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("--use_cuda_bus_id=0000:ff:00.0", "Failed to get PCI Bus ID (0000:ff:00.0)"),
+        ("--use_cuda=8", "No such device ID (8) exists in system"),
+    ],
+)
+def test_a_gpu_that_the_pod_has_not_is_refused(gpu: str, said: str) -> None:
+    result = play(f"ib_write_bw {gpu}")
+    assert (result.exit_code, said in result.log) == (1, True), result.log
+
+
+def on_infiniband(tool: str, device: str, site: Played | None = None) -> ProbeResult:
+    """A test between one adapter of each of two instances, over the pod network's addresses."""
+    played = site or Played(example("crusoe-k3s"))
+    one, other, *_ = played.spec.workers
+    call = (*tool.split(), "-d", device, "-F", "--report_gbits")
+    pods = (played.pod(other, call), played.pod(one, (*call, "10.42.0.7")))
+    return played.run(ProbeRequest("perftest", pods))
+
+
+@pytest.mark.parametrize(
+    "tool", ["ib_write_bw -D 5", "ib_read_bw -D 5", "ib_send_bw", "ib_write_lat"]
+)
+def test_an_adapter_is_named_and_needs_no_gid(tool: str) -> None:
+    result = on_infiniband(tool, "mlx5_3")
+    log = log_of(result)
+    assert result.exit_code == 0, result.log
+    assert (log.device, log.link_type, log.gid_index) == ("mlx5_3", "IB", None)
+    assert all(row.average_gbit_s > 360 for row in log.rows)
+    assert {item.pci for item in result.nic_deltas} == {"0000:03:00.0"}
+
+
+def test_an_adapter_without_an_address_or_a_link_is_refused() -> None:
+    assert "ADDR_ERROR" in on_infiniband("ib_write_bw -R", "mlx5_3").log
+    broken = Played(example("crusoe-k3s"))
+    broken.break_hcas(("mlx5_3",), active=False)
+    assert "state is Down" in on_infiniband("ib_write_bw", "mlx5_3", broken).log
+    assert "not found" in on_infiniband("ib_write_bw", "mlx5_9").log
+
+
+def test_rails_in_vlans_of_their_own_do_not_reach_each_other() -> None:
+    played = Played(example("dgx-roce"), tagged=True)
+    one, other = played.spec.workers
+    call = ("ib_write_bw", "-R", "-F", "--report_gbits", "-d")
+    pods = played.pod(other, (*call, "mlx5_1")), played.pod(one, (*call, "mlx5_0", "10.10.112.12"))
+    refused = played.run(ProbeRequest("perftest", pods))
+    assert refused.exit_code == 1
+    assert {each.kind for each in log_of(refused).failures} <= {"no_route", "not_connected"}
 
 
 def test_a_read_is_sent_by_the_server_in_the_servers_class() -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from components.acceptance.digest import digest_log
 from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.site import judge_probe
+from components.acceptance.probes.perftest import RAIL_ADDRESS
 from components.acceptance.probes.plan import plan_probes
 from components.acceptance.probes.probe_job import ProbeJob
 from components.jobs.templates import number_objects
@@ -55,7 +56,8 @@ def play(job: ProbeJob) -> ProbeEvidence:
         sender, receiver = job.probe.nodes
         server = on_rails(ProbePod("server", receiver, commands[0]), rails)
         rail = int(rails[0][-1])
-        address = re.findall(r"10\.10\.\d+\.\d+", " ".join(commands[1]))[-1]
+        address = f"10.10.{111 + rail}.254"
+        commands[1] = tuple(word.replace(RAIL_ADDRESS, address) for word in commands[1])
         moved = tuple(
             item.__class__(item.interface, address, PFS[rail][1], item.vlan, item.mtu_bytes)
             for item in server.networks
@@ -78,8 +80,8 @@ def play(job: ProbeJob) -> ProbeEvidence:
 
 def test_every_planned_probe_is_played_and_is_good() -> None:
     jobs = planned_jobs()
-    assert {job.probe.kind for job in jobs} == {"perftest", "nccl"}
-    for job in jobs:
+    assert {job.probe.kind for job in jobs} == {"node", "perftest", "nccl"}
+    for job in (each for each in jobs if each.probe.kind != "node"):
         limits = LIMITS.model_copy(update={"priority": None})
         findings = judge_probe(play(job), limits)
         assert {item.verdict for item in findings} <= {"passed"}, findings

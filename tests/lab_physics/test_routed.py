@@ -9,10 +9,12 @@ import pytest
 
 from components.acceptance.judge.site import Report
 from components.model.cluster import ClusterSpec
+from lab.physics.request import ProbeRequest, ProbeResult
 from lab.physics.routed import find_hops, next_hop
 from lab.views import PortView, RouterView
 from tests.lab_physics.examples import Played, example
 
+PAIR = ("gpu08", "gpu09")
 CROSSING = "perftest-rail-0-gpu08-gpu09"
 NEAR = "perftest-rail-0-gpu07-gpu08"
 SPINES = ("spine-01", "spine-02")
@@ -61,6 +63,28 @@ def test_a_probe_over_the_spines_is_proven_at_both_leaves_and_the_spine(spec: Cl
     }
     (path,) = (each for each in report.findings if each.check == "traffic class")
     assert path.expected.endswith("priority 3 at 8 hops")
+
+
+def across(spec: ClusterSpec, *, told: bool) -> ProbeResult:
+    """A test from one rail to the next one; the client knows the way, or none."""
+    site = Played(spec)
+    one, other = (next(host for host in spec.workers if host.name == name) for name in PAIR)
+    call = ("ib_write_bw", "-R", "-F", "--report_gbits")
+    server, client = site.pod(other, (*call, "-d", "mlx5_1")), site.pod(one, call)
+    far = server.networks[1]
+    pods = [replace(server, networks=(far,)), replace(client, networks=client.networks[:1])]
+    if told:
+        for number, (pod, to) in enumerate(zip(pods, (client.networks[0], far), strict=True)):
+            (own,) = pod.networks
+            way = (f"{to.ip}/32", own.routes[0][1])
+            pods[number] = replace(pod, networks=(replace(own, routes=(*own.routes, way)),))
+    command = (*call, "-d", pods[1].networks[0].rdma or "mlx5_0", far.ip)
+    return site.run(ProbeRequest("perftest", (pods[0], replace(pods[1], command=command))))
+
+
+def test_rails_reach_each_other_where_a_route_leads_there(spec: ClusterSpec) -> None:
+    assert across(spec, told=True).exit_code == 0
+    assert "ADDR_ERROR" in across(spec, told=False).log
 
 
 def idle(report: Report) -> list[str]:

@@ -144,7 +144,7 @@ def test_a_summary_has_what_is_decided_for_the_site_and_counts() -> None:
     assert "rdma.dscp=26\n" in text
     assert "\nfabric       1 switch\n" in text
     assert "\nhosts        3 hosts, 6 steps\n" in text
-    assert "\nacceptance   4 probes\n" in text
+    assert "\nacceptance   6 probes\n" in text
 
 
 def test_what_destroy_leaves_is_said_last() -> None:

@@ -61,7 +61,8 @@ def test_the_plugin_is_deployed_as_in_the_notes_but_pinned(spec: ClusterSpec) ->
     assert container["securityContext"] == {"privileged": True}
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts == {
-        "device-plugin": "/var/lib/kubelet/",
+        "device-plugin": "/var/lib/kubelet/device-plugins",
+        "plugins-registry": "/var/lib/kubelet/plugins_registry",
         "config": "/k8s-rdma-shared-dev-plugin",
         "devs": "/dev/",
     }

@@ -207,15 +207,21 @@ def _by_type(kinds: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
     }
 
 
+def packed_values(chart: str, release: str) -> Mapping[str, Any]:
+    """The keys of a chart's release, with their defaults."""
+    return cast("Mapping[str, Any]", _packed(f"{chart}-{release}.json.gz")["values"])
+
+
 def unknown_values(chart: str, values: Mapping[str, Any]) -> list[str]:
     """The keys of values that a packed release of a chart does not have: Helm takes any key."""
-    known = [_packed(f"{chart}-{release}.json.gz")["values"] for release in packed_releases(chart)]
-    return [*dict.fromkeys(key for each in known for key in _unknown(each, values, ""))]
+    known = [packed_values(chart, release) for release in packed_releases(chart)]
+    return [*dict.fromkeys(key for each in known for key in unknown_keys(each, values))]
 
 
-def _unknown(known: Any, values: Mapping[str, Any], above: str) -> Iterator[str]:  # noqa: ANN401
+def unknown_keys(known: Any, values: Mapping[str, Any], above: str = "") -> Iterator[str]:  # noqa: ANN401
+    """The keys that a release whose values are `known` does not have, with their places."""
     for key, value in values.items():
         if key not in known:
             yield f"{above}{key}"
         elif isinstance(value, Mapping) and isinstance(known[key], dict) and known[key]:
-            yield from _unknown(known[key], cast("Mapping[str, Any]", value), f"{above}{key}.")
+            yield from unknown_keys(known[key], cast("Mapping[str, Any]", value), f"{above}{key}.")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from math import ceil
-from threading import BoundedSemaphore
+from dataclasses import dataclass, field, replace
+from threading import BoundedSemaphore, Lock
 from typing import Final, cast
 
 from pydantic import JsonValue
@@ -20,16 +19,21 @@ from components.acceptance.collect.waits import (
     end_of,
     is_launcher,
     pods_of,
+    rail_address,
     why_waiting,
 )
+from components.acceptance.probes.perftest import POD_ADDRESS, RAIL_ADDRESS
 from components.core.errors import Bug, DeviceError
+from components.jobs.templates import ACCEPTANCE, PART_OF
 from components.kubernetes.client import Answer, KubernetesCalls
 from components.kubernetes.manifest import Body as ManifestBody
 
 CALLS_AT_ONCE: Final = 16
-"""Requests to the API under way, and about so many looks at jobs in a second, of all probes."""
+"""Requests to the API under way, of all probes."""
 POLL_S: Final = 0.5
 """Seconds between two looks at a running job: a run lasts seconds to minutes."""
+LIST_S: Final = 2.0
+"""For so long a list of the probes' pods is as good as a new one: 1,024 pods are some 5 MB."""
 REQUEST_DEADLINE_S: Final = 30.0
 _NOT_FOUND: Final = 404
 _FIRST_ERROR: Final = 400
@@ -118,6 +122,49 @@ class KubernetesApi:
         self._call("DELETE", f"{path}?propagationPolicy=Foreground")
 
 
+@dataclass
+class PodList:
+    """`Api` that answers what becomes of the probes' pods from one list for all of them.
+
+    A pod that is not in the list is asked for by itself, so a new one is found, and only a pod that
+    the cluster does not know is gone.
+    """
+
+    api: Api
+    clock: Callable[[], float] = time.monotonic
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _lists: dict[str, tuple[float, Mapping[str, Body]]] = field(
+        default_factory=dict[str, tuple[float, Mapping[str, Body]]], init=False
+    )
+
+    def get(self, path: str) -> Body | None:
+        """Read one object or list, or find a pod in the list of its namespace."""
+        folder, _, name = path.rpartition("/")
+        if not folder.endswith("/pods") or "?" in name:
+            return self.api.get(path)
+        with self._lock:
+            now, known = self.clock(), self._lists.get(folder)
+            since, pods = known or (now - LIST_S, dict[str, Body]())
+            if now - since >= LIST_S:
+                answer = self.api.get(f"{folder}?labelSelector={PART_OF}%3D{ACCEPTANCE}") or {}
+                listed: list[Body] = answer.get("items") or []
+                pods = {pod["metadata"]["name"]: pod for pod in listed}
+                self._lists[folder] = (now, pods)
+        return pods.get(name) or self.api.get(path)
+
+    def text(self, path: str) -> str:
+        """Read a log."""
+        return self.api.text(path)
+
+    def post(self, path: str, body: Body) -> None:
+        """Create one object."""
+        self.api.post(path, body)
+
+    def delete(self, path: str) -> None:
+        """Delete one object."""
+        self.api.delete(path)
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeRun:
     """One run of one probe on the cluster."""
@@ -147,19 +194,6 @@ def path_of(body: Body) -> str:
     return f"{collection_of(body)}/{body['metadata']['name']}"
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How a probe is waited for."""
-
-    place_s: float | None = None
-    """Seconds until it is given up if its pods get no place; None for its whole deadline."""
-    at_once: int = 1
-    """Probes that run beside it: the more, the rarer each is looked at."""
-
-
-ALONE: Final = Patience()
-
-
 @contextmanager
 def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
     """A priority class for the pods of one run: its name, empty where there is none, and words.
@@ -170,7 +204,7 @@ def lend_class(api: Api, name: str) -> Generator[tuple[str, str]]:
     body: Body = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "railyard-acceptance"}},
+        "metadata": {"name": name, "labels": {PART_OF: ACCEPTANCE}},
         "value": 0,
         "preemptionPolicy": "Never",
     }
@@ -207,7 +241,7 @@ def run_probe(
     watched: Body,
     *,
     deadline_s: float,
-    patience: Patience = ALONE,
+    place_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> ProbeRun:
     """Create a probe's objects, wait for the watched job's end, read its log, delete all.
@@ -220,15 +254,17 @@ def run_probe(
         objects: Jobs, MPIJobs, Services in the order of creation.
         watched: The job whose end is the probe's end.
         deadline_s: Seconds until the probe is given up.
-        patience: How it is waited for; the default is that of a probe alone.
+        place_s: Seconds until it is given up if its pods get no place; None for its whole deadline.
         clock: A monotonic clock in seconds.
     """
     try:
         for body in objects:
             _remove(api, body, deadline=clock() + REQUEST_DEADLINE_S, clock=clock)
-        for body in objects:
-            api.post(collection_of(body), body)
-        ran = _await_end(api, objects, watched, deadline_s, patience, clock)
+        wait = _Wait(clock, deadline_s, place_s)
+        for number, body in enumerate(objects):
+            sent = _addressed(api, objects[:number], body, wait)
+            api.post(collection_of(body), sent)
+        ran = _await_end(api, objects, watched, wait)
         if not ran.ended:
             ran = replace(ran, reason=why_waiting(api, objects))
         elif not ran.succeeded:
@@ -238,6 +274,44 @@ def run_probe(
         ran = ProbeRun("", ended=False, succeeded=False, reason=str(error))
     left = _clean(api, objects, clock)
     return replace(ran, reason="; ".join(filter(None, (ran.reason, *left))))
+
+
+class _Wait:
+    """How long one probe is waited for."""
+
+    def __init__(
+        self, clock: Callable[[], float], deadline_s: float, place_s: float | None
+    ) -> None:
+        self._clock, self._begun_s = clock, clock()
+        self._deadline_s, self._place_s = deadline_s, place_s
+
+    def is_over(self, api: Api, objects: Sequence[Body]) -> bool:
+        """Whether the deadline has passed, or that for a place, which is looked at once."""
+        waited_s = self._clock() - self._begun_s
+        if self._place_s is not None and waited_s >= self._place_s:
+            self._place_s = None
+            return NOT_PLACED in why_waiting(api, objects)
+        return waited_s >= self._deadline_s
+
+
+def _addressed(api: Api, posted: Sequence[Body], body: Body, wait: _Wait) -> Body:
+    """A client with the address of the server that was created before it, once that has one.
+
+    Raises:
+        DeviceError: The server ended, or got no address in time.
+    """
+    text = json.dumps(body)
+    names = [name for name in (RAIL_ADDRESS, POD_ADDRESS) if name in text]
+    while names:
+        server = api.get(path_of(posted[-1])) or {"metadata": {}}
+        found = server.get("status", {}).get("podIP", "")
+        found = rail_address(server) if names == [RAIL_ADDRESS] else found
+        if found:
+            return cast("Body", json.loads(text.replace(names[0], found)))
+        if end_of(server) is not None or wait.is_over(api, posted):
+            raise DeviceError(f"its server has no address: {why_waiting(api, posted)}")
+        pause()
+    return body
 
 
 def _clean(api: Api, objects: Sequence[Body], clock: Callable[[], float]) -> list[str]:
@@ -265,29 +339,18 @@ def pause() -> None:
     time.sleep(POLL_S)  # noqa: TID251 - every loop around it has a deadline and says what it waits for
 
 
-def _await_end(
-    api: Api,
-    objects: Sequence[Body],
-    body: Body,
-    deadline_s: float,
-    patience: Patience,
-    clock: Callable[[], float],
-) -> ProbeRun:
-    begun, place_s = clock(), patience.place_s
+def _await_end(api: Api, objects: Sequence[Body], body: Body, wait: _Wait) -> ProbeRun:
     while True:
-        current = api.get(path_of(body)) or {}
-        end = end_of(current)
+        current = api.get(path_of(body))
+        end = _GONE if current is None and body["kind"] == "Pod" else end_of(current or {})
         if end is not None:
             return ProbeRun(_log_of(api, body), ended=True, succeeded=end == "", reason=end)
-        waited_s, given_up = clock() - begun, False
-        if place_s is not None and waited_s >= place_s:
-            place_s, given_up = None, NOT_PLACED in why_waiting(api, objects)
-        if given_up or waited_s >= deadline_s:
+        if wait.is_over(api, objects):
             return ProbeRun(_log_of(api, body), ended=False, succeeded=False, reason="")
-        for _ in range(ceil(patience.at_once / (CALLS_AT_ONCE * POLL_S))):
-            pause()
+        pause()
 
 
+_GONE: Final = "its pod is gone: another pod took its place, or its node was lost"
 _LAST_LINES: Final = 4
 """Of the other end: its last words, and the line that its script puts around them."""
 
@@ -295,7 +358,7 @@ _LAST_LINES: Final = 4
 def _said_by_others(api: Api, objects: Sequence[Body], watched: Body) -> Iterator[str]:
     """The last lines of a failed probe's other jobs: a perftest's server knows why it ended."""
     for body in objects:
-        if body["kind"] == "Job" and body is not watched:
+        if body["kind"] in {"Job", "Pod"} and body is not watched:
             lines = [line.strip() for line in _log_of(api, body).splitlines() if line.strip()]
             if lines:
                 yield f"{body['metadata']['name']}: {' | '.join(lines[-_LAST_LINES:])}"

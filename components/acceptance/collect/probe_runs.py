@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from components.acceptance.collect.cluster_jobs import (
-    ALONE,
     Absent,
-    Patience,
     ProbeRun,
     never_preempting,
     run_probe,
@@ -62,14 +60,12 @@ class Round:
     provenance: Literal["real", "lab"] = "real"
     priority_class: str = ""
     """The class of the probes' pods; empty where the cluster allowed none."""
-    at_once: int = 1
-    """How many probes run beside each other now."""
     place_s: float | None = None
     """Seconds until a probe is given up that gets no place; None for the probes' own deadline."""
 
 
-AT_ONCE: Final = 128
-"""Most probes that run at once: the pairs of 256 hosts. Each waits in a thread of its own."""
+AT_ONCE: Final = 512
+"""Most probes that run at once: the pairs of 1,024 hosts. Each waits in a thread of its own."""
 PLACE_S: Final = 60.0
 """Seconds for a scheduler to place pods, once a probe of this run has waited for a whole deadline
 in vain. Devices that a pod gave back are offered again within seconds."""
@@ -171,7 +167,6 @@ async def _run_batch(
 async def _run_at_once(this: Round, ready: Sequence[_Ready]) -> list[tuple[ProbeRun, float]]:
     """Each run, and the seconds that it took; one that fails or hangs does not stop the others."""
     gate = asyncio.Semaphore(AT_ONCE)
-    this = replace(this, at_once=min(len(ready), AT_ONCE))
 
     async def run(each: _Ready) -> tuple[ProbeRun, float]:
         async with gate:
@@ -267,8 +262,8 @@ def _run_job(this: Round, probe: ProbePlan, objects: list[Body]) -> ProbeRun:
     if broken:
         return ProbeRun("", ended=False, succeeded=False, reason=broken)
     watched = objects[probe.job.watched]
-    patience = Patience(this.place_s, this.at_once)
-    return try_probe(this.api, objects, watched, this.plan.timeout_s, patience)
+    deadline_s = this.plan.timeout_s + probe.job.runs_s
+    return try_probe(this.api, objects, watched, deadline_s, this.place_s)
 
 
 def _on_the_way(plan: AcceptancePlan, probes: Sequence[ProbePlan]) -> list[CounterSource]:
@@ -291,11 +286,11 @@ def try_probe(
     objects: list[Body],
     watched: Body,
     deadline_s: float,
-    patience: Patience = ALONE,
+    place_s: float | None = None,
 ) -> ProbeRun:
     """Run a probe; a cluster that refuses or does not answer is evidence too."""
     try:
-        return run_probe(api, objects, watched, deadline_s=deadline_s, patience=patience)
+        return run_probe(api, objects, watched, deadline_s=deadline_s, place_s=place_s)
     except DeviceError as error:
         return ProbeRun("", ended=False, succeeded=False, reason=str(error))
 

@@ -17,7 +17,7 @@ from typing import Final
 from components.acceptance.collect.cluster_jobs import (
     Absent,
     KubernetesApi,
-    Patience,
+    PodList,
     lend_class,
 )
 from components.acceptance.collect.probe_runs import (
@@ -98,6 +98,7 @@ def collect_evidence(
     plan = request.acceptance
     asked = plan.policy.asked
     api = open_cluster(plan.access, secrets) if asked else None
+    api = api if api is None or isinstance(api, Absent) else PodList(api)
     turn = Turn(plan.policy, api)
     proven = _last_proofs(request, run)
     seen = asyncio.run(_look(plan, secrets)) if asked else {}
@@ -192,12 +193,11 @@ def _read_memlock(this: Round, api: Api) -> dict[str, str]:
     A node that takes no pods, by a decision, is not asked.
     """
     bodies = numbered_objects(this, this.plan.memlock)
-    patience = Patience(this.place_s, min(len(bodies), AT_ONCE))
 
     def ask(body: Body, hindered: Hindrance | None) -> str | None:
         if hindered is not None:
             return None if hindered.kind == "closed" else f"no answer: {hindered.reason}"
-        ran = try_probe(api, [body], body, MEMLOCK_DEADLINE_S, patience)
+        ran = try_probe(api, [body], body, MEMLOCK_DEADLINE_S, this.place_s)
         return ran.log.strip() or f"no answer: {ran.reason}"
 
     hindrances = [this.turn.hindrance([body]) for body in bodies]

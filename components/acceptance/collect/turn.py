@@ -115,9 +115,10 @@ def needs_of(objects: Sequence[Body]) -> Iterator[Need]:
             worker = body["spec"]["mpiReplicaSpecs"]["Worker"]
             spec = worker["template"]["spec"]
             yield _need(spec, int(worker["replicas"]))
-        elif body["kind"] == "Job":
-            spec = body["spec"]["template"]["spec"]
-            yield _need(spec, 1)
+        elif body["kind"] in {"Job", "Pod"}:
+            yield _need(
+                body["spec"] if body["kind"] == "Pod" else body["spec"]["template"]["spec"], 1
+            )
 
 
 def _need(spec: Body, count: int) -> Need:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
+from pydantic import TypeAdapter, ValidationError
+
 WaitKind = Literal["place", "node", "network", "mount", "image", "start", "ended", "refused"]
 _OF_EVENT: Final[Mapping[str, WaitKind]] = {
     "FailedCreatePodSandBox": "network",
@@ -43,6 +45,8 @@ POD_LABELS: Final = {
     "TrainJob": "jobset.sigs.k8s.io/jobset-name",
 }
 """What runs pods to the label by which they are found; Trainer names its JobSet as the TrainJob."""
+_OF_PHASE: Final = {"Succeeded": "Complete", "Failed": "Failed"}
+"""How a pod ended to the condition of a Job that ended so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ def why_waiting(api: Api, objects: Sequence[Body]) -> str:
 
 def all_pods(api: Api, objects: Sequence[Body]) -> list[Body]:
     """The pods of some jobs, in the order of the jobs."""
-    return [pod for body in objects if body["kind"] in POD_LABELS for pod in pods_of(api, body)]
+    return [pod for body in objects for pod in pods_of(api, body)]
 
 
 def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
@@ -86,7 +90,7 @@ def find_waits(api: Api, objects: Sequence[Body]) -> list[Wait]:
     if waits:
         return waits
     jobs = [body for body in objects if body["kind"] in POD_LABELS]
-    warned = {space: _warnings(api, space) for space in {_space(body) for body in jobs}}
+    warned = {space: _warnings(api, space) for space in {_space(pod) for pod in (*jobs, *pods)}}
     waits = [each for pod in pods for each in _warned(pod, warned[_space(pod)])]
     return waits or [each for body in jobs for each in _refused(body, warned[_space(body)])]
 
@@ -202,23 +206,31 @@ def conditions_of(current: Body) -> list[Body]:
 
 
 def end_of(current: Body) -> str | None:
-    """How a job ended: None while it runs; an empty text when it ended well; else the reason."""
-    for condition in conditions_of(current):
+    """How a job or a pod ended: None while it runs; an empty text if it ended well; else why."""
+    status: Body = current.get("status", {})
+    ended = _OF_PHASE.get(str(status.get("phase")))
+    conditions = [{**status, "type": ended, "status": "True"}] if ended else conditions_of(current)
+    for condition in conditions:
         if condition.get("status") != "True":
             continue
         if condition["type"] in {"Succeeded", "Complete"}:
             return ""
         if condition["type"] == "Failed":
-            return f"{condition.get('reason', '')} {condition.get('message', '')}".strip()
+            said = f"{condition.get('reason', '')} {condition.get('message', '')}".strip()
+            return said or "its pod failed"
     return None
 
 
 def pods_of(api: Api, body: Body) -> list[Body]:
-    """The pods of a job."""
-    namespace = body["metadata"]["namespace"]
+    """The pods of a job; of a pod, the pod itself; of anything else none."""
+    namespace = body["metadata"].get("namespace")
     name = body["metadata"]["name"]
-    label = POD_LABELS[body["kind"]]
-    answer = api.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={label}%3D{name}")
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    if body["kind"] == "Pod":
+        pod = api.get(f"{path}/{name}")
+        return [] if pod is None else [pod]
+    label = POD_LABELS.get(body["kind"])
+    answer = api.get(f"{path}?labelSelector={label}%3D{name}") if label else None
     return list((answer or {}).get("items") or [])
 
 
@@ -226,3 +238,19 @@ def is_launcher(pod: Body) -> bool:
     """Whether the pod speaks for its job: an MPIJob's launcher, and every pod of another job."""
     role = pod["metadata"].get("labels", {}).get("training.kubeflow.org/job-role", "launcher")
     return role == "launcher"
+
+
+_STATUS: Final = TypeAdapter(list[dict[str, Any]])
+NETWORK_STATUS: Final = "k8s.v1.cni.cncf.io/network-status"
+"""What Multus wrote of a pod's interfaces, before its containers began."""
+
+
+def rail_address(pod: Body) -> str:
+    """The address of a pod's first attachment, without prefix; empty while there is none."""
+    text: str = pod["metadata"].get("annotations", {}).get(NETWORK_STATUS) or "[]"
+    try:
+        rails = [each for each in _STATUS.validate_json(text) if not each.get("default")]
+    except ValidationError:
+        return ""
+    found: list[str] = rails[0].get("ips") or [] if rails else []
+    return found[0].partition("/")[0] if found else ""

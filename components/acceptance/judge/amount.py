@@ -58,18 +58,26 @@ class Sent:
         return show_size(self.least) if self.is_certain else f"at least {show_size(self.least)}"
 
 
-def sent_bytes(item: ProbeEvidence) -> Sent:
+def sent_bytes(item: ProbeEvidence, *, back: bool = False) -> Sent:
     """The payload that a probe sends over one rail in one direction, by its own log.
 
     On InfiniBand it is that of all adapters of a worker together. A training benchmark does not say
     how much it sends: 0.
+
+    Args:
+        item: The probe as it ran.
+        back: Of several perftests, what goes from the server to the client: what is read.
     """
     if item.perftest is not None:
-        exact = sum(row.size_bytes * row.iterations for row in item.perftest.rows)
+        rows = item.perftest.rows
+        if item.probe.tools[1:]:
+            runs = (run for run in item.perftest.runs if ("Read" in run.test) == back)
+            rows = tuple(row for run in runs for row in run.rows)
+        exact = sum(row.size_bytes * row.iterations for row in rows)
         if " -D " in f"{item.command} ":
             return Sent(exact, exact * _IN_MARGINS, is_certain=False)
         # A message ends with a packet that may be nearly empty.
-        short = sum(row.iterations for row in item.perftest.rows) * HEADER_BYTES
+        short = sum(row.iterations for row in rows) * HEADER_BYTES
         return Sent(exact, exact + short, is_certain=True)
     ring = item.nccl is not None and item.nccl.algorithms == ("RING",)
     if item.deepspeed is not None:
@@ -88,7 +96,7 @@ def sent_bytes(item: ProbeEvidence) -> Sent:
 
 def claimed_s(item: ProbeEvidence) -> float:
     """The seconds that the rows of a log took, by their own numbers, without warm-up runs."""
-    perftest = item.perftest.rows if item.perftest else ()
+    perftest = [row for run in item.perftest.runs for row in run.rows] if item.perftest else []
     sent = sum(
         row.size_bytes * row.iterations * 8 / (row.average_gbit_s * 1e9)
         for row in perftest
@@ -136,7 +144,7 @@ def _of_messages(
     ranks, is_ring = world
     here = ranks / max(len(item.probe.nodes), 1)
     rails = max(len(item.probe.rails), 1)
-    name = collective.removesuffix("_perf")
+    name = collective.partition("_perf")[0]
     if name.startswith(("alltoall", "all_to_all")):
         # Every rank of a host sends each rank of the others its part, whatever the algorithm.
         least = most = here * (ranks - here) / ranks

@@ -12,7 +12,15 @@ from itertools import groupby
 from typing import Final
 
 from components.acceptance.between_leaves import is_telling
-from components.acceptance.evidence import Evidence, Hop, Limits, ProbeEvidence, RoutingSeen
+from components.acceptance.evidence import (
+    Evidence,
+    Hop,
+    Limits,
+    ProbeEvidence,
+    RoutingSeen,
+    has_two_directions,
+    sends_back,
+)
 from components.acceptance.judge.amount import Sent, judge_amount, sent_bytes, show_size
 from components.acceptance.judge.path import DARK
 from components.acceptance.judge.verdict import Finding, overall_verdict, row
@@ -98,10 +106,15 @@ def judge_fabric(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     hops = sorted(item.hops, key=lambda hop: hop.direction)
     if not hops:
         return [_unproven(item, "every worker", "no counter was read")]
-    wanted = sent_bytes(item)
+    if {*item.probe.rails} & {*item.probe.rates}:  # through one adapter
+        limits = limits.model_copy(update={"hcas": 1})
+        both = has_two_directions(item.probe)
+        hops = [hop for hop in hops if both or not sends_back(item.probe, hop.direction)]
     return [
-        _judge_direction(item, direction, list(group), limits, wanted)
-        for direction, group in groupby(hops, key=lambda hop: hop.direction)
+        _judge_direction(
+            item, way, list(group), limits, sent_bytes(item, back=sends_back(item.probe, way))
+        )
+        for way, group in groupby(hops, key=lambda hop: hop.direction)
     ]
 
 

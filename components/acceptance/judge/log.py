@@ -39,6 +39,7 @@ from components.acceptance.logs.log_model import NcclLog, ParseProblem, Perftest
 from components.acceptance.logs.nccl import parse_nccl_log
 from components.acceptance.logs.perftest import parse_perftest_log
 from components.acceptance.logs.training import parse_training_log
+from components.core.plain_text import counted
 
 Source = str | Iterable[str]
 """A text, or its pieces in order."""
@@ -184,7 +185,7 @@ def judge_node_text(text: str, gpus: int) -> LogVerdict:
     failure = find_failure(said, "log")
     seen = item.model_copy(update={"nccl": None}) if failure else item
     findings = [*([failure] if failure else []), *judge_node(seen, item.node)]
-    return _verdict(findings, f"{gpus} GPUs, {len(item.node.looks)} looks at them")
+    return _verdict(findings, f"{counted(gpus, 'GPU')}, {counted(len(item.node.looks), 'look')}")
 
 
 def judge_deepspeed_text(text: Source, min_gbit_s: float | None = None) -> LogVerdict:

@@ -40,8 +40,9 @@ def judge_nccl(item: ProbeEvidence, log: NcclLog, limits: Limits) -> list[Findin
 
 NVLINK_FRACTION: Final = 0.6
 """Least bus bandwidth of one host over all NVLinks of a GPU: 480 of 478 GB/s are seen on eight H100
-with NVLS, 235 of 300 on eight A100 (facts in docs/explanation/sources.md#acceptance), and a DGX-1's
-mesh, where not every GPU has a link to every other, comes to less."""
+with NVLS, 338 of 478 on two H200 without it (recorded), 235 of 300 on eight A100 (facts in
+docs/explanation/sources.md#acceptance), and a DGX-1's mesh, where not every GPU has a link to every
+other, comes to less."""
 
 
 def judge_load(item: ProbeEvidence, log: NcclLog, nvlink_gbyte_s: float) -> list[Finding]:

@@ -29,6 +29,7 @@ from components.acceptance.judge.verdict import (
 from components.acceptance.logs.causes import first_cause
 from components.acceptance.logs.log_model import LogFailure, NcclLog
 from components.core.errors import UsageError
+from components.core.plain_text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,9 @@ def _judge_ranks(log: NcclLog, subject: str, asked: NcclAsked) -> Finding | None
     count = len({line.rank for line in log.ranks}) or log.nranks or 0
     right_hosts = hosts == wanted.workers if wanted.workers else len(hosts) == wanted.hosts
     right = count == wanted.ranks and right_hosts
-    expected = f"{wanted.ranks} ranks on {wanted.hosts} hosts"
-    actual = f"{count} ranks on {len(hosts)} hosts ({', '.join(sorted(hosts))})"
+    expected = f"{counted(wanted.ranks, 'rank')} on {counted(wanted.hosts, 'host')}"
+    seen = f"{counted(count, 'rank')} on {counted(len(hosts), 'host')}"
+    actual = f"{seen} ({', '.join(sorted(hosts))})"
     look = "look at the hostfile and the slots"
     return row("ranks", subject, verdict_for(right), expected, actual, look)
 

@@ -22,6 +22,7 @@ from components.acceptance.judge.nccl_whole import (
 )
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.log_model import HostNetwork, NcclLog, NcclRow
+from components.core.plain_text import counted
 
 _SPLIT = ("all_reduce", "all_gather", "reduce_scatter")
 """Collectives whose bus bandwidth is that of a ring, which others may beat."""
@@ -82,8 +83,7 @@ def judge_warnings(log: NcclLog, subject: str) -> Finding | None:
     warnings = [*log.warnings, *(each.line for each in log.failures if each.is_before_run)]
     if not warnings:
         return None
-    count = len(warnings)
-    actual = f"{count} unknown warning{'s' if count > 1 else ''}: {warnings[0]}"
+    actual = f"{counted(len(warnings), 'unknown warning')}: {warnings[0]}"
     found = row("warnings", subject, "skipped", "warnings that are known", actual)
     return found.because("; ".join(warnings[1:4]))
 
@@ -115,6 +115,8 @@ def judge_busbw(log: NcclLog, subject: str, floor_gb_s: float, origin: str) -> F
     verdict = verdict_for(worst.worst_busbw_gb_s >= floor_gb_s)
     actual = f"{worst.worst_busbw_gb_s:.2f} GB/s at {show_bytes(worst.size_bytes)}"
     look = "compare ib_write_bw of each rail; look for a slow or lost rail"
+    if len({line.host for line in log.ranks}) == 1:
+        look = "look at `nvidia-smi` on that host: other programs, clocks, NVLinks"
     found = row("bandwidth", subject, verdict, expected, actual, look)
     return found.because(f"{basis}; floor: {origin}")
 
@@ -157,7 +159,7 @@ def judged_rows(log: NcclLog) -> tuple[tuple[NcclRow, ...], str]:
     """The rows that count for bandwidth, and a sentence that says which."""
     large = tuple(each for each in log.rows if (each.size_bytes or 0) >= LARGE_BYTES)
     if large:
-        return large, f"the lowest of {len(large)} rows of 1 GiB and more"
+        return large, f"the lowest of {counted(len(large), 'row')} of 1 GiB and more"
     if not log.rows:
         return (), ""
     largest = max(log.rows, key=lambda each: each.size_bytes or 0)
@@ -210,7 +212,7 @@ def _correctness(log: NcclLog) -> tuple[Verdict, str, str]:
     if errors and max(errors) > _LARGEST_OLD_ERROR:
         return "failed", f"a relative error of {max(errors):g}", "data were corrupted"
     if any(half.wrong is not None for half in halves) or errors:
-        return "passed", "0 wrong values", f"checked in {len(log.rows)} rows"
+        return "passed", "0 wrong values", f"checked in {counted(len(log.rows), 'row')}"
     reason = "the run did not check its values" if log.rows else "no row"
     return "skipped", "not checked", reason
 
@@ -262,17 +264,18 @@ def judge_hcas(log: NcclLog, subject: str, count: int, wanted: Sequence[str] = (
         count: InfiniBand adapters of every host.
         wanted: Names that must be among them; empty for any.
     """
-    problems, unseen = list[str](), list[str]()
+    problems, unseen, shown = list[str](), list[str](), list[HostNetwork]()
     for host in log.hosts:
         used = in_use(log, host)
         seen = host.model_copy(update={"hcas": used}) if used else host
+        shown.append(seen)
         problems += [text] if (text := _adapter_problem(seen, count, wanted)) else []
         unseen += [host.host or "a host"] if not used and not log.in_document else []
     verdict: Verdict = verdict_for(not problems) if log.hosts else "error"
     if unseen and verdict == "passed":
         verdict, problems = "error", [f"no channel line shows the adapters of {unseen[0]}"]
     names = f" with {', '.join(wanted)}" if wanted else ""
-    good = f"{count} on each of {len(log.hosts)} hosts: " + _names(log.hosts)
+    good = f"{count} on each of {counted(len(log.hosts), 'host')}: " + _names(shown)
     expected = f"{count} InfiniBand adapters{names} and [RO] on every host"
     actual = "; ".join(problems) or (good if log.hosts else "not shown")
     look = "look at ibstat on that host: an adapter is missing, down, or of a lower rate"

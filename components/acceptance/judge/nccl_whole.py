@@ -15,6 +15,7 @@ from typing import Final
 from components.acceptance.judge.verdict import Verdict
 from components.acceptance.logs.log_model import Measure, NcclLog, NcclRow, Sizes
 from components.acceptance.logs.nccl_table import bus_factor, possible_factors, rounding
+from components.core.plain_text import counted
 
 LARGE_BYTES: Final = 1 << 30
 """Rows from 1 GiB on show bandwidth; smaller ones show latency (16 MiB: 12 % of the plateau)."""
@@ -59,13 +60,14 @@ def is_alone(log: NcclLog) -> bool:
 
 
 def _frame(log: NcclLog) -> Said:
+    rows = counted(len(log.rows), "row")
     if log.has_footer:
         started = log.nranks is not None and 0 < log.init_complete < log.nranks
         said = f"{log.init_complete} of {log.nranks} ranks say that they started" if started else ""
-        return "passed", f"{len(log.rows)} rows and the footer", said
+        return "passed", f"{rows} and the footer", said
     if log.in_document and not log.has_preamble and _is_excerpt(log):
-        return "passed", f"an excerpt with {len(log.rows)} rows", "its start and end are not shown"
-    return "error", "cut off: the footer is missing", f"{len(log.rows)} rows before the cut"
+        return "passed", f"an excerpt with {rows}", "its start and end are not shown"
+    return "error", "cut off: the footer is missing", f"{rows} before the cut"
 
 
 def _is_excerpt(log: NcclLog) -> bool:
@@ -80,18 +82,19 @@ def _frame_of_program(log: NcclLog) -> Said:
     missing = 1 < log.init_complete < (log.nranks or 0)
     if 0 < log.init_complete <= log.destroy_complete and not missing:
         ended = f"{log.destroy_complete} of {log.init_complete} communicators ended"
-        return "passed", f"{len(log.rows)} results, {ended}", "not a log of nccl-tests"
+        return "passed", f"{counted(len(log.rows), 'result')}, {ended}", "not a log of nccl-tests"
     return "error", "cut off: not all communicators ended", "count of 'Destroy COMPLETE'"
 
 
 def _ranks(log: NcclLog) -> tuple[str, str] | None:
     numbers = sorted(line.rank for line in log.ranks)
+    listed = f"{counted(len(numbers), 'rank')} in the list"
     if numbers and numbers != list(range(len(numbers))):
         lacking = sorted(set(range(numbers[-1] + 1)) - set(numbers))
         what = f"rank {lacking[0]} is missing" if lacking else "a rank is there twice"
-        return f"{len(numbers)} ranks in the list, and {what}", "lines of the list were lost"
+        return f"{listed}, and {what}", "lines of the list were lost"
     if numbers and log.nranks is not None and log.nranks > len(numbers):
-        return f"{len(numbers)} ranks in the list, {log.nranks} by NCCL", "lines were lost"
+        return f"{listed}, {log.nranks} by NCCL", "lines were lost"
     return None
 
 

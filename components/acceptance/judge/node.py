@@ -14,6 +14,7 @@ from components.acceptance.evidence import ProbeEvidence
 from components.acceptance.judge.nccl import judge_load
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.node import Bandwidths, GpuLook, NodeLog, NodeLook
+from components.core.plain_text import counted
 
 SLOWED: Final[Mapping[int, str]] = {
     0x08: "hardware slowdown",
@@ -39,6 +40,10 @@ def judge_node(item: ProbeEvidence, log: NodeLog) -> list[Finding]:
     """All findings about the GPUs of one node."""
     load = [] if item.nccl is None else judge_load(item, item.nccl, _nvlink_gbyte_s(log))
     rows = [*_look_rows(item.probe.ranks, log), *_copy_rows(log), *_diagnosis_rows(log)]
+    if log.exit_code:
+        step = "read its lines in the log: 127 is a program that the image lacks, 137 a kill"
+        actual = f"it ended with {log.exit_code}"
+        rows.append(row("load", "", "failed", "a load that ends with 0", actual, step))
     return load + [each.model_copy(update={"subject": item.probe.name}) for each in rows]
 
 
@@ -60,8 +65,9 @@ def _look_rows(gpus: int, log: NodeLog) -> Iterator[Finding]:
         yield row("gpus", "", verdict, f"{gpus} GPUs", said, step)
         return
     counts = sorted({len(look.gpus) for look in (*before, *log.of("load"), *after)})
-    right = counts == [gpus] and bool(after)
-    shown = " and ".join(map(str, counts)) + ("" if after else ", and no look after the load")
+    right = counts == [gpus] and bool(after) and log.complete
+    lacks = "" if log.complete else ", and the log is cut off"
+    shown = " and ".join(map(str, counts)) + (lacks if after else ", and no look after the load")
     step = (
         "look for `NVRM: Xid` in the node's kernel log: a GPU that is gone needs a reset or repair"
     )
@@ -164,16 +170,21 @@ def below_siblings(values: Mapping[str, float]) -> list[str]:
 
 
 def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
-    if not after.links:
+    links = {**before.links, **after.links}
+    best = max(links.values(), default=0.0)
+    if links and not best:
+        why = f"not proven: all {len(links)} are inactive, as on cards without a bridge"
+        yield row("nvlink", "", "skipped", "every NVLink up at one speed", why)
+    if not best:
         return
-    best = max(after.links.values())
-    slow = [
+    slow = [f"{place} is not shown any more" for place in links if place not in after.links]
+    slow += [
         f"{place} {'is down' if not rate else f'has {rate:g} of {best:g} GB/s'}"
         for place, rate in after.links.items()
         if rate < SIBLING_FRACTION * best
     ]
     step = "reset the GPUs; if it stays, the GPU's board or the NVSwitch: `nvidia-smi nvlink -s`"
-    shown = "; ".join(slow) or f"{len(after.links)} links at {best:g} GB/s"
+    shown = "; ".join(slow) or f"{counted(len(after.links), 'link')} at {best:g} GB/s"
     yield row("nvlink", "", verdict_for(not slow), "every NVLink up at one speed", shown, step)
     grown = {
         place: count - before.link_errors.get(place, 0)
@@ -189,6 +200,7 @@ def _nvlink_rows(before: NodeLook, after: NodeLook) -> Iterator[Finding]:
 
 
 _LABELS: Final = {
+    "": "of any kind",
     "host_to_device_memcpy_ce": "host to GPU",
     "device_to_host_memcpy_ce": "GPU to host",
     "device_to_device_memcpy_read_ce": "GPU to GPU",
@@ -196,8 +208,9 @@ _LABELS: Final = {
 
 
 def _copy_rows(log: NodeLog) -> Iterator[Finding]:
-    if "nvbandwidth" in " ".join(log.absent) or not log.bandwidths:
-        why = "the image has no nvbandwidth" if log.absent else "nvbandwidth said nothing"
+    lacks = "nvbandwidth" in " ".join(log.absent)
+    if lacks or not log.bandwidths:
+        why = "the image has no nvbandwidth" if lacks else "nvbandwidth said nothing"
         yield row(
             "gpu copies", "", "skipped", "bandwidth between host and GPUs", f"not proven: {why}"
         )
@@ -222,7 +235,7 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
         for column, value in enumerate(values)
         if value is not None
     }
-    slow = below_siblings(cells)
+    slow = [text for alike in _alike(test) for text in below_siblings(alike)]
     floor = 0.0
     if len(test.gbyte_s) == 1:
         floor = min((_pcie_floor(gpu) for gpu in gpus.values()), default=0.0)
@@ -232,6 +245,21 @@ def _copy_row(test: Bandwidths, label: str, gpus: Mapping[int, GpuLook]) -> Find
     shown = "; ".join(dict.fromkeys(slow)) or f"{low:.1f} to {high:.1f} GB/s"
     step = "look at the GPU's slot, at the memory of its CPU, and at ACS on PCIe switches"
     return row(check, "", verdict_for(not slow), f"{asked}none 20 % below the others", shown, step)
+
+
+def _alike(test: Bandwidths) -> Iterator[Mapping[str, float]]:
+    """The slowest copy of each GPU, then the second slowest of each, and so on; both ways.
+
+    Without NVSwitch some pairs of GPUs share two NVLinks and others one, as in a DGX-1.
+    """
+    named = [
+        [(value, _place(test, row, column)) for column, value in enumerate(values)]
+        for row, values in enumerate(test.gbyte_s)
+    ]
+    for lines in (named, zip(*named, strict=True)):
+        copies = ([(value, place) for value, place in line if value is not None] for line in lines)
+        for group in zip(*map(sorted, copies), strict=False):
+            yield {place: value for value, place in group}
 
 
 def _place(test: Bandwidths, row: int, column: int) -> str:

@@ -12,10 +12,11 @@ from itertools import groupby
 from math import ceil, inf
 from typing import Final, get_args
 
-from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence
+from components.acceptance.evidence import Hop, HopRole, Limits, ProbeEvidence, sends_back
 from components.acceptance.judge.amount import judge_amount, sent_bytes, show_size
 from components.acceptance.judge.pauses import other_pauses
 from components.acceptance.judge.verdict import Finding, Verdict
+from components.core.plain_text import counted
 from components.model.acceptance import LossLimits
 
 _READ = ("observed", "uncounted")
@@ -151,7 +152,7 @@ def _judge_direction(item: ProbeEvidence, where: str, hops: list[Hop], limits: L
         return _unproven(item, where, f"no hop counts by class: {hops[0].place}: {hops[0].detail}")
     least = min(_share(hop, limits) for hop in proven)
     unseen = f"; {' and '.join(hop.place for hop in dark)} {DARK}" if dark else ""
-    expected = f"{where}: {_classes(limits)} at {len(proven)} hops"
+    expected = f"{where}: {_classes(limits)} at {counted(len(proven), 'hop')}"
     actual = f"at least {least * 100:.0f} % of {show_size(proven[0].total_bytes or 0)}{unseen}"
     places = " -> ".join(hop.place for hop in hops)
     return _row(item, _CLASS, "passed", expected, actual, places)
@@ -215,7 +216,7 @@ def _amount(item: ProbeEvidence, where: str, hop: Hop, limits: Limits) -> Findin
     """Did as much pass as the probe may have sent?"""
     if hop.total_bytes is None:
         return None
-    sent = sent_bytes(item)
+    sent = sent_bytes(item, back=sends_back(item.probe, hop.direction))
     mtus = [rail.rdma_mtu_bytes for rail in limits.rails if rail.name == hop.rail]
     seen = [item.perftest.mtu_bytes] if item.perftest and item.perftest.mtu_bytes else []
     # Ports between two leaves carry the other ways of the probe too.

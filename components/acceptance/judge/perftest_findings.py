@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_network
 from itertools import pairwise
 from typing import Final, Literal
@@ -11,6 +11,7 @@ from typing import Final, Literal
 from components.acceptance.evidence import RailLimit
 from components.acceptance.judge.verdict import Finding, Verdict, find_failure, row, verdict_for
 from components.acceptance.logs.log_model import LatencyRow, PerftestLog
+from components.core.plain_text import counted
 
 PerftestLink = Literal["ib", "roce"]
 LINK_TYPES: Final = {"ib": "IB", "roce": "Ethernet"}
@@ -52,7 +53,7 @@ def _completeness(log: PerftestLog) -> tuple[Verdict, str, str]:
         return "error", problem, ""
     if still:
         return "failed", "a row in which no message arrived", ""
-    return "passed", f"{count} row{'s' if count > 1 else ''}", "; ".join(log.notes)
+    return "passed", counted(count, "row"), "; ".join(log.notes)
 
 
 def _problem(log: PerftestLog) -> str:
@@ -150,11 +151,14 @@ def _link(log: PerftestLog, wanted: str) -> tuple[Verdict, str, str]:
         return "failed", *found
     if log.link_type != wanted:
         return "failed", log.link_type, ""
+    doubt = ""
     if not log.transport_type:
-        return "error", log.link_type, "no line 'Transport type' says that it is not iWARP"
-    if log.connection_type or log.test.startswith(_NEVER_RAW):
-        return "passed", log.link_type, ""
-    return "error", log.link_type, "no line 'Connection type' says that it is not raw Ethernet"
+        doubt = "no line 'Transport type' says that it is not iWARP"
+    elif log.has_no_lid and wanted == LINK_TYPES["ib"]:
+        doubt = "a port has no LID: --force-link shows Ethernet as IB, and ibv_devinfo tells"
+    elif not (log.connection_type or log.test.startswith(_NEVER_RAW)):
+        doubt = "no line 'Connection type' says that it is not raw Ethernet"
+    return "error" if doubt else "passed", log.link_type, doubt
 
 
 def _no_rdma(log: PerftestLog) -> tuple[str, str] | None:
@@ -315,10 +319,16 @@ def judge_perftest_run(log: PerftestLog, subject: str, asked: PerftestAsked) -> 
 
 
 def judge_perftest_runs(log: PerftestLog, subject: str, asked: PerftestAsked) -> list[Finding]:
-    """The findings of every run of a log, each under its own name."""
+    """The findings of every run of a log, each under its own name.
+
+    Where some runs show bandwidths and others latencies, each is asked for its own.
+    """
     runs = log.runs
+    both = any(run.rows for run in runs) and any(run.latency for run in runs)
+    of_rate = replace(asked, most_us=None, most_tail_us=None) if both else asked
+    of_time = replace(asked, floor_gbit_s=None) if both else asked
     found: list[Finding] = []
     for number, run in enumerate(runs, 1):
         name = subject if len(runs) == 1 else f"{subject}, run {number} of {len(runs)}"
-        found += judge_perftest_run(run, name, asked)
+        found += judge_perftest_run(run, name, of_time if run.latency else of_rate)
     return found

@@ -8,6 +8,7 @@ wrong path is a failure; what was not observed is not believed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -39,7 +40,11 @@ from components.acceptance.judge.path import (
     split_shared,
 )
 from components.acceptance.judge.pauses import judge_storms, name_paused, warn_pauses
-from components.acceptance.judge.perftest_findings import PerftestAsked, judge_perftest_runs
+from components.acceptance.judge.perftest_findings import (
+    PerftestAsked,
+    judge_perftest_run,
+    judge_perftest_runs,
+)
 from components.acceptance.judge.verdict import (
     EXIT_CODES,
     MEASURES,
@@ -53,6 +58,7 @@ from components.acceptance.judge.verdict import (
 )
 from components.acceptance.judge.workload_findings import judge_mpi, judge_scan, judge_training
 from components.acceptance.logs.log_model import PerftestLog
+from components.acceptance.logs.perftest import NOT_READY
 from components.acceptance.seen import Seen
 
 
@@ -251,6 +257,8 @@ def _amounts(resources: Mapping[str, int]) -> str:
 def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     """All findings about one probe; a probe that did not run is not judged further."""
     ran = _judge_run(item)
+    if item.probe.refused and ran.verdict != "skipped":
+        return [_judge_refused(item, ran)]
     if ran.verdict != "passed":
         failed = name_paused(_with_place(ran, item), item, limits)
         seen = judge_node(item.model_copy(update={"nccl": None}), item.node) if item.node else []
@@ -272,6 +280,21 @@ def judge_probe(item: ProbeEvidence, limits: Limits) -> list[Finding]:
     found = [ran, *_judge_duration(item), *named]
     lost = [*judge_storms(item, limits), *fail_losses(item, limits)]
     return [*found, *_judge_way(item, limits), *lost]
+
+
+def _judge_refused(item: ProbeEvidence, ran: Finding) -> Finding:
+    """Two rails without a way between them: a test that connects has found one."""
+    one, other = item.probe.rails
+    expected = f"no connection from {one} to {other}"
+    if ran.verdict == "passed":
+        step = "look at the VLANs of both ports, and for a router between the two subnets"
+        return row("separation", item.probe.name, "failed", expected, "the test ran", step)
+    said = [log.failures for log in (item.perftest.runs if item.perftest else ())]
+    kinds = {failure.kind for failures in said for failure in failures}
+    verdict = "passed" if kinds and kinds <= NOT_READY else "error"
+    actual = "refused" if verdict == "passed" else ran.actual
+    found = row("separation", item.probe.name, verdict, expected, actual, ran.next_step)
+    return found if verdict == "passed" else found.because(ran.detail)
 
 
 def _judge_duration(item: ProbeEvidence) -> list[Finding]:
@@ -362,16 +385,40 @@ def judge_perftest(item: ProbeEvidence, log: PerftestLog, limits: Limits) -> lis
     """All findings about one perftest that ran to its end."""
     floor, origin = pair_floor(limits, item.probe)
     rail = _rail(limits, item.probe)
-    mtu = _rdma_mtu(limits, item.probe)
+    mtu = None if limits.transport == "ib" else _rdma_mtu(limits, item.probe)
     asked = PerftestAsked(limits.transport, floor, origin, mtu, rail=rail)
-    return judge_perftest_runs(log, item.probe.name, asked)
+    if not item.probe.tools:
+        return judge_perftest_runs(log, item.probe.name, asked)
+    found: list[Finding] = []
+    for number, tool in enumerate(item.probe.tools):
+        run = log.runs[number] if number < len(log.runs) else PerftestLog()
+        own = replace(asked, floor_gbit_s=None, most_tail_us=limits.latency_tail_us)
+        rows = judge_perftest_run(run, item.probe.name, own if tool.endswith("_lat") else asked)
+        rows += [] if _is_of(tool, run) else [_other_tool(item, tool, run)]
+        found += [each.model_copy(update={"expected": f"{tool}: {each.expected}"}) for each in rows]
+    return found
+
+
+def _is_of(tool: str, run: PerftestLog) -> bool:
+    _, verb, what = tool.split("_")
+    kind = "BW" if what == "bw" else "Latency"
+    return verb.capitalize() in run.test and kind in run.test
+
+
+def _other_tool(item: ProbeEvidence, tool: str, run: PerftestLog) -> Finding:
+    actual = run.test or "no output of it"
+    step = "read the log: the tests run one after the other, and the first failure ends them"
+    return row("tool", item.probe.name, "error", f"a run of {tool}", actual, step)
 
 
 def _rail(limits: Limits, probe: Probe) -> RailLimit | None:
     """The rail of a perftest, with the line rate that its two hosts have."""
     found = next((each for each in limits.rails if each.name in probe.rails[:1]), None)
-    rate = probe.rates.get(found.name) if found else None
-    return found.model_copy(update={"line_rate_gbit_s": rate}) if found and rate else found
+    name = probe.rails[0] if probe.rails else ""
+    rate = probe.rates.get(name)
+    if found is None:
+        return RailLimit(name=name, line_rate_gbit_s=rate) if rate else None
+    return found.model_copy(update={"line_rate_gbit_s": rate}) if rate else found
 
 
 def pair_floor(limits: Limits, probe: Probe) -> tuple[float, str]:

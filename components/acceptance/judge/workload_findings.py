@@ -12,6 +12,7 @@ from components.acceptance.judge.nccl_findings import show_bytes
 from components.acceptance.judge.nccl_whole import LARGE_BYTES
 from components.acceptance.judge.verdict import Finding, Verdict, row, verdict_for
 from components.acceptance.logs.log_model import DeepSpeedLog, DeepSpeedRow, MpiLog, TrainingLog
+from components.core.plain_text import counted
 
 _SAME_TOTAL = 0.01
 """Each rank prints the sum of all: they differ by the moment of reading their clocks only."""
@@ -31,14 +32,14 @@ def judge_totals(log: TrainingLog, subject: str, ranks: int | None = None) -> Fi
     wanted = ranks if log.program == "tf_cnn_benchmarks" and ranks else 1
     took_part = log.gpus if log.program == "horovod" else len(totals)
     verdict: Verdict = "passed"
-    actual, detail = f"{len(totals)} totals", ""
+    actual, detail = counted(len(totals), "total"), ""
     if len(totals) < wanted:
         verdict, detail = "error", "the log is cut, or ranks are missing"
     elif max(totals) - min(totals) > _SAME_TOTAL * max(totals):
         verdict, detail = "failed", "every rank prints the sum of all, and they differ"
     elif ranks is not None and took_part != ranks:
-        verdict, actual = "failed", f"{took_part} ranks took part"
-    expected = f"a total of each of {ranks} ranks" if ranks else "a total at the end"
+        verdict, actual = "failed", f"{counted(took_part or 0, 'rank')} took part"
+    expected = f"a total of each of {counted(ranks, 'rank')}" if ranks else "a total at the end"
     step = "look at the end of the log, and at the hostfile"
     return row("completeness", subject, verdict, expected, actual, step).because(detail)
 
@@ -51,7 +52,7 @@ def judge_images(log: TrainingLog, subject: str, floor: float, origin: str) -> F
     actual = f"{middle:.2f} images/s" if totals else "no total"
     step = "look at the transport and GPUDirect of its NCCL, then at the GPUs' clocks"
     found = row("throughput", subject, verdict, f"images/s >= {floor:g}", actual, step)
-    parts = (f"median of {len(totals)} totals; floor: {origin}", odd_steps(log))
+    parts = (f"median of {counted(len(totals), 'total')}; floor: {origin}", odd_steps(log))
     return found.because("; ".join(part for part in parts if part))
 
 
@@ -69,19 +70,18 @@ def odd_steps(log: TrainingLog) -> str:
 
 def judge_scan_completeness(log: DeepSpeedLog, subject: str, sizes: int | None = None) -> Finding:
     """Is there a row of every size? The benchmark stops silently when memory runs out."""
-    count = len(log.rows)
+    count, bad = len(log.rows), counted(len(log.bad_rows), "unreadable row")
     verdict: Verdict = "passed"
-    actual, detail = f"{count} rows", ""
+    actual, detail = counted(count, "row"), ""
     if log.bad_rows:
-        verdict = "error"
-        actual, detail = f"{len(log.bad_rows)} unreadable rows", f"the first: {log.bad_rows[0]}"
+        verdict, actual, detail = "error", bad, f"the first: {log.bad_rows[0]}"
     elif not log.rows:
         verdict, actual = "error", "no result row"
     elif log.out_of_memory:
-        verdict, actual = "failed", f"out of GPU memory after {count} rows"
+        verdict, actual = "failed", f"out of GPU memory after {actual}"
     elif sizes is not None and count != sizes:
         verdict = "error" if count < sizes else "failed"
-    expected = f"{sizes} sizes" if sizes else "a table with a result"
+    expected = counted(sizes, "size") if sizes else "a table with a result"
     step = "take the log again, or lower --maxsize"
     return row("completeness", subject, verdict, expected, actual, step).because(detail)
 

@@ -44,6 +44,8 @@ def cause(pattern: str, kind: str, meaning: str, *, late: bool = False) -> Cause
 
 HARMLESS: Final = "harmless"
 """The kind of a line that looks like a failure and comes from runs that were good."""
+_GAVE_UP: Final = frozenset({"nccl_failure", "unhandled", "framework", "aborted", "test_failure"})
+"""Kinds of lines that only say that NCCL gave up."""
 
 
 _HINTS: Final = (
@@ -57,8 +59,9 @@ _HINTS: Final = (
     "kex_", "eturn", "double free", "gpus", "got ", "does not", "addr_", "wrong", "no socket",
     "socketprogress",    "retcode", "no such", "was unable", "zero",
     "no active", "no roce", "disconnect", "memlimit", "runlimit", "speed change", "mixed",
-    "cqe", "probing", "resiliency", "outstanding", "duplicate gpu",
-    "prevstate", "different number",
+    "cqe", "probing", "resiliency", "outstanding", "duplicate gpu", "uniqueid",
+    "prevstate", "different number", "already filled", "as root", "algorithm/",
+    "corrupt", "alloc()", "free()", "chunk()", "received s",
     "using the same", "net/mlx: call", "no usable", "no transport", "no interface", "mismatch",
 )  # fmt: skip
 """A line with none of them, in small letters, matches no row: a cheap look before the patterns."""
@@ -111,6 +114,16 @@ class FailureFinder:
         if self.warning and self.warning in line and len(self.warnings) < _MOST_WARNINGS:
             self.warnings[line.strip()[:_LONGEST_LINE]] = None
 
+    def explained(self) -> tuple[LogFailure, ...]:
+        """The failures; where they only say that NCCL gave up, its unknown warnings come first."""
+        kinds = {each.kind for each in self.failures if not each.is_before_run}
+        if kinds & _GAVE_UP and kinds <= {*_GAVE_UP, "rank_failed", "scheduler"}:
+            told, self.failures = self.failures, []
+            for line in self.warnings:
+                self.add("nccl_warning", line, "NCCL warned of it before it gave up")
+            self.failures += told
+        return tuple(self.failures)
+
     def add(self, kind: str, line: str, meaning: str, *, late: bool = False) -> None:
         """Takes down a failure."""
         # A loop that waits may fill its own part of the list, not that of the run.
@@ -133,7 +146,7 @@ class FailureFinder:
 _PLACES: Final = {
     "host": re.compile(
         r"^([\w.-]{1,253}):\d{1,12}:\d{1,12} \[|\bon node ([\w.-]{1,253})"
-        r"|\bsrun: error: ([\w.-]{1,253}):"
+        r"|\bsrun: error: ([\w.-]{1,253}):|^([\w.-]{1,253}): Test \w{2,9} failure"
     ),
     "device": re.compile(
         r"NET/IB ?: ([\w.-]{1,64}:\d{1,4}) |\bhca ([\w.-]{1,64}(?::\d{1,4})?)"

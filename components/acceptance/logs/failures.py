@@ -24,6 +24,8 @@ _LATE = "late "
 _STATUS = r"Got completion .{0,200}(?:status=|error )(?:[\w ()-]{1,60}\()?"
 """`error 12` (2.4), `status=12` (2.20), `status=transport retry counter exceeded(12)` (2.28)."""
 _EARLIER = "an earlier line says why"
+_GAVE_UP = f"NCCL gave up; {_EARLIER}, or none without NCCL_DEBUG=WARN"
+_GPU = "the GPU or its driver failed"
 _PIN = "memory cannot be pinned: memlock limit, missing IPC_LOCK, or nvidia_peermem"
 _ARRIVE = "packets of that rail do not arrive: MTU of a switch port, VLAN, GID, or loss"
 _REACH = "the NIC may not reach GPU memory: nvidia_peermem, ACS or IOMMU"
@@ -32,8 +34,10 @@ _CONNECT = "no TCP connection between the two hosts: route, firewall, NCCL_SOCKE
 NCCL: tuple[Cause, ...] = _rows(
     ("", "", r"NCCL INFO .{0,80}Call to (?:ibv|mlx5dv)_\w+ failed",
      HARMLESS, "NCCL, misc/ibvwrap.cc: optional since 2.19, or tried again (2.30)"),
-    ("", "", r"iommu=pt", HARMLESS, "NCCL's own advice: graph/topo.cc and RCCL's init.cc"),
-    ("", "", r"NUMA auto balancing", HARMLESS, "RCCL's advice, init.cc"),
+    ("", "", r"NCCL (?:INFO|TRACE) .{0,300}(?:\bRC: |returned code = )",
+     HARMLESS, "aws/aws-ofi-nccl: options tried; RCCL, misc/api_trace.cc: no profiler"),
+    ("", "", r"iommu=(?:pt|on)", HARMLESS, "NCCL's own advice: graph/topo.cc and RCCL's init.cc"),
+    ("", "", r"NUMA auto balancing|HSA_FORCE_FINE_GRAIN_PCIE", HARMLESS, "RCCL's advice, init.cc"),
     ("", "", r"Could not find: libnccl", HARMLESS, "NCCL's INFO without a plugin, plugin/net.cc"),
     ("", "", r"disabling NCHANNELS", HARMLESS, "NCCL, transport/nvls.cc"),
     ("", "", r"OpenFabrics device",
@@ -85,6 +89,11 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.4.2", "2.30.7", rf"{_STATUS}4\b", "local_protection", _REACH),
     ("2.4.2", "2.30.7", rf"{_STATUS}5\b", "late flushed", _EARLIER),
     ("2.4.2", "2.30.7", rf"{_STATUS}\d+", "completion_error", "an RDMA error"),
+    ("", "", r"NET/OFI .{0,80}completed with error", "completion_error",
+     "libfabric lost data: EFA's security group must let in and out all traffic of its own"),
+    ("", "", r"NET/OFI .{0,20}(?:[Uu]nable to (?:register|enable|bind)|[Cc]ouldn't register) [mM]",
+     "ibv_memory", _PIN),
+    ("", "", r"NET/OFI .{0,200}\bRC: -?[1-9]", "libfabric", "libfabric refused the call"),
     ("2.16.2", "2.30.4", r"socketFinalizeAccept(?: from \S{1,300})?: wrong type",
      "mixed_transports",
      "some hosts use RDMA and some sockets, or they run different NCCL builds"),
@@ -95,15 +104,23 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.4.2", "2.30.7",
      r"[Nn]o socket interface found|NET/Socket : no interface found|No usable listening",
      "no_interface", "NCCL_SOCKET_IFNAME names none"),
+    ("2.10.3", "2.30.7", r"Failed to initialize any NET plugin|Error: network \S+ not found",
+     "no_network", "NCCL_NET names a network that this host lacks: its card, or NCCL's plugin"),
+    ("", "", r"Unrecognized (?:element|prefix) token|no algorithm/protocol available",
+     "setting", "NCCL_ALGO or NCCL_PROTO names what this NCCL, or this job, cannot use"),
     ("2.4.2", "2.30.7", r"P2P is disabled between NVLINK connected GPUs|NVswitch links mismatch",
      "nvlink", "two GPUs with an NVLink between them cannot use it: the GPUs, or NVSwitch"),
     ("2.25.1", "2.30.7", r"MNNVL \(cliqueSize \d+\) is available but not",
      "nvlink", "NVLink between hosts does not work: IMEX and its channels"),
     ("2.27.3", "2.30.7", r"Failed to bind NVLink SHARP",
      "nvlink", "NVSwitch's multicast does not work: Fabric Manager, or NVSwitch"),
-    ("2.4.2", "2.30.7", (r"[Ff]ailed to peer with device|cudaIpcGetMemHandle failed"
+    ("2.4.2", "2.30.7", (r"[Ff]ailed to peer with device|(?:cuda|hip)IpcGetMemHandle failed"
      r"|failed to (?:get|open) CUDA IPC handle"),
      "p2p", "a GPU cannot reach another one of its host: ACS, IOMMU, or /dev/shm"),
+    ("2.4.2", "2.30.7",
+     (r"Error while \w+ shared memory segment|Error: failed to (?:extend|create shared memory)"
+     r"|Could not map \S{1,300} size|posix_fallocate failed"),
+     "shm", "no room in /dev/shm: a pod needs an emptyDir of medium Memory, Docker --shm-size"),
     ("2.4.2", "2.30.7", r"No transport found",
      "no_transport", "two ranks have no way to each other: a host without network devices"),
     ("2.4.2", "2.30.7",
@@ -112,6 +129,7 @@ NCCL: tuple[Cause, ...] = _rows(
      r"|Call to (?:recv|send|connect|accept|bind|poll)\b.{0,300}failed"
      r"|exceeded (?:error )?(?:retr|timeouts)|Accept failed)"),
      "socket", _CONNECT),
+    ("", "", r"client socket has timed out|retrieving ncclUniqueId", "socket", _CONNECT),
     ("2.4.2", "2.30.7",
      r"Connection closed by remote peer|socketProgress|socket progress error|retcode [1-9]",
      "late peer_lost", "another rank died first: read its log"),
@@ -124,10 +142,10 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.4.2", "2.30.7",
      r"NCCL WARN .{0,200}[Cc]uda failure.{0,20}out of memory|CUDA out of memory",
      "memory", "no memory was left on the GPU or for the process: `nvidia-smi` names who has it"),
-    ("2.4.2", "2.30.7", r"NCCL WARN .{0,200}(?:[Cc]uda failure|CUDA failure|Cuda error)",
-     "cuda", "the GPU or its driver failed"),
-    ("", "", r"Test CUDA failure|CUDA error:", "cuda", "the GPU or its driver failed"),
-    ("", "", r"Test NCCL failure", "late nccl_failure", f"NCCL gave up; {_EARLIER}"),
+    ("2.4.2", "2.30.7", r"NCCL WARN .{0,200}(?:(?:[Cc]uda|CUDA|HIP) failure|Cuda error)",
+     "cuda", _GPU),
+    ("", "", r"Test (?:CUDA|HIP) failure|(?:CUDA|HIP) error:", "cuda", _GPU),
+    ("", "", r"Test NCCL failure", "late nccl_failure", _GAVE_UP),
     ("", "", r"unhandled (?:system|cuda) error", "late unhandled", _EARLIER),
     ("", "", r"Test timeout \(\d+s\)", "timeout", "the test hung"),
     ("", "", r"\.\. \S+ pid \d+: Test failure", "late test_failure", _EARLIER),
@@ -136,9 +154,11 @@ NCCL: tuple[Cause, ...] = _rows(
     ("2.23.4", "2.30.7", r"Mismatched NCCL version detected",
      "versions", "hosts run different releases of NCCL: compare their images"),
     ("", "", r"Incompatible NCCL versions", "versions", "built with one NCCL, run with another"),
+    ("", "", r"^invalid size specified for |_perf: (?:unrecognized|invalid) option ",
+     "usage", "an argument that the program does not take"),
     ("", "", r"Invalid number of GPUs", "gpus", "fewer GPUs in the pod than asked for"),
-    ("", "", (r"torch\.distributed\.\w*Error|DistBackendError|ncclSystemError|ncclInternalError"
-     r"|ncclRemoteError|ncclUnhandledCudaError"),
+    ("", "", (r"torch\.distributed\.\w*Error|DistBackendError|NCCL error in: |ncclSystemError"
+     r"|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError"),
      "late framework", "the framework's NCCL call failed"),
 )  # fmt: skip
 """Rows of NCCL's sources name the first and the last release that has their texts, by

@@ -33,10 +33,18 @@ LAUNCHERS: tuple[Cause, ...] = (
           "host_key", "the host shows another key than the pinned one"),
     cause(r"Permission denied \([a-z,-]{3,80}\)",
           "ssh_login", "the job's key is not let in on that host"),
-    cause(r"unable to find the specified executable|: not found: this image has none on its PATH"
-          r"|/(?:orted|prted): No such file|(?:orted|prted): command not found",
+    cause(r"(?:unable to|could not) find (?:the specified|an) executable"
+          r"|: not found: this image has none on its PATH"
+          r"|specified application as it could not (?:access|find)"
+          r"|(?:orted|prted|_perf\w{0,20}): (?:No such file|command not found)",
           "missing_program",
           "the image of that host lacks the program, or has it in another folder"),
+    cause(r"error while loading shared libraries|: symbol lookup error: "
+          r"|^\S{1,200}: \S{1,200}: version .{1,40} not found \(required by",
+          "missing_library",
+          "the image of that host lacks the library, or has another release of it"),
+    cause(r"MPI_INIT failed|Fatal error in (?:internal|P?MPI)_Init\b",
+          "mpi", "MPI did not start: it must be the same on all hosts, and reach each of them"),
     cause(r"oom[_-]kill|OOM[- ]?[Kk]ill|Out of memory: Kill|Memory cgroup out of memory"
           r"|Out Of Memory|Detected \d+ oom|TERM_MEMLIMIT",
           "out_of_memory", _MEMORY),
@@ -45,7 +53,8 @@ LAUNCHERS: tuple[Cause, ...] = (
           r"|timed out waiting for",
           "deadline", "the run was ended from outside, by its deadline"),
     cause(r"[Ww]atchdog caught collective operation timeout|atchdog thread terminated"
-          r"|[Hh]eartbeat monitor timed out|before timing out|operations have failed or timed out",
+          r"|[Hh]eartbeat monitor timed out|before timing out|operations have failed or timed out"
+          r"|atchdog got stuck|due to ProcessGroupNCCL",
           "watchdog", "a collective hung: another rank died, or the network lost it"),
     cause(r"soft lockup|hard LOCKUP|blocked for more than \d+ seconds|NETDEV WATCHDOG"
           r"|rcu\w* (?:self-)?detected stall",
@@ -68,7 +77,12 @@ LAUNCHERS: tuple[Cause, ...] = (
     cause(r"ssh: connect to host \S{1,253} port \d{1,5}: |kex_exchange_identification"
           r"|Connection (?:reset|closed) by \S{1,253} port \d|client_loop: send disconnect",
           "launcher", "no sshd answers on that host, or the login ended"),
-    cause(r"There are not enough slots available", "slots", "more ranks than GPU slots"),
+    cause(r"There are not enough slots available|nodes which are allocated .{1,40} already filled",
+          "slots", "more ranks than GPU slots"),
+    cause(r"has detected an attempt to run as root", "launcher",
+          "mpirun as root asks for --allow-run-as-root"),
+    cause(r"exited on signal (?:4|7|8|9|11)\b", "crash",
+          "that rank crashed, or was killed: 9 comes from a limit of memory, or from outside"),
     cause(  # mpirun, prterun; its banner breaks the sentence after "returned".
           r"(?i:exited with non-?zero|non-?zero (?:exit )?(?:status|code)|job\s{1,3}terminated "
           r"normally, but \d)|noticed that process rank \d|MPI_ABORT was invoked|exiting improperly"
@@ -92,7 +106,8 @@ LAUNCHERS: tuple[Cause, ...] = (
           r"(?!\s{1,40}(?:sleep|tail|watch|kubectl|stern|nvidia-smi|dcgmi|tcpdump)\b)(?:\s|$|\()",
           "crash", "the shell says that a program was ended by a signal"),
     cause(r"Segmentation fault|Bus error \(|core dumped|terminate called after|double free"
-          r"|Fatal Python error|\*\*\* Aborted at",
+          r"|Fatal Python error|\*\*\* (?:Aborted at|Process received signal)"
+          r"|^(?:free|malloc|realloc|munmap_chunk)\(\): |^corrupted (?:size vs|double-linked)",
           "crash", "a rank crashed"),
     cause(r"Traceback \(most recent call last\)", "crash", "a Python program failed", late=True),
 )  # fmt: skip

@@ -271,6 +271,8 @@ class PerftestLog(Seen):
     contradictions: tuple[str, ...] = ()
     """Fields that the two ends of one run show differently."""
     gid_index: int | None = None
+    has_no_lid: bool = Field(default=False, exclude_if=lambda each: not each)
+    """A port has LID 0, as one of Ethernet, which `--force-link` shows as InfiniBand."""
     rdma_cm: bool | None = None
     unit: str = ""
     bidirectional: bool = False

@@ -24,7 +24,7 @@ from components.acceptance.logs.log_model import (
     RankLine,
     Sizes,
 )
-from components.acceptance.logs.nccl_json import parse_nccl_json
+from components.acceptance.logs.nccl_json import parse_nccl_json, release_of
 from components.acceptance.logs.nccl_paths import Paths
 from components.acceptance.logs.nccl_table import Table
 
@@ -36,11 +36,14 @@ _RANK = re.compile(
 _WHOLE_BUS_ID = re.compile(r"\[[0-9a-f]{1,8}:[0-9a-f:.]{1,12}\]", re.IGNORECASE)
 """Older lists show the bus alone, which GPUs of several PCI domains share."""
 _PREAMBLE = re.compile(
-    r"(?:#|\b)\s{0,20}nThread \d{1,9} .{0,80}?minBytes (\d{1,18}) maxBytes (\d{1,18}) "
-    r"step:? ?(\d{1,18})\s?\((factor|bytes)\)(?:.{0,80}?\biters: \d{1,9} iters: (\d{1,9}))?"
+    r"(?:#|\b)\s{0,20}nThreads?:? \d{1,9} .{0,80}?minBytes:? (\d{1,18}) maxBytes:? (\d{1,18}) "
+    r"step:? ?(\d{1,18})\s?\((factor|bytes)\)(?:.{0,80}?[iI]ters: \d{1,9} iters: (\d{1,9}))?"
 )
+"""rccl-tests before 2024 put a colon behind each name."""
 _REDUCED = re.compile(r"(?:#|\b)\s{0,20}Reducing maxBytes to (\d{1,18})")
-_VERSION_LINE = re.compile(r"(?:#|\b)\s{0,20}nccl-tests version ")
+_VERSION_LINE = re.compile(
+    r"(?:#|\b)\s{0,20}nccl-tests version (?:.{0,80}?nccl-library=(\d{4,6})\b)?"
+)
 _STARTING = re.compile(r"(?:#|\b)\s{0,20}Collective test starting: (\w{1,80})")
 _CONCLUDED = re.compile(r"(?:#|\b)\s{0,20}Collective test concluded")
 _BOUNDS = re.compile(
@@ -70,6 +73,8 @@ class Run:
     paths: Paths = field(default_factory=Paths)
     finder: FailureFinder = field(default_factory=nccl_finder)
     collective: str = ""
+    library: str = ""
+    """The release of NCCL, as nccl-tests asked the library for it."""
     sizes: Sizes | None = None
     iterations: int | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -119,6 +124,8 @@ class Run:
             self._take_preamble(preamble)
         elif starting := _STARTING.search(line):
             self.collective = starting[1]
+        elif (version := _VERSION_LINE.search(line)) and version[1]:
+            self.library = release_of(int(version[1]))
         else:
             self._feed_footer(line)
 
@@ -164,7 +171,7 @@ class Run:
 
     def set_share(self, line: str) -> None:
         """What of a size counts, once the collective and its ranks are known (hypercube.cu)."""
-        if self.collective == "alltoallv_perf":
+        if self.collective.startswith("alltoallv_perf"):
             self.table.share = None  # the busiest rank's part (alltoallv.cu, AlltoAllvGetBw)
         if "hypercube_perf" in line and not self.collective:
             self.collective = "hypercube_perf"
@@ -214,7 +221,8 @@ _LEAST_PAGE: Final = 3
 """Sentences, of which markup counts two: no run prints so many outside a banner."""
 _LAUNCHER_KINDS: Final = frozenset(
     {"slots", "rank_failed", "launcher", "out_of_memory", "scheduler"}
-    | {"no_device", "missing_program", "host_key", "ssh_login", "dns"}
+    | {"no_device", "missing_program", "missing_library", "mpi", "host_key", "ssh_login", "dns"}
+    | {"usage"}
 )
 """Failures by which a log without a line of NCCL is still that of a run: it ended before."""
 _MOST_RUNS: Final = 200
@@ -249,7 +257,7 @@ class _Reader:
             self.runs.append(Run())
 
     def _feed_part(self, run: Run, part: str) -> None:
-        if "NCCL" in part or " via " in part or "Using network" in part:
+        if "CCL" in part or " via " in part or "Using network" in part or "rccl-tests" in part:
             run.paths.feed(part)
         if is_comment(part):
             run.feed_comment(part)
@@ -257,19 +265,19 @@ class _Reader:
             run.feed_own_row(part)
         run.finder.started = run.finder.started or run.is_nccl_tests or is_nccl(part)
         run.finder.feed(part)
-        if self.markup < _LEAST_MARKUP and _MARKUP.match(part):
-            self.markup += 1
-        if self.page < _LEAST_PAGE:
-            self._feed_page(part)
+        self._feed_page(part)
         if "hypercube" in part or run.collective.startswith(("hypercube", "alltoallv")):
             run.set_share(part)
 
     def _feed_page(self, part: str) -> None:
         if _BANNER.match(part):
             self.in_banner = not self.in_banner
-        elif _PAGE.match(part):
+        if self.in_banner or (self.page >= _LEAST_PAGE and self.markup >= _LEAST_MARKUP):
+            return
+        self.markup += _MARKUP.match(part) is not None
+        if _PAGE.match(part):
             self.page += 2
-        elif part.endswith((".", ":")) and not self.in_banner and not is_nccl(part):
+        elif part.endswith((".", ":")) and not is_nccl(part):
             self.page += _SENTENCE.match(part) is not None
 
 
@@ -318,7 +326,7 @@ def _log(run: Run) -> NcclLog:
     return NcclLog(
         program="nccl-tests" if run.is_nccl_tests else "other",
         collective=run.collective,
-        nccl_version=next(iter(paths.versions), ""),
+        nccl_version=next(iter(paths.versions), run.library),
         other_versions=tuple(paths.versions)[1:],
         is_rccl=paths.is_rccl,
         gpus_known=len(paths.gpus),
@@ -342,7 +350,7 @@ def _log(run: Run) -> NcclLog:
         channels=paths.channels({line.rank: line.host for line in run.ranks}),
         topology_files=tuple(paths.topology),
         topology_unread=tuple(paths.topology_unread),
-        failures=tuple(run.finder.failures),
+        failures=run.finder.explained(),
         warnings=tuple(run.finder.warnings),
         sizes=run.sizes,
         nodes=paths.nodes,

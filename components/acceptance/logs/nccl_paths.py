@@ -38,7 +38,9 @@ _HCA = re.compile(
 _OOB = re.compile(r";\s{0,4}OOB\b")
 _NETWORK = re.compile(r"Using network (\S.{0,60})")
 _VERSION = re.compile(r"(?:NCCL version|local:|remote) (\d{1,3}\.\d{1,3}[\w.+-]{0,40})")
-_RCCL = re.compile(r"\bRCCL version|\b(?:HIP|ROCm) version|NCCL version \S{1,40}\+hip")
+_RCCL = re.compile(
+    r"\bRCCL version|\b(?:HIP|ROCm) version|\brccl-tests: Version|NCCL version \S{1,40}\+hip"
+)
 _NRANKS = re.compile(r"\brank (\d{1,9}) n[rR]anks (\d{1,9})\b(?: nNodes (\d{1,9}))?")
 _MNNVL = re.compile(r"\bMNNVL 1\b")
 _GPU_OF_RANK = re.compile(

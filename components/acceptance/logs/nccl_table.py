@@ -309,7 +309,7 @@ def bus_factor(collective: str, ranks: int) -> float:
         collective: `all_reduce`, or the name of its program, `all_reduce_perf`.
         ranks: At least 1.
     """
-    name = collective.removesuffix("_perf")
+    name = collective.partition("_perf")[0]
     if name in _WHOLE:
         return 1.0
     once = (ranks - 1) / ranks

@@ -74,11 +74,12 @@ class NodeLook(Seen):
 
 
 class Bandwidths(Seen):
-    """One test of nvbandwidth."""
+    """One test of nvbandwidth, or why it ran none."""
 
     name: str
+    """Empty if it ran none."""
     status: str
-    """`Passed`, `Waived` (it does not apply here), `Failed`, `Error`."""
+    """`Passed`, `Waived` (it does not apply here), `Failed`, `Error`; a text if it ran none."""
     gbyte_s: tuple[tuple[float | None, ...], ...] = ()
     """By row and column; None on the diagonal."""
 
@@ -92,6 +93,8 @@ class NodeLog(Seen):
     """DCGM: test, GPU, and status in lower case."""
     absent: tuple[str, ...] = ()
     """Programs that the image does not have."""
+    exit_code: int | None = None
+    """Of the load; None if the log does not say it."""
     said: tuple[str, ...] = ()
     """Lines that fit no form."""
     complete: bool = False
@@ -124,6 +127,7 @@ class _Reader:
         self._absent: list[str] = []
         self._said: list[str] = []
         self._complete = False
+        self._exit_code: int | None = None
         self._gpu = ""
 
     def feed(self, kind: str, value: str) -> None:
@@ -131,6 +135,8 @@ class _Reader:
             self._begin(value)
         elif kind == "absent":
             self._absent.append(value)
+        elif kind == "exit" and value.isdigit():
+            self._exit_code = int(value)
         elif kind in self._texts:
             self._texts[kind].append(value)
         elif value.strip() and not (self._looks and self._read(kind, value)):
@@ -182,6 +188,7 @@ class _Reader:
             bandwidths=bandwidths,
             diagnosed=diagnosed,
             absent=tuple(self._absent),
+            exit_code=self._exit_code,
             said=(*self._said, *other, *more)[:_MOST_SAID],
             complete=self._complete,
         )
@@ -251,12 +258,12 @@ def _bandwidths(text: str) -> tuple[tuple[Bandwidths, ...], list[str]]:
     found, other = _json(text)
     tests = tuple(
         Bandwidths(
-            name=str(each["name"]),
-            status=str(each["status"]),
+            name=str(each.get("name", "")),
+            status=str(each.get("status", each.get("error"))).strip(),
             gbyte_s=_matrix(each.get("bandwidth_matrix")),
         )
         for each in _walk(found)
-        if "name" in each and "status" in each
+        if {"name", "status"} <= each.keys() or "error" in each
     )
     return tests, other
 

@@ -44,6 +44,7 @@ _FIELDS: Final = {
     "transport": re.compile(r"\bTransport type\s{0,20}:\s{0,20}(\w{1,40})"),
     "connection": re.compile(r"\bConnection type\s{0,20}:\s{0,20}(\w{1,40})"),
     "gid": re.compile(r"\bGID index\s{0,20}:\s{0,20}(\d{1,6})"),
+    "no_lid": re.compile(r"\baddress:\s{0,20}LID (0000)\b"),
     "cm": re.compile(r"\brdma_cm QPs\s{0,20}:\s{0,20}(ON|OFF)"),
     "test": _TITLE,
     "call": re.compile(r"\b(ib_(?:write|read|send|atomic)_bw\b.{0,200})"),
@@ -66,7 +67,7 @@ _MOST_RUNS: Final = 200
 _MOST_GIDS: Final = 64
 _ATTEMPT: Final = re.compile(r"^railyard: attempt \d{1,4}(?: ended with status (\d{1,3})(: the)?)?")
 """A client's script prints it around each call; `: the server is not ready` before another one."""
-_NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected"})
+NOT_READY: Final = frozenset({"no_route", "control_connection", "not_connected"})
 """What perftest says of a server that does not listen yet."""
 
 
@@ -241,7 +242,7 @@ def parse_perftest_log(source: str | Iterable[str]) -> PerftestLog | ParseProble
 def _end_attempt(runs: list[_Run], *, waits: bool) -> None:
     """Forget an attempt that found no server yet. One that failed in another way still counts."""
     said = {failure.kind for failure in runs[-1].finder.failures}
-    if waits and said <= _NOT_READY and not runs[-1].has_result:
+    if waits and said <= NOT_READY and not runs[-1].has_result:
         runs[-1] = _Run(notes={"the client waited for its server": None})
 
 
@@ -299,6 +300,7 @@ def _log(run: _Run) -> PerftestLog:
         contradictions=tuple(run.contradictions),
         gid_index=int(shown["gid"]) if "gid" in shown else None,
         rdma_cm=shown["cm"] == "ON" if "cm" in shown else None,
+        has_no_lid="no_lid" in shown,
         unit=run.unit,
         call=shown.get("call", ""),
         bidirectional="Bidirectional" in shown.get("test", "")

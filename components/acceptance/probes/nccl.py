@@ -57,11 +57,11 @@ def nccl_command(
 
 
 def nccl_job(
-    spec: ClusterSpec, kind: WorkerKind, collective: Collective = "all_reduce"
+    spec: ClusterSpec, kind: WorkerKind, collective: Collective = "all_reduce", ending: str = ""
 ) -> ProbeJob:
-    """One NCCL collective over all GPUs of all workers of a kind, on all rails that they have."""
+    """One NCCL collective over all GPUs of the workers of a kind, on all rails that they have."""
     command = nccl_command(spec, kind, collective)
-    name = f"nccl-{collective.replace('_', '-')}{kind_suffix(spec, kind)}"
+    name = f"nccl-{collective.replace('_', '-')}{kind_suffix(spec, kind)}{ending}"
     probe = Probe(
         name=name,
         kind="nccl",

@@ -8,7 +8,7 @@ from typing import Final
 from components.acceptance.evidence import Probe
 from components.acceptance.probes.probe_job import ProbeJob
 from components.jobs.environment import job_script, program_path
-from components.jobs.templates import JsonObject, make_container, make_job, make_limits
+from components.jobs.templates import JsonObject, make_container, make_limits, make_pod
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
 from components.pod_network.manifests import gpu_runtime
@@ -18,7 +18,7 @@ LOAD_ITERATIONS: Final = 400
 are looked at three times, and 150 s at 20 GB/s over PCIe."""
 
 
-def node_job(spec: ClusterSpec, host: Host) -> ProbeJob:
+def node_job(spec: ClusterSpec, host: Host, ending: str = "") -> ProbeJob:
     """One look at a node's GPUs, with NCCL between them as the load if there are several."""
     programs = spec.jobs.programs
     load: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ def node_job(spec: ClusterSpec, host: Host) -> ProbeJob:
         "containers": [container],
         **gpu_runtime(spec),
     }
-    name = f"node-{host.name}"
+    name = f"node-{host.name}{ending}"
     probe = Probe(name=name, kind="node", rails=(), nodes=(host.name,), ranks=host.gpus)
-    job = make_job(spec, name, {"spec": pod})
+    job = make_pod(spec, name, {"spec": pod})
     return ProbeJob(probe, (job,), watched=0, command=("node_health", *load), image=spec.jobs.image)

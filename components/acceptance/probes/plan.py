@@ -7,22 +7,40 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from components.acceptance.between_leaves import flows_for, ports_between
 from components.acceptance.evidence import Probe
 from components.acceptance.probes.nccl import nccl_job, scan_job
-from components.acceptance.probes.perftest import RAIL_CASE, perftest_job, with_flows
+from components.acceptance.probes.node import node_job
+from components.acceptance.probes.perftest import (
+    PERFTEST_SECONDS,
+    PairTest,
+    perftest_job,
+    programs_of,
+)
 from components.acceptance.probes.probe_job import ProbeJob, memlock_job
+from components.acceptance.probes.suites import (
+    LIMIT_S,
+    PODS_A_SECOND,
+    START_S,
+    Budget,
+    Part,
+    plan_pairs,
+)
 from components.catalogue.upstream import NCCL_ON_MACVLAN, NCCL_SUSPECT_ON_V100
 from components.jobs.environment import job_script, program_path
 from components.jobs.templates import SSHD, JsonObject, make_job
 from components.kubernetes.manifest import Body, pulling
-from components.model.acceptance import PerftestCase
 from components.model.cluster import ClusterSpec
 from components.model.cni import way_of
-from components.model.fabric import Rail
-from components.model.rail_subnets import leaves_of_hosts
-from components.model.worker_kinds import RailPair, gpu_kinds, rail_pairs
+from components.model.hosts import Host
+from components.model.worker_kinds import PAIR, gpu_kinds, rail_pairs
 
+NODE_S: Final = 180
+"""One look at the GPUs of a node: copies 60 s, diagnosis 30 s, load 10 s over NVLink (recorded on
+an H200: 75 s in all); the rest is for PCIe."""
+COLLECTIVE_S: Final = 60
+"""One collective of few ranks."""
+RANKS_A_SECOND: Final = 100
+"""Ranks that mpirun starts and NCCL connects in a second (a choice, unproven on large sites)."""
 TRIAL_PORT: Final = 2299
 """Where sshd is tried in the pod, on its loopback address; above 1023, so that any user may."""
 _SSH: Final = (SSHD, "ssh", "ssh-keygen")
@@ -49,7 +67,7 @@ def _look(spec: ClusterSpec, name: str, image: str, jobs: Iterable[ProbeJob]) ->
     mpirun = (programs.mpirun or "mpirun") if linked else ""
     needed = [
         *((mpirun, *linked, *_SSH) if linked else ()),
-        *(_perftests(spec) if "perftest" in kinds else ()),
+        *_perftests(jobs, image),
         *(("deepspeed", "pdsh", "getent", *_SSH) if "deepspeed_scan" in kinds else ()),
     ]
     probe = Probe(
@@ -87,10 +105,11 @@ def _has_v100(spec: ClusterSpec) -> bool:
     return any("V100" in (host.gpu_model or "").upper() for host in spec.workers if host.gpus)
 
 
-def _perftests(spec: ClusterSpec) -> list[str]:
-    cases: tuple[PerftestCase, ...] = spec.acceptance.perftest
-    tools = dict.fromkeys(["ib_write_bw", *(case.tool for case in cases)])
-    return [program_path(spec.jobs.programs.perftest, tool) for tool in tools]
+def _perftests(jobs: Iterable[ProbeJob], image: str) -> list[str]:
+    """Every perftest that is run in an image, as it is called there."""
+    calls = [job.command for job in jobs if job.image == image and job.probe.kind == "perftest"]
+    found = [("ib_write_bw",), *calls] if calls else []
+    return [*dict.fromkeys(each for call in found for each in programs_of(call))]
 
 
 def _pod(spec: ClusterSpec, image: str, script: str) -> JsonObject:
@@ -112,27 +131,73 @@ class ClusterProbes:
     """The probes that run as jobs of a cluster; empty on a site without Kubernetes."""
 
     jobs: tuple[ProbeJob, ...] = ()
+    rounds: tuple[int, ...] = ()
+    """Of each job, in the same order: jobs with the same number run at once; 0 runs alone."""
     images: tuple[ProbeJob, ...] = ()
     """Looks at the images of these jobs, which come before them."""
     memlock: tuple[Body, ...] = ()
-    """One Job per worker that prints the pod's locked-memory limit; numbered like a probe."""
+    """One pod per worker that prints its locked-memory limit; numbered like a probe."""
+    budget: Budget | None = None
 
 
 def plan_probes(spec: ClusterSpec) -> ClusterProbes:
-    """Plan the jobs that prove the path.
+    """Plan what proves the path: as much as the suite of the file says, in its time.
 
-    The images of the jobs are looked at first. Each rail is tested between neighbours of one
-    speed, so that every worker takes part; the collectives need the MPI operator, and two workers
-    of one kind with GPUs.
+    The images of the jobs are looked at first, then the GPUs of each node, then pairs in rounds;
+    the collectives need the MPI operator, and two workers of one kind with GPUs.
     """
     if spec.kubernetes is None:
         return ClusterProbes()
-    jobs = [*_rail_probes(spec), *_case_probes(spec), *_collectives(spec), *_scan(spec)]
+    looks = [node_job(spec, host) for host in spec.workers if host.gpus]
+    alone = [*_case_probes(spec), *_collectives(spec), *_scan(spec)]
+    others_s = _others_s(spec, looks, alone)
+    parts = plan_pairs(spec, others_s)
+    found = [(1, job) for job in looks]
+    rounds = [each for part in parts for each in part.rounds]
+    found += [
+        (number, perftest_job(spec, pair, test))
+        for number, tests in enumerate(rounds, 2)
+        for pair, test in tests
+    ]
+    found += [(0, job) for job in alone]
+    if spec.acceptance.suite == "soak":
+        found += [(len(rounds) + 2, _again(spec, host)) for host in spec.workers if host.gpus]
+    jobs = [job for _, job in found]
     return ClusterProbes(
         jobs=_pulling_jobs(spec, jobs),
+        rounds=tuple(number for number, _ in found),
         images=_pulling_jobs(spec, image_jobs(spec, jobs)),
         memlock=_pulling(spec, (memlock_job(spec, host) for host in spec.workers)),
+        budget=_budget(spec, parts, len(looks), alone, others_s),
     )
+
+
+def _again(spec: ClusterSpec, host: Host) -> ProbeJob:
+    """The look at a node after the load of `soak`."""
+    return node_job(spec, host, "-after")
+
+
+def _others_s(spec: ClusterSpec, looks: Sequence[ProbeJob], alone: Sequence[ProbeJob]) -> float:
+    """Seconds of all that is no round of pairs."""
+    times = 2 if spec.acceptance.suite == "soak" else 1
+    seconds = START_S + len(spec.workers) / PODS_A_SECOND  # locked memory
+    seconds += times * (START_S + NODE_S + len(looks) / PODS_A_SECOND) if looks else 0
+    for job in alone:
+        ranks_s = job.probe.ranks / RANKS_A_SECOND
+        seconds += START_S + (COLLECTIVE_S + ranks_s if job.probe.ranks else PERFTEST_SECONDS)
+    return seconds
+
+
+def _budget(
+    spec: ClusterSpec, parts: Sequence[Part], looks: int, alone: Sequence[ProbeJob], others_s: float
+) -> Budget:
+    suite = spec.acceptance.suite
+    soak_s = spec.acceptance.soak_s if suite == "soak" else 0
+    lines = [f"the GPUs of each node: {looks} nodes at once"] if looks else []
+    lines += [part.line for part in parts]
+    lines += [f"alone: {', '.join(job.probe.name for job in alone)}"] if alone else []
+    expected_s = round(others_s + sum(part.expected_s for part in parts))
+    return Budget(suite, expected_s, LIMIT_S[suite] + soak_s, tuple(lines))
 
 
 def _pulling_jobs(spec: ClusterSpec, jobs: Iterable[ProbeJob]) -> tuple[ProbeJob, ...]:
@@ -143,29 +208,11 @@ def _pulling(spec: ClusterSpec, bodies: Iterable[Body]) -> tuple[Body, ...]:
     return tuple(pulling(spec, body) for body in bodies)
 
 
-def _rail_probes(spec: ClusterSpec) -> list[ProbeJob]:
-    return [
-        perftest_job(spec, rail, pair, _rail_case(spec, rail, pair))
-        for rail in spec.rails
-        for pair in rail_pairs(spec, rail)
-    ]
-
-
-def _rail_case(spec: ClusterSpec, rail: Rail, pair: RailPair) -> PerftestCase:
-    """Between two leaves as many connections as it takes to see each link used."""
-    leaves = leaves_of_hosts(spec)
-    one, other = (leaves.get((host.name, rail.name), "") for host in (pair.client, pair.server))
-    if not rail.leaves or not one or not other or one == other:
-        return RAIL_CASE
-    ways = ports_between(spec, one, other)
-    return with_flows(flows_for(sum(role == "uplink_egress" for role, _, _ in ways)))
-
-
 def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
     """The cases of the file, between the first two workers of the first rail."""
     pairs = [(rail, next(rail_pairs(spec, rail), None)) for rail in spec.rails[:1]]
     return [
-        perftest_job(spec, rail, pair, case)
+        perftest_job(spec, pair, PairTest(case.name, rail.name, (case,)))
         for case in spec.acceptance.perftest
         for rail, pair in pairs
         if pair is not None
@@ -175,12 +222,23 @@ def _case_probes(spec: ClusterSpec) -> list[ProbeJob]:
 def _collectives(spec: ClusterSpec) -> list[ProbeJob]:
     if not spec.jobs.mpi_operator:
         return []
-    return [
-        nccl_job(spec, kind, collective)
-        for kind in gpu_kinds(spec)
-        if kind.runs_collectives
-        for collective in spec.acceptance.collectives
-    ]
+    kinds = [kind for kind in gpu_kinds(spec) if kind.runs_collectives]
+    names = spec.acceptance.collectives
+    found = [nccl_job(spec, kind, name) for kind in kinds for name in names]
+    if spec.acceptance.suite == "full":
+        found += [
+            nccl_job(spec, replace(kind, hosts=hosts), name, f"-half-{number}")
+            for kind in kinds
+            if len(kind.hosts) >= 2 * PAIR
+            for number, hosts in enumerate(_halves(kind.hosts), 1)
+            for name in names
+        ]
+    return found
+
+
+def _halves(hosts: tuple[Host, ...]) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
+    middle = len(hosts) // 2
+    return hosts[:middle], hosts[middle:]
 
 
 def _scan(spec: ClusterSpec) -> list[ProbeJob]:

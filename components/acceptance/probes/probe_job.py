@@ -7,10 +7,11 @@ uses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from components.acceptance.evidence import Probe
-from components.jobs.templates import JsonObject, make_job
+from components.core.to_json import OMIT_EMPTY
+from components.jobs.templates import JsonObject, make_pod
 from components.kubernetes.manifest import Body
 from components.model.cluster import ClusterSpec
 from components.model.hosts import Host
@@ -31,6 +32,8 @@ class ProbeJob:
     """What it runs, for people."""
     image: str
     """The image that it runs in."""
+    runs_s: int = field(default=0, metadata=OMIT_EMPTY)
+    """Seconds that it runs on purpose, before the deadline of every probe begins."""
 
 
 def memlock_job(spec: ClusterSpec, host: Host) -> Body:
@@ -47,7 +50,7 @@ def memlock_job(spec: ClusterSpec, host: Host) -> Body:
             "containers": [container],
         }
     }
-    return make_job(spec, f"memlock-{host.name}", pod)
+    return make_pod(spec, f"memlock-{host.name}", pod)
 
 
 @once

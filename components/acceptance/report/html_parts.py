@@ -38,6 +38,7 @@ thead th { background: var(--card); color: var(--soft); font-weight: 600; font-s
 .name { min-width: 9em; }
 .number { font-variant-numeric: tabular-nums; }
 .badge { display: inline-block; min-width: 4.6em; text-align: center; padding: .05rem .5rem;
+  white-space: nowrap; overflow-wrap: normal;
   border: 1.5px solid currentColor; border-radius: 999px; font-weight: 600; font-size: .84rem; }
 .passed { color: var(--passed); } .failed { color: var(--failed); }
 .error { color: var(--error); } .skipped { color: var(--skipped); }

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from components.acceptance.judge.site import Report
 from components.acceptance.judge.verdict import GROUP, UNPROVEN, Finding, Verdict
-from components.core.plain_text import code_cell, code_span
+from components.core.plain_text import code_cell, code_span, counted
 
 _CTRF_STATUS: dict[Verdict, Literal["passed", "failed", "skipped", "other"]] = {
     "passed": "passed",
@@ -56,7 +56,8 @@ def render_table(report: Report) -> str:
     lines += unproven_lines(report)
     lines += waivers_of(report)
     lines += [LAB_NOTE] if report.evidence.provenance == "lab" else []
-    lines.append(f"{headline_of(report)}: {report.planned} probes planned{_unproven(report)}")
+    probes = counted(report.planned, "probe")
+    lines.append(f"{headline_of(report)}: {probes} planned{_unproven(report)}")
     return "\n".join(lines) + "\n"
 
 
@@ -79,7 +80,7 @@ def _unproven(report: Report) -> str:
     count = sum(
         item.verdict == "skipped" and item.check in {GROUP, UNPROVEN} for item in report.findings
     )
-    return f", {count} things not proven" if count > 1 else ", 1 thing not proven" if count else ""
+    return f", {counted(count, 'thing')} not proven" if count else ""
 
 
 def unproven_lines(report: Report) -> list[str]:

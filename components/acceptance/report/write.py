@@ -25,7 +25,7 @@ from components.acceptance.report.text import (
     unproven_lines,
     waivers_of,
 )
-from components.core.plain_text import plain_text
+from components.core.plain_text import counted, plain_text
 
 _ORDER = {"failed": 0, "error": 1, "skipped": 2, "passed": 3}
 
@@ -111,7 +111,7 @@ def _probe_row(report: Report, item: ProbeEvidence) -> str:
     bandwidth = next((found.actual for found in findings if found.check in MEASURES), "-")
     worst = findings[0] if findings else None
     if worst is None or worst.verdict == "passed":
-        why = f"all {len(findings)} checks passed"
+        why = f"{counted(len(findings), 'check')} passed"
     else:
         why = worst.detail if worst.check == "traffic class" else f"{worst.check}: {worst.text}"
     return (

@@ -46,6 +46,7 @@ if [ -n "$load" ]; then
   code=$?
   kill "$sampler" 2>/dev/null
   wait "$sampler"
+  echo "$code" | say exit
 fi
 look after
 echo end | say phase

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from components.core.difference import ABSENT
 from components.core.errors import RailyardError
-from components.core.plain_text import one_line
+from components.core.plain_text import counted, one_line
 from components.drift.device_drift import Unreachable
 from components.kubernetes.client import Calls, KubernetesCalls, read_kubeconfig
 from components.kubernetes.live.compare import THERE, FieldDrift, compare_object
@@ -351,7 +351,7 @@ def await_ready(
 def _absent(names: list[str]) -> Iterator[NotReady]:
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        count = "1 object" if len(names) == 1 else f"{len(names)} objects"
+        count = counted(len(names), "object")
         yield NotReady(count, f"not there: {', '.join(names[:_SHOWN])}{more}")
 
 

@@ -1,52 +1,130 @@
-"""nvidia-smi: the listing, the query form, and the table that it prints without options."""
+"""nvidia-smi: the listing, the queries, NVLinks, and the table that it prints without options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from lab.hosts.bridges import gpu_addresses, relation
-from lab.hosts.cards import H100, gpu_of
+from lab.hosts.cards import H100, V100, gpu_of
+from lab.hosts.gpu_faults import gpu_views
 from lab.hosts.tools.call import ToolCall, ToolResult
+from lab.views import GpuView
 
 DRIVER = "580.126.20"
 CUDA = "13.0"
 RULE = "+-----------------------------------------+------------------------+----------------------+"
 
 
-def nvidia_smi(call: ToolCall) -> ToolResult:
-    """`nvidia-smi`, `nvidia-smi -L` and the query form that inventory scripts use."""
-    gpus = gpu_addresses(call.model.config)
-    gpu = gpu_of(call.model)
-    if not gpus:
+_LOST_STATUS = 255
+"""A guess: no report of such a GPU has the exit status."""
+
+
+def nvidia_smi(
+    call: ToolCall, gpus: Sequence[GpuView] | None = None, *, loaded: bool = False
+) -> ToolResult:
+    """`nvidia-smi`, `-L`, `topo -m`, `nvlink` and the query forms that scripts use.
+
+    Args:
+        call: The call.
+        gpus: Those that the caller sees, in a container; None for all of the host.
+        loaded: A program computes on them.
+    """
+    seen = gpu_views(call.model) if gpus is None else tuple(gpus)
+    if not seen:
         return ToolResult(6, "No devices were found\n")
-    if not call.argv:
-        return ToolResult(out=_table(call))
-    if call.argv == ("topo", "-m"):
-        return ToolResult(out=_topology(call))
-    if call.argv == ("-L",):
-        return ToolResult(out="".join(
-            f"GPU {i}: {gpu.name} (UUID: GPU-{i:08x}-0000-0000-0000-{i:012x})\n"
-            for i in range(len(gpus))
-        ))  # fmt: skip
-    values: dict[str, Callable[[int], str]] = {
-        "index": str,
-        "name": lambda _: gpu.name,
-        "driver_version": lambda _: DRIVER,
-        "memory.total": lambda _: f"{gpu.memory_mib} MiB",
-        "pci.bus_id": lambda i: f"0000{gpus[i][0]}".upper(),
+    lost = next((gpu for gpu in seen if gpu.lost), None)
+    if lost is not None:
+        # NVIDIA/nvidia-container-toolkit#69, meta-llama/llama-models#200: it prints nothing else.
+        name = lost.pci.removeprefix("0000")
+        words = f"Unable to determine the device handle for GPU{name}: Unknown Error\n"
+        return ToolResult(_LOST_STATUS, words)
+    match call.argv:
+        case ():
+            text = _table(call)
+        case ("topo", "-m"):
+            text = _topology(call)
+        case ("-L",):
+            text = "".join(f"{_title(gpu)}\n" for gpu in seen)
+        case ("nvlink", ("-s" | "-e") as option):
+            text = "".join(_nvlink(gpu, option) for gpu in seen)
+        case _:
+            return _query(call, seen, loaded=loaded)
+    return ToolResult(out=text)
+
+
+def _title(gpu: GpuView) -> str:
+    number = gpu.index
+    return f"GPU {number}: {gpu.name} (UUID: GPU-{number:08x}-0000-0000-0000-{number:012x})"
+
+
+def _nvlink(gpu: GpuView, option: str) -> str:
+    """One GPU in the form of an H100 (sources.md#gpus-of-the-lab)."""
+    if not gpu.nvlinks:
+        words = "Unable to retrieve NVLink information as all links are inActive"
+        return f"{_title(gpu)}\n\t NVML: {words}\n"
+    lines = [_title(gpu)]
+    for link in range(gpu.nvlinks):
+        if option == "-s":
+            lines.append(f"\t Link {link}: {gpu.nvlink_gb_s} GB/s")
+        else:
+            lines += [f"\t Link {link}: {kind} Errors: 0" for kind in _ERRORS]
+    return "\n".join(lines) + "\n"
+
+
+_ERRORS = ("Replay", "Recovery", "CRC")
+
+
+def _query(call: ToolCall, gpus: Sequence[GpuView], *, loaded: bool) -> ToolResult:
+    """`--query-gpu=` and `--query-remapped-rows=`, with `--format=csv[,noheader][,nounits]`."""
+    options = dict(word.removeprefix("--").split("=", 1) for word in call.argv if "=" in word)
+    fields = options.get("query-gpu", options.get("query-remapped-rows", "")).split(",")
+    plain = options.get("format", "").split(",")
+    values = [_values(call, gpu, loaded=loaded) for gpu in gpus]
+    if not set(fields) <= set(values[0]):
+        words = f"Field {','.join(fields)!r} is not a valid field to query.\n"
+        return call.unmodelled(ToolResult(1, words))
+    rows = [] if "noheader" in plain else [", ".join(fields)]
+    for each in values:
+        cells = [each[name] for name in fields]
+        rows.append(", ".join(text.partition(" ")[0] if unit and "nounits" in plain else text
+                              for text, unit in cells))  # fmt: skip
+    return ToolResult(out="".join(f"{row}\n" for row in rows))
+
+
+def _values(call: ToolCall, gpu: GpuView, *, loaded: bool) -> dict[str, tuple[str, bool]]:
+    """Each field's text, and whether it ends with a unit."""
+    model = gpu_of(call.model)
+    # Rows are replaced since Ampere; the texts of a V100 are a guess.
+    rows = ("0", "0", "No", "No") if model is not V100 else ("[N/A]",) * 4
+    remapped = dict(zip(("correctable", "uncorrectable", "pending", "failure"), rows, strict=True))
+    plain = {
+        "index": str(gpu.index),
+        "name": gpu.name,
+        "driver_version": DRIVER,
+        "pci.bus_id": gpu.pci,
+        "gpu_bus_id": gpu.pci,
+        "pcie.link.gen.current": str(gpu.pcie_gen),
+        "pcie.link.gen.max": str(gpu.pcie_gen_max),
+        "pcie.link.width.current": str(gpu.pcie_width),
+        "pcie.link.width.max": str(gpu.pcie_width_max),
+        "temperature.gpu": "58" if loaded else "34",
+        "ecc.errors.corrected.volatile.total": "0",
+        "ecc.errors.uncorrected.volatile.total": str(gpu.uncorrected),
+        # Bit 0 is an idle GPU.
+        "clocks_throttle_reasons.active": f"0x{0 if loaded else 1:016x}",
+        "gpu_recovery_action": "None" if model is not V100 else "[N/A]",
+        **{f"remapped_rows.{name}": text for name, text in remapped.items()},
     }
-    query = next((a for a in call.argv if a.startswith("--query-gpu=")), "").partition("=")[2]
-    fields = query.split(",")
-    if not query or not set(fields) <= set(values):
-        return call.unmodelled(ToolResult(1, f"Field {query!r} is not a valid field to query.\n"))
-    heading = "" if _has_no_header(call.argv) else ", ".join(fields) + "\n"
-    return ToolResult(out=heading + "".join(
-        ", ".join(values[name](i) for name in fields) + "\n" for i in range(len(gpus))
-    ))  # fmt: skip
-
-
-def _has_no_header(argv: tuple[str, ...]) -> bool:
-    return any(a.startswith("--format=") and "noheader" in a for a in argv)
+    idle, highest = model.clocks_mhz
+    with_unit = {
+        "memory.total": f"{model.memory_mib} MiB",
+        "power.draw": f"{model.power_w * (0.8 if loaded else 0.12):.2f} W",
+        "enforced.power.limit": f"{model.power_w:.2f} W",
+        "clocks.sm": f"{highest if loaded else idle} MHz",
+        "clocks.max.sm": f"{highest} MHz",
+    }
+    units = {name: (text, True) for name, text in with_unit.items()}
+    return {name: (text, False) for name, text in plain.items()} | units
 
 
 LEGEND = """

@@ -19,7 +19,7 @@ SERVER_PATIENCE_S: Final = 120.0
 VALUED: Final = frozenset({
     "-d", "-x", "-s", "-q", "-D", "-p", "-n", "-i", "-m", "-T", "-S", "-l", "-t", "--tclass",
     "--qp", "--size", "--duration", "--port", "--ib-dev", "--gid-index", "--use_cuda", "--iters",
-    "--out_json_file", "--mtu", "--tx-depth",
+    "--use_cuda_bus_id", "--out_json_file", "--mtu", "--tx-depth",
 })  # fmt: skip
 
 

@@ -1,0 +1,301 @@
+"""How much a suite proves between pairs of workers: which tests, in which rounds, in what time.
+
+A round runs tests at once whose hosts, addresses and ways between leaves are apart, so that none
+slows another. Pairs are neighbours first, so that every card sends and receives; then those of the
+circle method, by which after n - 1 rounds every host has met every other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from components.acceptance.between_leaves import flows_for, ports_between
+from components.acceptance.probes.perftest import (
+    PERFTEST_SECONDS,
+    RAIL_CASE,
+    REFUSED_S,
+    PairTest,
+    with_flows,
+)
+from components.model.acceptance import PerftestCase, PerftestTool, SuiteName
+from components.model.cluster import ClusterSpec
+from components.model.hosts import Host
+from components.model.rail_subnets import has_way, leaves_of_hosts, shares_resource
+from components.model.worker_kinds import (
+    RailPair,
+    nic_on,
+    on_infiniband,
+    rail_pairs,
+    speed_classes,
+)
+from components.pod_network.attachment import hca_count
+
+LIMIT_S: Final[dict[SuiteName, int]] = {"quick": 900, "full": 7200, "soak": 900}
+"""Most seconds of a suite; of `soak`, beside `acceptance.soak_s`."""
+START_S: Final = 15
+"""Seconds of a round beside its tests: two pods get their networks, one after the other, connect,
+and go; counters are read twice. The lab's real kubelets take nine of them; the rest is a choice."""
+PODS_A_SECOND: Final = 40
+"""How fast a cluster starts pods: kube-scheduler sends 50 requests a second by default, one for
+each pod (`clientConnection.qps`)."""
+MOST_TESTS: Final = 24_000
+"""Tests between pairs in one plan: each is some 8 KB of the request, which is read as a whole."""
+_SWEEP: Final[tuple[PerftestTool, ...]] = (
+    "ib_write_bw",
+    "ib_read_bw",
+    "ib_send_bw",
+    "ib_write_lat",
+)
+"""Both directions: what is written goes to the server, and what is read comes from it."""
+_THINNEST: Final = 12
+"""Of 2^11 pairs at least one is tested."""
+Test = tuple[RailPair, PairTest]
+Round = tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a suite covers, and how long it takes if nothing is in its way."""
+
+    suite: SuiteName
+    expected_s: int
+    limit_s: int
+    covers: tuple[str, ...]
+    """For people, one line each: what is tested, of how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tests of one kind, as many as there is time for."""
+
+    what: str
+    rounds: tuple[Round, ...]
+    of: int
+    """Tests without a limit of time."""
+
+    @property
+    def count(self) -> int:
+        """Its tests."""
+        return sum(map(len, self.rounds))
+
+    @property
+    def line(self) -> str:
+        """For people: `each rail between neighbours: 24 of 24 tests in 16 rounds`."""
+        rounds = f"{len(self.rounds)} round{'s' * (len(self.rounds) != 1)}"
+        return f"{self.what}: {self.count} of {self.of} tests in {rounds}"
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds of all its rounds."""
+        return sum(map(_round_s, self.rounds))
+
+
+def plan_pairs(spec: ClusterSpec, others_s: float) -> tuple[Part, ...]:
+    """The tests between pairs of a site, most telling first, as far as its suite has time.
+
+    Args:
+        spec: The checked site.
+        others_s: Seconds that everything else in the suite takes.
+    """
+    found: list[Part] = []
+    for what, tests in _wanted(spec):
+        left_s = LIMIT_S[spec.acceptance.suite] - others_s - sum(each.expected_s for each in found)
+        left = MOST_TESTS - sum(each.count for each in found)
+        if tests:
+            found.append(Part(what, _fitting(spec, tests, left_s, left), len(tests)))
+    return tuple(_under_load(spec, each) for each in found)
+
+
+def _wanted(spec: ClusterSpec) -> Iterator[tuple[str, tuple[Test, ...]]]:
+    roce, full = spec.rdma.transport == "roce", spec.acceptance.suite == "full"
+    ring = [(pair, rail.name) for rail in spec.rails for pair in rail_pairs(spec, rail)]
+    if roce:
+        tests = (
+            (pair, PairTest(rail, rail, _cases(_flows(spec, rail, pair), full=full)))
+            for pair, rail in ring
+        )
+        yield "each rail between neighbours", tuple(tests)
+    if full and roce:
+        both = tuple(_case(tool) for tool in _SWEEP[:2])
+        near = ((pair, PairTest(f"{rail}-gpu", rail, both, gpu=True)) for pair, rail in ring)
+        yield "each rail in GPU memory", _with_gpus(spec, near)
+        yield "separate rails", tuple(_across(spec))
+        yield "each rail between far pairs", tuple(_far(spec))
+    if spec.acceptance.suite != "quick" and not roce:
+        hosts = on_infiniband(spec)
+        rate = spec.ib_fabric.rate_gbit_s if spec.ib_fabric else 0
+        pairs = [RailPair(one, other, int(rate)) for one, other in pairwise(hosts)]
+        for gpu, what in ((False, "each adapter"), (True, "each adapter in GPU memory"))[
+            : 1 + full
+        ]:
+            tests = (
+                (pair, _of_adapter(number, gpu=gpu))
+                for number in range(hca_count(spec))
+                for pair in pairs
+            )
+            yield what, _with_gpus(spec, tests) if gpu else tuple(tests)
+
+
+def _of_adapter(number: int, *, gpu: bool) -> PairTest:
+    name = f"adapter-{number}"
+    cases = [_case(tool, rdma_cm=False) for tool in (_SWEEP[:2] if gpu else _SWEEP)]
+    return PairTest(f"{name}-gpu" if gpu else name, name, tuple(cases), adapter=number, gpu=gpu)
+
+
+def _case(tool: PerftestTool, *, rdma_cm: bool = True, flows: int = 1) -> PerftestCase:
+    lasts = None if tool.endswith("_lat") else PERFTEST_SECONDS
+    flows = 1 if lasts is None else flows
+    return PerftestCase(name="rail", tool=tool, rdma_cm=rdma_cm, qps=flows, duration_s=lasts)
+
+
+def _cases(flows: int, *, full: bool) -> tuple[PerftestCase, ...]:
+    return tuple(_case(tool, flows=flows) for tool in _SWEEP) if full else (with_flows(flows),)
+
+
+def _flows(spec: ClusterSpec, name: str, pair: RailPair) -> int:
+    """Between two leaves as many connections as it takes to see each link used."""
+    rail, leaves = spec.rail(name), leaves_of_hosts(spec)
+    one, other = (leaves.get((host.name, name), "") for host in (pair.client, pair.server))
+    if rail is None or not rail.leaves or not one or not other or one == other:
+        return RAIL_CASE.qps
+    ways = ports_between(spec, one, other)
+    return flows_for(sum(role == "uplink_egress" for role, _, _ in ways))
+
+
+def _with_gpus(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Test, ...]:
+    """Those between hosts with GPUs; none if the image has no perftest with CUDA."""
+    if spec.jobs.programs.perftest_cuda is None:
+        return ()
+    return tuple((pair, test) for pair, test in tests if pair.client.gpus and pair.server.gpus)
+
+
+def _across(spec: ClusterSpec) -> Iterator[Test]:
+    """From each rail to the next one: they reach each other if the file says so, and else not."""
+    if shares_resource(spec):
+        return
+    for number, (one, other) in enumerate(pairwise(spec.rails)):
+        hosts = [
+            host for host in spec.workers if nic_on(host, one.name) and nic_on(host, other.name)
+        ]
+        if len(hosts) > 1:
+            first, second = (hosts[(2 * number + place) % len(hosts)] for place in (0, 1))
+            ends = nic_on(first, one.name), nic_on(second, other.name)
+            speed = min(nic.speed_gbit_s for nic in ends if nic)
+            name, refused = f"{one.name}-to-{other.name}", not has_way(spec, one, other)
+            test = PairTest(name, one.name, server_rail=other.name, refused=refused)
+            yield RailPair(first, second, speed), test
+
+
+def _far(spec: ClusterSpec) -> Iterator[Test]:
+    """Rounds of the circle method among the workers of one speed, without those of neighbours."""
+    for rail in spec.rails if not shares_resource(spec) else ():
+        near = {frozenset((p.client.name, p.server.name)) for p in rail_pairs(spec, rail)}
+        for speed, hosts in speed_classes(spec, rail).items():
+            for one, other in _circle(hosts):
+                if frozenset((one.name, other.name)) not in near:
+                    yield RailPair(one, other, speed), PairTest(rail.name, rail.name)
+
+
+MOST_CIRCLES: Final = 8
+"""Rounds of the circle method for each rail: in each, every host has another partner."""
+
+
+def _circle(hosts: tuple[Host, ...]) -> Iterator[tuple[Host, Host]]:
+    """Pairs of up to `MOST_CIRCLES` rounds, spread over all n - 1; an odd host rests in turn."""
+    ring: list[Host | None] = [*hosts, *([None] if len(hosts) % 2 else [])]
+    rounds, half = len(ring) - 1, len(ring) // 2
+    step = max(rounds // MOST_CIRCLES, 1)
+    for turn in range(0, rounds, step)[:MOST_CIRCLES]:
+        turned = [ring[0], *ring[1 + turn :], *ring[1 : 1 + turn]]
+        for one, other in zip(turned[:half], reversed(turned[half:]), strict=True):
+            if one is not None and other is not None:
+                yield one, other
+
+
+def _fitting(
+    spec: ClusterSpec, tests: tuple[Test, ...], left_s: float, left: int
+) -> tuple[Round, ...]:
+    """All tests in rounds; or one for each card; or of those one of 2, 4, 8 ... pairs."""
+    rounds: tuple[Round, ...] = ()
+    for thinner in (0, *(1 << power for power in range(_THINNEST))):
+        kept = _thinned(tests, thinner) if thinner else tests
+        if len(kept) <= left:
+            rounds = in_rounds(spec, kept)
+            if sum(map(_round_s, rounds)) <= left_s:
+                break
+    return rounds
+
+
+def _thinned(tests: tuple[Test, ...], thinner: int) -> tuple[Test, ...]:
+    """Each card in one test at most; of the pairs of a rail one of `thinner`, in turn by rail."""
+    taken, kept = set[tuple[str, str]](), list[Test]()
+    seen: dict[str, int] = {}
+    for pair, test in tests:
+        ends = {(test.name, pair.client.name), (test.name, pair.server.name)}
+        if not ends & taken:
+            taken |= ends
+            place = seen.setdefault(test.name, len(seen) * -1) + 1
+            seen[test.name] = place
+            if place % thinner == 0:
+                kept.append((pair, test))
+    return tuple(kept)
+
+
+def in_rounds(spec: ClusterSpec, tests: Iterable[Test]) -> tuple[Round, ...]:
+    """Each test in the first round in which nothing that it uses is in use."""
+    used: dict[Hashable, set[int]] = {}
+    rounds: list[list[Test]] = []
+    for pair, test in tests:
+        uses = [*_uses(spec, pair, test)]
+        taken = set[int]().union(*(used.get(each, ()) for each in uses))
+        place = next(number for number in range(len(rounds) + 1) if number not in taken)
+        if place == len(rounds):
+            rounds.append([])
+        rounds[place].append((pair, test))
+        for each in uses:
+            used.setdefault(each, set()).add(place)
+    return tuple(map(tuple, rounds))
+
+
+def _uses(spec: ClusterSpec, pair: RailPair, test: PairTest) -> Iterator[Hashable]:
+    """Both hosts whole: two cards may share a PCIe switch, which one test can fill alone."""
+    yield pair.client.name
+    yield pair.server.name
+    if spec.pod_network.ipam == "static":
+        yield "the one address of a server", test.server_rail or test.rail
+    leaves = leaves_of_hosts(spec)
+    far = test.server_rail or test.rail
+    out, into = leaves.get((pair.client.name, test.rail)), leaves.get((pair.server.name, far))
+    if out != into:
+        both = len(test.cases) > 1  # what is read comes back
+        for one, other in ((out, into), (into, out))[: 1 + both]:
+            yield "out of", one
+            yield "into", other
+
+
+def _round_s(tests: Round) -> float:
+    """Seconds: of its longest test, and that its pods start."""
+    longest = max(
+        REFUSED_S if test.refused else sum(case.duration_s or 1 for case in test.cases)
+        for _, test in tests
+    )
+    return START_S + longest + 2 * len(tests) / PODS_A_SECOND
+
+
+def _under_load(spec: ClusterSpec, part: Part) -> Part:
+    """In `soak` all rounds together send for `soak_s`."""
+    if spec.acceptance.suite != "soak" or not part.rounds:
+        return part
+    lasts = max(spec.acceptance.soak_s // len(part.rounds), PERFTEST_SECONDS)
+    rounds = tuple(
+        tuple((pair, _lasting(test, lasts)) for pair, test in each) for each in part.rounds
+    )
+    return Part(f"{part.what}, each for {lasts} s", rounds, part.of)
+
+
+def _lasting(test: PairTest, lasts_s: int) -> PairTest:
+    case = test.cases[0].model_copy(update={"duration_s": lasts_s})
+    return replace(test, cases=(case,))

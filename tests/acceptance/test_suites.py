@@ -1,0 +1,248 @@
+"""What each suite covers: rounds of disjoint pairs, thinning, time, and what full and soak add."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from bench.sites import EIGHT_RAILS, site_text
+from components.acceptance.digest import digest_log
+from components.acceptance.evidence import Outcome, Probe
+from components.acceptance.judge.site import judge_probe
+from components.acceptance.plan import AcceptancePlan, plan_acceptance
+from components.acceptance.probes.suites import LIMIT_S, MOST_TESTS, Test, in_rounds, plan_pairs
+from components.checks.site import check_loaded
+from components.model.acceptance import SuiteName
+from components.model.cluster import ClusterSpec
+from components.plan.make import make_plan
+from components.plan.text import render_plan
+from components.reading.load import load_site
+from tests.acceptance.recordings import load_perftest
+from tests.golden.site import changed_spec, load_example
+
+SUITES: tuple[SuiteName, ...] = ("quick", "full", "soak")
+
+
+def with_suite(spec: ClusterSpec, suite: SuiteName, **more: object) -> ClusterSpec:
+    return changed_spec(
+        spec, acceptance=spec.acceptance.model_copy(update={"suite": suite, **more})
+    )
+
+
+def large_site(hosts: int, folder: Path) -> ClusterSpec:
+    file = folder / "site.yaml"
+    file.write_text(site_text(hosts, EIGHT_RAILS))
+    return check_loaded(load_site(file), str(file)).spec_or_raise()
+
+
+def plan_of(name: str, suite: SuiteName) -> AcceptancePlan:
+    return plan_acceptance(with_suite(load_example(name), suite))
+
+
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("name", ["rail-optimised", "spine-leaf", "mixed-nodes", "shared-rdma"])
+def test_no_host_and_no_way_between_leaves_is_used_twice_in_a_round(
+    name: str, suite: SuiteName
+) -> None:
+    plan = plan_of(name, suite)
+    for number in {probe.round for probe in plan.probes} - {0}:
+        tests = [probe for probe in plan.probes if probe.round == number]
+        hosts = Counter(chain.from_iterable(probe.probe.nodes for probe in tests))
+        assert set(hosts.values()) == {1}, f"round {number}"
+        uplinks = Counter(
+            (hop.device, hop.interface, hop.role)
+            for probe in tests
+            for hop in {*probe.hops}
+            if hop.role in {"uplink_egress", "downlink_ingress"}
+        )
+        assert set(uplinks.values()) <= {1}, f"round {number}"
+
+
+def test_quick_sends_and_receives_on_each_card_and_looks_at_each_node_first() -> None:
+    plan = plan_of("rail-optimised", "quick")
+    kinds = [probe.probe.kind for probe in plan.probes]
+    assert kinds == ["node"] * 4 + ["perftest"] * 24 + ["nccl"]
+    pairs = [probe.probe for probe in plan.probes if probe.probe.kind == "perftest"]
+    ends = Counter((node, probe.rails[0]) for probe in pairs for node in probe.nodes)
+    assert len(ends) == 4 * 8
+    assert {probe.round for probe in plan.probes if probe.probe.kind == "node"} == {1}
+
+
+def test_the_circle_brings_every_pair_of_a_small_site_together() -> None:
+    spec = with_suite(load_example("rail-optimised"), "full")
+    plan = plan_acceptance(spec)
+    for rail in spec.rails:
+        met = {
+            frozenset(probe.probe.nodes)
+            for probe in plan.probes
+            if probe.probe.kind == "perftest" and probe.probe.rails == (rail.name,)
+        }
+        assert len(met) == 4 * 3 // 2
+
+
+def test_full_adds_tools_gpu_memory_separate_rails_and_halves() -> None:
+    plan = plan_of("rail-optimised", "full")
+    by_name = {probe.probe.name: probe for probe in plan.probes}
+    near = by_name["perftest-rail-0-gpu01-gpu02"]
+    assert near.probe.tools == ("ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat")
+    assert {hop.direction for hop in near.hops} == {"gpu01 -> gpu02", "gpu02 -> gpu01"}
+    on_gpu = by_name["perftest-rail-0-gpu-gpu01-gpu02"]
+    assert on_gpu.command[0] == "/opt/perftest-cuda/bin/ib_write_bw"
+    assert "--use_cuda_bus_id" in on_gpu.command
+    assert on_gpu.job is not None
+    client = on_gpu.job.objects[1]["spec"]
+    assert "'nvidia.com/gpu': 8" in str(client)
+    across = [probe.probe for probe in plan.probes if len(probe.probe.rails) == 2]
+    refused = [probe for probe in across if probe.kind == "perftest"]
+    assert [probe.refused for probe in refused] == [True] * 7
+    halves = [by_name[f"nccl-all-reduce-half-{n}"].probe for n in (1, 2)]
+    assert [probe.nodes for probe in halves] == [("gpu01", "gpu02"), ("gpu03", "gpu04")]
+    image = plan.images[0].probe
+    assert {"/opt/perftest-cuda/bin/ib_read_bw", "ib_write_lat"} <= {*image.programs}
+
+
+def test_without_perftest_for_cuda_gpu_memory_is_not_tested() -> None:
+    spec = with_suite(load_example("rail-optimised"), "full")
+    programs = spec.jobs.programs.model_copy(update={"perftest_cuda": None})
+    jobs = spec.jobs.model_copy(update={"programs": programs})
+    plan = plan_acceptance(changed_spec(spec, jobs=jobs))
+    assert not any("--use_cuda_bus_id" in probe.command for probe in plan.probes)
+
+
+def test_rails_with_a_route_between_them_must_reach_each_other() -> None:
+    spec = with_suite(load_example("rail-optimised"), "full")
+    routes = tuple(
+        {"rail": one.name, "to": other.subnet}
+        for one in spec.rails
+        for other in spec.rails
+        if one is not other
+    )
+    network = type(spec.pod_network).model_validate(
+        spec.pod_network.model_dump() | {"routes": routes}
+    )
+    plan = plan_acceptance(changed_spec(spec, pod_network=network))
+    across = [p for p in plan.probes if len(p.probe.rails) == 2 and p.probe.kind == "perftest"]
+    assert [probe.probe.refused for probe in across] == [False] * 7
+    (first, *_) = across
+    assert [(hop.rail, hop.role) for hop in first.hops][:1] == [("rail-0", "sender_nic")]
+
+
+def test_soak_sends_for_its_time_and_looks_at_the_nodes_again() -> None:
+    plan = plan_of("rail-optimised", "soak")
+    pairs = [probe for probe in plan.probes if probe.probe.kind == "perftest"]
+    rounds = {probe.round for probe in pairs}
+    for probe in pairs:
+        assert probe.command[probe.command.index("-D") + 1] == str(14_400 // len(rounds))
+        assert probe.job is not None
+        assert probe.job.runs_s == 14_400 // len(rounds)
+        deadline = probe.job.objects[1]["spec"]
+        assert f"'activeDeadlineSeconds': {600 + probe.job.runs_s}" in str(deadline)
+    after = [probe.probe.name for probe in plan.probes[-4:]]
+    assert after == [f"node-gpu0{n}-after" for n in (1, 2, 3, 4)]
+
+
+def test_infiniband_adapters_are_tested_one_by_one_in_full() -> None:
+    plan = plan_of("quantum-ib", "full")
+    assert not any(p.probe.kind == "perftest" for p in plan_of("quantum-ib", "quick").probes)
+    pairs = [probe for probe in plan.probes if probe.probe.kind == "perftest"]
+    assert len({probe.probe.rails for probe in pairs}) == 8
+    assert {probe.probe.rates[probe.probe.rails[0]] for probe in pairs} == {400.0}
+    one = next(each for each in pairs if each.probe.name == "perftest-adapter-3-gpu01-gpu02")
+    assert "-x" not in one.command
+    assert one.job is not None
+    assert "adapter=3\n" in str(one.job.objects[1]["spec"]).replace("\\n", "\n")
+
+
+@pytest.mark.parametrize(("hosts", "tested"), [(128, 1016), (1000, 4000)])
+def test_quick_keeps_its_time_at_any_size(hosts: int, tested: int, tmp_path: Path) -> None:
+    spec = large_site(hosts, tmp_path)
+    plan = plan_acceptance(with_suite(spec, "quick"))
+    assert plan.budget is not None
+    assert plan.budget.expected_s <= plan.budget.limit_s == 900
+    pairs = [probe.probe for probe in plan.probes if probe.probe.kind == "perftest"]
+    assert len(pairs) == tested
+    ends = {(node, probe.rails[0]) for probe in pairs for node in probe.nodes}
+    assert len(ends) == hosts * 8, "each card is in a test"
+
+
+def test_full_at_a_thousand_hosts_takes_less_than_two_hours(tmp_path: Path) -> None:
+    spec = with_suite(large_site(1000, tmp_path), "full")
+    parts = plan_pairs(spec, 600)
+    assert 600 + sum(part.expected_s for part in parts) <= LIMIT_S["full"] == 7200
+    assert sum(part.count for part in parts) <= MOST_TESTS
+    assert [part.count == part.of for part in parts] == [True, True, True, False]
+    assert "of 31936 tests" in parts[-1].line
+
+
+def test_less_time_leaves_out_pairs_and_never_a_rail() -> None:
+    spec = with_suite(load_example("spine-leaf"), "quick")
+    counts: list[tuple[int, int]] = []
+    for others_s in (0, 600, 750, 860):
+        (part,) = plan_pairs(spec, others_s)
+        rails = {test.rail for each in part.rounds for _, test in each}
+        counts.append((part.count, len(rails)))
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] == (120, 8)
+    assert counts[1] == (64, 8)
+
+
+def test_the_plan_prints_the_suite_with_its_time_and_what_it_covers() -> None:
+    text = render_plan(make_plan(load_example("spine-leaf"), "dev"))
+    assert "## Suite quick: 10 min if nothing is in its way\n" in text
+    assert "# each rail between neighbours: 120 of 120 tests in 16 rounds\n" in text
+
+
+def _key(test: Test) -> tuple[str, str, str]:
+    pair, what = test
+    return pair.client.name, pair.server.name, what.name
+
+
+def test_a_round_takes_nothing_twice_whatever_the_order() -> None:
+    spec = load_example("spine-leaf")
+    (part,) = plan_pairs(spec, 0)
+    tests: list[Test] = [test for each in part.rounds for test in each]
+    for order in (tests, tests[::-1], sorted(tests, key=lambda each: each[0].server.name)):
+        rounds = in_rounds(spec, order)
+        assert sorted(map(_key, chain.from_iterable(rounds))) == sorted(map(_key, tests))
+        for each in rounds:
+            hosts = [host.name for pair, _ in each for host in (pair.client, pair.server)]
+            assert len(hosts) == len(set(hosts))
+
+
+WRITE = load_perftest("deepops_dgx1_roce_flattened").replace("10:10:11:", "10:10:111:")
+LIMITS = plan_acceptance(load_example("dgx-roce")).limits
+
+
+def verdicts(probe: Probe, log: str, outcome: Outcome = "completed") -> set[str]:
+    found = judge_probe(digest_log(probe, log, outcome=outcome), LIMITS)
+    return {each.verdict for each in found if each.check in {"separation", "tool", "bandwidth"}}
+
+
+@pytest.mark.parametrize(
+    ("log", "outcome", "verdict"),
+    [
+        ("Couldn't connect to 10.10.112.7:18515\n", "failed", "passed"),
+        (WRITE, "completed", "failed"),
+        ("a line of no tool\n", "failed", "error"),
+        ("Completion with error at client\nFailed status 12: syndrom 0x81\n", "failed", "error"),
+    ],
+)
+def test_separate_rails_shall_refuse(log: str, outcome: Outcome, verdict: str) -> None:
+    rails = ("rail-0", "rail-1")
+    probe = Probe(name="p", kind="perftest", rails=rails, nodes=("gpu01", "gpu02"), refused=True)
+    assert verdicts(probe, log, outcome) == {verdict}
+
+
+def test_a_tool_that_did_not_run_is_no_pass() -> None:
+    probe = Probe(
+        name="p",
+        kind="perftest",
+        rails=("rail-0",),
+        nodes=("gpu01", "gpu02"),
+        tools=("ib_write_bw", "ib_read_bw"),
+    )
+    assert "error" in verdicts(probe, WRITE)
+    assert "passed" in verdicts(probe.model_copy(update={"tools": ("ib_write_bw",)}), WRITE)
